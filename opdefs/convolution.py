@@ -1,0 +1,2 @@
+"""Convolutions."""
+from __future__ import annotations

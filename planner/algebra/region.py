@@ -1,0 +1,160 @@
+"""Half-open integer boxes: the index space that a worker owns, needs or makes.
+
+``Region`` is one box; ``Boxes`` is one box for each worker, in NumPy arrays, so that the tables of the search
+and the partitioner count the same elements with the same arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def index_space(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a tensor's index space: its own, and (1,) for a scalar, so that a scalar too can be absent."""
+    return shape or (1,)
+
+
+def _volume(extents: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
+    volume: NDArray[np.int64] = np.prod(extents, axis=axis, dtype=np.int64)
+    return volume
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The box ``[lo, hi)`` of an index space.
+
+    Example:
+        >>> Region((0, 2), (4, 5)).shape
+        (4, 3)
+    """
+
+    lo: tuple[int, ...]
+    hi: tuple[int, ...]
+
+    @classmethod
+    def whole(cls, shape: tuple[int, ...]) -> Region:
+        """The region of all of a tensor of this shape."""
+        space = index_space(shape)
+        return cls((0,) * len(space), space)
+
+    @property
+    def rank(self) -> int:
+        return len(self.lo)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of every dim; 0 where the region is empty there."""
+        return tuple(max(0, hi - lo) for lo, hi in zip(self.lo, self.hi, strict=True))
+
+    @property
+    def elements(self) -> int:
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    @property
+    def is_empty(self) -> bool:
+        return any(hi <= lo for lo, hi in zip(self.lo, self.hi, strict=True))
+
+    def intersect(self, other: Region) -> Region:
+        """The box common to both; empty (never inside out) where there is none."""
+        lo = tuple(max(a, b) for a, b in zip(self.lo, other.lo, strict=True))
+        hi = tuple(max(start, min(a, b)) for start, a, b in zip(lo, self.hi, other.hi, strict=True))
+        return Region(lo, hi)
+
+    def contains(self, other: Region) -> bool:
+        """True if every point of ``other`` is in this region."""
+        return other.is_empty or self.intersect(other) == other
+
+    def hull(self, other: Region) -> Region:
+        """The smallest box that holds both; an empty region adds nothing."""
+        if self.is_empty:
+            return other
+        if other.is_empty:
+            return self
+        return Region(
+            tuple(min(a, b) for a, b in zip(self.lo, other.lo, strict=True)),
+            tuple(max(a, b) for a, b in zip(self.hi, other.hi, strict=True)),
+        )
+
+    def subtract(self, other: Region) -> tuple[Region, ...]:
+        """What is left of this region without ``other``, as disjoint boxes in a fixed order."""
+        common = self.intersect(other)
+        if common.is_empty:
+            return () if self.is_empty else (self,)
+        rest: list[Region] = []
+        lo, hi = list(self.lo), list(self.hi)
+        for dim in range(self.rank):
+            if lo[dim] < common.lo[dim]:
+                rest.append(Region(tuple(lo), (*hi[:dim], common.lo[dim], *hi[dim + 1 :])))
+            if common.hi[dim] < hi[dim]:
+                rest.append(Region((*lo[:dim], common.hi[dim], *lo[dim + 1 :]), tuple(hi)))
+            lo[dim], hi[dim] = common.lo[dim], common.hi[dim]
+        return tuple(rest)
+
+    def within(self, frame: Region) -> tuple[slice, ...]:
+        """This region as slices of an array that holds ``frame``."""
+        return tuple(
+            slice(lo - start, hi - start) for lo, hi, start in zip(self.lo, self.hi, frame.lo, strict=True)
+        )
+
+    def __str__(self) -> str:
+        return "[" + ", ".join(f"{lo}:{hi}" for lo, hi in zip(self.lo, self.hi, strict=True)) + "]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Boxes:
+    """One region for each worker.
+
+    ``lo`` and ``hi`` have shape [workers, rank]. An empty region has ``hi <= lo`` in some dim.
+    """
+
+    lo: NDArray[np.int64]
+    hi: NDArray[np.int64]
+
+    @classmethod
+    def whole(cls, shape: tuple[int, ...], workers: int) -> Boxes:
+        """Every worker has all of a tensor of this shape."""
+        space = index_space(shape)
+        hi = np.broadcast_to(np.array(space, dtype=np.int64), (workers, len(space))).copy()
+        return cls(np.zeros_like(hi), hi)
+
+    @property
+    def workers(self) -> int:
+        return int(self.lo.shape[0])
+
+    @property
+    def elements(self) -> NDArray[np.int64]:
+        """Elements of each worker's region, shape [workers]."""
+        extents: NDArray[np.int64] = np.maximum(self.hi - self.lo, 0)
+        return _volume(extents, 1)
+
+    def overlap(self, other: Boxes) -> NDArray[np.int64]:
+        """Elements common to each worker's two regions, shape [workers]."""
+        extents = np.minimum(self.hi, other.hi) - np.maximum(self.lo, other.lo)
+        return _volume(np.maximum(extents, 0), 1)
+
+    def cross_overlap(self, other: Boxes) -> NDArray[np.int64]:
+        """Elements common to region i of this and region j of the other, shape [workers, other workers]."""
+        extents = np.minimum(self.hi[:, None], other.hi[None]) - np.maximum(self.lo[:, None], other.lo[None])
+        return _volume(np.maximum(extents, 0), 2)
+
+    def hull(self, other: Boxes) -> Boxes:
+        """Worker by worker the smallest box that holds both; an empty region adds nothing."""
+        mine, theirs = self.elements[:, None] == 0, other.elements[:, None] == 0
+        lo = np.where(mine, other.lo, np.where(theirs, self.lo, np.minimum(self.lo, other.lo)))
+        hi = np.where(mine, other.hi, np.where(theirs, self.hi, np.maximum(self.hi, other.hi)))
+        return Boxes(lo, hi)
+
+    def region(self, worker: int) -> Region:
+        lo = tuple(int(value) for value in self.lo[worker])
+        hi = tuple(max(start, int(value)) for start, value in zip(lo, self.hi[worker], strict=True))
+        return Region(lo, hi)
+
+    def __iter__(self) -> Iterator[Region]:
+        return (self.region(worker) for worker in range(self.workers))

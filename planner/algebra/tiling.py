@@ -1,0 +1,195 @@
+"""Placements and tilings: how an index space is divided among workers, cut by cut.
+
+The text form is ``S(0)/2 S(1)/3 R/2``: outermost cut first, the ways of each cut after the slash. Order
+matters: ``S(0)/2 S(1)/2 S(0)/2`` and ``S(0)/2 S(0)/2 S(1)/2`` have equal tile shapes and different owners.
+For even cuts this is SoyBean's tiling (section 4); uneven cuts, blocks and partial values go beyond it.
+
+The same class divides an op's iteration space: there a "dim" is an index variable, and ``R`` means that the
+workers do the same work again.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.algebra.region import Boxes
+from planner.errors import UsageError
+
+
+class Reducer(enum.Enum):
+    """Commutative and associative functions that join partial results (Tofu, section 4.1)."""
+
+    SUM = "Sum"
+    MAX = "Max"
+    MIN = "Min"
+    PROD = "Prod"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Divided along one dim; pieces differ by at most one block."""
+
+    dim: int
+    block: int = 1
+    """Pieces are made of whole blocks: 64 in blocks of 16 falls 32/16/16 on three workers."""
+
+    def __str__(self) -> str:
+        return f"S({self.dim})" if self.block == 1 else f"S({self.dim},{self.block})"
+
+
+@dataclass(frozen=True, slots=True)
+class Replicate:
+    """Every group has all of it."""
+
+    def __str__(self) -> str:
+        return "R"
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Every group has a partial result of all of it, to be joined by the reducer."""
+
+    reducer: Reducer = Reducer.SUM
+
+    def __str__(self) -> str:
+        return "P" if self.reducer is Reducer.SUM else f"P({self.reducer.value})"
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """One group has all of it, the others have nothing."""
+
+    group: int
+
+    def __str__(self) -> str:
+        return f"O({self.group})"
+
+
+Placement: TypeAlias = Shard | Replicate | Partial | Only
+
+_PLACEMENT = re.compile(
+    r"^(?:S\((?P<dim>\d+)(?:,(?P<block>\d+))?\)|(?P<r>R)|P(?:\((?P<reducer>\w+)\))?|O\((?P<group>\d+)\))"
+    r"(?:/(?P<ways>\d+))?$"
+)
+
+
+def parse_placement(text: str) -> tuple[Placement, int | None]:
+    """Reads ``S(0)``, ``S(1,16)/3``, ``R/2``, ``P``, ``P(Max)``, ``O(1)``; the ways are None where not said.
+
+    Raises:
+        UsageError: the text is none of these.
+    """
+    match = _PLACEMENT.match(text)
+    if match is None:
+        raise UsageError(
+            f"placement {text!r} cannot be read", hint="write S(dim), S(dim,block), R, P or O(group), e.g. S(0)/2"
+        )
+    ways = int(match["ways"]) if match["ways"] else None
+    if match["dim"]:
+        return Shard(int(match["dim"]), int(match["block"] or 1)), ways
+    if match["r"]:
+        return Replicate(), ways
+    if match["group"]:
+        return Only(int(match["group"])), ways
+    try:
+        return Partial(Reducer(match["reducer"] or "Sum")), ways
+    except ValueError as error:
+        raise UsageError(f"placement {text!r} names no reducer", hint="Sum, Max, Min or Prod") from error
+
+
+def split_bounds(
+    lo: NDArray[np.int64], hi: NDArray[np.int64], ways: int, piece: NDArray[np.int64], block: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Piece number ``piece`` of each interval ``[lo, hi)`` cut ``ways`` ways in whole blocks.
+
+    The first pieces are the longer ones. The last block of an interval may be short.
+    """
+    blocks = -(-(hi - lo) // block)
+    quotient, rest = blocks // ways, blocks % ways
+    start = lo + block * (piece * quotient + np.minimum(piece, rest))
+    stop = lo + block * ((piece + 1) * quotient + np.minimum(piece + 1, rest))
+    return np.minimum(start, hi), np.minimum(stop, hi)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """The ordered placements of a tensor (or of an op's iteration space), outermost cut first."""
+
+    placements: tuple[Placement, ...]
+    ways: tuple[int, ...]
+    """How many groups each cut makes; as long as ``placements``."""
+
+    @property
+    def workers(self) -> int:
+        return prod(self.ways)
+
+    @property
+    def is_disjoint(self) -> bool:
+        """True if no element has two owners and every owner has the final value."""
+        return all(isinstance(placement, Shard | Only) for placement in self.placements)
+
+    @property
+    def has_partial(self) -> bool:
+        return any(isinstance(placement, Partial) for placement in self.placements)
+
+    def extend(self, placement: Placement, ways: int) -> Tiling:
+        """This tiling with one more cut, inside all the others."""
+        return Tiling((*self.placements, placement), (*self.ways, ways))
+
+    def boxes(self, shape: tuple[int, ...]) -> Boxes:
+        """The region of each worker: worker 0 first, the innermost cut varying fastest."""
+        return _boxes(self, shape)
+
+    def __str__(self) -> str:
+        parts = zip(self.placements, self.ways, strict=True)
+        return " ".join(f"{placement}/{ways}" for placement, ways in parts) or "R/1"
+
+    @classmethod
+    def parse(cls, text: str, ways: tuple[int, ...]) -> Tiling:
+        """Reads the text form; one placement without ways means it at every cut.
+
+        Raises:
+            UsageError: the text cannot be read or does not fit the cuts.
+        """
+        parts = [parse_placement(part) for part in text.split()]
+        if len(parts) == 1 and parts[0][1] is None:
+            return cls(tuple(parts[0][0] for _ in ways), ways)
+        said = tuple(cut if said is None else said for (_, said), cut in zip(parts, ways, strict=False))
+        if len(parts) == 1 and not ways and parts[0] == (Replicate(), 1):
+            return cls((), ())
+        if len(parts) != len(ways) or said != ways:
+            want = " ".join(f"?/{cut}" for cut in ways)
+            raise UsageError(f"tiling {text!r} does not fit the cuts", hint=f"this plan's cuts are {want}")
+        return cls(tuple(placement for placement, _ in parts), ways)
+
+
+def coordinates(ways: tuple[int, ...]) -> NDArray[np.int64]:
+    """Which group of each cut a worker is in, shape [workers, cuts]."""
+    if not ways:
+        return np.zeros((1, 0), dtype=np.int64)
+    grid = np.indices(ways, dtype=np.int64).reshape(len(ways), -1)
+    return np.ascontiguousarray(grid.T)
+
+
+@lru_cache(maxsize=65536)
+def _boxes(tiling: Tiling, shape: tuple[int, ...]) -> Boxes:
+    groups = coordinates(tiling.ways)
+    boxes = Boxes.whole(shape, groups.shape[0])
+    lo, hi = boxes.lo, boxes.hi
+    for cut, (placement, ways) in enumerate(zip(tiling.placements, tiling.ways, strict=True)):
+        if isinstance(placement, Shard):
+            dim = placement.dim
+            lo[:, dim], hi[:, dim] = split_bounds(lo[:, dim], hi[:, dim], ways, groups[:, cut], placement.block)
+        elif isinstance(placement, Only):
+            idle = groups[:, cut] != placement.group
+            hi[idle, 0] = lo[idle, 0]
+    lo.flags.writeable = hi.flags.writeable = False
+    return Boxes(lo, hi)

@@ -1,0 +1,75 @@
+"""Everything that a user's world can do wrong, as one tree.
+
+    TofuError
+    ├── UsageError            exit 2: an option, a path or a configuration that cannot be used
+    ├── ModelError            exit 2: the ONNX model cannot be read or is not one we can plan
+    │   └── UnsupportedError  exit 2: valid ONNX, but an operator or a form that tofu does not take
+    ├── DescriptionError      exit 2: a TDL description that cannot be analysed
+    ├── InfeasibleError       exit 1: it ran and the answer is no (no plan exists)
+    ├── DifferenceError       exit 1: it ran and the answer is no (a verification differs)
+    └── WorkerError           exit 3: a worker failed while running a plan
+
+An error is raised low, where the cause is known, with the facts and a hint; context is added once at the
+API; it is printed once, by ``cli.py``. A bug of our own is an ``AssertionError`` or anything else that is
+not a ``TofuError``.
+"""
+
+from __future__ import annotations
+
+
+class TofuError(Exception):
+    """An error that the user can act upon.
+
+    Args:
+        what: one line that names the file, field, op or tensor.
+        facts: further lines, one finding each; all findings at once where there can be several.
+        hint: what to do about it, or "".
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, facts: tuple[str, ...] = (), hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.facts = facts
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.what, *(f"  {fact}" for fact in self.facts)]
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class UsageError(TofuError):
+    """An option, a path or a configuration that cannot be used."""
+
+
+class ModelError(TofuError):
+    """The ONNX model cannot be read, or is not one that can be planned."""
+
+
+class UnsupportedError(ModelError):
+    """Valid ONNX, but an operator or a form that tofu does not take."""
+
+
+class DescriptionError(TofuError):
+    """A TDL description that cannot be analysed."""
+
+
+class InfeasibleError(TofuError):
+    """No plan exists for what was asked."""
+
+    exit_code = 1
+
+
+class DifferenceError(TofuError):
+    """A verification ran and the results differ."""
+
+    exit_code = 1
+
+
+class WorkerError(TofuError):
+    """A worker failed while running a plan."""
+
+    exit_code = 3

@@ -1,0 +1,180 @@
+"""From a file to a ModelProto that is worth reading: what is no ONNX model is refused here, once and clearly."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, NodeProto, TensorProto, helper, version_converter
+
+from planner.errors import ModelError, UnsupportedError
+from planner.graph.protos import refused_forms
+
+MIN_OPSET: Final = 13
+"""Older operators are converted: from 13 on, axes are inputs and Softmax works along one dim."""
+MAX_OPSET: Final = 26
+"""The runtime takes no later opset."""
+CONVERTED_OPSET: Final = 21
+"""The opset that older models are brought to; it has kernels for all that a training graph needs."""
+MAX_IR_VERSION: Final = 13
+"""The runtime takes no later IR version."""
+_OLDEST_OPSET: Final = 7
+_MAX_FILE_BYTES: Final = 2**31 - 1
+_CONVERTER_DATA_BYTES: Final = 4096
+
+
+def load_model(path: str | os.PathLike[str]) -> ModelProto:
+    """Read a model file, without the external data that it may refer to.
+
+    Args:
+        path: a binary ONNX file.
+
+    Returns:
+        The model; that it has a graph and an opset is checked, nothing else.
+
+    Raises:
+        ModelError: no such file, a directory, empty, not ONNX, truncated, larger than protobuf allows.
+    """
+    file = Path(path)
+    if file.is_dir():
+        raise ModelError(f"{file}: is a directory, not an ONNX file")
+    if not file.exists():
+        raise ModelError(f"{file}: no such file")
+    if not file.is_file():
+        raise ModelError(f"{file}: is not a regular file")
+    try:
+        size_bytes = file.stat().st_size
+        if size_bytes > _MAX_FILE_BYTES:
+            raise ModelError(
+                f"{file}: {size_bytes} bytes are more than the 2 GiB that protobuf allows",
+                hint="save the model with external data: onnx.save_model(..., save_as_external_data=True)",
+            )
+        data = file.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{file}: cannot be read: {error.strerror}") from None
+    if not data:
+        raise ModelError(f"{file}: is empty")
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError:
+        raise ModelError(f"{file}: is not an ONNX model, or is truncated (protobuf cannot parse it)") from None
+    if not model.HasField("graph") and not model.opset_import and not model.ir_version:
+        raise ModelError(f"{file}: is not an ONNX model (no IR version, no operator set, no graph)")
+    if not model.HasField("graph") or not model.opset_import:
+        missing = "graph" if not model.HasField("graph") else "operator set"
+        raise ModelError(f"{file}: has no {missing}; the file may be truncated")
+    return model
+
+
+def default_opset(model: ModelProto) -> int:
+    """The version of the default domain that a model imports.
+
+    Raises:
+        ModelError: none, or a domain that is imported twice.
+    """
+    versions: dict[str, int] = {}
+    for entry in model.opset_import:
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        if domain in versions:
+            name = domain or "the default one"
+            raise ModelError(f"the model imports operator domain {name} twice (versions {versions[domain]} and "
+                             f"{entry.version})")  # fmt: skip
+        versions[domain] = int(entry.version)
+    if "" not in versions:
+        raise ModelError("the model imports no version of ONNX's default operator domain")
+    return versions[""]
+
+
+def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
+    """Refuse the forms of ONNX that cannot be planned, all findings at once.
+
+    Args:
+        model: its training information, sparse initializers and types of inputs and outputs are looked at.
+        nodes: the graph's, and those of the local functions that it reaches.
+
+    Raises:
+        UnsupportedError: control flow, sequences, optionals, strings, sparse tensors, training information.
+    """
+    facts: dict[str, None] = {}
+    for node in nodes:
+        reason = refused_forms(node)
+        if reason:
+            facts[f"op {node.name!r} ({node.op_type}): {reason}"] = None
+    for sparse in model.graph.sparse_initializer:
+        facts[f"initializer {sparse.values.name!r}: a sparse tensor"] = None
+    for tensor in model.graph.initializer:
+        if tensor.data_type == TensorProto.STRING:
+            facts[f"initializer {tensor.name!r}: strings"] = None
+    for kind, values in (("input", model.graph.input), ("output", model.graph.output)):
+        for value in values:
+            form = value.type.WhichOneof("value")
+            if form is not None and form != "tensor_type":
+                facts[f"{kind} {value.name!r}: a {form.removesuffix('_type').replace('_', ' ')}"] = None
+    if model.training_info:
+        facts["the model carries training information (TrainingInfoProto)"] = None
+    if facts:
+        raise UnsupportedError("the model uses forms of ONNX that cannot be planned", facts=tuple(facts))
+
+
+def convert_opset(model: ModelProto, initializers: dict[str, TensorProto], opset: int) -> tuple[ModelProto, int]:
+    """Bring a model without local functions to an opset that both tofu and the runtime take.
+
+    Args:
+        model: without initializers, which are kept apart so that no weight is copied.
+        initializers: those of the model; what the conversion adds is added here.
+        opset: version of the default domain that the model imports.
+
+    Returns:
+        The model itself where nothing is to be done; and its opset.
+
+    Raises:
+        UnsupportedError: older than opset 7, or an operator that the converter cannot bring over.
+    """
+    if MIN_OPSET <= opset <= MAX_OPSET:
+        return model, opset
+    target = CONVERTED_OPSET if opset < MIN_OPSET else MAX_OPSET
+    if opset < _OLDEST_OPSET:
+        raise UnsupportedError(
+            f"the model is of opset {opset}; the oldest that can be converted is {_OLDEST_OPSET}",
+            hint=f"export the model again at opset {CONVERTED_OPSET}",
+        )
+    staged = ModelProto()
+    staged.CopyFrom(model)
+    staged.ir_version = 10
+    inputs = {value.name for value in model.graph.input}
+    for name, tensor in initializers.items():
+        if name in inputs:
+            continue
+        if tensor.data_location != TensorProto.EXTERNAL and tensor.ByteSize() <= _CONVERTER_DATA_BYTES:
+            staged.graph.initializer.append(tensor)
+        else:
+            staged.graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))
+    try:
+        converted = version_converter.convert_version(staged, target)
+    except Exception as error:  # the converter raises RuntimeError, ConvertError, ValueError and more of its own
+        raise UnsupportedError(
+            f"the model is of opset {opset}, which cannot be converted to {target}",
+            facts=(str(error).strip().splitlines()[0],),
+            hint=f"export the model again at opset {CONVERTED_OPSET}",
+        ) from None
+    for tensor in converted.graph.initializer:
+        initializers.setdefault(tensor.name, tensor)
+    kept = [value for value in converted.graph.input if value.name in inputs]
+    del converted.graph.initializer[:]
+    del converted.graph.input[:]
+    converted.graph.input.extend(kept)
+    return converted, target
+
+
+def schema_of(op_type: str, domain: str, version: int) -> onnx.defs.OpSchema | None:
+    """ONNX's schema of an operator at a version of its domain; None if there is none or it is deprecated."""
+    try:
+        schema = onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+    return None if schema.deprecated else schema

@@ -1,0 +1,190 @@
+"""The inner form of a model: ops and tensors, every shape and dtype static.
+
+Whatever door a model came through, it ends here: a graph whose inputs are data and state, and whose outputs
+are results and next state. Nothing in this file knows ONNX's protobufs; ``from_onnx.py`` and ``to_onnx.py``
+translate.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+class DType(enum.Enum):
+    """Element types that a plan can hold; the value is the name that NumPy and ml_dtypes use."""
+
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    UINT8 = "uint8"
+    UINT16 = "uint16"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
+    BOOL = "bool"
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of one element."""
+        return 2 if self is DType.BFLOAT16 else np.dtype(self.value).itemsize
+
+    @property
+    def is_float(self) -> bool:
+        return "float" in self.value
+
+
+class Role(enum.Enum):
+    """What a tensor is to the training step."""
+
+    DATA = "data"
+    """A graph input that is not state: a batch, labels, a learning rate."""
+    STATE = "state"
+    """A graph input that comes back as a next state: a weight, a momentum, a running mean."""
+    NEXT_STATE = "next state"
+    """The graph output that replaces a state."""
+    RESULT = "result"
+    """A graph output that is not a next state: the loss, the logits."""
+    CONSTANT = "constant"
+    """An initializer that is not state; known everywhere, so never moved."""
+    ACTIVATION = "activation"
+    """Everything else: made by one op, read by others (gradients too)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A symbolic value. The memory that holds one is an array or a buffer, never a tensor."""
+
+    name: str
+    shape: Shape
+    """Size of every dim; () for a scalar."""
+    dtype: DType
+
+    @property
+    def elements(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    @property
+    def size_bytes(self) -> int:
+        return self.elements * self.dtype.item_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorAttribute:
+    """A tensor-valued attribute (ConstantOfShape's ``value``), compared by content."""
+
+    array: np.ndarray
+
+    def _key(self) -> tuple[str, Shape, bytes]:
+        return (str(self.array.dtype), self.array.shape, self.array.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorAttribute) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+Attribute: TypeAlias = int | float | str | TensorAttribute | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operator application of the graph."""
+
+    name: str
+    """Unique in the graph; given by the reader where the file had none or a duplicate."""
+    op_type: str
+    """ONNX operator name, e.g. ``Conv``."""
+    inputs: tuple[str, ...]
+    """Tensor names by position; "" where an optional input is absent."""
+    outputs: tuple[str, ...]
+    """Tensor names by position; "" where an optional output is absent."""
+    attributes: tuple[tuple[str, Attribute], ...] = ()
+    """Sorted by name. Only what the file states; defaults are the operator's."""
+    domain: str = ""
+    """Operator domain; "" is ONNX's default one."""
+
+    def attribute(self, name: str, default: Attribute | None = None) -> Attribute | None:
+        """The attribute's value, or ``default`` if the op does not state it."""
+        for key, value in self.attributes:
+            if key == name:
+                return value
+        return default
+
+
+@dataclass(frozen=True, slots=True)
+class StatePair:
+    """A state and the output that replaces it after the step; equal shape and dtype."""
+
+    current: str
+    following: str
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A static dataflow graph in execution order.
+
+    Invariants (checked by ``planner.graph.check``): every tensor that an op reads is an input, a constant or made
+    by an earlier op; each tensor is made once; every name in ``inputs``, ``outputs``, ``constants`` is in ``tensors``.
+    """
+
+    name: str
+    tensors: Mapping[str, Tensor]
+    ops: tuple[Op, ...]
+    inputs: tuple[str, ...]
+    """Data and state, in the order of the file."""
+    outputs: tuple[str, ...]
+    """Results and next states, in the order of the file."""
+    constants: Mapping[str, np.ndarray | None]
+    """Initializers that are not state; None where the value is external and was not loaded."""
+    folded: frozenset[str] = frozenset()
+    """Constants that the file computes (Constant nodes, folded shape arithmetic): never parameters to be trained."""
+    initial: Mapping[str, np.ndarray | None] = field(default_factory=dict)
+    """Values that the file gives for inputs (the state before the first step); None: external, not loaded."""
+    state: tuple[StatePair, ...] = ()
+    opset: int = 21
+    """Version of the default operator domain."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Metadata to be carried into files; keys begin with ``tofu.``."""
+
+    @cached_property
+    def producer(self) -> Mapping[str, Op]:
+        """The op that makes each tensor; inputs and constants have none."""
+        return {name: op for op in self.ops for name in op.outputs if name}
+
+    @cached_property
+    def consumers(self) -> Mapping[str, tuple[Op, ...]]:
+        """The ops that read each tensor, in execution order, each op once; () where none does."""
+        found: dict[str, list[Op]] = {name: [] for name in self.tensors}
+        for op in self.ops:
+            for name in dict.fromkeys(op.inputs):
+                if name:
+                    found[name].append(op)
+        return {name: tuple(ops) for name, ops in found.items()}
+
+    @cached_property
+    def roles(self) -> Mapping[str, Role]:
+        """The role of every tensor."""
+        roles = dict.fromkeys(self.tensors, Role.ACTIVATION)
+        roles.update(dict.fromkeys(self.constants, Role.CONSTANT))
+        roles.update(dict.fromkeys(self.inputs, Role.DATA))
+        roles.update(dict.fromkeys(self.outputs, Role.RESULT))
+        for pair in self.state:
+            roles[pair.current] = Role.STATE
+            roles[pair.following] = Role.NEXT_STATE
+        return roles

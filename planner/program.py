@@ -1,0 +1,124 @@
+"""The partitioned program: what each worker does, as data.
+
+The partitioner writes it, the runtime executes it, and it alone says what a plan moves. A program is a list of
+steps in the order of the original ops: segments (compute: a function of standard operators, on local buffers)
+and fetches (communication: one assembly of a region from boxes on this worker and on others).
+
+All regions are in the coordinates of the whole tensor; a scalar's index space is (1,).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from planner.algebra.region import Region
+from planner.algebra.tiling import Reducer
+from planner.graph.model import DType, Shape, StatePair
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A worker's array that holds one region of one tensor."""
+
+    name: str
+    """Unique on the worker. The same name on two workers holds the same kind of thing (their tile of ``tensor``)."""
+    tensor: str
+    """The tensor of the model that it holds a part of."""
+    region: Region
+    """Which part; never empty."""
+    shape: Shape
+    """Shape of the array: the region's, and () where the tensor is a scalar."""
+    dtype: DType
+
+    @property
+    def size_bytes(self) -> int:
+        return self.region.elements * self.dtype.item_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A buffer on some worker."""
+
+    worker: int
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A box of a fetch: copied from one source, or reduced over several in the order given."""
+
+    region: Region
+    """Lies in the fetched region and in the region of every source."""
+    sources: tuple[Source, ...]
+    """One, or the contributors of a reduction in worker order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Assembles a buffer on this worker from disjoint pieces that cover its region."""
+
+    name: str
+    """Unique on the worker; says what it is for."""
+    target: str
+    """The buffer that it fills."""
+    pieces: tuple[Piece, ...]
+    reducer: Reducer | None
+    """How the sources of a piece are joined; None where every piece has one source."""
+    predicted_bytes: int
+    """Bytes that it takes from other workers: for every piece its bytes, once per source on another worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of local ops between fetches: one call of a function."""
+
+    name: str
+    """Unique on the worker."""
+    function: str
+    """Name of the body; equal bodies on equal shapes have one name, on all workers."""
+    inputs: tuple[str, ...]
+    """Buffers, by position of the function's inputs."""
+    outputs: tuple[str, ...]
+    ops: tuple[str, ...]
+    """The model's ops that it computes a part of, in order; for messages."""
+
+
+Step: TypeAlias = Fetch | Segment
+
+
+@dataclass(frozen=True)
+class WorkerProgram:
+    """All that one worker does in one iteration."""
+
+    worker: int
+    buffers: Mapping[str, Buffer]
+    """Every buffer that its steps name, and those that are only loaded or only collected."""
+    steps: tuple[Step, ...]
+    loaded: tuple[str, ...]
+    """Buffers filled from outside before an iteration: tiles of data and state."""
+    fixed: tuple[str, ...]
+    """Buffers filled once, from the worker model's initializers: parts of constants."""
+    collected: tuple[str, ...]
+    """Buffers that hold tiles of results and next states after an iteration."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The partitioned program of a whole plan."""
+
+    workers: tuple[WorkerProgram, ...]
+    inputs: tuple[str, ...]
+    """Data and state tensors of the model, in its order."""
+    outputs: tuple[str, ...]
+    """Results and next states of the model, in its order."""
+    state: tuple[StatePair, ...]
+    """The tiles of a state and of its next value have equal regions on each worker."""
+
+    @property
+    def predicted_bytes(self) -> int:
+        """What one iteration moves between workers."""
+        return sum(
+            step.predicted_bytes for worker in self.workers for step in worker.steps if isinstance(step, Fetch)
+        )

@@ -1,0 +1,277 @@
+"""From a description to its strategies (Tofu, section 4.2).
+
+One analysis serves every op of a signature: op type, attributes, ranks, and those sizes and constants that the
+description asked for. It tells, for each index variable, whether the op can be cut along it (case 1: an output
+variable, the parts are concatenated; case 2: a reduction variable, the parts are reduced) and, for each read of
+an input, the symbolic interval of every dim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from planner.algebra.tiling import Reducer
+from planner.errors import DescriptionError
+from planner.tdl.expr import (
+    Access,
+    Apply,
+    At,
+    FloorDiv,
+    Index,
+    IndexValue,
+    Mod,
+    Number,
+    OpaqueResult,
+    Output,
+    Plus,
+    Reduce,
+    Times,
+    Value,
+    Var,
+    VarKind,
+    Whole,
+    index_variables,
+    subvalues,
+)
+from planner.tdl.interval import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where the extent of an index variable comes from."""
+
+    side: str
+    """"out", "in", or "given"."""
+    position: int
+    """Output or input position; for "given", the extent itself."""
+    dim: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An index variable of a description."""
+
+    name: str
+    kind: VarKind
+    extent: Extent
+    reducer: Reducer | None
+    """How the partial results of a cut along a reduction variable are joined; None for an output variable."""
+    obstacle: str
+    """Why the op cannot be cut along it; "" if it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One access of an input."""
+
+    slot: int
+    dims: tuple[Interval | None, ...]
+    """The interval of every dim; None: all of it."""
+    once: tuple[str, ...]
+    """Reduction variables that this read's term stands outside of: of the workers that share the reduction,
+    the first alone reads it (Gemm's C)."""
+    bordered: bool
+    """True if reads past the tensor's borders are meant (they have a fill)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What is known of an op type with these attributes and ranks, for all sizes."""
+
+    variables: tuple[Variable, ...]
+    """Output variables in the order of the outputs, then reduction variables."""
+    outputs: tuple[tuple[int, ...] | None, ...]
+    """For each output the variable of each dim, by position in ``variables``; None where it is absent."""
+    reads: tuple[Read, ...]
+    is_elementwise: bool
+    """True if each output element reads the elements at its own index only (or a broadcast one)."""
+    is_opaque: bool
+    arithmetic: int
+    """Functions and reductions applied for each point of the iteration space."""
+
+    @property
+    def reduction_variables(self) -> tuple[str, ...]:
+        return tuple(variable.name for variable in self.variables if variable.kind is VarKind.REDUCTION)
+
+
+def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
+    """Analyses a traced description.
+
+    Args:
+        outputs: what ``Description.trace`` returned.
+        present: which outputs the op has.
+
+    Raises:
+        DescriptionError: a reduction variable's extent is not known, or a name is bound twice.
+    """
+    values = [output.value for output, there in zip(outputs, present, strict=True) if there]
+    reductions = [value for root in values for value in subvalues(root) if isinstance(value, Reduce)]
+    opaque = {
+        variable.name
+        for root in values
+        for value in subvalues(root)
+        if isinstance(value, OpaqueResult)
+        for index in value.indices
+        for variable in index_variables(index)
+    }
+    positional = {
+        variable.name
+        for root in values
+        for value in subvalues(root)
+        if isinstance(value, IndexValue)
+        for variable in index_variables(value.index)
+    }
+    variables: dict[str, Variable] = {}
+    for position, (output, there) in enumerate(zip(outputs, present, strict=True)):
+        for dim, var in enumerate(output.variables if there else ()):
+            obstacle = ""
+            if var.name in opaque:
+                obstacle = "an opaque function computes this dim as a whole"
+            elif var.name in positional:
+                obstacle = "the result depends on the position itself"
+            variables.setdefault(
+                var.name, Variable(var.name, var.kind, Extent("out", position, dim), None, obstacle)
+            )
+    joined = _reducers(values)
+    for reduction in reductions:
+        for number, var in enumerate(reduction.variables):
+            known = variables.get(var.name)
+            if known is not None and known.kind is VarKind.OUTPUT:
+                raise DescriptionError(f"{var.name} is an output variable and a reduction variable at once")
+            extent = _extent(reduction, number)
+            if known is not None and known.extent != extent:
+                raise DescriptionError(f"reduction variable {var.name} has two extents")
+            reducer, obstacle = joined.get(var.name, (None, "its reduction is not the outermost operation"))
+            if var.name in positional:
+                reducer, obstacle = None, "the result depends on the position itself"
+            if var.name in opaque:
+                reducer, obstacle = None, "an opaque function computes this dim as a whole"
+            variables[var.name] = Variable(var.name, VarKind.REDUCTION, extent, reducer, obstacle)
+    order = {name: number for number, name in enumerate(variables)}
+    reads = [read for root in values for read in _reads(root, tuple(name for name, v in variables.items() if v.reducer))]
+    return Analysis(
+        variables=tuple(variables.values()),
+        outputs=tuple(
+            tuple(order[var.name] for var in output.variables) if there else None
+            for output, there in zip(outputs, present, strict=True)
+        ),
+        reads=tuple(dict.fromkeys(reads)),
+        is_elementwise=not reductions and not opaque and not positional and _is_elementwise(outputs, present),
+        is_opaque=bool(opaque),
+        arithmetic=sum(isinstance(value, Apply | Reduce | OpaqueResult) for root in values for value in subvalues(root)),
+    )
+
+
+def _extent(reduction: Reduce, number: int) -> Extent:
+    if reduction.extents is not None:
+        return Extent("given", reduction.extents[number])
+    wanted = reduction.variables[number]
+    for value in subvalues(reduction.body):
+        if isinstance(value, Access):
+            for dim, index in enumerate(value.indices):
+                if index == wanted:
+                    return Extent("in", value.slot, dim)
+    raise DescriptionError(
+        f"how far reduction variable {wanted.name} runs is not known", hint="no tensor is indexed by it alone: give extents="
+    )
+
+
+def _terms(value: Value) -> list[Value]:
+    """The terms of a sum, without constant factors: what a partial sum may be taken of."""
+    match value:
+        case Apply("+" | "-", arguments):
+            return [term for argument in arguments for term in _terms(argument)]
+        case Apply("*", (Number(), inner)) | Apply("*", (inner, Number())) | Apply("/", (inner, Number())):
+            return _terms(inner)
+        case Number(0.0):
+            return []
+    return [value]
+
+
+def _outer_reductions(value: Value, reducer: Reducer) -> tuple[dict[str, Reducer], Value]:
+    """The variables of nested reductions at the top of a term, and what is below them."""
+    found: dict[str, Reducer] = {}
+    while isinstance(value, Reduce) and value.reducer is reducer:
+        found.update({variable.name: reducer for variable in value.variables})
+        value = value.body
+        if reducer is Reducer.SUM:
+            inner = _terms(value)
+            if len(inner) == 1:
+                value = inner[0]
+    return found, value
+
+
+def _reducers(values: list[Value]) -> dict[str, tuple[Reducer | None, str]]:
+    """For each reduction variable that stands at the top of every output: its reducer."""
+    found: dict[str, tuple[Reducer | None, str]] = {}
+    for reducer in Reducer:
+        for root in values:
+            terms = _terms(root) if reducer is Reducer.SUM else [root]
+            for term in terms:
+                outer, below = _outer_reductions(term, reducer)
+                hidden = {v.name for value in subvalues(below) if isinstance(value, Reduce) for v in value.variables}
+                for name in outer:
+                    if name in hidden:
+                        found[name] = (None, "it is reduced twice")
+                    else:
+                        found.setdefault(name, (reducer, ""))
+    for name in list(found):
+        if not all(_bound_in(root, name) for root in values):
+            found[name] = (None, "one of the outputs does not reduce over it")
+    return found
+
+
+def _bound_in(value: Value, name: str) -> bool:
+    return any(
+        isinstance(inner, Reduce) and any(variable.name == name for variable in inner.variables)
+        for inner in subvalues(value)
+    )
+
+
+def _reads(root: Value, reducible: tuple[str, ...]) -> list[Read]:
+    reads = []
+    for term in _terms(root):
+        once = tuple(name for name in reducible if not _bound_in(term, name))
+        for value in subvalues(term):
+            if isinstance(value, Access):
+                dims = tuple(interval_of(index) for index in value.indices)
+                reads.append(Read(value.slot, dims, once, value.fill is not None))
+    return reads
+
+
+def interval_of(index: Index) -> Interval | None:
+    """The symbolic interval of an index while its variables run over their ranges; None: all of the dim."""
+    match index:
+        case Var(name):
+            return Interval.variable(name)
+        case Number(value):
+            return Interval.constant(Fraction(value))
+        case Plus(left, right):
+            first, second = interval_of(left), interval_of(right)
+            return None if first is None or second is None else first + second
+        case Times(inner, factor):
+            interval = interval_of(inner)
+            return None if interval is None else interval.scale(factor)
+        case FloorDiv(inner, divisor):
+            interval = interval_of(inner)
+            return None if interval is None else interval.floor_div(divisor)
+        case Mod(inner, divisor):
+            interval = interval_of(inner)
+            return None if interval is None else interval.mod(divisor)
+        case Whole() | At():
+            return None
+
+
+def _is_elementwise(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> bool:
+    for output, there in zip(outputs, present, strict=True):
+        for value in subvalues(output.value) if there else ():
+            if not isinstance(value, Access):
+                continue
+            aligned = output.variables[len(output.variables) - len(value.indices) :]
+            if len(value.indices) > len(output.variables):
+                return False
+            for index, variable in zip(value.indices, aligned, strict=True):
+                if index not in (variable, Number(Fraction(0))):
+                    return False
+    return True

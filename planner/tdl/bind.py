@@ -1,0 +1,274 @@
+"""A description applied to an op of a graph: index variables get extents, intervals become boxes.
+
+The analysis of a signature is made once and shared by every op that has it; binding is arithmetic on arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from planner.algebra.region import Boxes, Region, index_space
+from planner.algebra.tiling import Reducer, Shard, Tiling
+from planner.errors import DescriptionError, UnsupportedError
+from planner.graph.model import Attribute, Graph, Op, Shape
+from planner.tdl.analyse import Analysis, Variable, analyse
+from planner.tdl.builder import Description, NodeView
+from planner.tdl.interval import End, Ints, Symbol
+from planner.tdl.local import LocalOp, Part, same_op
+
+
+@dataclass(frozen=True, slots=True)
+class InputBoxes:
+    """What each worker reads of one input."""
+
+    boxes: Boxes
+    """Clipped to the tensor; empty where a worker reads nothing."""
+    before: Ints
+    """How far the reads run past the low border, shape [workers, rank]; never negative."""
+    after: Ints
+    """How far they run past the high border."""
+
+
+@dataclass(frozen=True)
+class BoundOp:
+    """An op with its index variables' extents: the iteration space that strategies divide."""
+
+    node: NodeView
+    description: Description
+    analysis: Analysis
+    extents: tuple[int, ...]
+    """Of every index variable, in the order of ``analysis.variables``."""
+
+    @property
+    def op(self) -> Op:
+        return self.node.op
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        return self.analysis.variables
+
+    def variable_number(self, name: str) -> int:
+        return next(number for number, variable in enumerate(self.variables) if variable.name == name)
+
+    @property
+    def read_slots(self) -> tuple[int, ...]:
+        """Inputs that the description reads; the others (axes, a shape) only parameterise the op."""
+        return tuple(sorted({read.slot for read in self.analysis.reads}))
+
+    @property
+    def flop(self) -> int:
+        """Operations of the whole op: points of the iteration space times what is done at each."""
+        return prod(self.extents) * max(1, self.analysis.arithmetic)
+
+    def ranges(self, strategy: Tiling) -> Boxes:
+        """Each worker's part of the iteration space."""
+        return strategy.boxes(self.extents)
+
+    def reads(self, ranges: Boxes) -> dict[int, InputBoxes]:
+        """The region of each input that each worker reads, by input position."""
+        ends: dict[Symbol, Ints] = {}
+        for number, variable in enumerate(self.variables):
+            ends[Symbol(variable.name, End.FIRST)] = ranges.lo[:, number]
+            ends[Symbol(variable.name, End.LAST)] = ranges.hi[:, number] - 1
+        idle = ranges.elements == 0
+        found: dict[int, InputBoxes] = {}
+        for read in self.analysis.reads:
+            shape = self.node.input_shapes[read.slot]
+            assert shape is not None, "an absent input is never read"
+            size = np.array(index_space(shape), dtype=np.int64)
+            whole = Boxes.whole(shape, ranges.workers)
+            low, high = whole.lo.copy(), whole.hi.copy()
+            for dim, interval in enumerate(read.dims):
+                if interval is not None:
+                    low[:, dim], high[:, dim] = interval.integers(ends)
+            before, after = np.maximum(0, -low), np.maximum(0, high - size)
+            clipped = Boxes(np.clip(low, 0, size), np.clip(high, 0, size))
+            skip = idle.copy()
+            for name in read.once:
+                skip |= ranges.lo[:, self.variable_number(name)] > 0
+            clipped.hi[skip, 0] = clipped.lo[skip, 0]
+            if read.slot in found:
+                known = found[read.slot]
+                found[read.slot] = InputBoxes(
+                    known.boxes.hull(clipped), np.maximum(known.before, before), np.maximum(known.after, after)
+                )
+            else:
+                found[read.slot] = InputBoxes(clipped, before, after)
+        return found
+
+    def makes(self, ranges: Boxes, position: int) -> Boxes:
+        """The region of an output that each worker makes, whole or as a partial result."""
+        numbers = self.analysis.outputs[position]
+        assert numbers is not None, "an absent output is never made"
+        idle = ranges.elements == 0
+        if numbers:
+            lo, hi = ranges.lo[:, list(numbers)], ranges.hi[:, list(numbers)]
+        else:
+            scalar = Boxes.whole((), ranges.workers)
+            lo, hi = scalar.lo, scalar.hi
+        hi = np.where(idle[:, None], lo, hi)
+        return Boxes(lo, hi)
+
+    def reducers(self, strategy: Tiling) -> tuple[Reducer | None, ...]:
+        """For each cut of a strategy the reducer of the variable that it cuts; None: results are concatenated."""
+        return tuple(
+            self.variables[placement.dim].reducer if isinstance(placement, Shard) else None
+            for placement in strategy.placements
+        )
+
+    def part(self, ranges: Boxes, reads: Mapping[int, InputBoxes], worker: int) -> Part:
+        """One worker's part, as local rules see it."""
+        names = [variable.name for variable in self.variables]
+        inputs: list[Region | None] = []
+        reach: list[tuple[tuple[int, ...], tuple[int, ...]] | None] = []
+        for slot in range(len(self.node.input_shapes)):
+            boxes = reads.get(slot)
+            region = boxes.boxes.region(worker) if boxes is not None else None
+            if boxes is None or region is None or region.is_empty:
+                inputs.append(None)
+                reach.append(None)
+            else:
+                inputs.append(region)
+                reach.append(
+                    (tuple(int(v) for v in boxes.before[worker]), tuple(int(v) for v in boxes.after[worker]))
+                )
+        return Part(
+            ranges={
+                name: (int(ranges.lo[worker, number]), int(ranges.hi[worker, number]))
+                for number, name in enumerate(names)
+            },
+            extents=dict(zip(names, self.extents, strict=True)),
+            inputs=tuple(inputs),
+            reach=tuple(reach),
+            outputs=tuple(
+                None if numbers is None else self.makes(ranges, position).region(worker)
+                for position, numbers in enumerate(self.analysis.outputs)
+            ),
+            reduction_variables=self.analysis.reduction_variables,
+        )
+
+    def local_op(self, part: Part) -> LocalOp:
+        """What a worker executes for its part.
+
+        Raises:
+            NotLocalError: no local op computes it.
+        """
+        if self.description.local is None:
+            return same_op(self.node, part)
+        return self.description.local(self.node, part)
+
+
+class Descriptions:
+    """The descriptions in force, and the analyses made of them so far."""
+
+    def __init__(self, descriptions: Iterable[Description]) -> None:
+        """Collects descriptions.
+
+        Raises:
+            DescriptionError: an op type is described twice.
+        """
+        self._by_type: dict[tuple[str, str], Description] = {}
+        self._asked: dict[object, tuple[tuple[str, int, int], ...]] = {}
+        self._analyses: dict[object, Analysis] = {}
+        for description in descriptions:
+            for op_type in description.op_types:
+                key = (description.domain, op_type)
+                if self._by_type.setdefault(key, description) is not description:
+                    raise DescriptionError(f"operator {op_type} is described twice")
+
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        return key in self._by_type
+
+    @property
+    def analyses_made(self) -> int:
+        """How many signatures have been analysed."""
+        return len(self._analyses)
+
+    def bind_all(self, graph: Graph) -> tuple[BoundOp, ...]:
+        """Applies a description to every op of the graph.
+
+        Raises:
+            UnsupportedError: operators without a description, all of them at once.
+            DescriptionError: a description that cannot be analysed.
+        """
+        unknown: dict[tuple[str, str], list[str]] = {}
+        for op in graph.ops:
+            if (op.domain, op.op_type) not in self._by_type:
+                unknown.setdefault((op.domain, op.op_type), []).append(op.name)
+        if unknown:
+            raise UnsupportedError(
+                f"{len(unknown)} operator type{'s' if len(unknown) > 1 else ''} of the model have no description",
+                facts=tuple(
+                    f"{domain + '.' if domain else ''}{op_type}: {len(names)} ops, e.g. {names[0]}"
+                    for (domain, op_type), names in sorted(unknown.items())
+                ),
+                hint="an operator is described in opdefs/; docs/describe-an-operator.md shows how",
+            )
+        return tuple(self.bind(op, graph) for op in graph.ops)
+
+    def bind(self, op: Op, graph: Graph) -> BoundOp:
+        """Applies the description of an op's type to the op.
+
+        Raises:
+            DescriptionError: the description cannot be analysed, or does not fit the op.
+        """
+        description = self._by_type[op.domain, op.op_type]
+        node = NodeView(
+            op,
+            tuple(graph.tensors[name].shape if name else None for name in op.inputs),
+            tuple(graph.tensors[name].shape if name else None for name in op.outputs),
+            tuple(graph.constants.get(name) if name else None for name in op.inputs),
+        )
+        analysis = self._analyse(description, node)
+        extents = tuple(_extent_of(variable, node) for variable in analysis.variables)
+        return BoundOp(node, description, analysis, extents)
+
+    def _analyse(self, description: Description, node: NodeView) -> Analysis:
+        family = (
+            node.op.domain,
+            node.op.op_type,
+            node.op.attributes,
+            tuple(None if shape is None else len(shape) for shape in node.input_shapes),
+            tuple(None if shape is None else len(shape) for shape in node.output_shapes),
+        )
+        asked = self._asked.get(family)
+        if asked is not None:
+            known = self._analyses.get((family, _answers(asked, node)))
+            if known is not None:
+                return known
+        outputs = description.trace(node)
+        present = tuple(shape is not None for shape in node.output_shapes)
+        if len(outputs) < len(present):
+            raise DescriptionError(
+                f"description of {node.op.op_type} (op {node.op.name}): {len(present)} outputs, {len(outputs)} described"
+            )
+        analysis = analyse(outputs[: len(present)], present)
+        everything = tuple(sorted(set(asked or ()) | node.asked))
+        self._asked[family] = everything
+        self._analyses[family, _answers(everything, node)] = analysis
+        return analysis
+
+
+def _answers(asked: tuple[tuple[str, int, int], ...], node: NodeView) -> tuple[Attribute | Shape | str | None, ...]:
+    answers: list[Attribute | Shape | str | None] = []
+    for side, position, dim in asked:
+        if side == "constant":
+            value = node.constants[position] if position < len(node.constants) else None
+            answers.append(None if value is None else f"{value.dtype}{value.shape}{value.tobytes().hex()}")
+        else:
+            shape = (node.input_shapes if side == "in" else node.output_shapes)[position]
+            answers.append(None if shape is None else shape[dim])
+    return tuple(answers)
+
+
+def _extent_of(variable: Variable, node: NodeView) -> int:
+    if variable.extent.side == "given":
+        return variable.extent.position
+    shapes = node.output_shapes if variable.extent.side == "out" else node.input_shapes
+    shape = shapes[variable.extent.position]
+    assert shape is not None, "extents come from tensors that are there"
+    return shape[variable.extent.dim]

@@ -1,0 +1,189 @@
+"""Symbolic intervals: where an index can fall while its variables range over a box.
+
+Tofu, section 4.2: an interval is affine in the symbolic extents (equation 1), with the arithmetic of figure 4.
+Here the symbols are the two ends of every variable's range, so that one analysis serves every box, not only
+halves: equation 1 is the case where a range is ``[0, X)``. Arithmetic is exact. Floor-division and remainder,
+which ONNX needs beyond the paper, become derived symbols.
+
+An interval is closed, ``[first, last]``, over the rationals; the integers in it are
+``ceil(first) .. floor(last)``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import DescriptionError
+
+Ints: TypeAlias = NDArray[np.int64]
+
+
+class End(enum.Enum):
+    """One end of a variable's range: its first value, or its last."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The first or last value of an index variable."""
+
+    variable: str
+    end: End
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """floor(of / divisor)."""
+
+    of: Affine
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """The first or last value of ``x % divisor`` while x ranges over [first, last]."""
+
+    first: Affine
+    last: Affine
+    divisor: int
+    end: End
+
+
+Term: TypeAlias = Symbol | Floor | Remainder
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """A rational combination of symbols, plus a constant: one bound of equation 1."""
+
+    terms: tuple[tuple[Term, Fraction], ...]
+    """Sorted, without zero coefficients, so that equal forms are equal objects."""
+    constant: Fraction
+
+    @classmethod
+    def of(cls, terms: Mapping[Term, Fraction], constant: Fraction) -> Affine:
+        kept = sorted(((term, value) for term, value in terms.items() if value), key=lambda item: repr(item[0]))
+        return cls(tuple(kept), constant)
+
+    def __add__(self, other: Affine) -> Affine:
+        terms = dict(self.terms)
+        for term, value in other.terms:
+            terms[term] = terms.get(term, Fraction(0)) + value
+        return Affine.of(terms, self.constant + other.constant)
+
+    def scale(self, factor: Fraction) -> Affine:
+        return Affine.of({term: value * factor for term, value in self.terms}, self.constant * factor)
+
+    def evaluate(self, ends: Mapping[Symbol, Ints]) -> tuple[Ints, int]:
+        """The value for each box as (numerator, denominator), exact.
+
+        Args:
+            ends: every symbol's values, one for each box; all of one shape.
+        """
+        denominator = lcm(self.constant.denominator, *(value.denominator for _, value in self.terms))
+        total: Ints = np.asarray(int(self.constant * denominator), dtype=np.int64)
+        for term, value in self.terms:
+            total = total + int(value * denominator) * _evaluate_term(term, ends)
+        return total, denominator
+
+
+def _evaluate_term(term: Term, ends: Mapping[Symbol, Ints]) -> Ints:
+    match term:
+        case Symbol():
+            return ends[term]
+        case Floor(of, divisor):
+            numerator, denominator = of.evaluate(ends)
+            return numerator // (denominator * divisor)
+        case Remainder(first, last, divisor, end):
+            low, high = ceil_of(first.evaluate(ends)), floor_of(last.evaluate(ends))
+            one_period = low // divisor == high // divisor
+            if end is End.FIRST:
+                return np.where(one_period, low % divisor, 0)
+            return np.where(one_period, high % divisor, divisor - 1)
+
+
+def ceil_of(value: tuple[Ints, int]) -> Ints:
+    """The least integer not below numerator / denominator."""
+    numerator, denominator = value
+    result: Ints = -(-numerator // denominator)
+    return result
+
+
+def floor_of(value: tuple[Ints, int]) -> Ints:
+    """The greatest integer not above numerator / denominator."""
+    numerator, denominator = value
+    result: Ints = numerator // denominator
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """[first, last], both affine in the symbols (equation 1)."""
+
+    first: Affine
+    last: Affine
+
+    @classmethod
+    def constant(cls, value: Fraction) -> Interval:
+        """The interval of one point."""
+        form = Affine((), value)
+        return cls(form, form)
+
+    @classmethod
+    def variable(cls, name: str) -> Interval:
+        """The range of an index variable."""
+        one = Fraction(1)
+        return cls(
+            Affine(((Symbol(name, End.FIRST), one),), Fraction(0)), Affine(((Symbol(name, End.LAST), one),), Fraction(0))
+        )
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.first + other.first, self.last + other.last)
+
+    def scale(self, factor: Fraction) -> Interval:
+        """Figure 4's product with a constant; a negative one swaps the ends."""
+        ends = self.first.scale(factor), self.last.scale(factor)
+        return Interval(*ends) if factor >= 0 else Interval(ends[1], ends[0])
+
+    def floor_div(self, divisor: int) -> Interval:
+        """The interval of ``x // divisor``.
+
+        Raises:
+            DescriptionError: the divisor is not positive.
+        """
+        _positive(divisor)
+        one, none = Fraction(1), Fraction(0)
+        return Interval(
+            Affine(((Floor(self.first, divisor), one),), none), Affine(((Floor(self.last, divisor), one),), none)
+        )
+
+    def mod(self, divisor: int) -> Interval:
+        """The interval of ``x % divisor``: exact within one period, all of [0, divisor) beyond.
+
+        Raises:
+            DescriptionError: the divisor is not positive.
+        """
+        _positive(divisor)
+        one, none = Fraction(1), Fraction(0)
+        first = Remainder(self.first, self.last, divisor, End.FIRST)
+        last = Remainder(self.first, self.last, divisor, End.LAST)
+        return Interval(Affine(((first, one),), none), Affine(((last, one),), none))
+
+    def integers(self, ends: Mapping[Symbol, Ints]) -> tuple[Ints, Ints]:
+        """Half-open integer bounds for each box: (lo, hi) with lo = ceil(first), hi = floor(last) + 1."""
+        return ceil_of(self.first.evaluate(ends)), floor_of(self.last.evaluate(ends)) + 1
+
+
+def _positive(divisor: int) -> None:
+    if divisor <= 0:
+        raise DescriptionError(f"an index is divided by {divisor}", hint="divisors of indices are positive integers")

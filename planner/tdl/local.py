@@ -1,0 +1,104 @@
+"""The local op: what a worker executes to compute its part of an op.
+
+By default it is the same op on smaller tensors. An op whose attributes or constant inputs name sizes or borders
+(pads, shape, starts, ends) has a local rule, kept beside its description in ``opdefs/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from planner.algebra.region import Region
+from planner.graph.model import Attribute
+
+if TYPE_CHECKING:
+    from planner.tdl.builder import NodeView
+
+
+class NotLocalError(Exception):
+    """This part of the op cannot be computed by a local op; the strategy is left out of the search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One worker's part of an op."""
+
+    ranges: Mapping[str, tuple[int, int]]
+    """The half-open range of every index variable."""
+    extents: Mapping[str, int]
+    """How far each index variable runs in the whole op."""
+    inputs: tuple[Region | None, ...]
+    """The region that it reads of each input, clipped to the tensor; None: nothing is read (or input absent)."""
+    reach: tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, ...]
+    """(before, after) by input and dim: how far the reads run past the tensor's own borders; never negative."""
+    outputs: tuple[Region | None, ...]
+    """The region that it makes of each output; None where the output is absent."""
+
+    @property
+    def is_first(self) -> bool:
+        """True for the one worker of a reduction that adds the terms outside of the reduction (a bias)."""
+        return all(self.ranges[name][0] == 0 for name in self.reduction_variables)
+
+    reduction_variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """One ONNX node of a local op.
+
+    Tensors are named ``in0``, ``in1``, ... (the op's inputs, as the part reads them), ``out0``, ... (its outputs),
+    or anything else for constants and values in between; "" is an absent optional input.
+    """
+
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOp:
+    """What to execute for a part, in order."""
+
+    nodes: tuple[LocalNode, ...]
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+LocalRule: TypeAlias = "Callable[[NodeView, Part], LocalOp]"
+
+
+def same_op(
+    node: NodeView,
+    part: Part,
+    *,
+    attributes: Mapping[str, Attribute] | None = None,
+    constants: Mapping[int, np.ndarray] | None = None,
+    drop: tuple[int, ...] = (),
+) -> LocalOp:
+    """The op itself, with some attributes or constant inputs replaced.
+
+    Args:
+        node: the op.
+        part: the worker's part.
+        attributes: attributes to replace or to add.
+        constants: constant inputs to replace, by position.
+        drop: optional inputs to leave out.
+    """
+    replaced = constants or {}
+    inputs = []
+    for slot, name in enumerate(node.op.inputs):
+        if not name or slot in drop:
+            inputs.append("")
+        else:
+            inputs.append(f"c{slot}" if slot in replaced else f"in{slot}")
+    while inputs and not inputs[-1]:
+        inputs.pop()
+    outputs = tuple(f"out{position}" if name else "" for position, name in enumerate(node.op.outputs))
+    merged = {**dict(node.op.attributes), **(attributes or {})}
+    local = LocalNode(node.op.op_type, tuple(inputs), outputs, merged, node.op.domain)
+    return LocalOp((local,), {f"c{slot}": value for slot, value in replaced.items()})
