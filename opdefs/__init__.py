@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from opdefs import convolution, matmul
+from opdefs import convolution, elementwise, matmul, movement
 from planner.tdl.bind import Descriptions
 from planner.tdl.builder import Description
 
@@ -16,4 +16,4 @@ def collect(*modules: ModuleType) -> tuple[Description, ...]:
 
 def standard() -> Descriptions:
     """The descriptions of the standard operators."""
-    return Descriptions(collect(convolution, matmul))
+    return Descriptions(collect(elementwise, matmul, convolution, movement))

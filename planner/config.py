@@ -201,9 +201,7 @@ def _read_level(reader: _Reader, node: yaml.Node, where: str) -> Level | None:
         return None
     name = reader.text(fields.get("name"), f"{where}.name")
     ways = reader.count(fields.get("ways"), f"{where}.ways")
-    bandwidth = reader.quantity(
-        fields.get("bandwidth"), f"{where}.bandwidth", units.parse_bytes_per_s, positive=True
-    )
+    bandwidth = reader.quantity(fields.get("bandwidth"), f"{where}.bandwidth", units.parse_bytes_per_s, positive=True)
     latency = reader.quantity(fields.get("latency"), f"{where}.latency", units.parse_seconds)
     if name is None or ways is None or bandwidth is None:
         return None
@@ -237,9 +235,9 @@ class _Reader:
         except yaml.reader.ReaderError as error:
             raise UsageError(f"{origin}: not YAML: it holds the character {_shown(error.character)}") from error
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            line = 1 if mark is None else mark.line + 1
-            raise UsageError(f"{origin}: not YAML", facts=(f"line {line}: {error.problem or error.context}",)) from error
+            line = _line_of(error.problem_mark or error.context_mark)
+            problem = f"line {line}: {error.problem or error.context}"
+            raise UsageError(f"{origin}: not YAML", facts=(problem,)) from error
         if root is None:
             raise UsageError(f"{origin}: the file is empty")
         return root
@@ -249,7 +247,7 @@ class _Reader:
         depth = documents = 0
         refused: list[tuple[int, str]] = []
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            line = event.start_mark.line + 1
+            line = _line_of(event.start_mark)
             documents += isinstance(event, yaml.DocumentStartEvent)
             if documents > 1:
                 refused.append((line, "a second document: one file holds one topology"))
@@ -318,7 +316,8 @@ class _Reader:
         if node is None:
             return None
         if _kind(node) != "text":
-            advice = f"; in quotes it is text: '{node.value}'" if isinstance(node, yaml.ScalarNode) and node.value else ""
+            quoted = isinstance(node, yaml.ScalarNode) and node.value
+            advice = f"; in quotes it is text: '{node.value}'" if quoted else ""
             self.found(node, f"{where}: expected text, found {_kind(node)}{advice}")
             return None
         if not node.value.strip():
@@ -371,6 +370,11 @@ _KINDS = {
     "tag:yaml.org,2002:map": "keys and values",
     "tag:yaml.org,2002:seq": "a list",
 }
+
+
+def _line_of(mark: yaml.error.Mark | yaml._yaml.Mark | None) -> int:
+    """Counted from 1; the first line where YAML does not say."""
+    return 1 if mark is None else mark.line + 1
 
 
 def _kind(node: yaml.Node) -> str:

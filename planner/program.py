@@ -119,6 +119,4 @@ class Program:
     @property
     def predicted_bytes(self) -> int:
         """What one iteration moves between workers."""
-        return sum(
-            step.predicted_bytes for worker in self.workers for step in worker.steps if isinstance(step, Fetch)
-        )
+        return sum(step.predicted_bytes for worker in self.workers for step in worker.steps if isinstance(step, Fetch))

@@ -209,7 +209,8 @@ def format_bytes(count: Number, unit: ByteUnit | str = ByteUnit.DECIMAL) -> str:
             raise ValueError(f"no unit of bytes is called {unit!r}")
         scale = _BYTE_UNITS[unit]
         return f"{_rounded(Fraction(count) / scale, 0 if scale == 1 else 1)} {unit}"
-    names = ("B", "kB", "MB", "GB", "TB", "PB") if unit is ByteUnit.DECIMAL else ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+    prefixes = ("", "k", "M", "G", "T", "P") if unit is ByteUnit.DECIMAL else ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+    names = tuple(f"{prefix}B" for prefix in prefixes)
     rest = Fraction(count)
     for name in names:
         text = _rounded(rest, 0 if name == "B" else 1)

@@ -99,9 +99,7 @@ class Region:
 
     def within(self, frame: Region) -> tuple[slice, ...]:
         """This region as slices of an array that holds ``frame``."""
-        return tuple(
-            slice(lo - start, hi - start) for lo, hi, start in zip(self.lo, self.hi, frame.lo, strict=True)
-        )
+        return tuple(slice(lo - start, hi - start) for lo, hi, start in zip(self.lo, self.hi, frame.lo, strict=True))
 
     def __str__(self) -> str:
         return "[" + ", ".join(f"{lo}:{hi}" for lo, hi in zip(self.lo, self.hi, strict=True)) + "]"

@@ -120,7 +120,7 @@ def inline_functions(model: ModelProto) -> ModelProto:
         )
     try:
         inlined = inliner.inline_local_functions(model, convert_version=True)
-    except Exception as error:  # the inliner lets exceptions of C++ through, under no common type
+    except Exception as error:  # noqa: BLE001 -- exceptions of C++ come through, under no common type
         raise UnsupportedError("local functions cannot be inlined", facts=(str(error),)) from None
     del inlined.functions[:]
     return inlined

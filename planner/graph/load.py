@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
 from onnx import ModelProto, NodeProto, TensorProto, helper, version_converter
 
 from planner.errors import ModelError, UnsupportedError
@@ -156,7 +156,7 @@ def convert_opset(model: ModelProto, initializers: dict[str, TensorProto], opset
             staged.graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))
     try:
         converted = version_converter.convert_version(staged, target)
-    except Exception as error:  # the converter raises RuntimeError, ConvertError, ValueError and more of its own
+    except Exception as error:  # noqa: BLE001 -- RuntimeError, ConvertError, ValueError and more, under no common type
         raise UnsupportedError(
             f"the model is of opset {opset}, which cannot be converted to {target}",
             facts=(str(error).strip().splitlines()[0],),

@@ -188,3 +188,8 @@ class Graph:
             roles[pair.current] = Role.STATE
             roles[pair.following] = Role.NEXT_STATE
         return roles
+
+
+def is_used(graph: Graph, tensor: str) -> bool:
+    """True if anybody reads the tensor; what nobody reads (a LayerNormalization's mean) is never brought anywhere."""
+    return bool(graph.consumers[tensor]) or tensor in graph.outputs

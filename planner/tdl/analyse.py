@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from planner.algebra.tiling import Reducer
 from planner.errors import DescriptionError
+from planner.tdl.blocks import dim_blocks, divided_blocks
 from planner.tdl.expr import (
     Access,
     Apply,
@@ -59,6 +60,11 @@ class Variable:
     """How the partial results of a cut along a reduction variable are joined; None for an output variable."""
     obstacle: str
     """Why the op cannot be cut along it; "" if it can."""
+    blocks: tuple[int, ...] = ()
+    """Cut at multiples of one of these, and reads that divide by it stay boxes; ascending, each above 1.
+
+    A merge reads ``x[i // 16, i % 16]``: 4 heads of 16 merged into a dim of 64 and cut on 3 workers fall at 32/16/16,
+    not at 22/21/21, or every Reshape would pay (block 16 of ``i``). A proposal, not a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,9 @@ class Read:
     the first alone reads it (Gemm's C)."""
     bordered: bool
     """True if reads past the tensor's borders are meant (they have a fill)."""
+    blocks: tuple[tuple[int, ...], ...] = ()
+    """For each dim the blocks that this read proposes for the tensor: D from an index ``D*h + d``, so that a part of
+    h reads whole blocks (the split that undoes the merge above: 4 heads on 3 workers read 32/16/16 of the 64)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +131,7 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
         if isinstance(value, IndexValue)
         for variable in index_variables(value.index)
     }
+    blocks = _variable_blocks(values)
     variables: dict[str, Variable] = {}
     for position, (output, there) in enumerate(zip(outputs, present, strict=True)):
         for dim, var in enumerate(output.variables if there else ()):
@@ -131,7 +141,8 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
             elif var.name in positional:
                 obstacle = "the result depends on the position itself"
             variables.setdefault(
-                var.name, Variable(var.name, var.kind, Extent("out", position, dim), None, obstacle)
+                var.name,
+                Variable(var.name, var.kind, Extent("out", position, dim), None, obstacle, blocks.get(var.name, ())),
             )
     joined = _reducers(values)
     for reduction in reductions:
@@ -147,7 +158,9 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
                 reducer, obstacle = None, "the result depends on the position itself"
             if var.name in opaque:
                 reducer, obstacle = None, "an opaque function computes this dim as a whole"
-            variables[var.name] = Variable(var.name, VarKind.REDUCTION, extent, reducer, obstacle)
+            variables[var.name] = Variable(
+                var.name, VarKind.REDUCTION, extent, reducer, obstacle, blocks.get(var.name, ())
+            )
     order = {name: number for number, name in enumerate(variables)}
     reads = [read for root in values for read in _reads(root, tuple(name for name, v in variables.items() if v.reducer))]
     return Analysis(
@@ -175,6 +188,16 @@ def _extent(reduction: Reduce, number: int) -> Extent:
     raise DescriptionError(
         f"how far reduction variable {wanted.name} runs is not known", hint="no tensor is indexed by it alone: give extents="
     )
+
+
+def _variable_blocks(values: list[Value]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, set[int]] = {}
+    for root in values:
+        for value in subvalues(root):
+            for index in value.indices if isinstance(value, Access | OpaqueResult) else ():
+                for name, block in divided_blocks(index):
+                    found.setdefault(name, set()).add(block)
+    return {name: tuple(sorted(blocks)) for name, blocks in found.items()}
 
 
 def _terms(value: Value) -> list[Value]:
@@ -236,7 +259,8 @@ def _reads(root: Value, reducible: tuple[str, ...]) -> list[Read]:
         for value in subvalues(term):
             if isinstance(value, Access):
                 dims = tuple(interval_of(index) for index in value.indices)
-                reads.append(Read(value.slot, dims, once, value.fill is not None))
+                blocks = tuple(dim_blocks(index) for index in value.indices)
+                reads.append(Read(value.slot, dims, once, value.fill is not None, blocks))
     return reads
 
 

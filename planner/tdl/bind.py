@@ -51,6 +51,19 @@ class BoundOp:
     def variables(self) -> tuple[Variable, ...]:
         return self.analysis.variables
 
+    @property
+    def delivered_slots(self) -> dict[int, int]:
+        """For each read input the first one that reads the same region of the same tensor (``Mul(x, x)``).
+
+        They share one delivery; every other input has its own.
+        """
+        seen: dict[object, int] = {}
+        shared: dict[int, int] = {}
+        for slot in self.read_slots:
+            reads = tuple((read.dims, read.once) for read in self.analysis.reads if read.slot == slot)
+            shared[slot] = seen.setdefault((self.op.inputs[slot], reads), slot)
+        return shared
+
     def variable_number(self, name: str) -> int:
         return next(number for number, variable in enumerate(self.variables) if variable.name == name)
 
@@ -60,9 +73,14 @@ class BoundOp:
         return tuple(sorted({read.slot for read in self.analysis.reads}))
 
     @property
+    def whole_points(self) -> int:
+        """Points of the op's whole iteration space."""
+        return prod(self.extents)
+
+    @property
     def flop(self) -> int:
         """Operations of the whole op: points of the iteration space times what is done at each."""
-        return prod(self.extents) * max(1, self.analysis.arithmetic)
+        return self.whole_points * max(1, self.analysis.arithmetic)
 
     def ranges(self, strategy: Tiling) -> Boxes:
         """Each worker's part of the iteration space."""
@@ -149,6 +167,7 @@ class BoundOp:
                 for position, numbers in enumerate(self.analysis.outputs)
             ),
             reduction_variables=self.analysis.reduction_variables,
+            read_slots=self.read_slots,
         )
 
     def local_op(self, part: Part) -> LocalOp:
@@ -222,6 +241,9 @@ class Descriptions:
             tuple(graph.tensors[name].shape if name else None for name in op.inputs),
             tuple(graph.tensors[name].shape if name else None for name in op.outputs),
             tuple(graph.constants.get(name) if name else None for name in op.inputs),
+            input_dtypes=tuple(graph.tensors[name].dtype if name else None for name in op.inputs),
+            output_dtypes=tuple(graph.tensors[name].dtype if name else None for name in op.outputs),
+            opset=graph.opset,
         )
         analysis = self._analyse(description, node)
         extents = tuple(_extent_of(variable, node) for variable in analysis.variables)
@@ -231,6 +253,7 @@ class Descriptions:
         family = (
             node.op.domain,
             node.op.op_type,
+            node.opset,
             node.op.attributes,
             tuple(None if shape is None else len(shape) for shape in node.input_shapes),
             tuple(None if shape is None else len(shape) for shape in node.output_shapes),
@@ -259,6 +282,9 @@ def _answers(asked: tuple[tuple[str, int, int], ...], node: NodeView) -> tuple[A
         if side == "constant":
             value = node.constants[position] if position < len(node.constants) else None
             answers.append(None if value is None else f"{value.dtype}{value.shape}{value.tobytes().hex()}")
+        elif side == "single":
+            known = node.input_shapes[position]
+            answers.append(None if known is None else int(known[dim] == 1))
         else:
             shape = (node.input_shapes if side == "in" else node.output_shapes)[position]
             answers.append(None if shape is None else shape[dim])

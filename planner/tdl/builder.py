@@ -26,7 +26,7 @@ import numpy as np
 
 from planner.algebra.tiling import Reducer
 from planner.errors import DescriptionError
-from planner.graph.model import Attribute, Op, Shape
+from planner.graph.model import Attribute, DType, Op, Shape
 from planner.tdl.expr import (
     Access,
     Apply,
@@ -224,6 +224,20 @@ class _ReducerFunction:
         return Val(Reduce(self.reducer, variables, inner, tuple(extents) if extents else None) if variables else inner)
 
 
+def over(names: Sequence[str], body: Callable[..., Val | float]) -> Callable[..., Val | float]:
+    """A lambda whose index variables are named by a list, for outputs that share some of their variables.
+
+    ``over(("b", "i1"), lambda *v: X[*v])`` is ``lambda b, i1: X[b, i1]``.
+    """
+
+    def named(*variables: Ix) -> Val | float:
+        return body(*variables)
+
+    plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    named.__signature__ = inspect.Signature([inspect.Parameter(name, plain) for name in names])  # type: ignore[attr-defined]
+    return named
+
+
 Sum = _ReducerFunction(Reducer.SUM)
 Max = _ReducerFunction(Reducer.MAX)
 Min = _ReducerFunction(Reducer.MIN)
@@ -308,7 +322,13 @@ class NodeView:
     constants: Constants
     """By position: the value of an input that is a constant, else None."""
     asked: set[tuple[str, int, int]] = field(default_factory=set)
-    """Which sizes ("in" or "out", position, dim) and constants ("constant", position, 0) were read."""
+    """What was asked for: sizes ("in" or "out", position, dim), whether a size is 1 ("single", position, dim) and
+    constants ("constant", position, 0)."""
+    input_dtypes: tuple[DType | None, ...] = ()
+    """By position, for local rules that make constants; None where the input is absent."""
+    output_dtypes: tuple[DType | None, ...] = ()
+    opset: int = 21
+    """Version of the default operator domain."""
 
     def attribute(self, name: str, default: Attribute | None = None) -> Any:
         """The attribute's value; ONNX's default must be given by the caller."""
@@ -336,6 +356,14 @@ class NodeView:
             raise DescriptionError(f"input {slot} is absent")
         self.asked.add(("in", slot, dim % len(shape)))
         return shape[dim]
+
+    def is_single(self, slot: int, dim: int) -> bool:
+        """True if an input's dim has size 1, and so may be broadcast; only that becomes part of the signature."""
+        shape = self.input_shapes[slot]
+        if shape is None:
+            raise DescriptionError(f"input {slot} is absent")
+        self.asked.add(("single", slot, dim % len(shape)))
+        return shape[dim] == 1
 
     def output_size(self, dim: int, position: int = 0) -> int:
         """The size of an output's dim; it becomes part of the signature."""

@@ -44,6 +44,8 @@ class Part:
         return all(self.ranges[name][0] == 0 for name in self.reduction_variables)
 
     reduction_variables: tuple[str, ...] = ()
+    read_slots: tuple[int, ...] = ()
+    """Inputs that the description reads; the others only parameterise the op, and have no region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +84,25 @@ def same_op(
 ) -> LocalOp:
     """The op itself, with some attributes or constant inputs replaced.
 
+    A constant input that the description does not read (axes, a shape) goes along as a constant.
+
     Args:
         node: the op.
         part: the worker's part.
         attributes: attributes to replace or to add.
         constants: constant inputs to replace, by position.
         drop: optional inputs to leave out.
+
+    Raises:
+        NotLocalError: the part does not read an input that the op needs (a term outside of the reduction).
     """
-    replaced = constants or {}
+    replaced = dict(constants or {})
+    for slot, value in enumerate(node.constants):
+        if value is not None and slot not in part.read_slots:
+            replaced.setdefault(slot, value)
+    for slot, name in enumerate(node.op.inputs):
+        if name and part.inputs[slot] is None and slot not in replaced and slot not in drop:
+            raise NotLocalError(f"input {slot} of {node.op.op_type} is not read by this part, and the op needs it")
     inputs = []
     for slot, name in enumerate(node.op.inputs):
         if not name or slot in drop:
@@ -101,4 +114,5 @@ def same_op(
     outputs = tuple(f"out{position}" if name else "" for position, name in enumerate(node.op.outputs))
     merged = {**dict(node.op.attributes), **(attributes or {})}
     local = LocalNode(node.op.op_type, tuple(inputs), outputs, merged, node.op.domain)
-    return LocalOp((local,), {f"c{slot}": value for slot, value in replaced.items()})
+    used = set(inputs)
+    return LocalOp((local,), {f"c{slot}": value for slot, value in replaced.items() if f"c{slot}" in used})

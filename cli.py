@@ -1,0 +1,522 @@
+"""The command line: parses, calls ``planner.api``, prints. Nothing is decided here.
+
+The result goes to stdout, everything else to stderr. What is heavy (onnx, onnxruntime, numpy, rich) is imported when
+a command runs, so that ``tofu --help`` is quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import re
+import select
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from planner.errors import TofuError, UsageError
+
+EXIT_DONE = 0
+EXIT_NO = 1
+EXIT_USAGE = 2
+EXIT_BUG = 4
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+class _Number(click.ParamType[float]):
+    """A number within bounds; click's FloatRange lets nan through."""
+
+    name = "number"
+
+    def __init__(self, wanted: str, accepts: Callable[[float], bool]) -> None:
+        self._wanted = wanted
+        self._accepts = accepts
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not self._accepts(number):
+            self.fail(f"{value!r} is not {self._wanted}", param, ctx)
+        return number
+
+
+_POSITIVE = _Number("a finite number above zero", lambda number: 0 < number < math.inf)
+_SHARE = _Number("a number from 0 up to, and without, 1", lambda number: 0 <= number < 1)
+
+
+class _Assignment(click.ParamType[tuple[str, str]]):
+    """NAME=VALUE. The last "=" divides: a tensor's name may hold one, a size or a tiling does not."""
+
+    def __init__(self, name: str, *, size: bool = False) -> None:
+        self.name = name
+        self._size = size
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        name, equals, assigned = str(value).rpartition("=")
+        name, assigned = name.strip(), assigned.strip()
+        if not (equals and name and assigned):
+            self.fail(f"{value!r} is not of the form {self.name}", param, ctx)
+        if self._size and not re.fullmatch("[1-9][0-9]{0,17}", assigned):
+            self.fail(f"{value!r}: the size must be a whole number from 1", param, ctx)
+        return name, assigned
+
+
+def _by_name(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
+    """The pairs as a mapping; a name given twice with two values is an error."""
+    named: dict[str, str] = {}
+    for name, value in pairs:
+        if named.setdefault(name, value) != value:
+            raise UsageError(f"{option}: {name!r} is given as {named[name]} and as {value}")
+    return named
+
+
+def _sizes(pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
+    return {name: int(value) for name, value in _by_name(pairs, "--dim").items()}
+
+
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib import metadata
+
+    try:
+        version = metadata.version("tofu")
+    except metadata.PackageNotFoundError:
+        version = "(not installed)"
+    click.echo(f"tofu {version}")
+    ctx.exit()
+
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+_JSON = click.option(
+    "--json", "json_wanted", is_flag=True, help="Print the result as JSON, and nothing else, on stdout."
+)
+_DIM = click.option(
+    "--dim",
+    "dims",
+    type=_Assignment("NAME=SIZE", size=True),
+    multiple=True,
+    help="Bind a symbolic dim of the model; repeatable.",
+)
+_MODEL = click.argument("model", type=click.Path(path_type=Path))
+
+
+@click.group(context_settings=_SETTINGS)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit."
+)
+def tofu() -> None:
+    """Plan how to split every tensor and operator of a training step over several GPUs, and run the plan.
+
+    \b
+    From a forward model to a verified run:
+      tofu grad model.onnx --loss softmax_cross_entropy --optimizer sgd -o train.onnx
+      tofu plan train.onnx --gpus 4 --out plan
+      tofu explain plan
+      tofu run plan --steps 3 --verify
+
+    \b
+    Exit codes: 0 done; 1 it ran and the answer is no; 2 bad usage, configuration or model; 3 a worker failed;
+    4 a bug in tofu; 130 interrupted; 141 broken pipe.
+    """
+
+
+@tofu.command(short_help="Build the training graph of a forward model.")
+@_MODEL
+@click.option(
+    "--loss", type=click.Choice(["softmax_cross_entropy", "mse"]), required=True, help="What the training lowers."
+)
+@click.option("--optimizer", type=click.Choice(["sgd", "momentum"]), required=True, help="How the weights follow.")
+@click.option("--lr", type=_POSITIVE, default=0.01, show_default=True, help="Learning rate.")
+@click.option("--momentum", type=_SHARE, help="Of the momentum optimizer.  [default: 0.9]")
+@click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Batch size, where it is to be another.")
+@click.option(
+    "--batchnorm",
+    type=click.Choice(["train", "frozen"]),
+    default="train",
+    show_default=True,
+    help="BatchNormalization by the statistics of the batch, or by those that the model holds.",
+)
+@_DIM
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write the training graph.  [default: MODEL.train.onnx in the working directory]",
+)
+@_JSON
+def grad(
+    model: Path,
+    loss: str,
+    optimizer: str,
+    lr: float,
+    momentum: float | None,
+    batch: int | None,
+    batchnorm: str,
+    dims: tuple[tuple[str, str], ...],
+    output: Path | None,
+    json_wanted: bool,
+) -> int:
+    """Build the training graph of a forward MODEL: loss, gradients and the optimizer's step in standard operators.
+
+    \b
+    Examples:
+      tofu grad resnet50.onnx --loss softmax_cross_entropy --optimizer momentum --lr 0.05 --batch 8
+      tofu grad mlp.onnx --loss mse --optimizer sgd --dim batch=64 -o mlp.train.onnx
+    """
+    if momentum is not None and optimizer != "momentum":
+        raise UsageError(f"--momentum: the optimizer {optimizer!r} has none", hint="write --optimizer momentum")
+    from planner import api
+    from planner.report import as_json, tables
+
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
+        result = api.grad(
+            model,
+            loss=loss,
+            optimizer=optimizer,
+            lr=lr,
+            momentum=0.9 if momentum is None else momentum,
+            batch=batch,
+            batchnorm=batchnorm,
+            dim=_sizes(dims),
+            output=output or Path(f"{model.stem}.train.onnx"),
+        )
+    if json_wanted:
+        _print_json(as_json.grad(result))
+    else:
+        tables.grad(result, sys.stdout)
+    return EXIT_DONE
+
+
+@tofu.command(short_help="Decide how everything is split, for K GPUs.")
+@_MODEL
+@click.option("--gpus", type=click.IntRange(min=1), metavar="K", help="How many GPUs, each a worker of the plan.")
+@click.option("--topology", metavar="FILE|NAME", help="A topology file, or one that ships with tofu by its name.")
+@_DIM
+@click.option(
+    "--strategy",
+    type=click.Choice(["tofu", "data"]),
+    default="tofu",
+    show_default=True,
+    help="The found plan, or data parallelism to compare it with.",
+)
+@click.option(
+    "--pin",
+    "pins",
+    type=_Assignment("TENSOR=TILING"),
+    multiple=True,
+    help="Hold a tensor to a tiling, such as W=S(0) or 'W=S(0)/2 R/2'; repeatable.",
+)
+@click.option(
+    "--inputs",
+    type=click.Choice(["free", "partitioned"]),
+    default="free",
+    show_default=True,
+    help="Inputs arrive as the plan wants them, or as disjoint parts, what is beyond which is charged.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where to write the plan.  [default: MODEL.tofuK in the working directory]",
+)
+@_JSON
+def plan(
+    model: Path,
+    gpus: int | None,
+    topology: str | None,
+    dims: tuple[tuple[str, str], ...],
+    strategy: str,
+    pins: tuple[tuple[str, str], ...],
+    inputs: str,
+    out: Path | None,
+    json_wanted: bool,
+) -> int:
+    """Decide how each tensor and operator of MODEL is split, and write one ONNX model per worker.
+
+    \b
+    Examples:
+      tofu plan train.onnx --gpus 8
+      tofu plan train.onnx --topology p2.8xlarge --out plan
+      tofu plan train.onnx --gpus 4 --strategy data --json
+      tofu plan train.onnx --gpus 4 --pin fc.weight='S(0)'
+    """
+    if gpus is None and topology is None:
+        raise UsageError("plan: for how many GPUs?", hint="write --gpus K, or --topology with a file or a name")
+    from planner import api
+    from planner.report import as_json, tables
+
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
+        result = api.plan(
+            model,
+            gpus=gpus,
+            topology=topology,
+            dim=_sizes(dims),
+            strategy=strategy,
+            pin=_by_name(pins, "--pin"),
+            inputs=inputs,
+            out=out,
+        )
+    if json_wanted:
+        _print_json(as_json.plan(result))
+    else:
+        tables.plan(result, sys.stdout)
+    return EXIT_DONE
+
+
+@tofu.command(short_help="Show a plan: tilings, strategies, bytes.")
+@click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
+@click.argument("subject", metavar="[TENSOR|OP]", required=False)
+@_JSON
+def explain(directory: Path | None, subject: str | None, json_wanted: bool) -> int:
+    """Show the tiling of every tensor of a plan and the strategy of every op, or of one of them.
+
+    Without DIR, the newest plan in the working directory.
+
+    \b
+    Examples:
+      tofu explain plan
+      tofu explain plan fc.weight
+    """
+    if directory is not None and subject is None and not directory.exists() and not _looks_like_a_path(directory):
+        directory, subject = None, str(directory)
+    from planner import api
+    from planner.report import as_json, tables
+
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
+        result = api.explain(directory, subject=subject)
+    if json_wanted:
+        _print_json(as_json.explain(result))
+    else:
+        tables.explain(result, sys.stdout)
+    return EXIT_DONE
+
+
+def _looks_like_a_path(path: Path) -> bool:
+    """Whether the only argument of ``explain`` is meant as DIR, though there is none.
+
+    A tensor's name may hold slashes, so that only an existing parent speaks for a path.
+    """
+    return path.is_absolute() or (len(path.parts) > 1 and path.parent.is_dir())
+
+
+@tofu.command(short_help="Run a plan, and verify it.")
+@click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--inputs",
+    type=click.Path(path_type=Path),
+    metavar="FILE.npz",
+    help="Arrays for the inputs by name; what it lacks is drawn from the seed.",
+)
+@click.option("--steps", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Training steps.")
+@click.option("--verify", is_flag=True, help="Judge every step against the unpartitioned model.")
+@click.option(
+    "--result", type=click.Path(path_type=Path), metavar="FILE.npz", help="Where to write outputs and next state."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn.")
+@_JSON
+def run(
+    directory: Path | None,
+    inputs: Path | None,
+    steps: int,
+    verify: bool,
+    result: Path | None,
+    seed: int,
+    json_wanted: bool,
+) -> int:
+    """Run the plan in DIR, one worker per GPU of the plan; exits with 1 if a verification differs.
+
+    Without DIR, the newest plan in the working directory.
+
+    \b
+    Examples:
+      tofu run plan --steps 3 --verify
+      tofu run plan --inputs batch.npz --result out.npz
+    """
+    from planner import api
+    from planner.report import as_json, tables
+
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
+        outcome = api.run(directory, inputs=inputs, steps=steps, verify=verify, result=result, seed=seed)
+    if json_wanted:
+        _print_json(as_json.run(outcome))
+    else:
+        tables.run(outcome, sys.stdout)
+    return EXIT_NO if outcome.verified is False else EXIT_DONE
+
+
+def _print_json(content: Mapping[str, object]) -> None:
+    # Made whole before any of it is printed: stdout holds valid JSON or nothing.
+    text = json.dumps(content, indent=2, allow_nan=False)
+    print(text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: without the program's name; those of the process by default.
+
+    Returns:
+        The exit code; see ``tofu --help``.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if "_TOFU_COMPLETE" in os.environ:
+        tofu.main(given, prog_name="tofu")  # the shell asks for completions; does not return
+    try:
+        exit_code = _run(given)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return EXIT_INTERRUPTED
+    except OSError as error:
+        return _os_error(error, given)
+    except Exception as error:  # noqa: BLE001  the last door: what comes here is a bug, and is saved
+        return _bug(error, given)
+    return exit_code
+
+
+def _run(given: list[str]) -> int:
+    try:
+        with tofu.make_context("tofu", given) as ctx:
+            exit_code = tofu.invoke(ctx)
+            return exit_code if isinstance(exit_code, int) else EXIT_DONE
+    except TofuError as error:
+        _print_error(error)
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        _say(error.format_message())
+        return EXIT_USAGE
+    except click.ClickException as error:
+        _print_error(_usage_error(error))
+        return EXIT_USAGE
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.Abort:
+        raise KeyboardInterrupt from None
+
+
+def _usage_error(error: click.ClickException) -> UsageError:
+    """Click's finding in the form of our own, with a near name where click has none."""
+    what = error.format_message().rstrip(".")
+    if isinstance(error, click.exceptions.NoSuchOption | click.exceptions.NoSuchCommand):
+        what, _, _ = what.partition(" Did you mean")
+        what, _, _ = what.partition(" (Did you mean")
+        what = what.rstrip(".")
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    if ctx is None:
+        return UsageError(what)
+    hint = _near(error, ctx) or f"see {ctx.command_path} --help"
+    return UsageError(what[0].lower() + what[1:], hint=hint)
+
+
+def _near(error: click.ClickException, ctx: click.Context) -> str:
+    """``did you mean 'x'?`` for an unknown command, option or choice, or ""."""
+    import difflib
+
+    if isinstance(error, click.exceptions.NoSuchCommand) and isinstance(ctx.command, click.Group):
+        wanted, known = error.command_name, ctx.command.list_commands(ctx)
+    elif isinstance(error, click.exceptions.NoSuchOption):
+        wanted = error.option_name
+        known = [name for parameter in ctx.command.get_params(ctx) for name in parameter.opts]
+    elif isinstance(error, click.BadParameter) and error.param and isinstance(error.param.type, click.Choice):
+        wanted = error.format_message().partition(": '")[2].partition("'")[0]
+        known = list(error.param.type.choices)
+    else:
+        return ""
+    near = difflib.get_close_matches(wanted, sorted(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+def _print_error(error: TofuError) -> None:
+    lines = [f"error: {error.what}", *(f"  {fact}" for fact in error.facts)]
+    if error.hint:
+        lines.append(f"hint: {error.hint}")
+    _say("\n".join(lines))
+
+
+def _os_error(error: OSError, given: list[str]) -> int:
+    """A broken pipe of ours, a file or disk of the user's, or a bug."""
+    if isinstance(error, BrokenPipeError) and any(_has_no_reader(stream) for stream in (sys.stdout, sys.stderr)):
+        _drop_output()
+        return EXIT_BROKEN_PIPE
+    if error.filename is not None:
+        _print_error(UsageError(f"{error.filename}: {error.strerror or error}"))
+        return EXIT_USAGE
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        _drop_output()
+        _print_error(UsageError(f"cannot write: {error.strerror}"))
+        return EXIT_USAGE
+    return _bug(error, given)
+
+
+def _has_no_reader(stream: TextIO | None) -> bool:
+    """Whether the stream is a pipe that nobody reads: a worker's broken pipe must not pass for ours."""
+    try:
+        if stream is None:
+            return False
+        poll = select.poll()
+        poll.register(stream.fileno(), select.POLLOUT)
+        return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
+def _drop_output() -> None:
+    """Let the interpreter's last flush of stdout go nowhere, or it would fail once more and change the exit code."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _bug(error: Exception, given: list[str]) -> int:
+    """Save the traceback and say where."""
+    import platform
+    import tempfile
+    import traceback
+
+    facts: tuple[str, ...]
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="tofu-", suffix=".traceback.txt", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            file.write(f"tofu {' '.join(given)}\npython {platform.python_version()} on {platform.platform()}\n\n")
+            file.writelines(traceback.format_exception(error))
+        facts = (f"traceback saved in {file.name}",)
+    except OSError:
+        facts = tuple("".join(traceback.format_exception(error)).splitlines())
+    brief = " ".join(str(error).split())[:200]
+    described = f"{type(error).__name__}: {brief}" if brief else type(error).__name__
+    hint = "please report it, with that traceback and the model"
+    _print_error(TofuError(f"a bug in tofu: {described}", facts=facts, hint=hint))
+    return EXIT_BUG
+
+
+def _say(text: str) -> None:
+    """Print on stderr; control characters of a model's names do not reach the terminal."""
+    shown = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            print(_encodable(shown, sys.stderr), file=sys.stderr, flush=True)
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    """The text with what the stream cannot encode written as an escape."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""Element-wise operators: an output element is a function of the input elements at its own index.
+
+Inputs broadcast (ONNX, "multidirectional broadcasting"): aligned at the right, a dim of size 1 is read at 0.
+"""
+
+from __future__ import annotations
+
+from opdefs.broadcast import broadcast
+from opdefs.parts import output_dtype
+from planner.errors import UnsupportedError
+from planner.graph.model import DType
+from planner.tdl.builder import NodeView, TensorArg, call, op
+from planner.tdl.local import LocalNode, LocalOp, Part
+
+ARITHMETIC = (
+    "Abs", "Add", "Ceil", "Div", "Exp", "Floor", "Log", "Max", "Mean", "Min", "Mod", "Mul", "Neg", "Pow",
+    "Reciprocal", "Round", "Sign", "Sqrt", "Sub", "Sum", "Clip", "Erf",
+)  # fmt: skip
+TRIGONOMETRIC = (
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan", "Tanh",
+)  # fmt: skip
+ACTIVATIONS = (
+    "Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "Relu", "Selu", "Shrink",
+    "Sigmoid", "Softplus", "Softsign", "ThresholdedRelu",
+)  # fmt: skip
+LOGICAL = (
+    "And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Where", "Xor",
+    "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
+)  # fmt: skip
+CONVERSIONS = ("Cast", "Identity")
+
+
+@op(*ARITHMETIC, *TRIGONOMETRIC, *ACTIVATIONS, *LOGICAL, *CONVERSIONS)
+def elementwise(node: NodeView, *inputs: TensorArg | None) -> object:
+    """Every operator that needs nothing special; optional inputs (Clip's bounds) may be absent."""
+    there = [tensor for tensor in inputs if tensor is not None]
+    return lambda *i: call(node.op.op_type, *(broadcast(node, tensor, i) for tensor in there))
+
+
+ELEM_TYPES = {
+    DType.FLOAT32: 1, DType.UINT8: 2, DType.INT8: 3, DType.UINT16: 4, DType.INT16: 5, DType.INT32: 6, DType.INT64: 7,
+    DType.BOOL: 9, DType.FLOAT16: 10, DType.FLOAT64: 11, DType.UINT32: 12, DType.UINT64: 13, DType.BFLOAT16: 16,
+}  # fmt: skip
+"""What Cast's ``to`` calls each dtype (``TensorProto.DataType``)."""
+
+
+def cast_local(node: NodeView, part: Part) -> LocalOp:
+    """A Cast: of its second input CastLike knows the dtype only, so no worker needs it."""
+    return LocalOp((LocalNode("Cast", ("in0",), ("out0",), {"to": ELEM_TYPES[output_dtype(node)]}),))
+
+
+@op("CastLike", local=cast_local)
+def cast_like(node: NodeView, X: TensorArg, like: TensorArg) -> object:
+    """Cast to the dtype of another tensor, which is not read."""
+    return lambda *i: call("Cast", X[i])
+
+
+def dropout_local(node: NodeView, part: Part) -> LocalOp:
+    """Nothing is dropped: the data pass, and the mask is all true."""
+    nodes = [LocalNode("Identity", ("in0",), ("out0",))]
+    if len(node.op.outputs) > 1 and node.op.outputs[1]:
+        # x == x would be false for NaN, so "x or not x".
+        nodes += [
+            LocalNode("Cast", ("in0",), ("nonzero",), {"to": ELEM_TYPES[DType.BOOL]}),
+            LocalNode("Not", ("nonzero",), ("zero",)),
+            LocalNode("Or", ("nonzero", "zero"), ("out1",)),
+        ]
+    return LocalOp(tuple(nodes))
+
+
+@op("Dropout", local=dropout_local)
+def dropout(node: NodeView, X: TensorArg, ratio: TensorArg | None = None, training: TensorArg | None = None) -> object:
+    """Dropout at inference: the identity. In training its mask would depend on how the op is split."""
+    if training is not None and bool(node.constant(2).item()):
+        raise UnsupportedError(
+            f"op {node.op.name} (Dropout) is in training mode: its random mask would depend on the plan",
+            hint="export the model with Dropout at inference (training_mode false), or remove it",
+        )
+    return (lambda *i: X[i]), (lambda *i: call("mask", X[i]))

@@ -1,0 +1,63 @@
+"""What local rules share: shapes of a part's arrays, and constants that they add."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+
+from planner.algebra.region import Region
+from planner.graph.model import DType, Shape
+from planner.tdl.builder import NodeView
+from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part
+
+
+def array_shape(whole: Shape | None, region: Region) -> Shape:
+    """Shape of the array that holds a region of a tensor: the region's, and () where the tensor is a scalar."""
+    return () if whole == () else region.shape
+
+
+def output_shape(node: NodeView, part: Part, position: int = 0) -> Shape:
+    """Shape of the array that a part makes of an output."""
+    region = part.outputs[position]
+    assert region is not None, "an absent output has no shape"
+    return array_shape(node.output_shapes[position], region)
+
+
+def output_dtype(node: NodeView, position: int = 0) -> DType:
+    """Dtype of an output, for constants that a local rule adds.
+
+    Raises:
+        NotLocalError: it is not known.
+    """
+    dtype = node.output_dtypes[position] if position < len(node.output_dtypes) else None
+    if dtype is None:
+        raise NotLocalError(f"the dtype of output {position} is not known")
+    return dtype
+
+
+def input_region(part: Part, slot: int) -> Region:
+    """The region that a part reads of an input that every part reads."""
+    region = part.inputs[slot]
+    assert region is not None, f"input {slot} is read by every part"
+    return region
+
+
+def int64(values: Sequence[int]) -> np.ndarray:
+    """A constant input of integers, shape [len(values)]."""
+    return np.array(values, dtype=np.int64).reshape(len(values))
+
+
+def filled(dtype: DType, value: float, shape: Shape) -> np.ndarray:
+    """A constant of one value; keep it small, it goes into the worker's model."""
+    return np.full(shape, value, dtype=ml_dtypes.bfloat16 if dtype is DType.BFLOAT16 else dtype.value)
+
+
+def constant_result(node: NodeView, part: Part, value: float) -> LocalOp:
+    """The local op of a part that is one value everywhere: it reads only padding."""
+    one = filled(output_dtype(node), value, ())
+    return LocalOp(
+        (LocalNode("Expand", ("value", "shape"), ("out0",)),),
+        {"value": one, "shape": int64(output_shape(node, part))},
+    )

@@ -1,0 +1,77 @@
+"""Geometry of sliding windows, common to convolutions and pooling (ONNX: pads, auto_pad, strides, dilations)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from planner.errors import DescriptionError
+from planner.graph.model import Attribute
+from planner.tdl.builder import Ix, NodeView
+from planner.tdl.local import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One spatial dim: output y reads inputs ``y * stride + k * dilation - before``, k below ``kernel``."""
+
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    """Padding before the first element."""
+
+    def at(self, y: Ix, k: Ix) -> Ix:
+        """The input index that output y reads at kernel position k."""
+        return y * self.stride + k * self.dilation - self.before
+
+
+def windows(node: NodeView, kernel: Sequence[int]) -> tuple[Window, ...]:
+    """The window of each spatial dim, dims 2 and on of input 0.
+
+    Sizes are asked for only where ``auto_pad`` makes the padding depend on them.
+
+    Raises:
+        DescriptionError: lists of the wrong length, or a stride or dilation below 1.
+    """
+    rank = len(kernel)
+    strides = node.attribute("strides") or (1,) * rank
+    dilations = node.attribute("dilations") or (1,) * rank
+    pads = node.attribute("pads") or (0,) * (2 * rank)
+    if not len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
+        raise DescriptionError(f"strides, dilations or pads do not fit {rank} spatial dims")
+    if any(value < 1 for value in (*strides, *dilations, *kernel)):
+        raise DescriptionError("kernel sizes, strides and dilations are positive")
+    found = []
+    for dim in range(rank):
+        before = _before(node, dim, kernel[dim], strides[dim], dilations[dim], pads[dim])
+        found.append(Window(kernel[dim], strides[dim], dilations[dim], before))
+    return tuple(found)
+
+
+def _before(node: NodeView, dim: int, kernel: int, stride: int, dilation: int, stated: int) -> int:
+    mode = node.attribute("auto_pad", "NOTSET")
+    if mode == "NOTSET":
+        return stated
+    if mode == "VALID":
+        return 0
+    size = node.size(0, dim + 2)
+    total = max(0, (-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size)
+    return total // 2 if mode == "SAME_UPPER" else total - total // 2
+
+
+def local_geometry(node: NodeView, part: Part, kernel: Sequence[int]) -> dict[str, Attribute]:
+    """Attributes of a part's window op: kernel as it is cut, and pads where the part lies at a border.
+
+    The pads are exactly how far the part's reads run past the tensor, so every form of padding and rounding of
+    the whole op becomes explicit pads and whole windows.
+    """
+    reach = part.reach[0]
+    assert reach is not None, "a part that reads no input has no windows"
+    before, after = reach[0][2:], reach[1][2:]
+    changed: dict[str, Attribute] = {"kernel_shape": tuple(kernel), "pads": (*before, *after)}
+    if node.attribute("auto_pad") is not None:
+        changed["auto_pad"] = "NOTSET"
+    if node.attribute("ceil_mode"):
+        changed["ceil_mode"] = 0
+    return changed

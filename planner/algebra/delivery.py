@@ -1,0 +1,123 @@
+"""What moves when a tensor is brought from where it is to where it is needed.
+
+Bytes are what crosses from one worker to another, summed over all workers. For a worker and a needed region:
+the region less what the worker has already. A reduced region costs its size once for each *other* contributor.
+Per group of g workers this gives (g-1)*S for an all-gather or a reduce-scatter and 2*(g-1)*S for an all-reduce;
+SoyBean's example (section 2.2) counts g where this counts g-1.
+
+The tables of the search and the partitioner both stand on this file.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.algebra.region import Boxes
+from planner.algebra.tiling import Only, Partial, Reducer, Replicate, Shard, Tiling, coordinates, split_bounds
+
+
+def missing_elements(needed: Boxes, owned: Boxes) -> int:
+    """Elements that workers need and do not own, over all workers."""
+    return int((needed.elements - needed.overlap(owned)).sum())
+
+
+def contributors(made: Tiling) -> NDArray[np.bool_]:
+    """Which workers' partial results a worker reduces, shape [workers, workers].
+
+    Workers that hold the same part again (a replicated cut) serve their own group only.
+    """
+    groups = coordinates(made.ways)
+    repeated = [cut for cut, placement in enumerate(made.placements) if isinstance(placement, Replicate)]
+    same: NDArray[np.bool_] = (groups[:, None, repeated] == groups[None, :, repeated]).all(axis=2)
+    return same
+
+
+def reducer_of(made: Tiling) -> Reducer | None:
+    """The reducer of a partial result; None if the tiling has none.
+
+    An op's cuts along reduction variables all have the reducer of its outermost operation.
+    """
+    for placement in made.placements:
+        if isinstance(placement, Partial):
+            return placement.reducer
+    return None
+
+
+@lru_cache(maxsize=262144)
+def reduced_boxes(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> Boxes:
+    """Where partial results are reduced on their way into ``owned``: a tiling X that spreads the work.
+
+    P -> R is always P -> X -> R. The rule: a worker reduces its own tile; where several workers own the same
+    tile and hold partial results of it, they share the tile out among them, cut by cut along its longest dim.
+    A tile with too few elements goes to the first of them.
+    """
+    base: list[Shard | Only | Replicate] = []
+    shared: list[int] = []
+    for cut, (source, target) in enumerate(zip(made.placements, owned.placements, strict=True)):
+        if isinstance(target, Shard | Only):
+            base.append(target)
+        elif isinstance(source, Shard | Only):
+            base.append(source)
+        else:
+            base.append(Replicate())
+            if isinstance(source, Partial):
+                shared.append(cut)
+    boxes = Tiling(tuple(base), made.ways).boxes(shape)
+    lo, hi = boxes.lo.copy(), boxes.hi.copy()
+    groups = coordinates(made.ways)
+    for cut in shared:
+        ways = made.ways[cut]
+        shortest = (hi - lo).min(axis=0)
+        dim = int(shortest.argmax())
+        if shortest[dim] >= ways:
+            lo[:, dim], hi[:, dim] = split_bounds(lo[:, dim], hi[:, dim], ways, groups[:, cut], 1)
+        else:
+            idle = groups[:, cut] != 0
+            hi[idle, 0] = lo[idle, 0]
+    lo.flags.writeable = hi.flags.writeable = False
+    return Boxes(lo, hi)
+
+
+@lru_cache(maxsize=1048576)
+def redistribution_elements(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> int:
+    """Elements that move to bring a tensor from how an op makes it into the tiling that owns it."""
+    target = owned.boxes(shape)
+    source = made.boxes(shape)
+    if not made.has_partial:
+        return missing_elements(target, source)
+    middle = reduced_boxes(made, owned, shape)
+    arriving = (middle.cross_overlap(source) * contributors(made)).sum(axis=1)
+    here = middle.overlap(source)
+    return int((arriving - here).sum()) + missing_elements(target, middle)
+
+
+def can_split(boxes: Boxes, dim: int, ways: int, block: int = 1) -> bool:
+    """True if every worker's region has at least ``ways`` blocks along the dim."""
+    extents = boxes.hi[:, dim] - boxes.lo[:, dim]
+    return bool((-(-extents // block)).min() >= ways)
+
+
+def made_tiling(strategy: Tiling, dims: tuple[int, ...], reducers: tuple[Reducer | None, ...]) -> Tiling:
+    """The tiling in which an op makes an output.
+
+    Args:
+        strategy: how the op's iteration space is divided; its dims are index variables.
+        dims: the index variable of each of the output's dims.
+        reducers: for each cut, how results are joined if it cuts a reduction variable.
+
+    A cut along a variable that this output does not have leaves it replicated.
+    """
+    placements: list[Shard | Replicate | Partial | Only] = []
+    for placement, reducer in zip(strategy.placements, reducers, strict=True):
+        if reducer is not None:
+            placements.append(Partial(reducer))
+        elif isinstance(placement, Shard) and placement.dim in dims:
+            placements.append(Shard(dims.index(placement.dim), placement.block))
+        elif isinstance(placement, Only):
+            placements.append(placement)
+        else:
+            placements.append(Replicate())
+    return Tiling(tuple(placements), strategy.ways)

@@ -1,0 +1,78 @@
+"""One op on known values, in NumPy: what shape arithmetic needs, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from onnx import NodeProto, numpy_helper, reference
+
+MAX_FOLDED_ELEMENTS: Final = 2**20
+"""No operand and no result of folding is larger, but for fills, which take no memory."""
+
+_ARITHMETIC: Final = (
+    "Abs Add And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Clip Cos Div Equal Erf Exp Floor Greater "
+    "GreaterOrEqual IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg Not Or Pow Reciprocal Relu Round "
+    "Sigmoid Sign Sin Sqrt Sub Sum Tanh Where Xor"
+)
+_LAYOUT: Final = (
+    "Cast Compress Concat CumSum DepthToSpace EyeLike Flatten Gather GatherElements GatherND Identity OneHot Pad "
+    "Range Reshape ScatterElements ScatterND Slice SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze"
+)
+_OTHERS: Final = (
+    "ArgMax ArgMin ConstantOfShape Expand MatMul NonZero "
+    "ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum TopK Unique"
+)
+FOLDABLE: Final = frozenset(f"{_ARITHMETIC} {_LAYOUT} {_OTHERS}".split())
+"""Operators that are evaluated when all that they read is known: cheap, and the same at every run."""
+BOUNDED_BY_INPUTS: Final = frozenset({"Compress", "NonZero", "Unique"})
+"""Those whose result cannot be large if their operands are small, though its size is not known beforehand."""
+
+
+def is_fill(array: np.ndarray) -> bool:
+    """Whether an array is one value seen at every index (so that it takes the memory of one element)."""
+    spread = [stride for stride, size in zip(array.strides, array.shape, strict=True) if size > 1]
+    return array.size > 0 and not any(spread)
+
+
+def evaluate(node: NodeProto, operands: Sequence[np.ndarray | None], opset: int) -> tuple[np.ndarray, ...] | None:
+    """The results of one op on known operands.
+
+    A fill (ConstantOfShape, Expand of a single value) comes back as a read-only view of one element.
+
+    Args:
+        node: an op whose type is in ``FOLDABLE``, of the default domain.
+        operands: its inputs by position; None where an optional one is absent.
+        opset: version of the default domain.
+
+    Returns:
+        One array for each output, or None if this op cannot be evaluated here.
+    """
+    first = operands[0] if operands else None
+    if node.op_type == "ConstantOfShape" and first is not None:
+        return (np.broadcast_to(_fill_value(node), tuple(int(size) for size in first)),)
+    if node.op_type == "Expand" and first is not None and is_fill(first):
+        target = operands[1]
+        assert target is not None, "the schema requires Expand's shape"
+        shape = np.broadcast_shapes(first.shape, tuple(int(size) for size in target))
+        return (np.broadcast_to(first[(slice(0, 1),) * first.ndim].reshape(()), shape),)
+    if node.op_type == "Identity" and first is not None:
+        return (first,)
+    feeds = {name: array for name, array in zip(node.input, operands, strict=True) if name and array is not None}
+    try:
+        with np.errstate(all="ignore"):
+            evaluator = reference.ReferenceEvaluator(node, opsets={"": opset})
+            results = evaluator.run(None, feeds)
+    except Exception:  # noqa: BLE001 -- whatever the reference cannot evaluate stays an op
+        return None
+    if not isinstance(results, list) or not all(isinstance(result, np.ndarray | np.generic) for result in results):
+        return None
+    return tuple(np.asarray(result) for result in results)
+
+
+def _fill_value(node: NodeProto) -> np.ndarray:
+    for attribute in node.attribute:
+        if attribute.name == "value":
+            return np.array(numpy_helper.to_array(attribute.t)).reshape(())
+    return np.zeros((), np.float32)

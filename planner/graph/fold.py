@@ -1,0 +1,330 @@
+"""Folding and inference in one walk over the graph: afterwards every tensor has a static shape and dtype.
+
+Shapes are static once the inputs are, so one walk in execution order is enough: when an op is reached, whatever can
+be known of its operands is known. What is folded, and what is not:
+
+- *Known* are Constant nodes, Shape and Size, integer and boolean initializers, and what is computed from known
+  values alone, up to ``evaluate.MAX_FOLDED_ELEMENTS``. A fill (Expand of a zero, a ConstantOfShape) is a view of one
+  element and may be of any size.
+- Float initializers are weights. Nothing is computed from them (Transpose(W) stays an op), but that a scalar takes
+  part in arithmetic with values that are known otherwise.
+- A float ConstantOfShape of rank 1 or more whose shape is an initializer, with a value that is no whole number, is a
+  weight too: this is how architectures are shipped without their weights. Fills with 0, 1 or -inf are arithmetic.
+
+Identity, a Cast to the dtype that is there already, and CastLike (which becomes Cast) go on the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from onnx import NodeProto
+
+from planner.errors import ModelError, UnsupportedError
+from planner.graph.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, is_fill
+from planner.graph.infer import Inference, UnknownOperatorError
+from planner.graph.model import Op, Tensor, TensorAttribute
+from planner.graph.protos import dtype_of_array, elem_type_of, numpy_dtype, op_of, op_to_node
+from planner.graph.wellformed import fresh_name, listed
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What is left of a graph once its shape arithmetic is folded."""
+
+    ops: tuple[Op, ...]
+    """In execution order; each leads to an output."""
+    tensors: Mapping[str, Tensor]
+    """Every input, and every tensor that ops read or make."""
+    constants: Mapping[str, np.ndarray | None]
+    """Those that ops read; None where the value was not loaded."""
+    folded: frozenset[str]
+    """The constants that the file computes."""
+
+
+def fold(
+    nodes: Sequence[tuple[str, NodeProto]],
+    *,
+    inputs: Mapping[str, Tensor],
+    initializers: Mapping[str, Tensor],
+    values: Mapping[str, np.ndarray | None],
+    outputs: Sequence[str],
+    computed: frozenset[str] = frozenset(),
+    opsets: Mapping[str, int],
+    ir_version: int,
+) -> Folded:
+    """Fold a graph's shape arithmetic and infer every tensor's shape and dtype.
+
+    Args:
+        nodes: unique op name and node, in execution order, all names defined before their use.
+        inputs: the graph's inputs.
+        initializers: constants by name.
+        values: the constants' values; None where external.
+        outputs: names of the graph's outputs. An output that is known, or is an initializer, is made by an Identity.
+        computed: initializers that an earlier folding made: values like any other, not weights.
+        opsets: version of each operator domain.
+        ir_version: IR version of the file.
+
+    Raises:
+        UnsupportedError: operators that ONNX does not know, outputs that no plan can hold: all of them.
+        ModelError: ops that contradict their inputs: all of them; or tensors without a static shape.
+    """
+    folder = _Folder(inputs, initializers, values, outputs, computed, Inference(opsets, ir_version), opsets[""])
+    for name, node in nodes:
+        folder.take(name, node)
+    return folder.finish()
+
+
+class _Folder:
+    def __init__(
+        self,
+        inputs: Mapping[str, Tensor],
+        initializers: Mapping[str, Tensor],
+        values: Mapping[str, np.ndarray | None],
+        outputs: Sequence[str],
+        computed: frozenset[str],
+        inference: Inference,
+        opset: int,
+    ) -> None:
+        self.inputs = inputs
+        self.initializers = initializers
+        self.outputs = outputs
+        self.inference = inference
+        self.opset = opset
+        self.tensors: dict[str, Tensor] = {**initializers, **inputs}
+        self.values: dict[str, np.ndarray | None] = dict(values)
+        """Every constant; those that may be folded through are in ``known``."""
+        self.known: set[str] = set()
+        self.scalars: set[str] = set()
+        """Float initializers of rank 0: known where an operand besides them is."""
+        self.folded: set[str] = set(computed)
+        self.aliases: dict[str, str] = {}
+        self.ops: list[Op] = []
+        self.lost: dict[str, str] = {}
+        """Tensors without a static type, and what made them so; "" if it is only inherited."""
+        self.unsupported: dict[str, str] = {}
+        self.faults: dict[str, str] = {}
+        for name, tensor in initializers.items():
+            if values[name] is None:
+                continue
+            if not tensor.dtype.is_float or name in computed:
+                self.known.add(name)
+            elif tensor.shape == ():
+                self.scalars.add(name)
+
+    def take(self, name: str, node: NodeProto) -> None:
+        """The next op: elide it, fold it, or keep it."""
+        op = op_of(node, name)
+        default_domain = op.domain == ""
+        if default_domain and op.op_type == "Constant":
+            self._constant(op)
+            return
+        if any(operand in self.lost for operand in op.inputs):
+            self._lose(op)
+            return
+        if default_domain and op.op_type == "CastLike" and len(op.inputs) == 2:
+            op, node = self._cast(op)
+        if default_domain and self._elide(op):
+            return
+        try:
+            made = self.inference.outputs(node, self.tensors, self.values)
+        except UnknownOperatorError:
+            version = f" at opset {self.opset}" if default_domain else f" of domain {op.domain!r}"
+            self.unsupported[op.name] = f"op {op.name!r}: no operator {op.op_type}{version}"
+            self._lose(op)
+            return
+        except UnsupportedError as error:
+            self.unsupported[op.name] = f"op {op.name!r} ({op.op_type}): {error.what}"
+            self._lose(op)
+            return
+        except ModelError as error:
+            self.faults[op.name] = f"op {op.name!r} ({op.op_type}): {error.what}"
+            self._lose(op)
+            return
+        if default_domain and self._fold(op, node, made):
+            return
+        if any(tensor is None for tensor in made.values()):
+            self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r})")
+            return
+        self.tensors.update((name, tensor) for name, tensor in made.items() if tensor is not None)
+        self.ops.append(replace(op, inputs=tuple(self.aliases.get(operand, operand) for operand in op.inputs)))
+
+    def _lose(self, op: Op, reason: str = "") -> None:
+        self.lost.update((name, reason) for name in op.outputs if name)
+        self.ops.append(replace(op, inputs=tuple(self.aliases.get(operand, operand) for operand in op.inputs)))
+
+    def _know(self, name: str, value: np.ndarray) -> None:
+        value.flags.writeable = False
+        self.tensors[name] = Tensor(name, value.shape, dtype_of_array(value))
+        self.values[name] = value
+        self.known.add(name)
+        self.folded.add(name)
+
+    def _constant(self, op: Op) -> None:
+        key, value = op.attributes[0] if len(op.attributes) == 1 else ("", 0)
+        match key:
+            case "value" if isinstance(value, TensorAttribute):
+                array = value.array.view()
+            case "value_int" | "value_ints":
+                array = np.array(value, np.int64)
+            case "value_float" | "value_floats":
+                array = np.array(value, np.float32)
+            case "value_string" | "value_strings" | "sparse_value":
+                self.unsupported[op.name] = f"op {op.name!r} (Constant): its value is a {key.removeprefix('value_')}"
+                self._lose(op)
+                return
+            case _:
+                self.faults[op.name] = f"op {op.name!r} (Constant): does not state exactly one value"
+                self._lose(op)
+                return
+        self._know(op.outputs[0], array)
+
+    def _cast(self, op: Op) -> tuple[Op, NodeProto]:
+        """CastLike's second operand matters by its dtype alone, so the op is a Cast."""
+        to = elem_type_of(self.tensors[op.inputs[1]].dtype)
+        attributes = tuple(sorted({**dict(op.attributes), "to": to}.items(), key=lambda item: item[0]))
+        cast = replace(op, op_type="Cast", inputs=op.inputs[:1], attributes=attributes)
+        return cast, op_to_node(cast)
+
+    def _elide(self, op: Op) -> bool:
+        """Whether the op hands on its operand unchanged; its output is then another name for it."""
+        if op.op_type not in ("Identity", "Cast") or len(op.inputs) != 1 or len(op.outputs) != 1 or not op.inputs[0]:
+            return False
+        (source,), (target,) = op.inputs, op.outputs
+        tensor = self.tensors[source]
+        if op.op_type == "Cast" and op.attribute("to") != elem_type_of(tensor.dtype):
+            return False
+        if target in self.outputs:
+            if source not in self.known:
+                self.tensors[target] = replace(tensor, name=target)
+                self.ops.append(Op(op.name, "Identity", (self.aliases.get(source, source),), (target,)))
+                return True
+            return False
+        self.aliases[target] = self.aliases.get(source, source)
+        self.tensors[target] = tensor
+        if source in self.values:
+            self.values[target] = self.values[source]
+        for group in (self.known, self.scalars):
+            if source in group:
+                group.add(target)
+        return True
+
+    def _fold(self, op: Op, node: NodeProto, made: Mapping[str, Tensor | None]) -> bool:
+        """Whether the op's outputs became constants."""
+        if op.op_type in ("Shape", "Size") and len(op.outputs) == 1:
+            self._know(op.outputs[0], self._extent(op))
+            return True
+        if op.op_type not in FOLDABLE or not self._may_fold(op, made):
+            return False
+        if op.op_type == "ConstantOfShape" and self._is_weight(op):
+            return self._fill_weight(op, node)
+        results = evaluate(node, [self.values[name] if name else None for name in op.inputs], self.opset)
+        if results is None or len(results) != len(op.outputs):
+            return False
+        named = [(name, result) for name, result in zip(op.outputs, results, strict=True) if name]
+        for name, result in named:
+            tensor = made.get(name)
+            if tensor is not None and (result.shape != tensor.shape or result.dtype != numpy_dtype(tensor.dtype)):
+                return False
+        for name, result in named:
+            self._know(name, result.view())
+        return True
+
+    def _extent(self, op: Op) -> np.ndarray:
+        shape = self.tensors[op.inputs[0]].shape
+        if op.op_type == "Size":
+            return np.array(self.tensors[op.inputs[0]].elements, np.int64)
+        start, end = op.attribute("start", 0), op.attribute("end")
+        assert isinstance(start, int), "the schema was checked"
+        assert end is None or isinstance(end, int), "the schema was checked"
+        return np.array(shape[start:end], np.int64)
+
+    def _may_fold(self, op: Op, made: Mapping[str, Tensor | None]) -> bool:
+        operands = [name for name in op.inputs if name]
+        if not all(name in self.known or name in self.scalars for name in operands):
+            return False
+        if not any(name in self.known for name in operands):
+            return False
+        arrays = [array for name in operands if (array := self.values[name]) is not None]
+        if op.op_type == "ConstantOfShape" or (op.op_type == "Expand" and is_fill(arrays[0])):
+            return True
+        if any(array.size > MAX_FOLDED_ELEMENTS for array in arrays):
+            return False
+        if op.op_type in BOUNDED_BY_INPUTS:
+            return True
+        return all(tensor is not None and tensor.elements <= MAX_FOLDED_ELEMENTS for tensor in made.values())
+
+    def _is_weight(self, op: Op) -> bool:
+        value = op.attribute("value")
+        if op.inputs[0] not in self.initializers or not isinstance(value, TensorAttribute) or value.array.size != 1:
+            return False
+        shape, fill = self.values[op.inputs[0]], value.array
+        if shape is None or shape.size == 0 or not dtype_of_array(fill).is_float:
+            return False
+        number = float(fill.flat[0])
+        return math.isfinite(number) and not number.is_integer()
+
+    def _fill_weight(self, op: Op, node: NodeProto) -> bool:
+        results = evaluate(node, [self.values[op.inputs[0]]], self.opset)
+        assert results is not None, "a fill can always be made"
+        self._know(op.outputs[0], results[0])
+        self.known.discard(op.outputs[0])
+        self.folded.discard(op.outputs[0])
+        return True
+
+    def finish(self) -> Folded:
+        """Drop what is dead, and refuse what is not static."""
+        ops = list(self.ops)
+        made = {name for op in ops for name in op.outputs}
+        for output in self.outputs:
+            if output not in made and output not in self.inputs:
+                ops = self._with_identity(output, ops)
+        wanted = set(self.outputs)
+        live: list[Op] = []
+        for op in reversed(ops):
+            if any(name in wanted for name in op.outputs if name):
+                wanted.update(name for name in op.inputs if name)
+                live.append(op)
+        live.reverse()
+        self._refuse(live)
+        names = dict.fromkeys(self.inputs)
+        names.update(dict.fromkeys(name for op in live for name in (*op.inputs, *op.outputs) if name))
+        constants = {name: self.values[name] for name in names if name in self.values and name not in self.inputs}
+        return Folded(
+            ops=tuple(live),
+            tensors={name: self.tensors[name] for name in names},
+            constants=constants,
+            folded=frozenset(self.folded & constants.keys()),
+        )
+
+    def _with_identity(self, output: str, ops: Sequence[Op]) -> list[Op]:
+        """An output that is a constant is made by an op all the same: the constant gets a name of its own."""
+        source = fresh_name(f"{output}.value", self.tensors)
+        self.tensors[source] = replace(self.tensors[output], name=source)
+        self.values[source] = self.values.pop(output)
+        if output in self.folded:
+            self.folded.add(source)
+        renamed = [replace(op, inputs=tuple(source if name == output else name for name in op.inputs)) for op in ops]
+        name = fresh_name(f"Identity.{output}", {op.name for op in ops})
+        return [*renamed, Op(name, "Identity", (source,), (output,))]
+
+    def _refuse(self, live: Sequence[Op]) -> None:
+        names = [op.name for op in live]
+        unsupported = [self.unsupported[name] for name in names if name in self.unsupported]
+        if unsupported:
+            raise UnsupportedError("the model uses operators that cannot be planned", facts=listed(unsupported, 100))
+        faults = [self.faults[name] for name in names if name in self.faults]
+        if faults:
+            raise ModelError("ops of the model contradict what they read", facts=listed(faults))
+        lost = [name for op in live for name in op.outputs if name in self.lost]
+        if lost:
+            facts = [f"{name!r}: {self.lost[name] or 'computed from such a tensor'}" for name in lost]
+            count = f"{len(lost)} tensors have" if len(lost) > 1 else "1 tensor has"
+            raise ModelError(
+                f"{count} no static shape",
+                facts=listed(facts),
+                hint="a plan needs every shape beforehand: export the model without data-dependent shapes",
+            )

@@ -1,0 +1,254 @@
+"""From an ONNX file to a Graph.
+
+Nothing that a file says is taken on trust: what it defines is checked, what it says about inner shapes is ignored
+and inferred anew, what it would expand to is bounded before it is expanded, and no other file is ever opened.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto, TensorProto, ValueInfoProto
+
+from planner.errors import ModelError, UnsupportedError, UsageError
+from planner.graph.check import check_graph
+from planner.graph.fold import fold
+from planner.graph.inline import inline_functions, reachable_nodes
+from planner.graph.load import MAX_IR_VERSION, convert_opset, default_opset, load_model, refuse_unsupported
+from planner.graph.model import Graph, Tensor
+from planner.graph.notes import (
+    EXTERNAL,
+    FOLDED,
+    PREFIX,
+    STATE,
+    UNLOADED,
+    UNLOADED_INITIAL,
+    is_structural,
+    names_of,
+    pairs_of,
+)
+from planner.graph.protos import array_of, dtype_of, elem_type_name, external_location, shape_fault, tensor_shape
+from planner.graph.roles import infer_state, with_state
+from planner.graph.wellformed import check_names, initializers_of, listed, live_nodes, unique_op_names
+
+
+def read_model(
+    path: str | os.PathLike[str],
+    *,
+    dims: Mapping[str, int] | None = None,
+    state_pairs: Sequence[tuple[str, str]] | None = None,
+) -> Graph:
+    """Read an ONNX file into a graph whose every tensor has a static shape and dtype.
+
+    Args:
+        path: a binary ONNX file. External data that it refers to is not opened.
+        dims: sizes for the symbolic dims of its inputs, by name; a dim without a name is ``input[index]``.
+        state_pairs: (state, next state) by name; if None, what the file's ``tofu.state`` metadata says, and if there
+            is none, what ``roles.infer_state`` finds.
+
+    Returns:
+        The graph; ``Graph.initial`` holds the default values of inputs, ``Graph.constants`` the other initializers.
+
+    Raises:
+        ModelError: it cannot be read, is malformed, or some tensor has no static shape.
+        UnsupportedError: control flow, sequences, strings, sparse tensors, unknown operators or dtypes.
+        UsageError: ``dims`` names a dim that the model does not have; ``state_pairs`` a tensor that cannot be paired.
+    """
+    file = Path(path)
+    model = load_model(file)
+    try:
+        return graph_from_proto(model, dims=dims, state_pairs=state_pairs, name=file.stem)
+    except UsageError:
+        raise
+    except ModelError as error:
+        raise type(error)(f"{file}: {error.what}", facts=error.facts, hint=error.hint) from error
+
+
+def graph_from_proto(
+    model: ModelProto,
+    *,
+    dims: Mapping[str, int] | None = None,
+    state_pairs: Sequence[tuple[str, str]] | None = None,
+    name: str = "graph",
+) -> Graph:
+    """The graph of a ModelProto, which is left as it is.
+
+    Args:
+        model: with or without weights.
+        dims: see ``read_model``.
+        state_pairs: see ``read_model``.
+        name: of the graph, where the model gives it none.
+
+    Raises:
+        ModelError, UnsupportedError, UsageError: see ``read_model``.
+    """
+    opset = default_opset(model)
+    refuse_unsupported(model, reachable_nodes(model))
+    initializers = initializers_of(model)
+    check_names(model.graph, initializers)
+    bare, opset = convert_opset(inline_functions(_without_weights(model, initializers)), initializers, opset)
+    check_names(bare.graph, initializers)
+
+    metadata = {entry.key: entry.value for entry in model.metadata_props if entry.key.startswith(PREFIX)}
+    unloaded = names_of(metadata, UNLOADED)
+    declared = _inputs(model, initializers, dims or {})
+    inputs = {key: tensor for key, tensor in declared.items() if key not in unloaded}
+    constants = {key: tensor for key, tensor in declared.items() if key in unloaded}
+    values: dict[str, np.ndarray | None] = dict.fromkeys(constants)
+    initial: dict[str, np.ndarray | None] = {}
+    external: dict[str, dict[str, str]] = {}
+    for key, proto in initializers.items():
+        owner = f"initializer {key!r}"
+        shape, dtype = tensor_shape(proto, owner)
+        value = array_of(proto, owner)
+        if value is None:
+            external[key] = external_location(proto, owner)
+        if key in inputs:
+            _check_default(inputs[key], proto)
+            initial[key] = value
+        else:
+            constants[key] = Tensor(key, shape, dtype)
+            values[key] = value
+
+    nodes = live_nodes(bare.graph)
+    outputs = tuple(value.name for value in model.graph.output)
+    folded = fold(
+        list(zip(unique_op_names(nodes), nodes, strict=True)),
+        inputs=inputs,
+        initializers=constants,
+        values=values,
+        outputs=outputs,
+        computed=names_of(metadata, FOLDED),
+        opsets={("" if entry.domain == "ai.onnx" else entry.domain): int(entry.version) for entry in bare.opset_import},
+        ir_version=min(max(int(model.ir_version), 8), MAX_IR_VERSION),
+    )
+    notes = {key: value for key, value in metadata.items() if not is_structural(key)}
+    if external:
+        notes[EXTERNAL] = json.dumps(external, sort_keys=True)
+    for key in sorted((names_of(metadata, UNLOADED_INITIAL) & inputs.keys()) - initial.keys()):
+        initial[key] = None
+    graph = Graph(
+        name=model.graph.name or name,
+        tensors=folded.tensors,
+        ops=folded.ops,
+        inputs=tuple(inputs),
+        outputs=outputs,
+        constants=folded.constants,
+        folded=folded.folded,
+        initial=initial,
+        opset=opset,
+        notes=notes,
+    )
+    return _with_state(graph, metadata, state_pairs)
+
+
+def _without_weights(model: ModelProto, initializers: Mapping[str, TensorProto]) -> ModelProto:
+    """What the model computes, without its weights and without what it says about inner tensors."""
+    bare = ModelProto(ir_version=model.ir_version)
+    bare.opset_import.extend(model.opset_import)
+    bare.functions.extend(model.functions)
+    bare.graph.name = model.graph.name or "graph"
+    bare.graph.node.extend(model.graph.node)
+    bare.graph.input.extend(
+        value for value in model.graph.input if model.ir_version >= 4 or value.name not in initializers
+    )
+    bare.graph.output.extend(model.graph.output)
+    for function in bare.functions:
+        del function.value_info[:]
+    return bare
+
+
+def _inputs(model: ModelProto, initializers: Mapping[str, TensorProto], dims: Mapping[str, int]) -> dict[str, Tensor]:
+    """The graph's inputs, symbolic dims bound. Before IR version 4 an initializer had to be listed as an input, too."""
+    values = [value for value in model.graph.input if model.ir_version >= 4 or value.name not in initializers]
+    _check_dims(values, dims)
+    tensors: dict[str, Tensor] = {}
+    faults: list[str] = []
+    unsupported: list[str] = []
+    unbound: dict[str, None] = {}
+    open_shapes: list[str] = []
+    for value in values:
+        kind = value.type.tensor_type
+        dtype = dtype_of(kind.elem_type)
+        if dtype is None:
+            unsupported.append(f"input {value.name!r} is of {elem_type_name(kind.elem_type)}")
+            continue
+        if not kind.HasField("shape"):
+            faults.append(f"input {value.name!r} has no shape, not even its number of dims")
+            continue
+        names = _symbols(value)
+        sizes = [
+            dims.get(symbol) if symbol else int(dim.dim_value)
+            for symbol, dim in zip(names, kind.shape.dim, strict=True)
+        ]
+        if None in sizes:
+            shown = ", ".join(symbol if size is None else str(size) for symbol, size in zip(names, sizes, strict=True))
+            open_shapes.append(f"input {value.name!r}: [{shown}]")
+            unbound.update(dict.fromkeys(symbol for symbol, size in zip(names, sizes, strict=True) if size is None))
+            continue
+        shape = tuple(size for size in sizes if size is not None)
+        fault = shape_fault(shape)
+        if fault:
+            faults.append(f"input {value.name!r} {fault}")
+        tensors[value.name] = Tensor(value.name, shape, dtype)
+    if unsupported:
+        raise UnsupportedError("inputs of the model are of dtypes that cannot be planned", facts=listed(unsupported))
+    if faults:
+        raise ModelError("inputs of the model have no usable shape", facts=listed(faults))
+    if open_shapes:
+        count = f"{len(open_shapes)} inputs have" if len(open_shapes) > 1 else "1 input has"
+        raise ModelError(
+            f"{count} no static shape",
+            facts=listed(open_shapes),
+            hint="give sizes to the symbolic dims: " + " ".join(f"--dim {symbol}=N" for symbol in unbound),
+        )
+    return tensors
+
+
+def _symbols(value: ValueInfoProto) -> list[str]:
+    """The symbol of each dim of an input: "" where it has a size, ``input[index]`` where it has neither."""
+    return [
+        "" if dim.HasField("dim_value") else (dim.dim_param or f"{value.name}[{index}]")
+        for index, dim in enumerate(value.type.tensor_type.shape.dim)
+    ]
+
+
+def _check_dims(values: Sequence[ValueInfoProto], dims: Mapping[str, int]) -> None:
+    known = list(dict.fromkeys(symbol for value in values for symbol in _symbols(value) if symbol))
+    unknown = [name for name in dims if name not in known]
+    if unknown:
+        near = [match for name in unknown for match in difflib.get_close_matches(name, known, n=1)]
+        raise UsageError(
+            f"the model has no symbolic dim named {', '.join(map(repr, unknown))}",
+            facts=(f"its symbolic dims: {', '.join(known)}" if known else "none of its inputs has a symbolic dim",),
+            hint=f"did you mean {' '.join(near)}?" if near else "",
+        )
+    small = [f"{name}={size}" for name, size in dims.items() if size < 1]
+    if small:
+        raise UsageError(f"a dim must be at least 1: {', '.join(small)}")
+
+
+def _check_default(tensor: Tensor, value: TensorProto) -> None:
+    if tuple(value.dims) != tensor.shape or dtype_of(value.data_type) is not tensor.dtype:
+        raise ModelError(
+            f"the default value of input {tensor.name!r} is {list(value.dims)} of {elem_type_name(value.data_type)}; "
+            f"the input is {list(tensor.shape)} of {tensor.dtype.value}"
+        )
+
+
+def _with_state(graph: Graph, metadata: Mapping[str, str], state_pairs: Sequence[tuple[str, str]] | None) -> Graph:
+    check_graph(graph)
+    if state_pairs is not None:
+        return with_state(graph, state_pairs)
+    stated = pairs_of(metadata, STATE)
+    if stated is None:
+        return with_state(graph, [(pair.current, pair.following) for pair in infer_state(graph)])
+    try:
+        return with_state(graph, stated)
+    except UsageError as error:
+        raise ModelError(f"metadata {STATE}: {error.what}", facts=error.facts) from None

@@ -1,0 +1,139 @@
+"""Shapes and dtypes of one op's outputs, from those of its inputs and the values that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
+
+from planner.errors import ModelError, UnsupportedError
+from planner.graph.model import Tensor
+from planner.graph.protos import dtype_of, elem_type_name, elem_type_of, shape_fault
+
+_MAX_DATA_ELEMENTS: Final = 4096
+"""Larger values are not shown to shape inference: no operator takes that many sizes."""
+
+
+class UnknownOperatorError(Exception):
+    """ONNX has no (valid) schema of this operator at this version."""
+
+
+class Inference:
+    """ONNX's own inference, asked op by op; nothing that the file says about inner tensors is believed.
+
+    Args:
+        opsets: version of each operator domain; "" is the default one.
+        ir_version: IR version that the nodes are checked against.
+    """
+
+    def __init__(self, opsets: Mapping[str, int], ir_version: int) -> None:
+        self._opsets = dict(opsets)
+        self._ir_version = ir_version
+        self._imports = [helper.make_opsetid(domain, version) for domain, version in sorted(opsets.items())]
+        self._context = onnx.checker.C.CheckerContext()
+        self._context.ir_version = ir_version
+        self._context.opset_imports = self._opsets
+
+    def outputs(
+        self, node: NodeProto, tensors: Mapping[str, Tensor], values: Mapping[str, np.ndarray | None]
+    ) -> dict[str, Tensor | None]:
+        """The tensors that an op makes.
+
+        Args:
+            node: an op all of whose inputs are in ``tensors``.
+            tensors: static types by name.
+            values: what is known of them; only small ones are looked at.
+
+        Returns:
+            By name; None where the shape depends on data that is not known.
+
+        Raises:
+            UnknownOperatorError: ONNX has no such operator at this version.
+            UnsupportedError: an output that is no tensor, or of a dtype that a plan cannot hold.
+            ModelError: the op contradicts its schema or its inputs.
+        """
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        try:
+            schema = onnx.defs.get_schema(node.op_type, self._opsets[domain], domain)
+        except (onnx.defs.SchemaError, KeyError):
+            raise UnknownOperatorError from None
+        if schema.deprecated:
+            raise UnknownOperatorError
+        names = [name for name in dict.fromkeys(node.input) if name]
+        types = {name: _type_proto(tensors[name]) for name in names}
+        data = {name: proto for name in names if (proto := _data(values.get(name))) is not None}
+        try:
+            onnx.checker.check_node(node, self._context)
+            if schema.has_type_and_shape_inference_function:
+                found = onnx.shape_inference.infer_node_outputs(
+                    schema, node, types, data, opset_imports=self._imports, ir_version=self._ir_version
+                )
+            else:
+                found = self._by_model(node, types, data)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
+            raise ModelError(_first_line(str(error))) from None
+        made = {name: _tensor(name, found.get(name)) for name in node.output if name}
+        _check_reshape(node, tensors, made)
+        return made
+
+    def _by_model(
+        self, node: NodeProto, types: Mapping[str, TypeProto], data: Mapping[str, TensorProto]
+    ) -> dict[str, TypeProto]:
+        """Inference through the operator's function body, for the few that have nothing else."""
+        inputs = [helper.make_value_info(name, proto) for name, proto in types.items()]
+        outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+        graph = helper.make_graph([node], "one", inputs, outputs, initializer=list(data.values()))
+        model = helper.make_model(graph, opset_imports=self._imports, ir_version=self._ir_version)
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        return {value.name: value.type for value in inferred.graph.output}
+
+
+def _type_proto(tensor: Tensor) -> TypeProto:
+    return helper.make_tensor_type_proto(elem_type_of(tensor.dtype), tensor.shape)
+
+
+def _data(value: np.ndarray | None) -> TensorProto | None:
+    if value is None or value.size > _MAX_DATA_ELEMENTS:
+        return None
+    return numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape))
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else "shape inference failed"
+
+
+def _tensor(name: str, proto: TypeProto | None) -> Tensor | None:
+    form = None if proto is None else proto.WhichOneof("value")
+    if proto is None or form is None:
+        return None
+    if form != "tensor_type":
+        raise UnsupportedError(f"makes {name!r}, a {form.removesuffix('_type').replace('_', ' ')}")
+    kind = proto.tensor_type
+    if not kind.elem_type:
+        return None
+    dtype = dtype_of(kind.elem_type)
+    if dtype is None:
+        raise UnsupportedError(f"makes {name!r}, of {elem_type_name(kind.elem_type)}")
+    if not kind.HasField("shape") or not all(dim.HasField("dim_value") for dim in kind.shape.dim):
+        return None
+    shape = tuple(int(dim.dim_value) for dim in kind.shape.dim)
+    fault = shape_fault(shape)
+    if fault:
+        raise ModelError(f"its output {name!r} {fault}")
+    return Tensor(name, shape, dtype)
+
+
+def _check_reshape(node: NodeProto, tensors: Mapping[str, Tensor], made: Mapping[str, Tensor | None]) -> None:
+    """ONNX's inference lets a Reshape change the number of elements."""
+    if node.op_type != "Reshape" or node.domain not in ("", "ai.onnx"):
+        return
+    before, after = tensors[node.input[0]], made.get(node.output[0])
+    if after is not None and before.elements != after.elements:
+        raise ModelError(
+            f"cannot reshape {list(before.shape)} ({before.elements} elements) "
+            f"to {list(after.shape)} ({after.elements} elements)"
+        )

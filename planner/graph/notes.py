@@ -1,0 +1,96 @@
+"""What tofu writes into a model's metadata: the keys, and how their values are read.
+
+Keys that begin with ``tofu.`` are carried in ``Graph.notes``, but for the structural ones: those say what ``Graph``
+has fields for, so the reader consumes them and the writer writes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from planner.errors import ModelError
+
+PREFIX: Final = "tofu."
+STATE: Final = "tofu.state"
+"""``[["W", "W.next"], ...]``: states and what replaces them."""
+FOLDED: Final = "tofu.folded"
+"""Names of the initializers that are no parameters: ``Graph.folded``."""
+UNLOADED: Final = "tofu.unloaded"
+"""Names of the inputs that stand for constants whose value was not loaded."""
+UNLOADED_INITIAL: Final = "tofu.unloaded_initial"
+"""Names of the inputs that have a first value somewhere, which was not loaded."""
+EXTERNAL: Final = "tofu.external"
+"""Where values that were not loaded lie: ``{"W": {"location": ..., "offset": ..., "length": ...}}``; a note."""
+
+_STRUCTURAL: Final = frozenset({STATE, FOLDED, UNLOADED, UNLOADED_INITIAL})
+
+
+def is_structural(key: str) -> bool:
+    """Whether a metadata key says what ``Graph`` has a field for."""
+    return key in _STRUCTURAL
+
+
+def _parsed(metadata: Mapping[str, str], key: str) -> object:
+    try:
+        value: object = json.loads(metadata[key])
+    except (ValueError, RecursionError):
+        raise ModelError(f"metadata {key} is not JSON") from None
+    return value
+
+
+def names_of(metadata: Mapping[str, str], key: str) -> frozenset[str]:
+    """The tensor names that a metadata key lists; none where it is absent.
+
+    Raises:
+        ModelError: its value is not a JSON list of strings.
+    """
+    if key not in metadata:
+        return frozenset()
+    names = _parsed(metadata, key)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ModelError(f"metadata {key} is not a list of tensor names")
+    return frozenset(names)
+
+
+def pairs_of(metadata: Mapping[str, str], key: str) -> tuple[tuple[str, str], ...] | None:
+    """The pairs of tensor names that a metadata key lists; None where it is absent.
+
+    Raises:
+        ModelError: its value is not a JSON list of pairs of strings.
+    """
+    if key not in metadata:
+        return None
+    pairs = _parsed(metadata, key)
+    fault = ModelError(f"metadata {key} is not a list of pairs of tensor names")
+    if not isinstance(pairs, list):
+        raise fault
+    found: list[tuple[str, str]] = []
+    for pair in pairs:
+        match pair:
+            case [str(current), str(following)]:
+                found.append((current, following))
+            case _:
+                raise fault
+    return tuple(found)
+
+
+def external_of(notes: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Where values that were not loaded lie, by tensor name; empty where the note is absent.
+
+    Raises:
+        ModelError: its value is not of that form.
+    """
+    if EXTERNAL not in notes:
+        return {}
+    entries = _parsed(notes, EXTERNAL)
+    fault = ModelError(f"metadata {EXTERNAL} is not a table of locations")
+    if not isinstance(entries, dict):
+        raise fault
+    found: dict[str, dict[str, str]] = {}
+    for name, entry in entries.items():
+        if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
+            raise fault
+        found[str(name)] = {str(key): str(value) for key, value in entry.items()}
+    return found

@@ -1,0 +1,123 @@
+"""Names in a model's graph: each tensor defined once and before its use, each op named once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+from planner.errors import ModelError
+
+_LISTED: Final = 20
+
+
+def listed(facts: Sequence[str], limit: int = _LISTED) -> tuple[str, ...]:
+    """The first facts, and how many more there are."""
+    if len(facts) <= limit:
+        return tuple(facts)
+    return (*facts[:limit], f"... and {len(facts) - limit} more")
+
+
+def initializers_of(model: ModelProto) -> dict[str, TensorProto]:
+    """The initializers by name.
+
+    Raises:
+        ModelError: one without a name, or two of the same name.
+    """
+    found: dict[str, TensorProto] = {}
+    for tensor in model.graph.initializer:
+        if not tensor.name:
+            raise ModelError("the graph has an initializer without a name")
+        if tensor.name in found:
+            raise ModelError(f"the graph has two initializers named {tensor.name!r}")
+        found[tensor.name] = tensor
+    return found
+
+
+def check_names(graph: GraphProto, initializers: Iterable[str]) -> None:
+    """Check that every tensor is defined exactly once, and before it is used.
+
+    Args:
+        graph: the graph whose inputs, nodes and outputs are walked, in the file's order.
+        initializers: names that are known besides; an input of the same name is its default value.
+
+    Raises:
+        ModelError: a tensor that is defined twice, is read before it is made, or is never made: all of them.
+    """
+    facts: list[str] = []
+    inputs: set[str] = set()
+    for value in graph.input:
+        if not value.name:
+            facts.append("an input has no name")
+        elif value.name in inputs:
+            facts.append(f"two inputs are named {value.name!r}")
+        inputs.add(value.name)
+    known = inputs | set(initializers)
+    made_anywhere = {name for node in graph.node for name in node.output if name}
+    for node in graph.node:
+        for name in dict.fromkeys(node.input):
+            if name and name not in known:
+                early = " before it is made (ONNX wants execution order)"
+                fault = early if name in made_anywhere else ", which nothing makes"
+                facts.append(f"{_label(node)} reads {name!r}{fault}")
+        for name in node.output:
+            if name and name in known:
+                facts.append(f"{_label(node)} makes {name!r}, which is defined already")
+            if name:
+                known.add(name)
+    outputs: set[str] = set()
+    for value in graph.output:
+        if value.name in outputs:
+            facts.append(f"two outputs are named {value.name!r}")
+        elif value.name not in known:
+            facts.append(f"nothing makes output {value.name!r}")
+        outputs.add(value.name)
+    if not graph.output:
+        facts.append("the graph has no output")
+    if facts:
+        raise ModelError("the graph is not well-formed", facts=listed(facts))
+
+
+def _label(node: NodeProto) -> str:
+    made = ", ".join(repr(name) for name in node.output if name)
+    return f"op {node.name!r} ({node.op_type})" if node.name else f"the {node.op_type} that makes {made}"
+
+
+def unique_op_names(nodes: Sequence[NodeProto]) -> tuple[str, ...]:
+    """A name for each node: its own where that is the first of its kind, else one made from it and its first output.
+
+    The names do not depend on where in the file an op stands, so long as those before it with the same name stay.
+    """
+    taken: set[str] = set()
+    counts = {node.name for node in nodes if node.name}
+    names: list[str] = []
+    for node in nodes:
+        name = node.name
+        if not name or name in taken:
+            first_output = next((output for output in node.output if output), "")
+            name = fresh_name(f"{node.name or node.op_type}.{first_output}", taken | counts)
+        taken.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def fresh_name(wanted: str, taken: Iterable[str]) -> str:
+    """``wanted``, or ``wanted.2``, ``wanted.3`` ..., whichever is not taken."""
+    names = taken if isinstance(taken, set | frozenset | dict) else set(taken)
+    name, number = wanted, 1
+    while name in names:
+        number += 1
+        name = f"{wanted}.{number}"
+    return name
+
+
+def live_nodes(graph: GraphProto) -> list[NodeProto]:
+    """The nodes from which a path leads to an output, in the file's order."""
+    wanted = {value.name for value in graph.output}
+    kept: list[NodeProto] = []
+    for node in reversed(graph.node):
+        if any(name in wanted for name in node.output if name):
+            wanted.update(node.input)
+            kept.append(node)
+    return kept[::-1]

@@ -1,0 +1,313 @@
+"""From a plan to each worker's local ops and fetches (Tofu, section 6).
+
+Every op becomes a local op on each worker, in the original order. What an op needs and does not have is fetched,
+one fetch for what would be split, copy and concatenate. Fetches are delayed until somebody needs them, and as
+many ops as possible run between two rounds of fetches: a fetch goes to the front of the current run of ops
+(an *epoch*, the same on all workers) if everything that it reads was made before that run began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.algebra.delivery import contributors, made_tiling, reduced_boxes, reducer_of
+from planner.algebra.region import Boxes, Region, index_space
+from planner.algebra.tiling import Tiling
+from planner.errors import ModelError
+from planner.graph.model import DType, Graph, is_used
+from planner.partition.fetches import copied, make_fetch, nearest_first, reduced
+from planner.plan import Plan
+from planner.program import Buffer, Fetch, Piece
+from planner.tdl.bind import BoundOp
+from planner.tdl.local import LocalNode
+
+SMALL_CONSTANT_BYTES = 1024
+"""Constants up to this size stand in the code; larger ones are arrays of the worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWork:
+    """One op's local nodes on one worker, on buffers and on values of its own."""
+
+    op: str
+    nodes: tuple[LocalNode, ...]
+    constants: Mapping[str, np.ndarray]
+    """Small constants that the nodes read, by name."""
+
+
+@dataclass
+class Epoch:
+    """By worker: a round of fetches, and the work that follows it."""
+
+    fetches: list[list[Fetch]]
+    work: list[list[LocalWork]]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The partitioned program before its work is gathered into segments."""
+
+    epochs: tuple[Epoch, ...]
+    buffers: tuple[Mapping[str, Buffer], ...]
+    """By worker."""
+    fixed: tuple[Mapping[str, np.ndarray], ...]
+    """By worker: parts of constants."""
+
+
+class Lowering:
+    """Builds the program op by op."""
+
+    def __init__(self, graph: Graph, plan: Plan) -> None:
+        self._graph = graph
+        self._plan = plan
+        self._workers = plan.workers
+        every = range(self._workers)
+        self._order = [nearest_first(worker, plan.cuts) for worker in every]
+        self._epochs: list[Epoch] = []
+        self._start_epoch()
+        self._buffers: list[dict[str, Buffer]] = [{} for _ in every]
+        self._fixed: list[dict[str, np.ndarray]] = [{} for _ in every]
+        self._computed_in: dict[tuple[int, str], int] = {}
+        """The epoch in which an op made a buffer; buffers that are loaded or fetched are not here."""
+        self._owners: dict[str, dict[int, tuple[str, Region]]] = {}
+        self._pending: dict[str, list[tuple[int, Fetch]]] = {}
+        """Fetches that bring an op's results to where they are owned, until somebody needs them."""
+
+    def run(self, ops: Sequence[BoundOp]) -> Lowered:
+        """Lowers every op.
+
+        Raises:
+            ModelError: a constant is needed whose value was not loaded.
+        """
+        for name in self._graph.inputs:
+            self._own(name)
+        for bound in ops:
+            self._lower(bound)
+        self._place([fetch for name in self._graph.outputs for fetch in self._pending.pop(name, [])])
+        return Lowered(tuple(self._epochs), tuple(self._buffers), tuple(self._fixed))
+
+    def _lower(self, bound: BoundOp) -> None:
+        strategy = self._plan.strategies[bound.op.name].tiling
+        ranges = bound.ranges(strategy)
+        reads = bound.reads(ranges)
+        arriving = [fetch for name in dict.fromkeys(bound.op.inputs) for fetch in self._pending.pop(name, [])]
+        inputs: list[dict[int, str]] = [{} for _ in range(self._workers)]
+        for slot, shared in bound.delivered_slots.items():
+            name = bound.op.inputs[slot]
+            if name in self._graph.constants:
+                continue
+            for worker in range(self._workers):
+                region = reads[slot].boxes.region(worker)
+                if region.is_empty:
+                    continue
+                if shared != slot:
+                    inputs[worker][slot] = inputs[worker][shared]
+                    continue
+                held = self._owners[name].get(worker)
+                if held is not None and held[1] == region:
+                    inputs[worker][slot] = held[0]
+                    continue
+                target = f"{name}@{bound.op.name}.{slot}"
+                self._add_buffer(worker, target, name, region)
+                pieces = copied(region, self._owners[name], self._order[worker])
+                arriving.append((worker, self._fetch(worker, target, name, pieces)))
+                inputs[worker][slot] = target
+        self._place(arriving)
+        for worker in range(self._workers):
+            outputs = self._output_buffers(bound, ranges, worker)
+            part = bound.part(ranges, reads, worker)
+            local = bound.local_op(part)
+            self._work_on(bound, worker, local.nodes, local.constants, inputs[worker], outputs, part.inputs)
+        for position, name in enumerate(bound.op.outputs):
+            if name:
+                self._bring_home(bound, position, ranges)
+
+    def _output_buffers(self, bound: BoundOp, ranges: Boxes, worker: int) -> dict[int, str]:
+        """The buffers that a worker's local op fills: the owned tile itself where it makes just that."""
+        outputs: dict[int, str] = {}
+        for position, name in enumerate(bound.op.outputs):
+            if not name:
+                continue
+            region = bound.makes(ranges, position).region(worker)
+            in_place = not self._made(bound, position).has_partial and self._own_region(name, worker) == region
+            buffer = name if in_place else f"{name}@made"
+            self._add_buffer(worker, buffer, name, region)
+            outputs[position] = buffer
+        return outputs
+
+    def _work_on(
+        self,
+        bound: BoundOp,
+        worker: int,
+        nodes: Sequence[LocalNode],
+        constants: Mapping[str, np.ndarray],
+        inputs: Mapping[int, str],
+        outputs: Mapping[int, str],
+        regions: Sequence[Region | None],
+    ) -> None:
+        """Adds a local op to the current epoch, its names replaced by buffers."""
+        names = {f"in{slot}": buffer for slot, buffer in inputs.items()}
+        names.update({f"out{position}": buffer for position, buffer in outputs.items()})
+        small: dict[str, np.ndarray] = {}
+        wanted = {name for node in nodes for name in node.inputs if name}
+        for slot, name in enumerate(bound.op.inputs):
+            if f"in{slot}" in wanted and name in self._graph.constants:
+                region = regions[slot] if slot in bound.delivered_slots else None
+                names[f"in{slot}"] = self._constant(worker, name, region, small)
+        for key, value in constants.items():
+            names[key] = self._local_constant(worker, f"{bound.op.name}.{key}", value, small)
+        for node in nodes:
+            for name in node.outputs:
+                if name:
+                    names.setdefault(name, f"{bound.op.name}.{name}")
+        renamed = tuple(
+            LocalNode(
+                node.op_type,
+                tuple(names[name] if name else "" for name in node.inputs),
+                tuple(names[name] if name else "" for name in node.outputs),
+                node.attributes,
+                node.domain,
+            )
+            for node in nodes
+        )
+        self._epochs[-1].work[worker].append(LocalWork(bound.op.name, renamed, small))
+        for buffer in outputs.values():
+            self._computed_in[worker, buffer] = len(self._epochs) - 1
+
+    def _constant(self, worker: int, name: str, region: Region | None, small: dict[str, np.ndarray]) -> str:
+        """The part of a constant that a worker reads; all of it where the op's description does not read it."""
+        value = self._graph.constants[name]
+        if value is None:
+            raise ModelError(
+                f"the value of constant {name!r} is needed and was not loaded", hint="its external data is missing"
+            )
+        whole = Region.whole(value.shape)
+        region = whole if region is None else region
+        part = value if region == whole else np.ascontiguousarray(value[region.within(whole)])
+        label = name if region == whole else f"{name}{region}"
+        return self._local_constant(worker, label, part, small, name, region)
+
+    def _local_constant(
+        self,
+        worker: int,
+        label: str,
+        value: np.ndarray,
+        small: dict[str, np.ndarray],
+        tensor: str = "",
+        region: Region | None = None,
+    ) -> str:
+        if value.nbytes <= SMALL_CONSTANT_BYTES:
+            small[label] = value
+            return label
+        if label not in self._fixed[worker]:
+            self._fixed[worker][label] = value
+            dtype = self._graph.tensors[tensor].dtype if tensor else DType(str(value.dtype))
+            self._buffers[worker][label] = Buffer(
+                label, tensor or label, region or Region.whole(value.shape), value.shape, dtype
+            )
+        return label
+
+    def _bring_home(self, bound: BoundOp, position: int, ranges: Boxes) -> None:
+        """Prepares the fetches that bring an output from where it was made to where it is owned."""
+        name = bound.op.outputs[position]
+        if not is_used(self._graph, name):
+            return
+        made = self._made(bound, position)
+        boxes = bound.makes(ranges, position)
+        everywhere = range(self._workers)
+        makers = {
+            worker: (name if (worker, name) in self._computed_in else f"{name}@made", boxes.region(worker))
+            for worker in everywhere
+            if not boxes.region(worker).is_empty
+        }
+        self._owners[name] = {}
+        fetches: list[tuple[int, Fetch]] = []
+        if made.has_partial:
+            makers = self._reduce(bound, position, makers, fetches)
+        for worker in everywhere:
+            region = self._own_region(name, worker)
+            if region.is_empty:
+                continue
+            self._owners[name][worker] = (name, region)
+            if makers.get(worker) == (name, region):
+                continue
+            self._add_buffer(worker, name, name, region)
+            pieces = copied(region, makers, self._order[worker])
+            fetches.append((worker, self._fetch(worker, name, name, pieces)))
+        self._pending[name] = fetches
+
+    def _reduce(
+        self,
+        bound: BoundOp,
+        position: int,
+        makers: Mapping[int, tuple[str, Region]],
+        fetches: list[tuple[int, Fetch]],
+    ) -> dict[int, tuple[str, Region]]:
+        """Prepares the fetches that join partial results, spread over the workers; returns who then has what."""
+        name = bound.op.outputs[position]
+        made = self._made(bound, position)
+        middle = reduced_boxes(made, self._plan.tilings[name], index_space(self._graph.tensors[name].shape))
+        joined = contributors(made)
+        found: dict[int, tuple[str, Region]] = {}
+        for worker in range(self._workers):
+            region = middle.region(worker)
+            if region.is_empty:
+                continue
+            target = name if region == self._own_region(name, worker) else f"{name}@reduced"
+            self._add_buffer(worker, target, name, region)
+            sources = [other for other in range(self._workers) if joined[worker, other]]
+            pieces = reduced(region, makers, sources)
+            fetches.append((worker, self._fetch(worker, target, name, pieces, reducing=made)))
+            found[worker] = (target, region)
+        return found
+
+    def _made(self, bound: BoundOp, position: int) -> Tiling:
+        strategy = self._plan.strategies[bound.op.name].tiling
+        dims = bound.analysis.outputs[position]
+        assert dims is not None, "an absent output is never made"
+        return made_tiling(strategy, dims, bound.reducers(strategy))
+
+    def _fetch(
+        self, worker: int, target: str, tensor: str, pieces: tuple[Piece, ...], reducing: Tiling | None = None
+    ) -> Fetch:
+        reducer = reducer_of(reducing) if reducing is not None else None
+        return make_fetch(
+            f"fetch {target}", worker, target, pieces, reducer, self._graph.tensors[tensor].dtype.item_bytes
+        )
+
+    def _place(self, fetches: Sequence[tuple[int, Fetch]]) -> None:
+        """Puts fetches at the front of the current epoch, or of a new one if they read what it computes."""
+        if not fetches:
+            return
+        current = len(self._epochs) - 1
+        sources = (
+            (source.worker, source.buffer) for _, fetch in fetches for piece in fetch.pieces for source in piece.sources
+        )
+        if any(self._computed_in.get(source) == current for source in sources):
+            self._start_epoch()
+        for worker, fetch in fetches:
+            self._epochs[-1].fetches[worker].append(fetch)
+
+    def _start_epoch(self) -> None:
+        every = range(self._workers)
+        self._epochs.append(Epoch([[] for _ in every], [[] for _ in every]))
+
+    def _own(self, name: str) -> None:
+        """Notes who owns an input of the graph."""
+        self._owners[name] = {}
+        for worker in range(self._workers):
+            region = self._own_region(name, worker)
+            if not region.is_empty:
+                self._add_buffer(worker, name, name, region)
+                self._owners[name][worker] = (name, region)
+
+    def _own_region(self, name: str, worker: int) -> Region:
+        return self._plan.tilings[name].boxes(self._graph.tensors[name].shape).region(worker)
+
+    def _add_buffer(self, worker: int, name: str, tensor: str, region: Region) -> None:
+        symbol = self._graph.tensors[tensor]
+        shape = region.shape if symbol.shape else ()
+        self._buffers[worker][name] = Buffer(name, tensor, region, shape, symbol.dtype)

@@ -1,0 +1,163 @@
+"""Gathers each worker's local ops into segments: runs of compute between fetches, as ONNX local functions.
+
+Equal runs on equal shapes share one function, on all workers, so that the runtime makes one session of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from planner.graph.model import Attribute, Graph, TensorAttribute
+from planner.partition.lower import LocalWork, Lowered
+from planner.program import Buffer, Fetch, Program, Segment, Step, WorkerProgram
+from planner.tdl.local import LocalNode
+
+FUNCTION_DOMAIN = "tofu.segments"
+
+
+@dataclass(frozen=True)
+class Partitioned:
+    """A program and what its segments compute."""
+
+    program: Program
+    bodies: Mapping[str, onnx.FunctionProto]
+    """By function name."""
+    fixed: tuple[Mapping[str, np.ndarray], ...]
+    """By worker: values of the buffers that are filled once."""
+
+
+def assemble(graph: Graph, lowered: Lowered) -> Partitioned:
+    """Turns lowered epochs into worker programs and functions."""
+    workers = len(lowered.buffers)
+    read_elsewhere = _read_by_fetches(lowered)
+    bodies: dict[str, onnx.FunctionProto] = {}
+    programs = []
+    for worker in range(workers):
+        buffers = lowered.buffers[worker]
+        collected = tuple(name for name in graph.outputs if name in buffers)
+        wanted = read_elsewhere[worker] | set(collected)
+        last_read = _last_reads(lowered, worker)
+        steps: list[Step] = []
+        for number, epoch in enumerate(lowered.epochs):
+            steps.extend(epoch.fetches[worker])
+            if epoch.work[worker]:
+                kept = wanted | {name for name, last in last_read.items() if last > number}
+                steps.append(_segment(graph, f"segment {number}", epoch.work[worker], buffers, kept, bodies))
+        used = _used_buffers(steps) | set(collected)
+        loaded = tuple(name for name in graph.inputs if name in buffers)
+        programs.append(
+            WorkerProgram(
+                worker=worker,
+                buffers={name: buffer for name, buffer in buffers.items() if name in used or name in loaded},
+                steps=tuple(steps),
+                loaded=loaded,
+                fixed=tuple(lowered.fixed[worker]),
+                collected=collected,
+            )
+        )
+    program = Program(tuple(programs), graph.inputs, graph.outputs, graph.state)
+    return Partitioned(program, bodies, lowered.fixed)
+
+
+def _read_by_fetches(lowered: Lowered) -> list[set[str]]:
+    """By worker: the buffers that fetches, on any worker, read."""
+    found: list[set[str]] = [set() for _ in lowered.buffers]
+    for epoch in lowered.epochs:
+        for fetches in epoch.fetches:
+            for fetch in fetches:
+                for piece in fetch.pieces:
+                    for source in piece.sources:
+                        found[source.worker].add(source.buffer)
+    return found
+
+
+def _last_reads(lowered: Lowered, worker: int) -> dict[str, int]:
+    """The last epoch in which a worker's own ops read each name."""
+    found: dict[str, int] = {}
+    for number, epoch in enumerate(lowered.epochs):
+        for work in epoch.work[worker]:
+            for node in work.nodes:
+                found.update(dict.fromkeys(node.inputs, number))
+    return found
+
+
+def _used_buffers(steps: Iterable[Step]) -> set[str]:
+    """The buffers of a worker that its steps read from outside of a segment, or fill."""
+    used: set[str] = set()
+    for step in steps:
+        if isinstance(step, Fetch):
+            used.add(step.target)
+        else:
+            used.update(step.inputs)
+            used.update(step.outputs)
+    return used
+
+
+def _segment(
+    graph: Graph,
+    name: str,
+    work: Sequence[LocalWork],
+    buffers: Mapping[str, Buffer],
+    kept: set[str],
+    bodies: dict[str, onnx.FunctionProto],
+) -> Segment:
+    """One segment; its function is added to ``bodies`` unless an equal one is there."""
+    constants = {key: value for part in work for key, value in part.constants.items()}
+    made = {output for part in work for node in part.nodes for output in node.outputs if output}
+    read = [name for part in work for node in part.nodes for name in node.inputs if name]
+    inputs = tuple(dict.fromkeys(name for name in read if name not in made and name not in constants))
+    outputs = tuple(
+        name for name in dict.fromkeys(o for part in work for n in part.nodes for o in n.outputs) if name in kept
+    )
+    canonical: dict[str, str] = {"": ""}
+    canonical.update({buffer: f"i{number}" for number, buffer in enumerate(inputs)})
+    canonical.update({buffer: f"o{number}" for number, buffer in enumerate(outputs)})
+    nodes: list[onnx.NodeProto] = []
+    for part in work:
+        for node in part.nodes:
+            for value in node.inputs:
+                if value in constants and value not in canonical:
+                    canonical[value] = f"c{len(canonical)}"
+                    tensor = numpy_helper.from_array(constants[value])
+                    nodes.append(helper.make_node("Constant", [], [canonical[value]], value=tensor))
+            for value in node.outputs:
+                canonical.setdefault(value, f"t{len(canonical)}")
+            nodes.append(
+                helper.make_node(
+                    node.op_type,
+                    [canonical[value] for value in node.inputs],
+                    [canonical[value] for value in node.outputs],
+                    domain=node.domain,
+                    **_attributes(node),
+                )
+            )
+    domains = sorted({node.domain for node in nodes})
+    body = onnx.FunctionProto(
+        name="",
+        domain=FUNCTION_DOMAIN,
+        input=[canonical[value] for value in inputs],
+        output=[canonical[value] for value in outputs],
+        node=nodes,
+        opset_import=[helper.make_opsetid(domain, graph.opset if domain == "" else 1) for domain in domains],
+    )
+    kinds = "".join(f"{buffers[value].dtype.value}{buffers[value].shape}" for value in (*inputs, *outputs))
+    body.name = "f" + hashlib.sha256(body.SerializeToString(deterministic=True) + kinds.encode()).hexdigest()[:16]
+    bodies.setdefault(body.name, body)
+    return Segment(name, body.name, inputs, outputs, tuple(dict.fromkeys(part.op for part in work)))
+
+
+def _attributes(node: LocalNode) -> dict[str, Any]:
+    return {key: _attribute(value) for key, value in sorted(node.attributes.items())}
+
+
+def _attribute(value: Attribute) -> object:
+    if isinstance(value, TensorAttribute):
+        return numpy_helper.from_array(value.array)
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,135 @@
+"""The plan: how every tensor and every op is divided. Data only; JSON in and out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from planner.algebra.tiling import Tiling
+from planner.errors import ModelError
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpStrategy:
+    """How one op is divided."""
+
+    tiling: Tiling
+    """Of the iteration space: a dim is the number of an index variable."""
+    variables: tuple[str, ...]
+    """Names of the index variables."""
+
+    def __str__(self) -> str:
+        parts = []
+        for placement, ways in zip(self.tiling.placements, self.tiling.ways, strict=True):
+            dim = getattr(placement, "dim", None)
+            block = getattr(placement, "block", 1)
+            name = str(placement) if dim is None else self.variables[dim] + (f":{block}" if block > 1 else "")
+            parts.append(f"{name}/{ways}")
+        return " ".join(parts) or "R/1"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was decided for a model on a number of workers."""
+
+    model: str
+    """Name of the model."""
+    model_digest: str
+    """sha256 of the ingested model that was planned, as in the folder's model file."""
+    cuts: tuple[int, ...]
+    """Ways of each cut, outermost first; their product is the number of workers."""
+    tilings: Mapping[str, Tiling]
+    """By tensor; constants have none."""
+    strategies: Mapping[str, OpStrategy]
+    """By op."""
+    tensor_bytes: Mapping[str, int]
+    """What moves because of each tensor: to where it is owned and from there to its consumers."""
+    moved_bytes: int
+    """What one iteration moves between workers."""
+    peak_bytes: tuple[int, ...]
+    """What each worker's arrays take."""
+    replicated_flop_share: float
+    """Work done again by other workers, as a share of the model's work."""
+    certified_gap: float | None
+    """How far from the fewest bytes the plan can be (0.01 = 1%); None where no bound was computed."""
+    strategy: str
+    """How it was found: ``tofu`` or a strategy of the literature."""
+    unsplit: tuple[str, ...]
+    """Ops that every worker executes whole at some cut because they could not be cut there."""
+
+    @property
+    def workers(self) -> int:
+        count = 1
+        for ways in self.cuts:
+            count *= ways
+        return count
+
+    def to_json(self) -> str:
+        """The plan as JSON; equal plans give equal text."""
+        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "model": self.model,
+            "model_digest": self.model_digest,
+            "workers": self.workers,
+            "cuts": list(self.cuts),
+            "strategy": self.strategy,
+            "moved_bytes": self.moved_bytes,
+            "peak_bytes": list(self.peak_bytes),
+            "certified_gap": self.certified_gap,
+            "replicated_flop_share": self.replicated_flop_share,
+            "unsplit": list(self.unsplit),
+            "tilings": {name: str(tiling) for name, tiling in self.tilings.items()},
+            "strategies": {name: str(strategy) for name, strategy in self.strategies.items()},
+            "iteration_spaces": {
+                name: {"variables": list(strategy.variables), "tiling": str(strategy.tiling)}
+                for name, strategy in self.strategies.items()
+            },
+            "tensor_bytes": dict(self.tensor_bytes),
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Reads what ``to_json`` wrote.
+
+        Raises:
+            ModelError: it is not a plan, or one of another version.
+        """
+        try:
+            data = json.loads(text)
+            version = data["schema_version"]
+            if version != SCHEMA_VERSION:
+                raise ModelError(f"the plan has schema version {version}; this tofu reads {SCHEMA_VERSION}")
+            cuts = tuple(int(ways) for ways in data["cuts"])
+            return cls(
+                model=data["model"],
+                model_digest=data["model_digest"],
+                cuts=cuts,
+                tilings={name: Tiling.parse(text, cuts) for name, text in data["tilings"].items()},
+                strategies={
+                    name: OpStrategy(Tiling.parse(space["tiling"], cuts), tuple(space["variables"]))
+                    for name, space in data["iteration_spaces"].items()
+                },
+                tensor_bytes=data["tensor_bytes"],
+                moved_bytes=data["moved_bytes"],
+                peak_bytes=tuple(data["peak_bytes"]),
+                replicated_flop_share=data["replicated_flop_share"],
+                certified_gap=data["certified_gap"],
+                strategy=data["strategy"],
+                unsplit=tuple(data["unsplit"]),
+            )
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+            raise ModelError(f"the plan cannot be read: {error}") from error
+
+
+def digest(data: bytes) -> str:
+    """The sha256 of a file's content, as it stands in plans and manifests."""
+    return hashlib.sha256(data).hexdigest()

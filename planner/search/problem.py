@@ -1,0 +1,194 @@
+"""The search as a sum of pairwise tables: one variable for each tensor and one for each op.
+
+A tensor's values are tilings, an op's are strategies (tilings of its iteration space); both are composites, one
+placement for each cut so far. A state and its next value share a variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from planner.algebra.delivery import can_split
+from planner.algebra.region import Boxes
+from planner.algebra.tiling import Replicate, Shard, Tiling
+from planner.cost.compute import REPLICATED_SHARE_LIMIT, work
+from planner.cost.tables import Candidates, CostTables, content_key
+from planner.errors import UnsupportedError
+from planner.graph.model import Graph, Role, is_used
+from planner.search.dims import Directions, find_directions, graph_ties
+from planner.search.eliminate import Factor
+from planner.tdl.bind import BoundOp
+from planner.tdl.local import NotLocalError
+
+Restriction: TypeAlias = "Callable[[SearchVariable, Candidates], Candidates]"
+"""Narrows a variable's candidates: how pins, options and the literature's strategies are expressed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchVariable:
+    """A tensor (or tied tensors), or an op."""
+
+    number: int
+    tensors: tuple[str, ...]
+    """The tensors that share the variable; () for an op."""
+    op: BoundOp | None
+    """The op; None for a tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A pairwise table: an op's input or output and the tensor there."""
+
+    tensor: int
+    op: int
+    is_input: bool
+    position: int
+
+
+@dataclass
+class Problem:
+    """A graph's variables and links."""
+
+    graph: Graph
+    ops: tuple[BoundOp, ...]
+    workers: int
+    partitioned_inputs: bool = False
+    """Charge data inputs that are not a disjoint split: leave replication out of their tilings."""
+    variables: list[SearchVariable] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    tables: CostTables = field(default_factory=CostTables)
+
+    def __post_init__(self) -> None:
+        self.directions: Directions = find_directions(self.graph, self.ops)
+        self.variable_of_tensor: dict[str, int] = {}
+        following = dict(graph_ties(self.graph))
+        paired = set(following.values())
+        for name in self.graph.tensors:
+            if name in self.graph.constants or name in paired:
+                continue
+            tied = (name, following[name]) if name in following else (name,)
+            for member in tied:
+                self.variable_of_tensor[member] = len(self.variables)
+            self.variables.append(SearchVariable(len(self.variables), tied, None))
+        self.variable_of_op: dict[str, int] = {}
+        for bound in self.ops:
+            self.variable_of_op[bound.op.name] = len(self.variables)
+            self.variables.append(SearchVariable(len(self.variables), (), bound))
+            self._link(bound)
+        works = {bound.op.name: work(bound, self.graph) for bound in self.ops}
+        self.works = works
+        share = REPLICATED_SHARE_LIMIT * sum(works.values()) / max(1, len(works)) / max(1, self.workers - 1)
+        self.may_replicate = {name: amount <= share for name, amount in works.items()}
+        self._local: dict[tuple[object, ...], bool] = {}
+
+    def _link(self, bound: BoundOp) -> None:
+        number = self.variable_of_op[bound.op.name]
+        for slot, name in enumerate(bound.op.inputs):
+            if not name or name in self.graph.constants:
+                continue
+            if slot not in bound.delivered_slots:
+                raise UnsupportedError(
+                    f"op {bound.op.name} ({bound.op.op_type}): input {slot} ({name}) must be a constant",
+                    hint="a shape, axes or bounds that the graph computes cannot be planned; fold them before",
+                )
+            if bound.delivered_slots[slot] == slot:
+                self.links.append(Link(self.variable_of_tensor[name], number, True, slot))
+        for position, name in enumerate(bound.op.outputs):
+            if name and is_used(self.graph, name):
+                self.links.append(Link(self.variable_of_tensor[name], number, False, position))
+
+    def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
+        """The composites that add one cut to ``prefix``; replication last, so that ties go to splitting."""
+        bound = variable.op
+        if bound is None:
+            return self._tensor_extensions(variable, prefix, ways)
+        found: list[Tiling] = []
+        ranges = bound.ranges(prefix)
+        for number, index_variable in enumerate(bound.variables):
+            if index_variable.obstacle:
+                continue
+            blocks = self.directions.blocks_of(("op", bound.op.name, number))
+            found.extend(_splits(prefix, bound.extents, ranges, number, ways, blocks))
+        found = [strategy for strategy in found if self.is_local(bound, strategy)]
+        if not found or self.may_replicate[bound.op.name]:
+            found.append(prefix.extend(Replicate(), ways))
+        return tuple(found)
+
+    def _tensor_extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
+        name = variable.tensors[0]
+        shape = self.graph.tensors[name].shape
+        boxes = prefix.boxes(shape)
+        found: list[Tiling] = []
+        for dim in range(len(shape)):
+            blocks = self.directions.blocks_of(("tensor", name, dim))
+            found.extend(_splits(prefix, shape, boxes, dim, ways, blocks))
+        if not found or not (self.partitioned_inputs and self.graph.roles[name] is Role.DATA):
+            found.append(prefix.extend(Replicate(), ways))
+        return tuple(found)
+
+    def is_local(self, bound: BoundOp, strategy: Tiling) -> bool:
+        """True if every worker's part can be computed by a local op."""
+        if bound.description.local is None:
+            return True
+        key = (content_key(bound), strategy)
+        known = self._local.get(key)
+        if known is None:
+            known = self._local[key] = self._try_local(bound, strategy)
+        return known
+
+    def _try_local(self, bound: BoundOp, strategy: Tiling) -> bool:
+        ranges = bound.ranges(strategy)
+        reads = bound.reads(ranges)
+        try:
+            for worker in range(strategy.workers):
+                bound.local_op(bound.part(ranges, reads, worker))
+        except NotLocalError:
+            return False
+        return True
+
+    def factors(self, candidates: Sequence[Candidates]) -> list[Factor]:
+        """The tables of all links, for these candidates of each variable."""
+        return [self._factor(link, candidates[link.tensor], candidates[link.op]) for link in self.links]
+
+    def bytes_by_tensor(self, composites: Sequence[Tiling]) -> list[tuple[str, int]]:
+        """What moves because of each link's tensor, when the variables have these values."""
+        found = []
+        for link in self.links:
+            table = self._factor(link, (composites[link.tensor],), (composites[link.op],)).table
+            bound = self.variables[link.op].op
+            assert bound is not None, "a link joins a tensor and an op"
+            names = bound.op.inputs if link.is_input else bound.op.outputs
+            found.append((names[link.position], int(table[0, 0])))
+        return found
+
+    def _factor(self, link: Link, tilings: Candidates, strategies: Candidates) -> Factor:
+        bound = self.variables[link.op].op
+        assert bound is not None, "a link joins a tensor and an op"
+        tensor = self.graph.tensors[self.variables[link.tensor].tensors[0]]
+        make = self.tables.input_bytes if link.is_input else self.tables.output_bytes
+        table = make(bound, link.position, tensor, tilings, strategies)
+        return Factor((link.tensor, link.op), table)
+
+
+def _splits(
+    prefix: Tiling,
+    shape: tuple[int, ...],
+    boxes: Boxes,
+    dim: int,
+    ways: int,
+    blocks: tuple[int, ...],
+) -> list[Tiling]:
+    """How one dim of what each worker has (``boxes``) can be cut: in single elements, and in blocks that differ."""
+    found: list[Tiling] = []
+    seen: set[bytes] = set()
+    for block in (1, *blocks):
+        if can_split(boxes, dim, ways, block):
+            tiling = prefix.extend(Shard(dim, block), ways)
+            cut = tiling.boxes(shape)
+            pieces = cut.lo.tobytes() + cut.hi.tobytes()
+            if pieces not in seen:
+                seen.add(pieces)
+                found.append(tiling)
+    return found

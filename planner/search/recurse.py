@@ -1,0 +1,58 @@
+"""Recursive search (Tofu, section 5.2; SoyBean, section 4): one cut at a time, each solved exactly.
+
+Every cut extends the composites found so far, and its tables count the bytes among all workers of all cuts so
+far, so the last cut's total is what the plan moves. For one cut the result is the optimum; for more it need not
+be (docs/decisions.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from planner.algebra.tiling import Tiling
+from planner.search.eliminate import minimise
+from planner.search.problem import Problem, Restriction
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the search decided."""
+
+    composites: tuple[Tiling, ...]
+    """By variable of the problem."""
+    moved_bytes: int
+    """What one iteration moves between workers, by the tables."""
+    largest_table: int
+    """Entries of the largest table of the elimination."""
+
+
+def search_recursively(
+    problem: Problem,
+    cuts: tuple[int, ...],
+    restrict: Restriction,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Found:
+    """Finds a composite for every tensor and op.
+
+    Args:
+        problem: the graph's variables and tables.
+        cuts: the ways of each cut, outermost first.
+        restrict: narrows the candidates of a variable; must leave at least one.
+        progress: told what is being done.
+
+    Raises:
+        InfeasibleError: the graph is too entangled for exact elimination.
+    """
+    composites = [Tiling((), ()) for _ in problem.variables]
+    total, largest = 0, 1
+    for number, ways in enumerate(cuts, start=1):
+        progress(f"cut {number} of {len(cuts)}: {ways} ways")
+        candidates = [
+            restrict(variable, problem.extensions(variable, composites[variable.number], ways))
+            for variable in problem.variables
+        ]
+        solution = minimise([len(values) for values in candidates], problem.factors(candidates))
+        composites = [values[chosen] for values, chosen in zip(candidates, solution.values, strict=True)]
+        total, largest = solution.total, max(largest, solution.largest_table)
+    return Found(tuple(composites), total, largest)

@@ -1,0 +1,431 @@
+"""The command line: what it passes on, what it prints where, and its exit codes."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import errno
+import json
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cli
+import planner
+import planner.report
+from planner import errors
+
+ROOT = Path(cli.__file__).parent
+COMMANDS = ("grad", "plan", "explain", "run")
+
+
+class Door:
+    """Stands for ``planner.api`` and the report: notes the calls, answers as told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.answer: Callable[[], object] = types.SimpleNamespace
+        self.shown: Callable[[Any], None] = lambda out: print("table", file=out)
+
+    def call(self, command: str, *args: Any, **options: Any) -> object:
+        self.calls.append((command, args, options))
+        print("a library speaks")
+        answer = self.answer()
+        if not hasattr(answer, "verified"):
+            answer = types.SimpleNamespace(verified=None)
+        return answer
+
+
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> Door:
+    """``planner.api``, ``report.as_json`` and ``report.tables`` replaced for one test."""
+    door = Door()
+    api, as_json, tables = (types.ModuleType(name) for name in ("api", "as_json", "tables"))
+    for command in COMMANDS:
+        setattr(api, command, lambda *args, _command=command, **options: door.call(_command, *args, **options))
+        setattr(
+            as_json, command, lambda _result, _command=command: {"schema_version": 1, "command": _command, "é": "×"}
+        )
+        setattr(tables, command, lambda _result, out: door.shown(out))
+    for parent, name, module in (
+        (planner, "api", api),
+        (planner.report, "as_json", as_json),
+        (planner.report, "tables", tables),
+    ):
+        monkeypatch.setitem(sys.modules, f"{parent.__name__}.{name}", module)
+        monkeypatch.setattr(parent, name, module, raising=False)
+    return door
+
+
+def _tofu(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli", *arguments], cwd=ROOT, text=True, capture_output=True, timeout=60, **options
+    )
+
+
+# What is imported, and by whom
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["plan", "--help"], ["run", "-h"], ["nonsense"]])
+def test_help_is_light(arguments: list[str]) -> None:
+    heavy = ("onnx", "onnxruntime", "numpy", "rich", "yaml", "google.protobuf")
+    program = f"""
+import sys, cli
+code = cli.main({arguments!r})
+print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True, timeout=60)
+    assert done.stderr.endswith("[]\n"), done.stderr
+
+
+def test_imports_only_the_layer_below() -> None:
+    # cli.py is a module, which import-linter does not take for a root.
+    imported = set()
+    for node in ast.walk(ast.parse(Path(cli.__file__).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("planner", "opdefs"):
+            imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names if alias.name.split(".")[0] in ("planner", "opdefs")}
+    assert imported == {
+        "planner.api",
+        "planner.errors.TofuError",
+        "planner.errors.UsageError",
+        "planner.report.as_json",
+        "planner.report.tables",
+    }
+
+
+# What is passed on
+
+
+def test_grad_passes_its_options(door: Door) -> None:
+    line = "grad m/net.onnx --loss mse --optimizer momentum --lr 0.05 --momentum 0.8 --batch 8 --batchnorm frozen"
+    assert cli.main([*line.split(), "--dim", "a=3", "--dim", "b=b=4", "-o", "out.onnx"]) == 0
+    assert door.calls == [
+        (
+            "grad",
+            (Path("m/net.onnx"),),
+            {
+                "loss": "mse",
+                "optimizer": "momentum",
+                "lr": 0.05,
+                "momentum": 0.8,
+                "batch": 8,
+                "batchnorm": "frozen",
+                "dim": {"a": 3, "b=b": 4},
+                "output": Path("out.onnx"),
+            },
+        )
+    ]
+
+
+def test_grad_defaults(door: Door) -> None:
+    assert cli.main("grad m/net.onnx --loss softmax_cross_entropy --optimizer sgd".split()) == 0
+    options = door.calls[0][2]
+    assert options["output"] == Path("net.train.onnx")
+    assert (options["batch"], options["batchnorm"], options["dim"]) == (None, "train", {})
+    assert (options["lr"], options["momentum"]) == (0.01, 0.9)
+
+
+def test_plan_passes_its_options(door: Door) -> None:
+    line = "plan t.onnx --gpus 8 --topology p2.8xlarge --dim b=2 --strategy data --inputs partitioned --out d"
+    assert cli.main([*line.split(), "--pin", "W=S(0)", "--pin", "a/b=0=S(1)/2 R/4"]) == 0
+    assert door.calls == [
+        (
+            "plan",
+            (Path("t.onnx"),),
+            {
+                "gpus": 8,
+                "topology": "p2.8xlarge",
+                "dim": {"b": 2},
+                "strategy": "data",
+                "pin": {"W": "S(0)", "a/b=0": "S(1)/2 R/4"},
+                "inputs": "partitioned",
+                "out": Path("d"),
+            },
+        )
+    ]
+
+
+def test_topology_alone_says_how_many(door: Door) -> None:
+    assert cli.main(["plan", "t.onnx", "--topology", "p2.8xlarge"]) == 0
+    assert door.calls[0][2]["gpus"] is None
+
+
+def test_explain_takes_a_directory_or_a_subject(door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p").mkdir()
+    for arguments, directory, subject in [
+        ([], None, None),
+        (["p"], Path("p"), None),
+        (["p", "fc.weight"], Path("p"), "fc.weight"),
+        (["fc.weight"], None, "fc.weight"),
+        (["layer1/conv"], None, "layer1/conv"),
+        (["p/missing"], Path("p/missing"), None),
+        (["/missing"], Path("/missing"), None),
+    ]:
+        assert cli.main(["explain", *arguments]) == 0
+        assert door.calls.pop() == ("explain", (directory,), {"subject": subject})
+
+
+def test_run_passes_its_options(door: Door) -> None:
+    assert cli.main("run d --inputs f.npz --steps 5 --verify --result o.npz --seed 7".split()) == 0
+    assert cli.main(["run"]) == 0
+    assert door.calls == [
+        (
+            "run",
+            (Path("d"),),
+            {"inputs": Path("f.npz"), "steps": 5, "verify": True, "result": Path("o.npz"), "seed": 7},
+        ),
+        ("run", (None,), {"inputs": None, "steps": 1, "verify": False, "result": None, "seed": 0}),
+    ]
+
+
+# What is printed where
+
+GOOD_LINES = {
+    "grad": "grad m.onnx --loss mse --optimizer sgd",
+    "plan": "plan m.onnx --gpus 2",
+    "explain": "explain",
+    "run": "run",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_result_alone_is_on_stdout(command: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(GOOD_LINES[command].split()) == 0
+    assert capsys.readouterr() == ("table\n", "a library speaks\n")
+    assert cli.main([*GOOD_LINES[command].split(), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"schema_version": 1, "command": command, "é": "×"}
+    assert out.isascii()
+    assert err == "a library speaks\n"
+
+
+@pytest.mark.parametrize("content", [{"x": float("nan")}, {"x": Path()}])
+def test_json_is_whole_or_absent(
+    content: dict[str, object], door: Door, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(planner.report.as_json, "plan", lambda _result: content)
+    assert cli.main(["plan", "m.onnx", "--gpus", "2", "--json"]) == 4
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("json_wanted", [False, True])
+def test_a_difference_is_shown_and_exits_with_1(
+    json_wanted: bool, door: Door, capsys: pytest.CaptureFixture[str]
+) -> None:
+    door.answer = lambda: types.SimpleNamespace(verified=False)
+    assert cli.main(["run", "--verify", *(["--json"] if json_wanted else [])]) == 1
+    assert capsys.readouterr().out
+
+
+def _raises(error: BaseException) -> Callable[[], object]:
+    def answer() -> object:
+        raise error
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.InfeasibleError("no plan"), 1),
+        (errors.DifferenceError("differs"), 1),
+        (errors.UsageError("bad option"), 2),
+        (errors.ModelError("bad model"), 2),
+        (errors.UnsupportedError("operator"), 2),
+        (errors.DescriptionError("description"), 2),
+        (errors.WorkerError("worker 2 failed"), 3),
+    ],
+)
+@pytest.mark.parametrize("json_wanted", [False, True])
+def test_exit_codes_of_the_tree(
+    error: errors.TofuError, code: int, json_wanted: bool, door: Door, capsys: pytest.CaptureFixture[str]
+) -> None:
+    door.answer = _raises(error)
+    assert cli.main(["plan", "m.onnx", "--gpus", "2", *(["--json"] if json_wanted else [])]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"a library speaks\nerror: {error.what}\n"
+
+
+def test_an_error_has_facts_and_a_hint(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    door.answer = _raises(
+        errors.ModelError("m.onnx: dims are not bound", facts=("x: batch", "[conv1]\x1b[31m: n"), hint="--dim batch=8")
+    )
+    assert cli.main(["plan", "m.onnx", "--gpus", "2"]) == 2
+    assert capsys.readouterr().err == (
+        "a library speaks\nerror: m.onnx: dims are not bound\n  x: batch\n  [conv1]\\x1b[31m: n\nhint: --dim batch=8\n"
+    )
+
+
+def test_a_bug_saves_its_traceback(
+    door: Door, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    door.answer = _raises(AssertionError("two\nlines"))
+    assert cli.main(["plan", "m.onnx", "--gpus", "2"]) == 4
+    (saved,) = tmp_path.iterdir()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[1:] == [
+        "error: a bug in tofu: AssertionError: two lines",
+        f"  traceback saved in {saved}",
+        "hint: please report it, with that traceback and the model",
+    ]
+    text = saved.read_text(encoding="utf-8")
+    assert text.startswith("tofu plan m.onnx --gpus 2\npython 3.")
+    assert "Traceback (most recent call last)" in text
+    assert text.endswith("AssertionError: two\nlines\n")
+
+
+def test_a_bug_without_a_place_to_save_prints_its_traceback(
+    door: Door, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    door.answer = _raises(ZeroDivisionError())
+    assert cli.main(["run"]) == 4
+    err = capsys.readouterr().err
+    assert "error: a bug in tofu: ZeroDivisionError\n" in err
+    assert "Traceback (most recent call last)" in err
+
+
+def test_interrupted(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    door.answer = _raises(KeyboardInterrupt())
+    assert cli.main(["run"]) == 130
+    assert capsys.readouterr().err.endswith("interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "/plan"), "error: /plan: Permission denied\n"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "p/plan.json"),
+            "error: p/plan.json: No space left on device\n",
+        ),
+    ],
+)
+def test_a_file_of_the_users(error: OSError, says: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    door.answer = _raises(error)
+    assert cli.main(["run"]) == 2
+    assert capsys.readouterr().err.endswith(says)
+
+
+def test_a_workers_broken_pipe_is_not_ours(door: Door, capfd: pytest.CaptureFixture[str]) -> None:
+    door.answer = _raises(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    assert cli.main(["run"]) == 4
+    assert "a bug in tofu: BrokenPipeError" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"]])
+def test_broken_pipe(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli", *arguments], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=60
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_disk() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli", "--help"],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (2, "error: cannot write: No space left on device\n")
+
+
+# Bad usage
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("plaan m.onnx", "no such command 'plaan'\nhint: did you mean 'plan'?"),
+        ("zzz", "no such command 'zzz'\nhint: see tofu --help"),
+        ("plan m.onnx --gpu 2", "no such option '--gpu'\nhint: did you mean '--gpus'?"),
+        ("plan m.onnx --zzz 2", "no such option '--zzz'\nhint: see tofu plan --help"),
+        ("plan", "missing argument 'MODEL'\nhint: see tofu plan --help"),
+        ("plan m.onnx", "plan: for how many GPUs?\nhint: write --gpus K, or --topology with a file or a name"),
+        ("plan m.onnx --gpus 0", "invalid value for '--gpus': 0 is not in the range x>=1\nhint: see tofu plan --help"),
+        ("plan m.onnx --gpus two", "invalid value for '--gpus': 'two' is not a valid integer range"),
+        ("plan m.onnx n.onnx --gpus 2", "got unexpected extra argument (n.onnx)"),
+        (
+            "plan m.onnx --gpus 2 --inputs fre",
+            "invalid value for '--inputs': 'fre' is not one of 'free', 'partitioned'",
+        ),
+        ("plan m.onnx --gpus 2 --inputs fre", "hint: did you mean 'free'?"),
+        ("plan m.onnx --gpus 2 --pin W", "invalid value for '--pin': 'W' is not of the form TENSOR=TILING"),
+        ("plan m.onnx --gpus 2 --pin =S(0)", "invalid value for '--pin': '=S(0)' is not of the form TENSOR=TILING"),
+        ("plan m.onnx --gpus 2 --pin W=R --pin W=S(0)", "--pin: 'W' is given as R and as S(0)"),
+        ("plan m.onnx --gpus 2 --dim b=0", "invalid value for '--dim': 'b=0': the size must be a whole number from 1"),
+        ("plan m.onnx --gpus 2 --dim b=-1", "'b=-1': the size must be a whole number from 1"),
+        (f"plan m.onnx --gpus 2 --dim b={'9' * 5000}", "the size must be a whole number from 1"),
+        ("grad m.onnx --optimizer sgd", "missing option '--loss'"),
+        ("grad m.onnx --loss mse --optimizer adam", "'adam' is not one of 'sgd', 'momentum'"),
+        ("grad m.onnx --loss mse --optimizer sgd --momentum 0.5", "--momentum: the optimizer 'sgd' has none"),
+        ("grad m.onnx --loss mse --optimizer sgd --lr nan", "invalid value for '--lr': 'nan' is not a finite number"),
+        ("grad m.onnx --loss mse --optimizer sgd --lr 0", "'0' is not a finite number above zero"),
+        ("grad m.onnx --loss mse --optimizer sgd --lr inf", "'inf' is not a finite number above zero"),
+        ("grad m.onnx --loss mse --optimizer sgd --lr x", "'x' is not a finite number above zero"),
+        (
+            "grad m.onnx --loss mse --optimizer momentum --momentum 1",
+            "'1' is not a number from 0 up to, and without, 1",
+        ),
+        ("run --steps 0", "invalid value for '--steps': 0 is not in the range x>=1"),
+        ("run --seed -1", "invalid value for '--seed': -1 is not in the range x>=0"),
+    ],
+)
+def test_bad_usage(line: str, says: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(line.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert says in err
+    assert not door.calls
+
+
+def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Usage: tofu ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([command, "--help"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert f"Examples:\n    tofu {command} " in out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("tofu ")
+
+
+def test_the_process_exits_with_the_code() -> None:
+    done = _tofu("plaan")
+    assert (done.returncode, done.stdout) == (2, "")
+    with contextlib.suppress(ImportError):
+        import planner.api  # noqa: F401  the real one: a missing file is the user's, whoever finds it
+
+        assert _tofu("plan", "missing.onnx", "--gpus", "2").returncode == 2
