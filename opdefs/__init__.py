@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from opdefs import convolution, elementwise, matmul, movement
+from opdefs import (
+    conv_transpose,
+    convolution,
+    elementwise,
+    generators,
+    indexing,
+    matmul,
+    movement,
+    normalization,
+    pooling,
+    reduction,
+    reshape,
+)
 from planner.tdl.bind import Descriptions
 from planner.tdl.builder import Description
 
@@ -16,4 +28,18 @@ def collect(*modules: ModuleType) -> tuple[Description, ...]:
 
 def standard() -> Descriptions:
     """The descriptions of the standard operators."""
-    return Descriptions(collect(elementwise, matmul, convolution, movement))
+    return Descriptions(
+        collect(
+            elementwise,
+            matmul,
+            convolution,
+            conv_transpose,
+            pooling,
+            reduction,
+            normalization,
+            reshape,
+            movement,
+            indexing,
+            generators,
+        )
+    )

@@ -32,7 +32,7 @@ def gemm_local(node: NodeView, part: Part) -> LocalOp:
 
 @op("Gemm", local=gemm_local)
 def gemm(node: NodeView, A: TensorArg, B: TensorArg, C: TensorArg | None = None) -> object:
-    """alpha * A' B' + beta * C, where C broadcasts."""
+    """Alpha * A' B' + beta * C, where C broadcasts."""
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
     flip_a, flip_b = node.attribute("transA", 0), node.attribute("transB", 0)
 

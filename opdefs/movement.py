@@ -9,7 +9,7 @@ import numpy as np
 from opdefs.broadcast import broadcast, normal_axis
 from opdefs.parts import constant_result, input_region, int64, output_shape
 from planner.errors import DescriptionError
-from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, call, op, over
+from planner.tdl.builder import NodeView, Opaque, TensorArg, Val, call, op, over
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
 
@@ -53,7 +53,8 @@ def split_local(node: NodeView, part: Part) -> LocalOp:
     constants: dict[str, np.ndarray] = {"axis": int64((axis,))}
     for position, whole in enumerate(node.output_shapes):
         made = part.outputs[position]
-        assert whole is not None and made is not None, "Split makes all its outputs"
+        assert whole is not None, "Split makes all its outputs"
+        assert made is not None, "Split makes all its outputs"
         first = start + made.lo[axis] - region.lo[axis]
         low, high = f"low{position}", f"high{position}"
         constants[low], constants[high] = int64((first,)), int64((first + made.shape[axis],))
@@ -134,7 +135,8 @@ def expand(node: NodeView, X: TensorArg, shape: TensorArg) -> object:
 def tile_local(node: NodeView, part: Part) -> LocalOp:
     """Within one period a copy; beyond, as many repeats of the whole dim as the part touches, then a Slice."""
     whole, region, made = node.input_shapes[0], input_region(part, 0), part.outputs[0]
-    assert whole is not None and made is not None, "Tile has an input and an output"
+    assert whole is not None, "Tile has an input"
+    assert made is not None, "Tile has an output"
     if whole == ():
         return LocalOp((LocalNode("Identity", ("in0",), ("out0",)),))
     repeats, starts = [], []
@@ -156,9 +158,7 @@ def tile_local(node: NodeView, part: Part) -> LocalOp:
 @op("Tile", local=tile_local)
 def tile(node: NodeView, X: TensorArg, repeats: TensorArg) -> object:
     """Output i reads i % size; dims that are not repeated are read at i."""
-    sizes = [
-        None if node.size(0, dim) == node.output_size(dim) else node.size(0, dim) for dim in range(X.rank)
-    ]
+    sizes = [None if node.size(0, dim) == node.output_size(dim) else node.size(0, dim) for dim in range(X.rank)]
     return lambda *i: X[tuple(var if size is None else var % size for var, size in zip(i, sizes, strict=True))]
 
 
@@ -236,5 +236,3 @@ def cum_sum(node: NodeView, X: TensorArg, axis: TensorArg) -> object:
     """Sums from the start (or the end) of axis up to each element."""
     dim = normal_axis(int(node.constant(1).reshape(()).item()), X.rank)
     return lambda *i: Opaque("CumSum")(X[(*i[:dim], slice(None), *i[dim + 1 :])])[i[dim]]
-
-

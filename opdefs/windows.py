@@ -26,6 +26,18 @@ class Window:
         return y * self.stride + k * self.dilation - self.before
 
 
+def listed(node: NodeView, name: str, length: int, default: int) -> tuple[int, ...]:
+    """An attribute that is a list of integers.
+
+    Raises:
+        DescriptionError: a list of another length.
+    """
+    values: tuple[int, ...] = node.attribute(name) or (default,) * length
+    if len(values) != length:
+        raise DescriptionError(f"attribute {name} has {len(values)} values, not {length}")
+    return values
+
+
 def windows(node: NodeView, kernel: Sequence[int]) -> tuple[Window, ...]:
     """The window of each spatial dim, dims 2 and on of input 0.
 
@@ -35,11 +47,8 @@ def windows(node: NodeView, kernel: Sequence[int]) -> tuple[Window, ...]:
         DescriptionError: lists of the wrong length, or a stride or dilation below 1.
     """
     rank = len(kernel)
-    strides = node.attribute("strides") or (1,) * rank
-    dilations = node.attribute("dilations") or (1,) * rank
-    pads = node.attribute("pads") or (0,) * (2 * rank)
-    if not len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
-        raise DescriptionError(f"strides, dilations or pads do not fit {rank} spatial dims")
+    strides, dilations = listed(node, "strides", rank, 1), listed(node, "dilations", rank, 1)
+    pads = listed(node, "pads", 2 * rank, 0)
     if any(value < 1 for value in (*strides, *dilations, *kernel)):
         raise DescriptionError("kernel sizes, strides and dilations are positive")
     found = []

@@ -51,6 +51,9 @@ class Plan:
     """What moves because of each tensor: to where it is owned and from there to its consumers."""
     moved_bytes: int
     """What one iteration moves between workers."""
+    soybean_bytes: int
+    """The same in SoyBean's convention (section 2.2): a transfer counts what a worker assembles, with what it has
+    already, so that n parts count where n-1 of them move."""
     peak_bytes: tuple[int, ...]
     """What each worker's arrays take."""
     replicated_flop_share: float
@@ -83,6 +86,7 @@ class Plan:
             "cuts": list(self.cuts),
             "strategy": self.strategy,
             "moved_bytes": self.moved_bytes,
+            "soybean_bytes": self.soybean_bytes,
             "peak_bytes": list(self.peak_bytes),
             "certified_gap": self.certified_gap,
             "replicated_flop_share": self.replicated_flop_share,
@@ -120,6 +124,7 @@ class Plan:
                 },
                 tensor_bytes=data["tensor_bytes"],
                 moved_bytes=data["moved_bytes"],
+                soybean_bytes=data["soybean_bytes"],
                 peak_bytes=tuple(data["peak_bytes"]),
                 replicated_flop_share=data["replicated_flop_share"],
                 certified_gap=data["certified_gap"],

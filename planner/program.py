@@ -120,3 +120,19 @@ class Program:
     def predicted_bytes(self) -> int:
         """What one iteration moves between workers."""
         return sum(step.predicted_bytes for worker in self.workers for step in worker.steps if isinstance(step, Fetch))
+
+    @property
+    def peak_bytes(self) -> tuple[int, ...]:
+        """What each worker's buffers take: all of them are there from the start."""
+        return tuple(sum(buffer.size_bytes for buffer in worker.buffers.values()) for worker in self.workers)
+
+    @property
+    def soybean_bytes(self) -> int:
+        """``predicted_bytes`` in SoyBean's convention (section 2.2): with the parts that workers have already."""
+        total = 0
+        for worker in self.workers:
+            for step in worker.steps:
+                if isinstance(step, Fetch) and step.predicted_bytes:
+                    item_bytes = worker.buffers[step.target].dtype.item_bytes
+                    total += sum(piece.region.elements * len(piece.sources) * item_bytes for piece in step.pieces)
+        return total

@@ -34,7 +34,7 @@ from planner.graph.notes import (
 )
 from planner.graph.protos import array_of, dtype_of, elem_type_name, external_location, shape_fault, tensor_shape
 from planner.graph.roles import infer_state, with_state
-from planner.graph.wellformed import check_names, initializers_of, listed, live_nodes, unique_op_names
+from planner.graph.wellformed import check_names, check_text, initializers_of, listed, live_nodes, unique_op_names
 
 
 def read_model(
@@ -87,6 +87,7 @@ def graph_from_proto(
     Raises:
         ModelError, UnsupportedError, UsageError: see ``read_model``.
     """
+    check_text(model)
     opset = default_opset(model)
     refuse_unsupported(model, reachable_nodes(model))
     initializers = initializers_of(model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -121,3 +121,37 @@ def live_nodes(graph: GraphProto) -> list[NodeProto]:
             wanted.update(node.input)
             kept.append(node)
     return kept[::-1]
+
+
+def check_text(model: ModelProto) -> None:
+    """Check that every name is text: protobuf hands names that are not UTF-8 out as bytes.
+
+    Raises:
+        ModelError: the first name that is not UTF-8.
+    """
+    for name in _texts(model):
+        if not isinstance(name, str):
+            raise ModelError(f"the model has a name that is not UTF-8: {name!r}")
+
+
+def _texts(model: ModelProto) -> Iterator[object]:
+    graph = model.graph
+    yield graph.name
+    for entry in model.metadata_props:
+        yield entry.key
+        yield entry.value
+    for function in model.functions:
+        yield from (function.name, function.domain, function.overload)
+        yield from (*function.input, *function.output, *function.attribute)
+        yield from (proto.domain for proto in function.opset_import)
+    yield from (proto.domain for proto in model.opset_import)
+    for node in (*graph.node, *(node for function in model.functions for node in function.node)):
+        yield from (node.name, node.op_type, node.domain, node.overload, *node.input, *node.output)
+        yield from (name for attribute in node.attribute for name in (attribute.name, attribute.ref_attr_name))
+    for value in (*graph.input, *graph.output):
+        yield value.name
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    for tensor in graph.initializer:
+        yield tensor.name
+        yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
+    yield from (sparse.values.name for sparse in graph.sparse_initializer)

@@ -8,18 +8,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from planner.graph.model import Attribute, Graph, TensorAttribute
+from planner.graph.model import Graph, Op
+from planner.graph.protos import op_to_node
 from planner.partition.lower import LocalWork, Lowered
 from planner.program import Buffer, Fetch, Program, Segment, Step, WorkerProgram
-from planner.tdl.local import LocalNode
-
-FUNCTION_DOMAIN = "tofu.segments"
+from planner.worker_model import make_body
 
 
 @dataclass(frozen=True)
@@ -130,34 +128,21 @@ def _segment(
             for value in node.outputs:
                 canonical.setdefault(value, f"t{len(canonical)}")
             nodes.append(
-                helper.make_node(
-                    node.op_type,
-                    [canonical[value] for value in node.inputs],
-                    [canonical[value] for value in node.outputs],
-                    domain=node.domain,
-                    **_attributes(node),
+                op_to_node(
+                    Op(
+                        name="",
+                        op_type=node.op_type,
+                        inputs=tuple(canonical[value] for value in node.inputs),
+                        outputs=tuple(canonical[value] for value in node.outputs),
+                        attributes=tuple(sorted(node.attributes.items())),
+                        domain=node.domain,
+                    )
                 )
             )
-    domains = sorted({node.domain for node in nodes})
-    body = onnx.FunctionProto(
-        name="",
-        domain=FUNCTION_DOMAIN,
-        input=[canonical[value] for value in inputs],
-        output=[canonical[value] for value in outputs],
-        node=nodes,
-        opset_import=[helper.make_opsetid(domain, graph.opset if domain == "" else 1) for domain in domains],
+    body = make_body(
+        "f", [canonical[value] for value in inputs], [canonical[value] for value in outputs], nodes, graph.opset
     )
     kinds = "".join(f"{buffers[value].dtype.value}{buffers[value].shape}" for value in (*inputs, *outputs))
     body.name = "f" + hashlib.sha256(body.SerializeToString(deterministic=True) + kinds.encode()).hexdigest()[:16]
     bodies.setdefault(body.name, body)
     return Segment(name, body.name, inputs, outputs, tuple(dict.fromkeys(part.op for part in work)))
-
-
-def _attributes(node: LocalNode) -> dict[str, Any]:
-    return {key: _attribute(value) for key, value in sorted(node.attributes.items())}
-
-
-def _attribute(value: Attribute) -> object:
-    if isinstance(value, TensorAttribute):
-        return numpy_helper.from_array(value.array)
-    return list(value) if isinstance(value, tuple) else value

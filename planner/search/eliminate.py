@@ -70,7 +70,7 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor]) -> Solution:
             neighbours[variable].discard(variable)
         serial += 1
 
-    for factor in _merged(factors):
+    for factor in _merged([_without_decided(factor) for factor in factors]):
         add(factor)
 
     def bucket_entries(variable: int) -> int:
@@ -113,6 +113,12 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor]) -> Solution:
     for variable, rest, choice in reversed(steps):
         values[variable] = int(choice[tuple(values[other] for other in rest)])
     return Solution(tuple(values), constant, largest)
+
+
+def _without_decided(factor: Factor) -> Factor:
+    """The factor without the variables that have one value: they are decided, and a table has at most 64 axes."""
+    kept = tuple(name for name, size in zip(factor.variables, factor.table.shape, strict=True) if size > 1)
+    return Factor(kept, factor.table.reshape([size for size in factor.table.shape if size > 1]))
 
 
 def _merged(factors: Sequence[Factor]) -> list[Factor]:

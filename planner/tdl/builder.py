@@ -74,14 +74,14 @@ class Ix:
     def __rsub__(self, other: int) -> Ix:
         return -self + other
 
-    def __mul__(self, other: int | Fraction) -> Ix:
+    def __mul__(self, other: int | Fraction | Ix) -> Ix:
         if isinstance(other, Ix):
             raise DescriptionError("the product of two index variables is not affine")
         return Ix(Times(self.tree, Fraction(other)))
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: int | Fraction) -> Ix:
+    def __truediv__(self, other: int | Fraction | Ix) -> Ix:
         if isinstance(other, Ix):
             raise DescriptionError("an index variable cannot be divided by another: that is not affine")
         return Ix(Times(self.tree, 1 / Fraction(other)))
@@ -379,11 +379,15 @@ class NodeView:
         Raises:
             DescriptionError: the input is computed by the graph.
         """
-        self.asked.add(("constant", slot, 0))
-        value = self.constants[slot] if slot < len(self.constants) else None
+        value = self.constant_if_known(slot)
         if value is None:
             raise DescriptionError(f"input {slot} is not a constant")
         return value
+
+    def constant_if_known(self, slot: int) -> np.ndarray | None:
+        """The value of an input if it is constant, else None; which of them becomes part of the signature."""
+        self.asked.add(("constant", slot, 0))
+        return self.constants[slot] if slot < len(self.constants) else None
 
 
 DescriptionFunction: TypeAlias = Callable[..., Any]

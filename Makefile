@@ -1,0 +1,77 @@
+# Needs python3 (3.11 or later) and make; everything else goes into a virtual environment in .venv.
+# Every target that needs it sets it up, and again when pyproject.toml has changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO := build/demo
+MODEL := tests/models/resnet50.raw.onnx
+PYTEST_OPTIONS ?= -n 2
+# An empty folder, or none, is an error to mypy.
+TYPED := planner opdefs configs cli.py $(if $(wildcard bench/*.py),bench)
+
+# `say` prints a command before it runs it, as a user would type it; what it runs is the installed one.
+say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint format bench hooks clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: $(STAMP) ## plan ResNet-50 for 4 workers, run 3 training steps on this CPU and verify them
+	@rm -rf $(DEMO) && mkdir -p $(DEMO)
+	@set -e; \
+	$(call say,tofu grad $(MODEL) --loss softmax_cross_entropy --optimizer momentum --lr 0.05 --batch 8 -o $(DEMO)/resnet50.train.onnx); \
+	$(call say,tofu plan $(DEMO)/resnet50.train.onnx --gpus 4 --out $(DEMO)/plan); \
+	$(call say,tofu explain $(DEMO)/plan); \
+	$(call say,tofu run $(DEMO)/plan --steps 3 --verify)
+
+test: $(STAMP) ## run the fast tests
+	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_OPTIONS)
+
+# pytest's 5 means that no test is marked slow: nothing failed.
+test-slow: $(STAMP) ## run the slow tests
+	@$(BIN)/python -m pytest -m slow $(PYTEST_OPTIONS) || test $$? -eq 5
+
+lint: $(STAMP) ## check style, format, types and import contracts
+	@failed=; \
+	echo "ruff check"; $(BIN)/ruff check || failed="$$failed ruff-check"; \
+	echo "ruff format --check"; $(BIN)/ruff format --check || failed="$$failed ruff-format"; \
+	echo "mypy"; $(BIN)/mypy $(TYPED) || failed="$$failed mypy"; \
+	echo "lint-imports"; $(BIN)/lint-imports --no-cache > $(VENV)/lint-imports.log 2>&1 \
+	    && tail -n 1 $(VENV)/lint-imports.log || { cat $(VENV)/lint-imports.log; failed="$$failed lint-imports"; }; \
+	if [ -n "$$failed" ]; then echo "lint: failed:$$failed" >&2; exit 1; fi; \
+	echo "lint: all passed"
+
+format: $(STAMP) ## format the code, and fix what ruff can fix
+	@$(BIN)/ruff check --fix-only --quiet
+	@$(BIN)/ruff format
+
+bench: $(STAMP) ## run the benchmarks; they print tables and judge nothing
+	@set -e; for file in $(sort $(wildcard bench/[a-z]*.py)); do printf '\n== %s\n' "$$file"; $(BIN)/python "$$file"; done
+
+hooks: $(STAMP) ## run the checks of `make lint` before each commit
+	@$(BIN)/pre-commit install
+
+clean: ## remove what make has made
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment whose Python is gone or another version is made anew; a healthy one is brought up to date.
+$(STAMP): pyproject.toml
+	@command -v $(PYTHON) > /dev/null || { echo "error: there is no $(PYTHON); install Python 3.11 or later" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "error: tofu needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)" >&2; \
+	    echo "hint: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@wanted=$$($(PYTHON) -c 'import sys; print(sys.version_info[:2])'); \
+	found=$$($(BIN)/python -c 'import sys; print(sys.version_info[:2])' 2> /dev/null || true); \
+	if [ "$$found" != "$$wanted" ] || ! $(BIN)/python -m pip --version > /dev/null 2>&1; then \
+	    echo "setting up $(VENV) (once)"; \
+	    $(PYTHON) -m venv --clear $(VENV) || { echo "hint: on Debian and Ubuntu, install python3-venv" >&2; exit 1; }; \
+	else \
+	    echo "bringing $(VENV) up to date"; \
+	fi
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[test]'
+	@touch $@

@@ -1,0 +1,128 @@
+"""MaxPool and AveragePool."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from opdefs.parts import constant_result, input_region, int64
+from opdefs.windows import Window, local_geometry, windows
+from planner.graph.model import Attribute
+from planner.tdl.builder import Ix, Max, NodeView, Opaque, Sum, TensorArg, Val, call, op
+from planner.tdl.local import LocalNode, LocalOp, Part, same_op
+
+
+def _kernel(node: NodeView) -> tuple[int, ...]:
+    kernel: tuple[int, ...] = node.attribute("kernel_shape")
+    return kernel
+
+
+def _positions(window: tuple[Window, ...], y: tuple[Ix, ...], k: tuple[Ix, ...]) -> tuple[Ix, ...]:
+    return tuple(w.at(position, offset) for w, position, offset in zip(window, y, k, strict=True))
+
+
+def max_pool_local(node: NodeView, part: Part) -> LocalOp:
+    """Explicit pads where the part lies at a border; positions of the maxima as the whole op counts them."""
+    if part.inputs[0] is None:
+        return constant_result(node, part, -np.inf)
+    kernel = [part.ranges[f"k{dim}"] for dim in range(len(_kernel(node)))] if "k0" in part.ranges else []
+    sizes = [hi - lo for lo, hi in kernel]
+    changed = local_geometry(node, part, sizes)
+    pads = changed["pads"]
+    assert isinstance(pads, tuple), "pads are integers"
+    pool = same_op(node, part, attributes=changed)
+    if any(pad >= size for pad, size in zip(pads, sizes * 2, strict=True)):
+        return _padded_first(pool.nodes[0], pads)
+    if len(node.op.outputs) > 1 and node.op.outputs[1]:
+        return _counted_in_the_whole(node, part, pool.nodes[0])
+    return pool
+
+
+def _padded_first(pool: LocalNode, pads: tuple[int | float | str, ...]) -> LocalOp:
+    """The runtime wants pads below the kernel size, which a cut kernel may not have: Pad, then pool without pads."""
+    spatial = [int(pad) for pad in pads]
+    half = len(spatial) // 2
+    everywhere = [0, 0, *spatial[:half], 0, 0, *spatial[half:]]
+    attributes = {**pool.attributes, "pads": (0,) * len(spatial)}
+    return LocalOp(
+        (
+            LocalNode("CastLike", ("lowest", "in0"), ("fill",)),
+            LocalNode("Pad", ("in0", "everywhere", "fill"), ("padded",)),
+            LocalNode(pool.op_type, ("padded",), pool.outputs, attributes),
+        ),
+        {"everywhere": int64(everywhere), "lowest": np.array(-np.inf, dtype=np.float32)},
+    )
+
+
+def _counted_in_the_whole(node: NodeView, part: Part, pool: LocalNode) -> LocalOp:
+    """Indices count through samples, channels and positions of the whole input, not of the part."""
+    whole, region = node.input_shapes[0], input_region(part, 0)
+    assert whole is not None, "the input is there"
+    channels, plane = whole[1], prod(whole[2:])
+    of_part, shift = region.shape[1], plane * (region.lo[0] * channels + region.lo[1])
+    outputs = (pool.outputs[0] or "values", "own")
+    nodes = [LocalNode(pool.op_type, pool.inputs, outputs, pool.attributes)]
+    constants = {"shift": np.array(shift, dtype=np.int64)}
+    current = "own"
+    if of_part != channels:
+        constants["sample"] = np.array(plane * of_part, dtype=np.int64)
+        constants["missing"] = np.array(plane * (channels - of_part), dtype=np.int64)
+        nodes += [
+            LocalNode("Div", ("own", "sample"), ("samples",)),
+            LocalNode("Mul", ("samples", "missing"), ("gap",)),
+            LocalNode("Add", ("own", "gap"), ("spread",)),
+        ]
+        current = "spread"
+    nodes.append(LocalNode("Add", (current, "shift"), ("out1",)))
+    return LocalOp(tuple(nodes), constants)
+
+
+@op("MaxPool", local=max_pool_local)
+def max_pool(node: NodeView, X: TensorArg) -> object:
+    """The maximum of each window; padding is never the maximum. Indices say where it stands in the whole input."""
+    kernel = _kernel(node)
+    window = windows(node, kernel)
+    padded = X.padded(-np.inf)
+    return (
+        lambda b, c, *y: Max(lambda *k: padded[(b, c, *_positions(window, y, k))], extents=kernel),
+        lambda b, c, *y: Opaque("where the maximum is")(X[(b, c, *(slice(None) for _ in y))])[y],
+    )
+
+
+def average_pool_local(node: NodeView, part: Part) -> LocalOp:
+    """Explicit pads where the part lies at a border.
+
+    Where padding counts, what the last window has beyond it (ceil_mode) does not: there the rounding stays.
+    """
+    if part.inputs[0] is None:
+        return constant_result(node, part, 0.0)
+    kernel = _kernel(node)
+    changed = local_geometry(node, part, kernel)
+    if node.attribute("count_include_pad", 0) and node.attribute("ceil_mode", 0):
+        reach = part.reach[0]
+        assert reach is not None, "the part reads its input"
+        stated = _stated_after(node, len(kernel))
+        after = tuple(min(pad, limit) for pad, limit in zip(reach[1][2:], stated, strict=True))
+        pads: Attribute = (*reach[0][2:], *after)
+        changed |= {"pads": pads, "ceil_mode": 1}
+    return same_op(node, part, attributes=changed)
+
+
+def _stated_after(node: NodeView, rank: int) -> tuple[int, ...]:
+    pads: tuple[int, ...] = node.attribute("pads") or (0,) * (2 * rank)
+    return pads[rank:]
+
+
+@op("AveragePool", local=average_pool_local)
+def average_pool(node: NodeView, X: TensorArg) -> object:
+    """The mean of each window: over its kernel, or over what of it is no padding. So the kernel is not cut."""
+    kernel = _kernel(node)
+    window = windows(node, kernel)
+    padded = X.padded(0.0)
+
+    def value(b: Ix, c: Ix, *y: Ix) -> Val:
+        total = Sum(lambda *k: padded[(b, c, *_positions(window, y, k))], extents=kernel)
+        return call("over the window's count", total)
+
+    return value

@@ -1,0 +1,135 @@
+"""The folder of a plan: which files it has, and that they belong together.
+
+    plan.json       the plan
+    manifest.json   the sha256 of every other file
+    model.onnx      the model that was planned, as it was ingested
+    worker0.onnx    what each worker runs
+    ...
+
+A folder is written beside its name and then renamed, so it is there as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.errors import ModelError, UsageError
+from planner.plan import Plan, digest
+
+PLAN = "plan.json"
+MANIFEST = "manifest.json"
+MODEL = "model.onnx"
+SCHEMA_VERSION = 1
+
+
+def worker_file(worker: int) -> str:
+    """The name of a worker's model."""
+    return f"worker{worker}.onnx"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFolder:
+    """A folder whose files were found to belong together."""
+
+    path: Path
+    plan: Plan
+
+    @property
+    def model(self) -> Path:
+        return self.path / MODEL
+
+    def worker(self, worker: int) -> Path:
+        return self.path / worker_file(worker)
+
+
+def refuse_existing(directory: Path) -> None:
+    """Refuses to write where something is.
+
+    Raises:
+        UsageError: the folder exists.
+    """
+    if directory.exists() or directory.is_symlink():
+        raise UsageError(f"{directory} exists", hint="choose another folder with --out, or remove it")
+
+
+def write_folder(directory: Path, files: Mapping[str, bytes]) -> None:
+    """Writes a plan's files and their manifest.
+
+    Raises:
+        UsageError: the folder exists, or cannot be written.
+    """
+    refuse_existing(directory)
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "sha256": {name: digest(content) for name, content in sorted(files.items())},
+    }
+    complete = {**files, MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode()}
+    parent = directory.resolve().parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=parent))
+        try:
+            for name, content in complete.items():
+                with (temporary / name).open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+            temporary.chmod(0o755)
+            temporary.rename(directory)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"{directory} cannot be written: {error.strerror}") from error
+
+
+def open_folder(directory: Path) -> PlanFolder:
+    """Reads a plan's folder and checks every file's digest.
+
+    Raises:
+        UsageError: it is no plan's folder.
+        ModelError: files are missing, or are not those of this plan; all of them at once.
+    """
+    manifest_file = directory / MANIFEST
+    if not directory.is_dir() or not manifest_file.is_file():
+        raise UsageError(f"{directory} is not the folder of a plan", hint="`tofu plan` writes one")
+    try:
+        manifest = json.loads(manifest_file.read_text())
+        expected = dict(manifest["sha256"])
+        version = manifest["schema_version"]
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
+        raise ModelError(f"{manifest_file} cannot be read: {error}") from error
+    if version != SCHEMA_VERSION:
+        raise ModelError(f"{manifest_file} has schema version {version}; this tofu reads {SCHEMA_VERSION}")
+    faults = []
+    for name, wanted in expected.items():
+        file = directory / name
+        if not file.is_file():
+            faults.append(f"{name} is missing")
+        elif digest(file.read_bytes()) != wanted:
+            faults.append(f"{name} is not the file that was written with this plan")
+    if faults:
+        raise ModelError(f"{directory} is not whole", facts=tuple(faults), hint="plan the model again")
+    plan = Plan.from_json((directory / PLAN).read_text())
+    absent = [worker_file(worker) for worker in range(plan.workers) if worker_file(worker) not in expected]
+    if absent:
+        raise ModelError(f"{directory} lacks {', '.join(absent)}", hint="plan the model again")
+    return PlanFolder(directory, plan)
+
+
+def newest_folder(where: Path) -> Path:
+    """The plan folder in a directory that was written last.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = [manifest.parent for manifest in where.glob(f"*/{MANIFEST}") if (manifest.parent / PLAN).is_file()]
+    if not found:
+        raise UsageError("there is no plan in this directory", hint="name the plan's folder, or run `tofu plan` first")
+    return max(found, key=lambda folder: ((folder / MANIFEST).stat().st_mtime, folder.name))

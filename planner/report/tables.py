@@ -1,0 +1,151 @@
+"""Results as tables for people.
+
+Names come from models: they are printed as they are (no markup), and never shortened where stdout is not a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from planner.plan import Plan
+from planner.report.results import Explanation, GradResult, PlanResult
+from planner.units import format_bytes, format_ratio, format_seconds
+
+if TYPE_CHECKING:
+    from planner.runtime.run import RunResult
+
+_WIDE = 100_000
+"""Columns where nothing limits them."""
+_SHOWN_UNSPLIT = 5
+
+
+def _console(file: TextIO) -> Console:
+    return Console(file=file, highlight=False, markup=False, soft_wrap=False, width=None if file.isatty() else _WIDE)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> Table:
+    """A table without frame; the columns in ``numbers`` stand to the right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        right = column in numbers
+        table.add_column(column, justify="right" if right else "left", no_wrap=right, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def _facts(console: Console, facts: Iterable[tuple[str, str]]) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(Text(name), Text(value))
+    console.print(table)
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "[" + ", ".join(str(size) for size in shape) + "]"
+
+
+def grad(result: GradResult, file: TextIO) -> None:
+    """Prints what ``tofu grad`` built."""
+    console = _console(file)
+    _facts(
+        console,
+        [
+            ("training graph", str(result.output)),
+            ("loss", result.loss),
+            ("optimizer", result.optimizer),
+            ("inputs", ", ".join(result.inputs)),
+            ("results", ", ".join(result.results)),
+            ("state", f"{result.states} tensors, {result.state_elements:,} elements"),
+            ("ops", f"{sum(result.ops_by_type.values())} of {len(result.ops_by_type)} types"),
+        ],
+    )
+
+
+def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
+    cuts = " x ".join(str(ways) for ways in plan.cuts) or "none"
+    gap = "not computed" if plan.certified_gap is None else format_ratio(plan.certified_gap)
+    largest = max(plan.peak_bytes)
+    facts = [
+        ("model", plan.model),
+        ("workers", f"{plan.workers} (cuts: {cuts})"),
+        ("strategy", plan.strategy),
+        ("moved", f"{format_bytes(plan.moved_bytes)} per iteration over all workers"),
+        ("as SoyBean counts", format_bytes(plan.soybean_bytes)),
+        ("arrays per worker", f"{format_bytes(largest)} at most"),
+        ("replicated work", format_ratio(plan.replicated_flop_share)),
+        ("gap to the optimum", gap),
+    ]
+    if plan.unsplit:
+        shown = ", ".join(plan.unsplit[:_SHOWN_UNSPLIT]) + (", ..." if len(plan.unsplit) > _SHOWN_UNSPLIT else "")
+        facts.append(("not split", f"{len(plan.unsplit)} ops, which could not be at some cut: {shown}"))
+    return facts
+
+
+def plan(result: PlanResult, file: TextIO) -> None:
+    """Prints a plan that was found and what it costs."""
+    console = _console(file)
+    _facts(
+        console,
+        [
+            *_plan_facts(result.plan),
+            ("state", f"{format_bytes(result.state_bytes)} in all"),
+            ("ops", f"{result.ops}, run as {result.segments} segments ({result.functions} distinct)"),
+            ("fetches", str(result.fetches)),
+            ("search", format_seconds(result.search_seconds)),
+            ("from file to files", format_seconds(result.total_seconds)),
+            ("written to", str(result.directory)),
+        ],
+    )
+    costly = sorted(result.plan.tensor_bytes.items(), key=lambda item: (-item[1], item[0]))[:10]
+    if costly and costly[0][1]:
+        console.print()
+        rows = [(name, str(result.plan.tilings[name]), format_bytes(moved)) for name, moved in costly if moved]
+        console.print(_table(("what moves most", "tiling", "moved"), rows, ("moved",)))
+
+
+def explain(result: Explanation, file: TextIO) -> None:
+    """Prints the tensors and ops of a plan."""
+    console = _console(file)
+    if result.subject is None:
+        _facts(console, _plan_facts(result.plan))
+        console.print()
+    rows = [
+        (
+            row.name,
+            _shape(row.shape),
+            row.role.value,
+            row.tiling,
+            _shape(row.tile_shape),
+            format_bytes(row.moved_bytes),
+        )
+        for row in result.tensors
+    ]
+    console.print(_table(("tensor", "shape", "role", "tiling", "tile", "moved"), rows, ("moved",)))
+    console.print()
+    ops = [(row.name, row.op_type, row.strategy, " ".join(row.variables)) for row in result.ops]
+    console.print(_table(("op", "type", "strategy", "index variables"), ops))
+
+
+def run(result: RunResult, file: TextIO) -> None:
+    """Prints the losses of a run, what moved, and the verdict."""
+    console = _console(file)
+    moved = zip(result.losses, strict=False)
+    rows = [(str(step), f"{loss:.6f}") for step, (loss,) in enumerate(moved, start=1)]
+    console.print(_table(("step", "loss"), rows, ("step", "loss")))
+    console.print()
+    _facts(
+        console,
+        [
+            ("predicted", f"{result.predicted_bytes:,} bytes per step"),
+            ("moved", f"{result.moved_bytes:,} bytes per step"),
+        ],
+    )

@@ -1,0 +1,203 @@
+"""The worker model: what one worker does, as an ONNX file that any viewer opens.
+
+    graph inputs       loaded buffers: tiles of data and state
+    initializers       fixed buffers: parts of constants
+    nodes              the steps in execution order: Fetch nodes (``fetch_node.py``) and calls of local functions
+    local functions    domain ``tofu.segments``; the bodies of the segments, in standard operators
+    graph outputs      collected buffers: tiles of results and next states
+    value_info         every other buffer
+    metadata_props     what ONNX has no place for: ``tofu.worker``, ``tofu.plan`` (a digest),
+                       ``tofu.buffers`` (JSON: buffer -> tensor, region), ``tofu.segments`` (JSON: segment -> op names)
+
+The form is lossless: ``read_worker_model`` of a written model gives the program, the bodies and the constants.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
+
+from planner import fetch_node
+from planner.errors import ModelError
+from planner.graph.protos import dtype_of, elem_type_of
+from planner.program import Buffer, Fetch, Segment, Step, WorkerProgram
+
+SEGMENTS: Final = "tofu.segments"
+"""Domain of the local functions."""
+SEGMENTS_VERSION: Final = 1
+IR_VERSION: Final = 10
+"""The first with value_info in functions; ONNX Runtime takes up to 13."""
+
+
+@dataclass(frozen=True)
+class WorkerModel:
+    """What a worker model's file says."""
+
+    program: WorkerProgram
+    bodies: Mapping[str, FunctionProto]
+    """The function of each name that a segment calls."""
+    constants: Mapping[str, np.ndarray]
+    """The array of each fixed buffer."""
+    plan_digest: str
+    """Which plan it belongs to; "" where none was given."""
+
+
+def make_body(
+    name: str, inputs: Sequence[str], outputs: Sequence[str], nodes: Sequence[NodeProto], opset: int
+) -> FunctionProto:
+    """The body of segments: a local function of standard operators.
+
+    Args:
+        name: ``Segment.function``.
+        inputs: value names by position of ``Segment.inputs``.
+        outputs: value names by position of ``Segment.outputs``.
+        nodes: in execution order; small constants are Constant nodes.
+        opset: version of the default operator domain.
+    """
+    return helper.make_function(
+        SEGMENTS, name, list(inputs), list(outputs), list(nodes), [helper.make_opsetid("", opset)]
+    )
+
+
+def write_worker_model(
+    program: WorkerProgram,
+    bodies: Mapping[str, FunctionProto],
+    constants: Mapping[str, np.ndarray],
+    *,
+    opset: int,
+    plan_digest: str = "",
+) -> ModelProto:
+    """A worker's program as an ONNX model; ``read_worker_model`` of it is the program again.
+
+    Args:
+        program: what the worker does.
+        bodies: the function of each name that its segments call; others are left out.
+        constants: the array of each fixed buffer, of the buffer's shape and dtype.
+        opset: version of the default operator domain.
+        plan_digest: digest of the plan it belongs to.
+    """
+    called = dict.fromkeys(step.function for step in program.steps if isinstance(step, Segment))
+    outside = {*program.loaded, *program.fixed, *program.collected}
+    graph = helper.make_graph(
+        [_node(step, program) for step in program.steps],
+        f"worker{program.worker}",
+        [_value(program.buffers[name]) for name in program.loaded],
+        [_value(program.buffers[name]) for name in program.collected],
+        initializer=[_initializer(program.buffers[name], constants[name]) for name in program.fixed],
+        value_info=[_value(buffer) for name, buffer in program.buffers.items() if name not in outside],
+    )
+    model = helper.make_model(
+        graph,
+        producer_name="tofu",
+        ir_version=IR_VERSION,
+        functions=[bodies[name] for name in called],
+        opset_imports=[
+            helper.make_opsetid("", opset),
+            helper.make_opsetid(fetch_node.DOMAIN, fetch_node.VERSION),
+            helper.make_opsetid(SEGMENTS, SEGMENTS_VERSION),
+        ],
+    )
+    buffers = {
+        name: [buffer.tensor, list(buffer.region.lo), list(buffer.region.hi)]
+        for name, buffer in program.buffers.items()
+    }
+    segments = {step.name: step.ops for step in program.steps if isinstance(step, Segment)}
+    helper.set_model_props(
+        model,
+        {
+            "tofu.worker": str(program.worker),
+            "tofu.plan": plan_digest,
+            "tofu.buffers": json.dumps(buffers, separators=(",", ":")),
+            "tofu.segments": json.dumps(segments, separators=(",", ":")),
+        },
+    )
+    return model
+
+
+def read_worker_model(model: ModelProto) -> WorkerModel:
+    """The program of a worker model.
+
+    Raises:
+        ModelError: it is no worker model of ours.
+    """
+    notes = {entry.key: entry.value for entry in model.metadata_props}
+    graph = model.graph
+    try:
+        worker = int(notes["tofu.worker"])
+        places = json.loads(notes["tofu.buffers"])
+        ops = json.loads(notes["tofu.segments"])
+    except (KeyError, ValueError) as error:
+        raise ModelError(
+            f"model {graph.name!r} is no worker model: its metadata cannot be read ({error})",
+            hint="worker models are written by `tofu plan --out DIR`",
+        ) from None
+    typed = {value.name: value.type for value in (*graph.input, *graph.output, *graph.value_info)}
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    typed |= {
+        tensor.name: helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
+        for tensor in graph.initializer
+    }
+    untyped = sorted(places.keys() - typed.keys())
+    if untyped:
+        raise ModelError(f"model {graph.name!r} states no type of buffers", facts=tuple(untyped))
+    buffers = {name: _buffer(name, place, typed[name]) for name, place in places.items()}
+    fixed = tuple(tensor.name for tensor in graph.initializer)
+    program = WorkerProgram(
+        worker=worker,
+        buffers=buffers,
+        steps=tuple(_step(node, ops, graph.name) for node in graph.node),
+        loaded=tuple(value.name for value in graph.input),
+        fixed=fixed,
+        collected=tuple(value.name for value in graph.output),
+    )
+    bodies = {function.name: function for function in model.functions if function.domain == SEGMENTS}
+    lacking = sorted({step.function for step in program.steps if isinstance(step, Segment)} - bodies.keys())
+    if lacking:
+        raise ModelError(f"model {graph.name!r} calls functions that it does not have", facts=tuple(lacking))
+    return WorkerModel(program, bodies, constants, notes.get("tofu.plan", ""))
+
+
+def _node(step: Step, program: WorkerProgram) -> NodeProto:
+    if isinstance(step, Fetch):
+        return fetch_node.encode_fetch(step, program.worker, program.buffers[step.target])
+    return NodeProto(
+        name=step.name, domain=SEGMENTS, op_type=step.function, input=list(step.inputs), output=list(step.outputs)
+    )
+
+
+def _step(node: NodeProto, ops: Mapping[str, Sequence[str]], model: str) -> Step:
+    if fetch_node.is_fetch(node):
+        return fetch_node.decode_fetch(node)
+    if node.domain != SEGMENTS or node.name not in ops:
+        raise ModelError(f"model {model!r} has node {node.name!r} ({node.op_type}), which is no step of a program")
+    return Segment(node.name, node.op_type, tuple(node.input), tuple(node.output), tuple(ops[node.name]))
+
+
+def _value(buffer: Buffer) -> ValueInfoProto:
+    return helper.make_tensor_value_info(buffer.name, elem_type_of(buffer.dtype), list(buffer.shape))
+
+
+def _initializer(buffer: Buffer, array: np.ndarray) -> TensorProto:
+    assert array.shape == buffer.shape, f"constant of {buffer.name!r} is {array.shape}, not {buffer.shape}"
+    tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), buffer.name)
+    assert tensor.data_type == elem_type_of(buffer.dtype), f"constant of {buffer.name!r} is of {array.dtype}"
+    return tensor
+
+
+def _buffer(name: str, place: Sequence[object], kind: TypeProto) -> Buffer:
+    dtype = dtype_of(kind.tensor_type.elem_type)
+    if dtype is None or len(place) != 3:
+        raise ModelError(f"buffer {name!r} has a type or a place that cannot be read")
+    tensor, lo, hi = place
+    assert isinstance(lo, list)
+    assert isinstance(hi, list)
+    shape = tuple(dim.dim_value for dim in kind.tensor_type.shape.dim)
+    region = fetch_node.region_of([*lo, *hi])
+    if region.is_empty or shape not in (region.shape, ()) or (shape == () and region.shape != (1,)):
+        raise ModelError(f"buffer {name!r} of shape {list(shape)} cannot hold the region {region}")
+    return Buffer(name, str(tensor), region, shape, dtype)
