@@ -190,6 +190,7 @@ def grad(
             batchnorm=batchnorm,
             dim=_sizes(dims),
             output=output or Path(f"{model.stem}.train.onnx"),
+            progress=_progress(),
         )
     if json_wanted:
         _print_json(as_json.grad(result))
@@ -266,6 +267,7 @@ def plan(
             pin=_by_name(pins, "--pin"),
             inputs=inputs,
             out=out,
+            progress=_progress(),
         )
     if json_wanted:
         _print_json(as_json.plan(result))
@@ -347,12 +349,27 @@ def run(
     from planner.report import as_json, tables
 
     with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
-        outcome = api.run(directory, inputs=inputs, steps=steps, verify=verify, result=result, seed=seed)
+        outcome = api.run(
+            directory,
+            inputs=inputs,
+            steps=steps,
+            verify=verify,
+            result=result,
+            seed=seed,
+            progress=_progress(),
+        )
     if json_wanted:
         _print_json(as_json.run(outcome))
     else:
         tables.run(outcome, sys.stdout)
     return EXIT_NO if outcome.verified is False else EXIT_DONE
+
+
+def _progress() -> Callable[[str], None]:
+    """Tells what goes on, on stderr; tells nobody where stderr is no terminal."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        return _say
+    return lambda _line: None
 
 
 def _print_json(content: Mapping[str, object]) -> None:

@@ -70,9 +70,7 @@ def encode_fetch(fetch: Fetch, worker: int, target: Buffer) -> NodeProto:
         "buffers": [source.buffer for source in sources],
         "bytes": fetch.predicted_bytes,
     }
-    node.attribute.extend(
-        helper.make_attribute(name, value, attr_type=_TYPES[name]) for name, value in values.items()
-    )
+    node.attribute.extend(helper.make_attribute(name, value, attr_type=_TYPES[name]) for name, value in values.items())
     if fetch.reducer is not None:
         node.attribute.append(helper.make_attribute("reducer", fetch.reducer.value))
     return node
@@ -89,9 +87,7 @@ def decode_fetch(node: NodeProto) -> Fetch:
     missing = [name for name, kind in _TYPES.items() if name not in attributes or attributes[name].type != kind]
     if missing:
         raise ModelError(f"{where} lacks {', '.join(missing)}", hint="plan the model again with this version of tofu")
-    region, boxes, counts, workers = (
-        list(attributes[name].ints) for name in ("region", "pieces", "counts", "workers")
-    )
+    region, boxes, counts, workers = (list(attributes[name].ints) for name in ("region", "pieces", "counts", "workers"))
     buffers = [name.decode() for name in attributes["buffers"].strings]
     rank = len(region) // 2
     if len(node.output) != 1 or len(boxes) != 2 * rank * len(counts) or not len(workers) == len(buffers) == sum(counts):

@@ -139,8 +139,7 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
     typed = {value.name: value.type for value in (*graph.input, *graph.output, *graph.value_info)}
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     typed |= {
-        tensor.name: helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
-        for tensor in graph.initializer
+        tensor.name: helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
     }
     untyped = sorted(places.keys() - typed.keys())
     if untyped:

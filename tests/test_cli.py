@@ -33,7 +33,10 @@ class Door:
         self.shown: Callable[[Any], None] = lambda out: print("table", file=out)
 
     def call(self, command: str, *args: Any, **options: Any) -> object:
+        tell = options.pop("progress", None)
         self.calls.append((command, args, options))
+        if tell is not None:
+            tell("reading [conv1]")
         print("a library speaks")
         answer = self.answer()
         if not hasattr(answer, "verified"):
@@ -42,8 +45,9 @@ class Door:
 
 
 @pytest.fixture
-def door(monkeypatch: pytest.MonkeyPatch) -> Door:
-    """``planner.api``, ``report.as_json`` and ``report.tables`` replaced for one test."""
+def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
+    """``planner.api``, ``report.as_json`` and ``report.tables`` replaced for one test; tracebacks go to its folder."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     door = Door()
     api, as_json, tables = (types.ModuleType(name) for name in ("api", "as_json", "tables"))
     for command in COMMANDS:
@@ -207,6 +211,17 @@ def test_the_result_alone_is_on_stdout(command: str, door: Door, capsys: pytest.
     assert err == "a library speaks\n"
 
 
+@pytest.mark.parametrize("command", ["grad", "plan", "run"])
+def test_progress_is_for_a_terminal(
+    command: str, door: Door, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert cli.main([*GOOD_LINES[command].split(), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["command"] == command
+    assert err == "reading [conv1]\na library speaks\n"
+
+
 @pytest.mark.parametrize("content", [{"x": float("nan")}, {"x": Path()}])
 def test_json_is_whole_or_absent(
     content: dict[str, object], door: Door, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -265,10 +280,7 @@ def test_an_error_has_facts_and_a_hint(door: Door, capsys: pytest.CaptureFixture
     )
 
 
-def test_a_bug_saves_its_traceback(
-    door: Door, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_a_bug_saves_its_traceback(door: Door, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     door.answer = _raises(AssertionError("two\nlines"))
     assert cli.main(["plan", "m.onnx", "--gpus", "2"]) == 4
     (saved,) = tmp_path.iterdir()

@@ -16,6 +16,9 @@ from planner.graph.protos import dtype_of, elem_type_name, elem_type_of, shape_f
 _MAX_DATA_ELEMENTS: Final = 4096
 """Larger values are not shown to shape inference: no operator takes that many sizes."""
 
+_LIKE_FIRST_INPUT: Final = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
+"""The operators of the default domain that ONNX has no shape inference for; both keep their operand's type."""
+
 
 class UnknownOperatorError(Exception):
     """ONNX has no (valid) schema of this operator at this version."""
@@ -67,28 +70,17 @@ class Inference:
         data = {name: proto for name in names if (proto := _data(values.get(name))) is not None}
         try:
             onnx.checker.check_node(node, self._context)
-            if schema.has_type_and_shape_inference_function:
+            if node.op_type in _LIKE_FIRST_INPUT and not domain:
+                found = {node.output[0]: types[node.input[0]]}
+            else:
                 found = onnx.shape_inference.infer_node_outputs(
                     schema, node, types, data, opset_imports=self._imports, ir_version=self._ir_version
                 )
-            else:
-                found = self._by_model(node, types, data)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
             raise ModelError(_first_line(str(error))) from None
         made = {name: _tensor(name, found.get(name)) for name in node.output if name}
         _check_reshape(node, tensors, made)
         return made
-
-    def _by_model(
-        self, node: NodeProto, types: Mapping[str, TypeProto], data: Mapping[str, TensorProto]
-    ) -> dict[str, TypeProto]:
-        """Inference through the operator's function body, for the few that have nothing else."""
-        inputs = [helper.make_value_info(name, proto) for name, proto in types.items()]
-        outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-        graph = helper.make_graph([node], "one", inputs, outputs, initializer=list(data.values()))
-        model = helper.make_model(graph, opset_imports=self._imports, ir_version=self._ir_version)
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-        return {value.name: value.type for value in inferred.graph.output}
 
 
 def _type_proto(tensor: Tensor) -> TypeProto:

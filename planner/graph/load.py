@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
 from onnx import ModelProto, NodeProto, TensorProto, helper, version_converter
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.protos import refused_forms
+from planner.graph.wellformed import node_label
 
 MIN_OPSET: Final = 13
 """Older operators are converted: from 13 on, axes are inputs and Softmax works along one dim."""
@@ -104,7 +104,7 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
     for node in nodes:
         reason = refused_forms(node)
         if reason:
-            facts[f"op {node.name!r} ({node.op_type}): {reason}"] = None
+            facts[f"{node_label(node)}: {reason}"] = None
     for sparse in model.graph.sparse_initializer:
         facts[f"initializer {sparse.values.name!r}: a sparse tensor"] = None
     for tensor in model.graph.initializer:
@@ -169,12 +169,3 @@ def convert_opset(model: ModelProto, initializers: dict[str, TensorProto], opset
     del converted.graph.input[:]
     converted.graph.input.extend(kept)
     return converted, target
-
-
-def schema_of(op_type: str, domain: str, version: int) -> onnx.defs.OpSchema | None:
-    """ONNX's schema of an operator at a version of its domain; None if there is none or it is deprecated."""
-    try:
-        schema = onnx.defs.get_schema(op_type, version, domain)
-    except onnx.defs.SchemaError:
-        return None
-    return None if schema.deprecated else schema

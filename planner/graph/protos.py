@@ -156,8 +156,6 @@ def refused_forms(node: NodeProto) -> str:
             return "control flow (a subgraph as attribute)"
         if attribute.type in _OTHER_FORMS:
             return f"{_OTHER_FORMS[attribute.type]} as attribute {attribute.name!r}"
-        if attribute.ref_attr_name:
-            return f"attribute {attribute.name!r} refers to a function's, outside of a function"
     if node.op_type.startswith(("Sequence", "Optional", "String")) or node.op_type in _NON_TENSOR_OPS:
         return "sequences, optionals and strings"
     return ""
@@ -179,6 +177,8 @@ def attribute_of(attribute: AttributeProto, owner: str) -> Attribute:
         ModelError: a string that is not UTF-8, a tensor that cannot be read, an unknown attribute type.
     """
     where = f"{owner}, attribute {attribute.name!r},"
+    if attribute.ref_attr_name:
+        raise ModelError(f"{where} refers to a function's attribute, outside of a function")
     try:
         match attribute.type:
             case AttributeProto.INT:

@@ -56,7 +56,8 @@ def infer_state(graph: Graph) -> tuple[StatePair, ...]:
     Returns:
         Pairs in the order of the outputs; () for a graph without state.
     """
-    candidates = {name: _candidates(graph, name) for name in graph.outputs if name not in graph.inputs}
+    positions = {op.name: index for index, op in enumerate(graph.ops)}
+    candidates = {name: _candidates(graph, name, positions) for name in graph.outputs if name not in graph.inputs}
     tensors = graph.tensors
     if not any(
         tensors[name].elements == 1 and tensors[name].dtype.is_float and not found for name, found in candidates.items()
@@ -88,18 +89,17 @@ def _equal_group(candidates: Mapping[str, tuple[str, ...]], settled: Mapping[str
     return next((group for found, group in groups.items() if len(group) == len(found)), [])
 
 
-def _candidates(graph: Graph, output: str) -> tuple[str, ...]:
+def _candidates(graph: Graph, output: str, positions: Mapping[str, int]) -> tuple[str, ...]:
     """The inputs that an output may replace, in the order of the file."""
-    terms = _terms(graph, output)
+    terms = _terms(graph, output, positions)
     strong = {name for name, term in terms.items() if term.is_strong}
     chosen = strong or {name for name, term in terms.items() if term.private}
     return tuple(name for name in graph.inputs if name in chosen)
 
 
-def _terms(graph: Graph, output: str) -> dict[str, _Term]:
+def _terms(graph: Graph, output: str, positions: Mapping[str, int]) -> dict[str, _Term]:
     """The inputs that an output reads through element-wise ops of its own shape and dtype, and how."""
     goal = graph.tensors[output]
-    positions = _positions(graph)
     coefficients: dict[str, float | None] = {output: 1.0}
     walked: set[str] = set()
     leaves: dict[str, None] = {}
@@ -137,10 +137,6 @@ def _terms(graph: Graph, output: str) -> dict[str, _Term]:
         for name in leaves
         if name in inputs
     }
-
-
-def _positions(graph: Graph) -> Mapping[str, int]:
-    return {op.name: index for index, op in enumerate(graph.ops)}
 
 
 def _stronger(left: float | None, right: float | None) -> float | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from onnx import ModelProto, StringStringEntryProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, StringStringEntryProto, TensorProto, ValueInfoProto, defs, helper, numpy_helper
 
 from planner.errors import ModelError, UsageError
 from planner.graph.load import MAX_IR_VERSION
@@ -122,8 +122,6 @@ def _ir_version(opset: int) -> int:
 
 
 def _domain_version(domain: str) -> int:
-    from onnx import defs
-
     return max((int(schema.since_version) for schema in defs.get_all_schemas() if schema.domain == domain), default=1)
 
 

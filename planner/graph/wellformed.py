@@ -60,10 +60,10 @@ def check_names(graph: GraphProto, initializers: Iterable[str]) -> None:
             if name and name not in known:
                 early = " before it is made (ONNX wants execution order)"
                 fault = early if name in made_anywhere else ", which nothing makes"
-                facts.append(f"{_label(node)} reads {name!r}{fault}")
+                facts.append(f"{node_label(node)} reads {name!r}{fault}")
         for name in node.output:
             if name and name in known:
-                facts.append(f"{_label(node)} makes {name!r}, which is defined already")
+                facts.append(f"{node_label(node)} makes {name!r}, which is defined already")
             if name:
                 known.add(name)
     outputs: set[str] = set()
@@ -79,7 +79,8 @@ def check_names(graph: GraphProto, initializers: Iterable[str]) -> None:
         raise ModelError("the graph is not well-formed", facts=listed(facts))
 
 
-def _label(node: NodeProto) -> str:
+def node_label(node: NodeProto) -> str:
+    """How to name a node in an error, whether or not it has a name."""
     made = ", ".join(repr(name) for name in node.output if name)
     return f"op {node.name!r} ({node.op_type})" if node.name else f"the {node.op_type} that makes {made}"
 

@@ -18,7 +18,7 @@ def no_restriction(variable: SearchVariable, candidates: Candidates) -> Candidat
 def data_parallel(problem: Problem) -> Restriction:
     """Data parallelism: what has a batch dim is cut along it, everything else is replicated.
 
-    The batch is dim 0 of the data inputs; it is followed through the ops' index maps. Weight gradients are
+    The batch is dim 0 of the first data input; it is followed through the ops' index maps. Weight gradients are
     partial sums that an all-reduce joins.
 
     Raises:
@@ -51,16 +51,14 @@ def data_parallel(problem: Problem) -> Restriction:
 
 
 def batch_places(graph: Graph) -> tuple[Place, ...]:
-    """Dim 0 of the data inputs that share the largest one's size there.
+    """Dim 0 of the first data input that has one; labels and the like are found from there.
 
     Raises:
         ModelError: there is none.
     """
-    inputs = [name for name in graph.inputs if graph.roles[name] is Role.DATA and graph.tensors[name].shape]
-    if not inputs:
-        raise ModelError(
-            "no data input has a dim, so there is no batch to cut", hint="data parallelism cuts dim 0 of the data"
-        )
-    largest = max(inputs, key=lambda name: graph.tensors[name].elements)
-    size = graph.tensors[largest].shape[0]
-    return tuple(("tensor", name, 0) for name in inputs if graph.tensors[name].shape[0] == size)
+    for name in graph.inputs:
+        if graph.roles[name] is Role.DATA and graph.tensors[name].shape:
+            return (("tensor", name, 0),)
+    raise ModelError(
+        "no data input has a dim, so there is no batch to cut", hint="data parallelism cuts dim 0 of the data"
+    )

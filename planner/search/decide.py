@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from planner.algebra.tiling import Replicate, Tiling
 from planner.cost.compute import replicated_share
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph
@@ -97,6 +96,7 @@ def _plan(problem: Problem, found: Found, cuts: tuple[int, ...], strategy: str, 
     for name, amount in problem.bytes_by_tensor(found.composites):
         by_tensor[name] += amount
     assert sum(by_tensor.values()) == found.moved_bytes, "the plan's bytes are the sum over its tensors"
+    stuck = set(found.unsplit)
     works = [(problem.works[bound.op.name], bound, strategies[bound.op.name].tiling) for bound in problem.ops]
     return Plan(
         model=graph.name,
@@ -111,13 +111,5 @@ def _plan(problem: Problem, found: Found, cuts: tuple[int, ...], strategy: str, 
         replicated_flop_share=replicated_share(works),
         certified_gap=0.0 if len(cuts) <= 1 and strategy == "tofu" else None,
         strategy=strategy,
-        unsplit=tuple(
-            bound.op.name
-            for bound in problem.ops
-            if not problem.may_replicate[bound.op.name] and _repeats(strategies[bound.op.name].tiling)
-        ),
+        unsplit=tuple(bound.op.name for bound in problem.ops if problem.variable_of_op[bound.op.name] in stuck),
     )
-
-
-def _repeats(tiling: Tiling) -> bool:
-    return any(isinstance(placement, Replicate) for placement in tiling.placements)

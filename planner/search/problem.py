@@ -99,6 +99,13 @@ class Problem:
             if name and is_used(self.graph, name):
                 self.links.append(Link(self.variable_of_tensor[name], number, False, position))
 
+    def is_stuck(self, variable: SearchVariable, candidates: Candidates) -> bool:
+        """True if an op can only be repeated at this cut, and is too much work for that to be free."""
+        bound = variable.op
+        if bound is None or self.may_replicate[bound.op.name]:
+            return False
+        return all(isinstance(candidate.placements[-1], Replicate) for candidate in candidates)
+
     def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         """The composites that add one cut to ``prefix``; replication last, so that ties go to splitting."""
         bound = variable.op

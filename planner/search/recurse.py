@@ -25,6 +25,8 @@ class Found:
     """What one iteration moves between workers, by the tables."""
     largest_table: int
     """Entries of the largest table of the elimination."""
+    unsplit: tuple[int, ...]
+    """Ops that could not be cut at some cut, and are too much work to be repeated for free."""
 
 
 def search_recursively(
@@ -46,13 +48,16 @@ def search_recursively(
     """
     composites = [Tiling((), ()) for _ in problem.variables]
     total, largest = 0, 1
+    unsplit: set[int] = set()
     for number, ways in enumerate(cuts, start=1):
         progress(f"cut {number} of {len(cuts)}: {ways} ways")
-        candidates = [
-            restrict(variable, problem.extensions(variable, composites[variable.number], ways))
-            for variable in problem.variables
-        ]
+        candidates = []
+        for variable in problem.variables:
+            possible = problem.extensions(variable, composites[variable.number], ways)
+            if problem.is_stuck(variable, possible):
+                unsplit.add(variable.number)
+            candidates.append(restrict(variable, possible))
         solution = minimise([len(values) for values in candidates], problem.factors(candidates))
         composites = [values[chosen] for values, chosen in zip(candidates, solution.values, strict=True)]
         total, largest = solution.total, max(largest, solution.largest_table)
-    return Found(tuple(composites), total, largest)
+    return Found(tuple(composites), total, largest, tuple(sorted(unsplit)))

@@ -162,7 +162,9 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
                 var.name, VarKind.REDUCTION, extent, reducer, obstacle, blocks.get(var.name, ())
             )
     order = {name: number for number, name in enumerate(variables)}
-    reads = [read for root in values for read in _reads(root, tuple(name for name, v in variables.items() if v.reducer))]
+    reads = [
+        read for root in values for read in _reads(root, tuple(name for name, v in variables.items() if v.reducer))
+    ]
     return Analysis(
         variables=tuple(variables.values()),
         outputs=tuple(
@@ -172,7 +174,9 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
         reads=tuple(dict.fromkeys(reads)),
         is_elementwise=not reductions and not opaque and not positional and _is_elementwise(outputs, present),
         is_opaque=bool(opaque),
-        arithmetic=sum(isinstance(value, Apply | Reduce | OpaqueResult) for root in values for value in subvalues(root)),
+        arithmetic=sum(
+            isinstance(value, Apply | Reduce | OpaqueResult) for root in values for value in subvalues(root)
+        ),
     )
 
 
@@ -186,7 +190,8 @@ def _extent(reduction: Reduce, number: int) -> Extent:
                 if index == wanted:
                     return Extent("in", value.slot, dim)
     raise DescriptionError(
-        f"how far reduction variable {wanted.name} runs is not known", hint="no tensor is indexed by it alone: give extents="
+        f"how far reduction variable {wanted.name} runs is not known",
+        hint="no tensor is indexed by it alone: give extents=",
     )
 
 

@@ -151,9 +151,7 @@ class BoundOp:
                 reach.append(None)
             else:
                 inputs.append(region)
-                reach.append(
-                    (tuple(int(v) for v in boxes.before[worker]), tuple(int(v) for v in boxes.after[worker]))
-                )
+                reach.append((tuple(int(v) for v in boxes.before[worker]), tuple(int(v) for v in boxes.after[worker])))
         return Part(
             ranges={
                 name: (int(ranges.lo[worker, number]), int(ranges.hi[worker, number]))

@@ -144,7 +144,8 @@ class Interval:
         """The range of an index variable."""
         one = Fraction(1)
         return cls(
-            Affine(((Symbol(name, End.FIRST), one),), Fraction(0)), Affine(((Symbol(name, End.LAST), one),), Fraction(0))
+            Affine(((Symbol(name, End.FIRST), one),), Fraction(0)),
+            Affine(((Symbol(name, End.LAST), one),), Fraction(0)),
         )
 
     def __add__(self, other: Interval) -> Interval:

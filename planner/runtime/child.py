@@ -1,0 +1,93 @@
+"""The process that runs the workers: ``python -m planner.runtime.child``, started by ``supervisor.py``.
+
+It reads one JSON object per line from stdin and answers each with one on stdout:
+
+    {"models": [path, ...], "state": [[current, next], ...], "memory": descriptor}    first, and once
+        -> {"sessions": count, "threads": [ident of each worker's thread, ...]}
+    {"do": "iterate"}  -> {"moved_bytes": [[...], ...], "seconds": s}
+    {"do": "advance"}  -> {}
+    {"do": "stop"}     -> nothing; the process ends
+
+or with ``{"error": {"kind", "what", "facts", "hint"}}``. Arrays go through shared memory (``exchange.py``). When stdin
+ends, whoever started it is gone, and so is this process, at once. What anybody prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+from onnx import ModelProto
+
+from planner.errors import TofuError
+from planner.graph.model import StatePair
+from planner.runtime.exchange import Exchange
+from planner.runtime.executor import Executor
+from planner.worker_model import read_worker_model
+
+
+def main() -> NoReturn:
+    """Serves one supervisor until it says stop or goes away."""
+    # Ctrl-C reaches the whole process group; it is the supervisor that decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    faulthandler.enable()
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(sys.stdin, requests), name="listener", daemon=True).start()
+    executor: Executor | None = None
+    while True:
+        request = requests.get()
+        try:
+            if executor is None:
+                executor = _start(request)
+                reply = {"sessions": executor.session_count, "threads": executor.thread_idents}
+            else:
+                reply = _serve(executor, str(request["do"]))
+        except TofuError as error:
+            reply = {
+                "error": {"kind": type(error).__name__, "what": error.what, "facts": error.facts, "hint": error.hint}
+            }
+        except Exception:  # noqa: BLE001 -- a bug of ours: the supervisor raises it where it is seen
+            reply = {"error": {"kind": "bug", "what": traceback.format_exc(), "facts": (), "hint": ""}}
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+def _listen(lines: TextIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
+    for line in lines:
+        request = json.loads(line)
+        if request.get("do") == "stop":
+            break
+        requests.put(request)
+    # Not sys.exit: worker threads may be deep in a kernel, and nothing is left to be saved.
+    os._exit(0)
+
+
+def _start(request: Mapping[str, Any]) -> Executor:
+    models = [read_worker_model(ModelProto.FromString(Path(path).read_bytes())) for path in request["models"]]
+    exchange = Exchange([model.program for model in models], request["memory"])
+    state = [StatePair(current, following) for current, following in request["state"]]
+    return Executor(models, exchange, state, is_shared=True)
+
+
+def _serve(executor: Executor, command: str) -> dict[str, Any]:
+    if command == "iterate":
+        iteration = executor.iterate()
+        return {"moved_bytes": iteration.moved_bytes, "seconds": iteration.seconds}
+    assert command == "advance", f"unknown command {command!r}"
+    executor.advance()
+    return {}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What runs a plan's workers, seen from outside: fill tiles, iterate, read tiles."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+
+import numpy as np
+
+from planner.graph.model import StatePair
+from planner.program import WorkerProgram
+from planner.runtime.exchange import Exchange
+from planner.runtime.executor import Executor, Iteration
+from planner.runtime.transport import Transport
+from planner.worker_model import WorkerModel
+
+
+class Engine(ABC):
+    """The workers of one plan, started; a context manager that ends them."""
+
+    programs: tuple[WorkerProgram, ...]
+
+    @abstractmethod
+    def array(self, worker: int, buffer: str) -> np.ndarray:
+        """The memory of a loaded buffer (to be filled) or of a collected one (to be read), between iterations."""
+
+    @abstractmethod
+    def iterate(self) -> Iteration:
+        """One iteration of all workers.
+
+        Raises:
+            WorkerError: a worker failed; the engine can only be closed then.
+        """
+
+    @abstractmethod
+    def advance(self) -> None:
+        """The next state becomes the state: on each worker tile by tile, without communication."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the workers."""
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class InProcessEngine(Engine):
+    """Workers as threads of this very process: for tests and debuggers. A crash of one is a crash of all.
+
+    Args:
+        models: one per worker, in order.
+        state: states and their next values.
+        transport: how arrays get from worker to worker.
+    """
+
+    def __init__(
+        self, models: Sequence[WorkerModel], state: Sequence[StatePair] = (), *, transport: Transport | None = None
+    ) -> None:
+        self.programs = tuple(model.program for model in models)
+        self._exchange = Exchange(self.programs)
+        self.executor = Executor(models, self._exchange, state, transport=transport)
+
+    def array(self, worker: int, buffer: str) -> np.ndarray:
+        """See ``Engine.array``."""
+        return self._exchange.array(worker, buffer)
+
+    def iterate(self) -> Iteration:
+        """See ``Engine.iterate``."""
+        return self.executor.iterate()
+
+    def advance(self) -> None:
+        """See ``Engine.advance``."""
+        self.executor.advance()
+
+    def close(self) -> None:
+        """See ``Engine.close``."""
+        self.executor.close()
+        self._exchange.close()

@@ -1,0 +1,138 @@
+"""ONNX Runtime, as this project uses it: one way to make a session.
+
+    - telemetry is on by default on Linux: switched off before the import
+    - ``NchwcTransformer`` crashes on some valid backward graphs: left out
+    - if a session cannot be made, the Python wrapper prints to stdout and tries again *without* the list of left-out
+      optimizers: that fallback is switched off
+    - a thread pool and an arena of its own for every session are too much for hundreds of them: a process that has
+      only our sessions shares one of each
+
+Raw pointers bind without a copy, also those of scalars, booleans and half precision.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+from onnx import FunctionProto, ModelProto, helper
+
+from planner.graph.model import DType, Shape
+from planner.graph.protos import elem_type_of
+
+_PROVIDERS: Final = ["CPUExecutionProvider"]
+_LEFT_OUT: Final = ["NchwcTransformer"]
+_ERRORS: Final = 3
+"""ONNX Runtime's log severity; warnings about initializers that are not used tell a user nothing."""
+
+
+def onnxruntime() -> ModuleType:
+    """The onnxruntime module, imported without telemetry."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime as module
+
+    return module  # type: ignore[no-any-return]
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class SessionMaker:
+    """Makes sessions that compute with a number of threads each.
+
+    Args:
+        threads: for each running session; 1 makes no pool.
+        is_shared: all sessions of this process share one pool of one thread per core, and one arena. Only a process
+            that has made no session yet may ask for it, and only once.
+    """
+
+    def __init__(self, threads: int, *, is_shared: bool = False) -> None:
+        self._runtime = onnxruntime()
+        self._threads = threads
+        self._has_shared_arena = is_shared
+        self._has_shared_pool = is_shared and threads > 1
+        if self._has_shared_pool:
+            self._runtime.set_global_thread_pool_sizes(cores(), 1)
+        if self._has_shared_arena:
+            kind = self._runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+            place = self._runtime.OrtMemoryInfo("Cpu", kind, 0, self._runtime.OrtMemType.DEFAULT)
+            # Grown by what is asked for, not to the next power of two.
+            config = self._runtime.OrtArenaCfg({"arena_extend_strategy": 1})
+            self._runtime.create_and_register_allocator(place, config)
+
+    def session(self, model: ModelProto) -> Any:
+        """An ``InferenceSession`` of a model of standard operators.
+
+        Raises:
+            onnxruntime's exceptions: the model cannot be run.
+        """
+        options = self._runtime.SessionOptions()
+        options.log_severity_level = _ERRORS
+        if self._has_shared_pool:
+            options.use_per_session_threads = False
+        else:
+            options.intra_op_num_threads = self._threads
+        if self._has_shared_arena:
+            options.add_session_config_entry("session.use_env_allocators", "1")
+        return self._runtime.InferenceSession(
+            model.SerializeToString(),
+            options,
+            providers=_PROVIDERS,
+            disabled_optimizers=_LEFT_OUT,
+            enable_fallback=0,
+        )
+
+    def run_options(self) -> Any:
+        """Options of a run; setting ``terminate`` on them ends the run that they were given to."""
+        options = self._runtime.RunOptions()
+        options.log_severity_level = _ERRORS
+        return options
+
+
+def body_model(
+    body: FunctionProto,
+    inputs: Sequence[tuple[Shape, DType]],
+    outputs: Sequence[tuple[Shape, DType]],
+    *,
+    ir_version: int,
+) -> ModelProto:
+    """The body of a segment as a model of its own, with static shapes.
+
+    Args:
+        body: a local function of standard operators.
+        inputs: shape and dtype by position of the function's inputs.
+        outputs: the same of its outputs.
+        ir_version: of the model.
+    """
+    graph = helper.make_graph(
+        list(body.node),
+        body.name,
+        [
+            helper.make_tensor_value_info(name, elem_type_of(dtype), list(shape))
+            for name, (shape, dtype) in zip(body.input, inputs, strict=True)
+        ],
+        [
+            helper.make_tensor_value_info(name, elem_type_of(dtype), list(shape))
+            for name, (shape, dtype) in zip(body.output, outputs, strict=True)
+        ],
+    )
+    return helper.make_model(graph, opset_imports=list(body.opset_import), ir_version=ir_version, producer_name="tofu")
+
+
+def bind(
+    session: Any, inputs: Mapping[str, tuple[np.ndarray, DType]], outputs: Mapping[str, tuple[np.ndarray, DType]]
+) -> Any:
+    """An IOBinding of a session to arrays, without a copy; they must outlive it and stay where they are."""
+    binding = session.io_binding()
+    for name, (array, dtype) in inputs.items():
+        assert array.flags.c_contiguous, f"input {name!r} is not contiguous"
+        binding.bind_input(name, "cpu", 0, elem_type_of(dtype), array.shape, array.ctypes.data)
+    for name, (array, dtype) in outputs.items():
+        assert array.flags.c_contiguous, f"output {name!r} is not contiguous"
+        binding.bind_output(name, "cpu", 0, elem_type_of(dtype), array.shape, array.ctypes.data)
+    return binding

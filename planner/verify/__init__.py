@@ -1,0 +1,1 @@
+"""Descriptions verified, not trusted: every strategy executed split and whole, and compared."""

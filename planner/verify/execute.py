@@ -1,0 +1,112 @@
+"""Executes a local op on arrays: by ONNX Runtime on the CPU, or ONNX's reference evaluator where that has no kernel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from planner.errors import TofuError
+from planner.graph.load import MAX_IR_VERSION
+from planner.graph.model import DType, Op
+from planner.graph.protos import dtype_of_array, elem_type_of, op_to_node
+from planner.tdl.bind import BoundOp
+from planner.tdl.local import LocalNode, LocalOp
+
+
+class ExecutionError(TofuError):
+    """Neither the runtime nor the reference evaluator can execute a local op."""
+
+
+def whole_op(bound: BoundOp) -> LocalOp:
+    """The unsplit op, with every input given."""
+    op = bound.op
+    inputs = tuple(f"in{slot}" if name else "" for slot, name in enumerate(op.inputs))
+    outputs = tuple(f"out{position}" if name else "" for position, name in enumerate(op.outputs))
+    return LocalOp((LocalNode(op.op_type, inputs, outputs, dict(op.attributes), op.domain),))
+
+
+def to_model(
+    local: LocalOp, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, DType], opset: int
+) -> onnx.ModelProto:
+    """A model of one local op.
+
+    Args:
+        local: what to execute.
+        inputs: the arrays that it will be given, by the names that it uses.
+        outputs: dtype of each output wanted; shapes are left to the runtime.
+        opset: version of the default domain.
+    """
+    nodes = []
+    for number, node in enumerate(local.nodes):
+        attributes = tuple(sorted(node.attributes.items(), key=lambda item: item[0]))
+        op = Op(f"node{number}", node.op_type, node.inputs, node.outputs, attributes, node.domain)
+        nodes.append(op_to_node(op))
+    used = {name for node in local.nodes for name in node.inputs}
+    given = [
+        helper.make_tensor_value_info(name, elem_type_of(dtype_of_array(array)), array.shape)
+        for name, array in inputs.items()
+        if name in used
+    ]
+    made = [helper.make_tensor_value_info(name, elem_type_of(dtype), None) for name, dtype in outputs.items()]
+    constants = [numpy_helper.from_array(np.asarray(array), name) for name, array in local.constants.items()]
+    domains = sorted({node.domain for node in local.nodes if node.domain})
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    graph = helper.make_graph(nodes, "local", given, made, constants)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=min(10, MAX_IR_VERSION))
+
+
+def execute(
+    local: LocalOp, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, DType], opset: int
+) -> dict[str, np.ndarray]:
+    """Executes a local op.
+
+    Args:
+        local: what to execute.
+        inputs: arrays by the names that it uses (``in0``, ...); others may be among them.
+        outputs: dtype of each output wanted, by name (``out0``, ...).
+        opset: version of the default domain.
+
+    Returns:
+        The outputs by name.
+
+    Raises:
+        ExecutionError: it cannot be executed; with what the runtime said.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before the first import of onnxruntime
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+    model = to_model(local, inputs, outputs, opset)
+    names = {value.name for value in model.graph.input}
+    feed = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in inputs.items() if name in names}
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(  # noqa: TID251 -- one op on the CPU, not a plan: no worker, no binding
+            model.SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=["NchwcTransformer"],
+        )
+        results = session.run(list(outputs), feed)
+    except errors.NotImplemented:
+        results = _by_reference(model, feed, list(outputs))
+    except (errors.Fail, errors.InvalidArgument, errors.InvalidGraph, errors.RuntimeException) as error:
+        kinds = ", ".join(node.op_type for node in local.nodes)
+        raise ExecutionError(f"the runtime cannot execute {kinds}", facts=(str(error).splitlines()[0],)) from error
+    return dict(zip(outputs, results, strict=True))
+
+
+def _by_reference(model: onnx.ModelProto, feed: Mapping[str, np.ndarray], outputs: list[str]) -> list[np.ndarray]:
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        results = ReferenceEvaluator(model).run(outputs, dict(feed))
+    except Exception as error:
+        raise ExecutionError("no kernel, and the reference evaluator fails", facts=(str(error),)) from error
+    return [np.asarray(result) for result in results]

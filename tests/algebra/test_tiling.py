@@ -1,0 +1,91 @@
+"""Tilings: every element has its owners, pieces are even, text goes there and back."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.algebra.tiling import Only, Partial, Reducer, Replicate, Shard, Tiling
+from planner.errors import UsageError
+
+ways_lists = st.lists(st.integers(2, 4), min_size=1, max_size=3).map(tuple)
+shapes = st.lists(st.integers(1, 13), min_size=1, max_size=3).map(tuple)
+
+
+@st.composite
+def disjoint(draw: st.DrawFn) -> tuple[Tiling, tuple[int, ...]]:
+    shape, ways = draw(shapes), draw(ways_lists)
+    placements = tuple(
+        draw(
+            st.one_of(
+                st.builds(Shard, st.integers(0, len(shape) - 1), st.integers(1, 4)),
+                st.builds(Only, st.integers(0, cut - 1)),
+            )
+        )
+        for cut in ways
+    )
+    return Tiling(placements, ways), shape
+
+
+@given(disjoint())
+def test_disjoint_tiles_cover_every_element_once(case: tuple[Tiling, tuple[int, ...]]) -> None:
+    tiling, shape = case
+    owners = np.zeros(shape, dtype=int)
+    for region in tiling.boxes(shape):
+        owners[tuple(slice(lo, hi) for lo, hi in zip(region.lo, region.hi, strict=True))] += 1
+    assert (owners == 1).all()
+
+
+@given(st.integers(1, 100), st.integers(2, 9), st.integers(1, 7))
+def test_pieces_differ_by_at_most_one_block(size: int, ways: int, block: int) -> None:
+    boxes = Tiling((Shard(0, block),), (ways,)).boxes((size,))
+    lengths = (boxes.hi - boxes.lo)[:, 0].tolist()
+    blocks = [-(-length // block) for length in lengths]
+    assert max(blocks) - min(blocks) <= 1
+    assert blocks == sorted(blocks, reverse=True)
+    assert all(lo % block == 0 or lo == size for lo in boxes.lo[:, 0].tolist())
+
+
+def test_four_heads_of_sixteen_on_three_workers() -> None:
+    boxes = Tiling((Shard(0, 16),), (3,)).boxes((64,))
+    assert (boxes.hi - boxes.lo)[:, 0].tolist() == [32, 16, 16]
+    assert (Tiling((Shard(0),), (3,)).boxes((64,)).hi[:, 0]).tolist() == [22, 43, 64]
+
+
+def test_order_of_cuts_gives_equal_tiles_and_different_owners() -> None:
+    one = Tiling.parse("S(0)/2 S(1)/2 S(0)/2", (2, 2, 2)).boxes((8, 8))
+    other = Tiling.parse("S(0)/2 S(0)/2 S(1)/2", (2, 2, 2)).boxes((8, 8))
+    assert [box.shape for box in one] == [box.shape for box in other]
+    assert list(one) != list(other)
+
+
+def test_every_replica_owns_all() -> None:
+    assert {box.shape for box in Tiling((Replicate(), Shard(1)), (2, 3)).boxes((4, 6))} == {(4, 2)}
+
+
+def test_a_scalar_has_one_point_and_one_owner_where_only_one_group_holds_it() -> None:
+    assert [box.elements for box in Tiling((Only(1), Replicate()), (2, 2)).boxes(())] == [0, 0, 1, 1]
+
+
+placements = st.one_of(
+    st.builds(Shard, st.integers(0, 12), st.integers(1, 99)),
+    st.just(Replicate()),
+    st.builds(Partial, st.sampled_from(Reducer)),
+    st.builds(Only, st.integers(0, 9)),
+)
+
+
+@given(st.lists(st.tuples(placements, st.integers(1, 9)), max_size=4))
+def test_text_goes_there_and_back(parts: list[tuple[Shard, int]]) -> None:
+    tiling = Tiling(tuple(placement for placement, _ in parts), tuple(ways for _, ways in parts))
+    assert Tiling.parse(str(tiling), tiling.ways) == tiling
+
+
+def test_one_placement_without_ways_means_every_cut() -> None:
+    assert str(Tiling.parse("S(1)", (2, 3))) == "S(1)/2 S(1)/3"
+
+
+@pytest.mark.parametrize("text", ["S", "S(-1)", "Q", "S(0)/3 R/3", "P(Mean)/2 R/2", "S(0)/2 R/2 R/2"])
+def test_text_that_is_no_tiling_of_these_cuts_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        Tiling.parse(text, (2, 2))
