@@ -7,8 +7,7 @@ from math import prod
 import numpy as np
 
 from opdefs.parts import constant_result, input_region, int64
-from opdefs.windows import Window, local_geometry, windows
-from planner.graph.model import Attribute
+from opdefs.windows import Window, listed, local_geometry, local_pads, windows
 from planner.tdl.builder import Ix, Max, NodeView, Opaque, Sum, TensorArg, Val, call, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
@@ -26,12 +25,9 @@ def max_pool_local(node: NodeView, part: Part) -> LocalOp:
     """Explicit pads where the part lies at a border; positions of the maxima as the whole op counts them."""
     if part.inputs[0] is None:
         return constant_result(node, part, -np.inf)
-    kernel = [part.ranges[f"k{dim}"] for dim in range(len(_kernel(node)))] if "k0" in part.ranges else []
-    sizes = [hi - lo for lo, hi in kernel]
-    changed = local_geometry(node, part, sizes)
-    pads = changed["pads"]
-    assert isinstance(pads, tuple), "pads are integers"
-    pool = same_op(node, part, attributes=changed)
+    cut = [part.ranges.get(f"k{dim}", (0, size)) for dim, size in enumerate(_kernel(node))]
+    sizes, pads = [hi - lo for lo, hi in cut], local_pads(part)
+    pool = same_op(node, part, attributes=local_geometry(node, part, sizes))
     if any(pad >= size for pad, size in zip(pads, sizes * 2, strict=True)):
         return _padded_first(pool.nodes[0], pads)
     if len(node.op.outputs) > 1 and node.op.outputs[1]:
@@ -39,12 +35,11 @@ def max_pool_local(node: NodeView, part: Part) -> LocalOp:
     return pool
 
 
-def _padded_first(pool: LocalNode, pads: tuple[int | float | str, ...]) -> LocalOp:
+def _padded_first(pool: LocalNode, pads: tuple[int, ...]) -> LocalOp:
     """The runtime wants pads below the kernel size, which a cut kernel may not have: Pad, then pool without pads."""
-    spatial = [int(pad) for pad in pads]
-    half = len(spatial) // 2
-    everywhere = [0, 0, *spatial[:half], 0, 0, *spatial[half:]]
-    attributes = {**pool.attributes, "pads": (0,) * len(spatial)}
+    half = len(pads) // 2
+    everywhere = [0, 0, *pads[:half], 0, 0, *pads[half:]]
+    attributes = {**pool.attributes, "pads": (0,) * len(pads)}
     return LocalOp(
         (
             LocalNode("CastLike", ("lowest", "in0"), ("fill",)),
@@ -100,18 +95,11 @@ def average_pool_local(node: NodeView, part: Part) -> LocalOp:
     kernel = _kernel(node)
     changed = local_geometry(node, part, kernel)
     if node.attribute("count_include_pad", 0) and node.attribute("ceil_mode", 0):
-        reach = part.reach[0]
-        assert reach is not None, "the part reads its input"
-        stated = _stated_after(node, len(kernel))
-        after = tuple(min(pad, limit) for pad, limit in zip(reach[1][2:], stated, strict=True))
-        pads: Attribute = (*reach[0][2:], *after)
-        changed |= {"pads": pads, "ceil_mode": 1}
+        rank = len(kernel)
+        pads, stated = local_pads(part), listed(node, "pads", 2 * rank, 0)
+        after = tuple(min(pad, limit) for pad, limit in zip(pads[rank:], stated[rank:], strict=True))
+        changed |= {"pads": (*pads[:rank], *after), "ceil_mode": 1}
     return same_op(node, part, attributes=changed)
-
-
-def _stated_after(node: NodeView, rank: int) -> tuple[int, ...]:
-    pads: tuple[int, ...] = node.attribute("pads") or (0,) * (2 * rank)
-    return pads[rank:]
 
 
 @op("AveragePool", local=average_pool_local)

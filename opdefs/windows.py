@@ -69,16 +69,20 @@ def _before(node: NodeView, dim: int, kernel: int, stride: int, dilation: int, s
     return total // 2 if mode == "SAME_UPPER" else total - total // 2
 
 
+def local_pads(part: Part) -> tuple[int, ...]:
+    """How far a part's reads run past the borders of input 0: the pads of its own window op."""
+    reach = part.reach[0]
+    assert reach is not None, "a part that reads no input has no windows"
+    return (*reach[0][2:], *reach[1][2:])
+
+
 def local_geometry(node: NodeView, part: Part, kernel: Sequence[int]) -> dict[str, Attribute]:
     """Attributes of a part's window op: kernel as it is cut, and pads where the part lies at a border.
 
     The pads are exactly how far the part's reads run past the tensor, so every form of padding and rounding of
     the whole op becomes explicit pads and whole windows.
     """
-    reach = part.reach[0]
-    assert reach is not None, "a part that reads no input has no windows"
-    before, after = reach[0][2:], reach[1][2:]
-    changed: dict[str, Attribute] = {"kernel_shape": tuple(kernel), "pads": (*before, *after)}
+    changed: dict[str, Attribute] = {"kernel_shape": tuple(kernel), "pads": local_pads(part)}
     if node.attribute("auto_pad") is not None:
         changed["auto_pad"] = "NOTSET"
     if node.attribute("ceil_mode"):

@@ -8,35 +8,29 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import opdefs
 from planner.config import did_you_mean, load_topology
 from planner.errors import UsageError
 from planner.folder import (
-    MODEL,
-    PLAN,
     PlanFolder,
     newest_folder,
     open_folder,
     refuse_existing,
-    worker_file,
     write_folder,
 )
 from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph, Role
 from planner.graph.to_onnx import to_model, write_model
-from planner.partition.lower import Lowering
-from planner.partition.segments import Partitioned, assemble
-from planner.plan import Plan, digest
+from planner.partition.build import complete_plan, partition, plan_files
+from planner.plan import digest
 from planner.program import Fetch, Segment
 from planner.report.results import Explanation, GradResult, OpRow, PlanResult, TensorRow
 from planner.runtime.run import RunResult, run_plan
 from planner.search.decide import STRATEGIES, decide
 from planner.tdl.bind import BoundOp
 from planner.training.build import build_training_graph
-from planner.worker_model import write_worker_model
 
 Progress = Callable[[str], None]
 
@@ -168,35 +162,6 @@ def plan(
         functions=len(partitioned.bodies),
         state_bytes=sum(graph.tensors[pair.current].size_bytes for pair in graph.state),
     )
-
-
-def partition(graph: Graph, ops: tuple[BoundOp, ...], decided: Plan) -> Partitioned:
-    """The program of a plan; what it moves is what the plan's tables say, tensor by tensor."""
-    partitioned = assemble(graph, Lowering(graph, decided).run(ops))
-    moved: dict[str, int] = dict.fromkeys(decided.tensor_bytes, 0)
-    for worker in partitioned.program.workers:
-        for step in worker.steps:
-            if isinstance(step, Fetch):
-                moved[worker.buffers[step.target].tensor] += step.predicted_bytes
-    differing = [name for name, amount in decided.tensor_bytes.items() if moved[name] != amount]
-    assert not differing, f"the program moves {moved[differing[0]]} bytes of {differing[0]}, the plan says otherwise"
-    return partitioned
-
-
-def complete_plan(decided: Plan, partitioned: Partitioned) -> Plan:
-    """The plan with what only its program tells."""
-    program = partitioned.program
-    return replace(decided, peak_bytes=program.peak_bytes, soybean_bytes=program.soybean_bytes)
-
-
-def plan_files(graph: Graph, model: bytes, decided: Plan, partitioned: Partitioned) -> dict[str, bytes]:
-    """The files of a plan's folder, without the manifest."""
-    text = decided.to_json().encode()
-    files = {PLAN: text, MODEL: model}
-    for program, fixed in zip(partitioned.program.workers, partitioned.fixed, strict=True):
-        worker = write_worker_model(program, partitioned.bodies, fixed, opset=graph.opset, plan_digest=digest(text))
-        files[worker_file(program.worker)] = worker.SerializeToString(deterministic=True)
-    return files
 
 
 def explain(directory: Path | None = None, *, subject: str | None = None) -> Explanation:

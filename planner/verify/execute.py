@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, shape_inference
 
 from planner.errors import TofuError
 from planner.graph.load import MAX_IR_VERSION
 from planner.graph.model import DType, Op
-from planner.graph.protos import dtype_of_array, elem_type_of, op_to_node
+from planner.graph.protos import dtype_of, dtype_of_array, elem_type_of, op_to_node
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalNode, LocalOp
 
@@ -43,7 +43,10 @@ def to_model(
     nodes = []
     for number, node in enumerate(local.nodes):
         attributes = tuple(sorted(node.attributes.items(), key=lambda item: item[0]))
-        op = Op(f"node{number}", node.op_type, node.inputs, node.outputs, attributes, node.domain)
+        kept = list(node.inputs)
+        while kept and not kept[-1]:
+            kept.pop()  # ONNX Runtime 1.31 dies of SIGSEGV on LayerNormalization with an empty name at the end
+        op = Op(f"node{number}", node.op_type, tuple(kept), node.outputs, attributes, node.domain)
         nodes.append(op_to_node(op))
     used = {name for node in local.nodes for name in node.inputs}
     given = [
@@ -57,6 +60,25 @@ def to_model(
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
     graph = helper.make_graph(nodes, "local", given, made, constants)
     return helper.make_model(graph, opset_imports=opsets, ir_version=min(10, MAX_IR_VERSION))
+
+
+def execute_any(
+    local: LocalOp, inputs: Mapping[str, np.ndarray], outputs: tuple[str, ...], opset: int
+) -> dict[str, np.ndarray]:
+    """As ``execute``, where the dtypes of the outputs are not known: shape inference says them.
+
+    Raises:
+        ExecutionError: it cannot be executed, or inference does not say them.
+    """
+    model = to_model(local, inputs, dict.fromkeys(outputs, DType.FLOAT32), opset)
+    for value in model.graph.output:
+        value.ClearField("type")
+    inferred = shape_inference.infer_shapes(model)
+    dtypes = {value.name: dtype_of(value.type.tensor_type.elem_type) for value in inferred.graph.output}
+    known = {name: dtype for name, dtype in dtypes.items() if dtype is not None}
+    if len(known) < len(outputs):
+        raise ExecutionError(f"the dtypes of {', '.join(sorted(set(outputs) - set(known)))} cannot be inferred")
+    return execute(local, inputs, known, opset)
 
 
 def execute(

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -268,9 +269,9 @@ def _join(
     return result
 
 
-def tolerance(dtype: np.dtype[np.generic]) -> float:
+def tolerance(dtype: np.dtype[Any]) -> float:
     """The largest normwise error that is rounding; 0 for integers and booleans."""
-    return TOLERANCE_EPSILONS * float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
+    return TOLERANCE_EPSILONS * float(np.finfo(dtype.name).eps) if np.issubdtype(dtype, np.floating) else 0.0
 
 
 def normwise_error(result: np.ndarray, expected: np.ndarray) -> float:

@@ -20,7 +20,11 @@ import onnxruntime
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 OWN = Path(__file__).parent.parent / "models"
-ALL = sorted(OWN.glob("*.onnx")) + sorted(LIGHT.glob("*.onnx"))
+LARGE = ("light_vgg19", "light_bvlc_alexnet", "light_zfnet512")
+ALL = [
+    pytest.param(path, id=path.stem, marks=pytest.mark.slow if path.stem in LARGE else ())
+    for path in (*sorted(OWN.glob("*.onnx")), *sorted(LIGHT.glob("*.onnx")))
+]
 
 
 def execute(model: bytes, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -63,7 +67,7 @@ def test_all_models_are_here() -> None:
     assert len(ALL) >= 15
 
 
-@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", ALL)
 def test_written_and_read_again_it_is_the_same_graph(path: Path) -> None:
     graph = read_model(path)
     model = to_model(graph)
@@ -73,9 +77,7 @@ def test_written_and_read_again_it_is_the_same_graph(path: Path) -> None:
     assert described | {tensor.name for tensor in model.graph.initializer} == set(graph.tensors)
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in ALL if path.stat().st_size and "vgg" not in path.stem], ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", ALL)
 def test_runs_like_the_file_it_was_read_from(path: Path) -> None:
     graph = read_model(path)
     model = to_model(graph)

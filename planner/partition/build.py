@@ -1,0 +1,43 @@
+"""The partitioned program of a plan, and the files that hold both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.folder import MODEL, PLAN, worker_file
+from planner.graph.model import Graph
+from planner.partition.lower import Lowering
+from planner.partition.segments import Partitioned, assemble
+from planner.plan import Plan, digest
+from planner.program import Fetch
+from planner.tdl.bind import BoundOp
+from planner.worker_model import write_worker_model
+
+
+def partition(graph: Graph, ops: tuple[BoundOp, ...], decided: Plan) -> Partitioned:
+    """The program of a plan; what it moves is what the plan's tables say, tensor by tensor."""
+    partitioned = assemble(graph, Lowering(graph, decided).run(ops))
+    moved: dict[str, int] = dict.fromkeys(decided.tensor_bytes, 0)
+    for worker in partitioned.program.workers:
+        for step in worker.steps:
+            if isinstance(step, Fetch):
+                moved[worker.buffers[step.target].tensor] += step.predicted_bytes
+    differing = [name for name, amount in decided.tensor_bytes.items() if moved[name] != amount]
+    assert not differing, f"the program moves {moved[differing[0]]} bytes of {differing[0]}, the plan says otherwise"
+    return partitioned
+
+
+def complete_plan(decided: Plan, partitioned: Partitioned) -> Plan:
+    """The plan with what only its program tells."""
+    program = partitioned.program
+    return replace(decided, peak_bytes=program.peak_bytes, soybean_bytes=program.soybean_bytes)
+
+
+def plan_files(graph: Graph, model: bytes, decided: Plan, partitioned: Partitioned) -> dict[str, bytes]:
+    """The files of a plan's folder, without the manifest."""
+    text = decided.to_json().encode()
+    files = {PLAN: text, MODEL: model}
+    for program, fixed in zip(partitioned.program.workers, partitioned.fixed, strict=True):
+        worker = write_worker_model(program, partitioned.bodies, fixed, opset=graph.opset, plan_digest=digest(text))
+        files[worker_file(program.worker)] = worker.SerializeToString(deterministic=True)
+    return files

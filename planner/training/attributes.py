@@ -1,0 +1,50 @@
+"""An op's attributes, by type."""
+
+from __future__ import annotations
+
+from planner.errors import UnsupportedError
+from planner.graph.model import Op
+
+
+def label(op: Op) -> str:
+    """How errors name an op."""
+    return f"op {op.name!r} ({op.op_type})"
+
+
+def refuse(op: Op, reason: str, *, hint: str = "") -> UnsupportedError:
+    """The error for an op that cannot be taken; to be raised by the caller."""
+    return UnsupportedError(f"{label(op)}: {reason}", hint=hint)
+
+
+def integer(op: Op, name: str, default: int) -> int:
+    """An integer attribute."""
+    value = op.attribute(name, default)
+    assert isinstance(value, int), f"{label(op)}: {name} is no integer"
+    return value
+
+
+def number(op: Op, name: str, default: float) -> float:
+    """A real attribute."""
+    value = op.attribute(name, default)
+    assert isinstance(value, int | float), f"{label(op)}: {name} is no number"
+    return float(value)
+
+
+def text(op: Op, name: str, default: str) -> str:
+    """A string attribute."""
+    value = op.attribute(name, default)
+    assert isinstance(value, str), f"{label(op)}: {name} is no string"
+    return value
+
+
+def integers(op: Op, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+    """An attribute that is a list of integers; an empty one counts as absent."""
+    value = op.attribute(name) or default
+    assert isinstance(value, tuple), f"{label(op)}: {name} is no list"
+    return tuple(int(item) for item in value)
+
+
+def axis_of(op: Op, rank: int, default: int) -> int:
+    """The ``axis`` attribute, counted from the front."""
+    axis = integer(op, "axis", default)
+    return axis + rank if axis < 0 else axis

@@ -1,0 +1,159 @@
+"""Which inputs are state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx
+import pytest
+
+from planner.errors import UsageError
+from planner.graph.from_onnx import graph_from_proto
+from planner.graph.model import Graph, Role
+
+Read = Callable[..., Graph]
+Parse = Callable[..., onnx.ModelProto]
+
+
+def step(inputs: str, outputs: str, body: str, weights: str = "") -> str:
+    """A training step of one layer: ``g`` is the gradient of W, ``loss`` its loss; ``body`` is the update."""
+    return f"""g (float[8, 4] x, float[4, 4] W{inputs}) => (float loss{outputs}) <float lr = {{0.1}}{weights}> {{
+        h = MatMul(x, W)
+        q = Mul(h, h)
+        loss = ReduceMean <keepdims = 0> (q)
+        t = Transpose <perm = [1, 0]> (x)
+        g = MatMul(t, h)
+        {body}
+    }}"""
+
+
+def pairs(graph: Graph) -> list[tuple[str, str]]:
+    return [(pair.current, pair.following) for pair in graph.state]
+
+
+def test_sgd(read: Read) -> None:
+    graph = read(step("", ", float[4, 4] W2", "u = Mul(g, lr)  W2 = Sub(W, u)"))
+    assert pairs(graph) == [("W", "W2")]
+    assert graph.roles["W"] is Role.STATE
+    assert graph.roles["W2"] is Role.NEXT_STATE
+    assert graph.roles["x"] is Role.DATA
+    assert graph.roles["loss"] is Role.RESULT
+    assert graph.roles["g"] is Role.ACTIVATION
+
+
+def test_momentum_with_weight_decay(read: Read) -> None:
+    graph = read(
+        step(
+            ", float[4, 4] v",
+            ", float[4, 4] v2, float[4, 4] W2",
+            "d = Mul(W, wd) e = Add(g, d) m = Mul(v, mu) v2 = Add(m, e) u = Mul(v2, lr) W2 = Sub(W, u)",
+            ", float mu = {0.9}, float wd = {0.0001}",
+        )
+    )
+    assert pairs(graph) == [("v", "v2"), ("W", "W2")]
+
+
+def test_a_buffer_that_forgets_fast(read: Read) -> None:
+    graph = read(
+        step(
+            ", float[4, 4] v",
+            ", float[4, 4] v2",
+            "d = Mul(W, mu) e = Add(g, d) m = Mul(v, mu) v2 = Add(m, e)",
+            ", float mu = {0.1}",
+        )
+    )
+    assert pairs(graph) == [("v", "v2")]
+
+
+def test_adamw_with_a_learning_rate_as_input(read: Read) -> None:
+    graph = read(
+        step(
+            ", float rate, float[4, 4] m, float[4, 4] v",
+            ", float[4, 4] W2, float[4, 4] m2, float[4, 4] v2",
+            """m_old = Mul(m, b1)  m_new = Mul(g, c1)  m2 = Add(m_old, m_new)
+            v_old = Mul(v, b2)  g2 = Mul(g, g)  v_new = Mul(g2, c2)  v2 = Add(v_old, v_new)
+            root = Sqrt(v2)  ratio = Div(m2, root)  move = Mul(ratio, rate)
+            decay = Mul(rate, wd)  keep = Sub(one, decay)  kept = Mul(W, keep)  W2 = Sub(kept, move)""",
+            ", float b1 = {0.9}, float c1 = {0.1}, float b2 = {0.999}, float c2 = {0.001}, float wd = {0.01}, "
+            "float one = {1.0}",
+        )
+    )
+    assert pairs(graph) == [("W", "W2"), ("m", "m2"), ("v", "v2")]
+
+
+def test_an_update_that_is_skipped_or_clipped(read: Read) -> None:
+    graph = read(
+        step(
+            ", bool ok",
+            ", float[4, 4] W2",
+            "u = Mul(g, lr)  n = Sub(W, u)  c = Clip(n, low, high)  W2 = Where(ok, c, W)",
+            ", float low = {-1.0}, float high = {1.0}",
+        )
+    )
+    assert pairs(graph) == [("W", "W2")]
+
+
+def test_a_counter_and_running_statistics(read: Read) -> None:
+    graph = read(
+        step(
+            ", int64 count, float[4] mean",
+            ", int64 count2, float[4] mean2",
+            """count2 = Add(count, one)
+            batch = ReduceMean <keepdims = 0> (x, axes)  new = Mul(batch, c)  old = Mul(mean, b)  mean2 = Add(old, new)""",
+            ", int64 one = {1}, int64[1] axes = {0}, float b = {0.9}, float c = {0.1}",
+        )
+    )
+    assert pairs(graph) == [("count", "count2"), ("mean", "mean2")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "gradient = Identity(g)",
+        "d = Mul(W, wd)  gradient = Add(g, d)",
+        "gradient = Mul(W, wd)",
+        "a = Abs(W)  gradient = Add(g, a)",
+        "gradient = Sub(g, W)",
+    ],
+)
+def test_a_gradient_is_no_next_state(read: Read, body: str) -> None:
+    assert pairs(read(step("", ", float[4, 4] gradient", body, ", float wd = {0.0001}"))) == []
+
+
+def test_a_residual_of_a_forward_model_is_no_next_state(read: Read) -> None:
+    graph = read("g (float[4, 4] x, float[4, 4] W) => (float[4, 4] y) { h = MatMul(x, W) r = Relu(h) y = Add(x, r) }")
+    assert pairs(graph) == []
+
+
+def test_equal_candidates_pair_in_order_and_others_stay(read: Read) -> None:
+    both = step(
+        ", float[4, 4] V",
+        ", float[4, 4] A, float[4, 4] B",
+        "s = Add(W, V) u = Mul(g, lr) A = Sub(s, u) k = Mul(h2, lr) h2 = Abs(g) B = Sub(s, k)".replace(
+            "k = Mul(h2, lr) h2 = Abs(g)", "h2 = Abs(g) k = Mul(h2, lr)"
+        ),
+    )
+    assert pairs(read(both)) == [("W", "A"), ("V", "B")]
+    one = step(", float[4, 4] V", ", float[4, 4] A", "s = Add(W, V) u = Mul(g, lr) A = Sub(s, u)")
+    assert pairs(read(one)) == []
+
+
+def test_pairs_that_are_given_are_used_and_checked(read: Read, parse: Parse) -> None:
+    text = step(", float[4, 4] V", ", float[4, 4] A, float[4, 4] B", "A = Relu(g)  B = Abs(V)")
+    assert pairs(read(text)) == []
+    assert pairs(read(text, state_pairs=[("W", "A")])) == [("W", "A")]
+    model = parse(text)
+    model.metadata_props.add(key="tofu.state", value='[["V", "A"], ["W", "B"]]')
+    assert pairs(graph_from_proto(model)) == [("V", "A"), ("W", "B")]
+    assert pairs(graph_from_proto(model, state_pairs=[])) == []
+    with pytest.raises(UsageError) as raised:
+        read(text, state_pairs=[("W", "A"), ("W", "loss"), ("q", "B")])
+    assert raised.value.facts == (
+        "'W' is in two pairs",
+        "'q' is not an input of the model",
+        "'W' is [4, 4] of float32, but 'loss' is [] of float32",
+    ) or set(raised.value.facts) == {
+        "'W' is in two pairs",
+        "'q' is not an input of the model",
+        "'W' is [4, 4] of float32, but 'loss' is [] of float32",
+    }

@@ -1,0 +1,70 @@
+"""What the tables say a plan moves is what its program moves, tensor by tensor, for plans good and bad."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import opdefs
+from planner.graph.from_onnx import read_model
+from planner.partition.build import partition
+from planner.plan import Plan
+from planner.program import Fetch, Program, Segment
+from planner.search.problem import Problem
+from planner.zoo import mlp
+
+MODELS = Path(__file__).parent.parent / "models"
+
+
+def check_program(program: Program) -> None:
+    """Every buffer is filled before it is read, every fetch is covered by its pieces, nothing is copied twice."""
+    filled = [{*worker.loaded, *worker.fixed} for worker in program.workers]
+    for worker in program.workers:
+        for step in worker.steps:
+            if isinstance(step, Segment):
+                filled[worker.worker].update(step.outputs)
+            else:
+                filled[worker.worker].add(step.target)
+    for worker in program.workers:
+        ready = {*worker.loaded, *worker.fixed}
+        for step in worker.steps:
+            if isinstance(step, Segment):
+                assert set(step.inputs) <= ready, step.name
+                ready.update(step.outputs)
+                continue
+            assert isinstance(step, Fetch)
+            target = worker.buffers[step.target].region
+            assert sum(piece.region.elements for piece in step.pieces) == target.elements
+            for position, piece in enumerate(step.pieces):
+                assert target.contains(piece.region)
+                for other in step.pieces[position + 1 :]:
+                    assert piece.region.intersect(other.region).is_empty
+                for source in piece.sources:
+                    assert source.buffer in filled[source.worker]
+                    assert program.workers[source.worker].buffers[source.buffer].region.contains(piece.region)
+                    if source.worker == worker.worker:
+                        assert source.buffer in ready
+            ready.add(step.target)
+        assert set(worker.collected) <= ready
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("workers", [2, 3, 4, 6, 8])
+def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Plan], workers: int, seed: int) -> None:
+    graph = mlp(2, 12, 16)
+    ops = opdefs.standard().bind_all(graph)
+    plan = random_plan(Problem(graph, ops, workers), workers, seed)
+    program = partition(graph, ops, plan).program
+    check_program(program)
+    assert program.predicted_bytes == plan.moved_bytes > 0
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 6])
+@pytest.mark.parametrize("model", ["cnn_bn_grads_core", "mlp_grads_core", "resnet50", "bert_step"])
+def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Plan], model: str, workers: int) -> None:
+    graph = read_model(MODELS / f"{model}.onnx")
+    ops = opdefs.standard().bind_all(graph)
+    plan = random_plan(Problem(graph, ops, workers), workers, seed=workers)
+    program = partition(graph, ops, plan).program
+    check_program(program)
+    assert program.predicted_bytes == plan.moved_bytes > 0

@@ -1,0 +1,173 @@
+"""The search against all plans of one cut, on small graphs, with bytes counted element by element.
+
+The tables are not used here: what an op reads is gathered point by point, and transfers are counted on masks.
+"""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import opdefs
+from planner.algebra.delivery import contributors, made_tiling, reduced_boxes
+from planner.algebra.region import Boxes, Region, index_space
+from planner.algebra.tiling import Tiling
+from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.search.baselines import no_restriction
+from planner.search.problem import Link, Problem
+from planner.search.recurse import search_recursively
+from planner.tdl.bind import BoundOp
+from planner.zoo import mlp
+
+Mask = np.ndarray
+
+
+def small(
+    tensors: dict[str, tuple[int, ...]],
+    ops: list[Op],
+    output: str,
+    constants: dict[str, np.ndarray] | None = None,
+    state: tuple[StatePair, ...] = (),
+) -> Graph:
+    known = constants or {}
+    every = {name: Tensor(name, shape, DType.FLOAT32) for name, shape in tensors.items()}
+    every.update({name: Tensor(name, value.shape, DType.INT64) for name, value in known.items()})
+    made = {name for op in ops for name in op.outputs}
+    inputs = tuple(name for name in tensors if name not in made)
+    return Graph("small", every, tuple(ops), inputs, (output,), known, state=state)
+
+
+def chain() -> Graph:
+    return small(
+        {"x": (4, 6), "w": (6, 5), "v": (5, 8), "h": (4, 5), "r": (4, 5), "y": (4, 8)},
+        [
+            Op("first", "MatMul", ("x", "w"), ("h",)),
+            Op("relu", "Relu", ("h",), ("r",)),
+            Op("second", "MatMul", ("r", "v"), ("y",)),
+        ],
+        "y",
+    )
+
+
+def residual() -> Graph:
+    return small(
+        {"x": (6, 6), "w": (6, 6), "h": (6, 6), "s": (6, 6), "total": (6,)},
+        [
+            Op("product", "MatMul", ("x", "w"), ("h",)),
+            Op("sum", "Add", ("h", "x"), ("s",)),
+            Op("rows", "ReduceSum", ("s", "axes"), ("total",), (("keepdims", 0),)),
+        ],
+        "total",
+        constants={"axes": np.array([1])},
+    )
+
+
+def spatial() -> Graph:
+    window = (("kernel_shape", (3, 3)), ("pads", (1, 1, 1, 1)))
+    return small(
+        {"x": (1, 2, 8, 5), "w": (2, 2, 3, 3), "h": (1, 2, 8, 5), "v": (4, 2, 3, 3), "y": (1, 4, 4, 3)},
+        [
+            Op("one", "Conv", ("x", "w"), ("h",), window),
+            Op("two", "Conv", ("h", "v"), ("y",), (*window, ("strides", (2, 2)))),
+        ],
+        "y",
+    )
+
+
+def update() -> Graph:
+    return small(
+        {"x": (8, 4), "g": (8, 6), "w": (4, 6), "dw": (4, 6), "next": (4, 6)},
+        [
+            Op("gradient", "Gemm", ("x", "g"), ("dw",), (("transA", 1),)),
+            Op("step", "Sub", ("w", "dw"), ("next",)),
+        ],
+        "next",
+        state=(StatePair("w", "next"),),
+    )
+
+
+GRAPHS: dict[str, Callable[[], Graph]] = {
+    "chain": chain,
+    "residual": residual,
+    "spatial": spatial,
+    "update": update,
+    "mlp": lambda: mlp(1, 6, 8),
+}
+
+
+def mask_of(region: Region, shape: tuple[int, ...]) -> Mask:
+    mask = np.zeros(index_space(shape), dtype=bool)
+    mask[tuple(slice(lo, hi) for lo, hi in zip(region.lo, region.hi, strict=True))] = True
+    return mask
+
+
+def points(region: Region) -> list[tuple[int, ...]]:
+    return list(itertools.product(*(range(lo, hi) for lo, hi in zip(region.lo, region.hi, strict=True))))
+
+
+def needed(bound: BoundOp, slot: int, strategy: Tiling) -> list[Mask]:
+    """Which elements each worker reads: the hull of what the points of its iteration space read, one by one."""
+    shape = bound.node.input_shapes[slot]
+    assert shape is not None
+    found = []
+    for region in bound.ranges(strategy):
+        mine = np.array(points(region))
+        at_points = bound.reads(Boxes(mine, mine + 1))[slot].boxes
+        hull = Region((0,) * len(index_space(shape)), (0,) * len(index_space(shape)))
+        for single in at_points:
+            hull = hull.hull(single)
+        found.append(mask_of(hull, shape))
+    return found
+
+
+def link_elements(problem: Problem, link: Link, tiling: Tiling, strategy: Tiling) -> int:
+    bound = problem.variables[link.op].op
+    assert bound is not None
+    shapes = bound.node.input_shapes if link.is_input else bound.node.output_shapes
+    shape = shapes[link.position]
+    assert shape is not None
+    owned = [mask_of(region, shape) for region in tiling.boxes(shape)]
+    if link.is_input:
+        wanted = needed(bound, link.position, strategy)
+        return sum(int((need & ~own).sum()) for need, own in zip(wanted, owned, strict=True))
+    dims = bound.analysis.outputs[link.position]
+    assert dims is not None
+    made = made_tiling(strategy, dims, bound.reducers(strategy))
+    there = [mask_of(region, shape) for region in made.boxes(shape)]
+    count = 0
+    if made.has_partial:
+        joined = contributors(made)
+        middle = [mask_of(region, shape) for region in reduced_boxes(made, tiling, shape)]
+        for worker, part in enumerate(middle):
+            for other, contribution in enumerate(there):
+                if other != worker and joined[worker, other]:
+                    count += int((part & contribution).sum())
+        there = middle
+    return count + sum(int((own & ~have).sum()) for own, have in zip(owned, there, strict=True))
+
+
+@pytest.mark.parametrize("ways", [2, 3, 4])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_no_plan_of_one_cut_is_cheaper_than_the_one_that_is_found(name: str, ways: int) -> None:
+    graph = GRAPHS[name]()
+    problem = Problem(graph, opdefs.standard().bind_all(graph), ways)
+    found = search_recursively(problem, (ways,), no_restriction)
+    start = Tiling((), ())
+    candidates = [problem.extensions(variable, start, ways) for variable in problem.variables]
+    tables = [
+        np.array(
+            [[link_elements(problem, link, t, s) * 4 for s in candidates[link.op]] for t in candidates[link.tensor]]
+        )
+        for link in problem.links
+    ]
+    best = None
+    plans = 0
+    for values in itertools.product(*(range(len(options)) for options in candidates)):
+        plans += 1
+        moved = sum(
+            table[values[link.tensor], values[link.op]] for link, table in zip(problem.links, tables, strict=True)
+        )
+        best = moved if best is None else min(best, moved)
+    assert plans > 100
+    assert found.moved_bytes == best
