@@ -92,7 +92,7 @@ def _reduction(node: NodeView) -> str:
     return reduction
 
 
-@op("ScatterElements", "Scatter", local=scatter_local)
+@op("ScatterElements", local=scatter_local)
 def scatter_elements(node: NodeView, X: TensorArg, indices: TensorArg, updates: TensorArg) -> object:
     """Along axis, each update goes to where the index at the same place says."""
     axis = normal_axis(node.attribute("axis", 0), X.rank)

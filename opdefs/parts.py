@@ -54,6 +54,11 @@ def filled(dtype: DType, value: float, shape: Shape) -> np.ndarray:
     return np.full(shape, value, dtype=ml_dtypes.bfloat16 if dtype is DType.BFLOAT16 else dtype.value)
 
 
+def lowest(dtype: DType) -> float:
+    """What no element of a dtype is below: the fill of a maximum."""
+    return -np.inf if dtype.is_float else int(np.iinfo(dtype.value).min)
+
+
 def constant_result(node: NodeView, part: Part, value: float) -> LocalOp:
     """The local op of a part that is one value everywhere: it reads only padding."""
     one = filled(output_dtype(node), value, ())

@@ -6,8 +6,9 @@ from math import prod
 
 import numpy as np
 
-from opdefs.parts import constant_result, input_region, int64
+from opdefs.parts import constant_result, filled, input_region, int64, lowest, output_dtype
 from opdefs.windows import Window, listed, local_geometry, local_pads, windows
+from planner.graph.model import DType
 from planner.tdl.builder import Ix, Max, NodeView, Opaque, Sum, TensorArg, Val, call, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
@@ -24,29 +25,28 @@ def _positions(window: tuple[Window, ...], y: tuple[Ix, ...], k: tuple[Ix, ...])
 def max_pool_local(node: NodeView, part: Part) -> LocalOp:
     """Explicit pads where the part lies at a border; positions of the maxima as the whole op counts them."""
     if part.inputs[0] is None:
-        return constant_result(node, part, -np.inf)
+        return constant_result(node, part, lowest(output_dtype(node)))
     cut = [part.ranges.get(f"k{dim}", (0, size)) for dim, size in enumerate(_kernel(node))]
     sizes, pads = [hi - lo for lo, hi in cut], local_pads(part)
     pool = same_op(node, part, attributes=local_geometry(node, part, sizes))
     if any(pad >= size for pad, size in zip(pads, sizes * 2, strict=True)):
-        return _padded_first(pool.nodes[0], pads)
+        return _padded_first(pool.nodes[0], pads, output_dtype(node))
     if len(node.op.outputs) > 1 and node.op.outputs[1]:
         return _counted_in_the_whole(node, part, pool.nodes[0])
     return pool
 
 
-def _padded_first(pool: LocalNode, pads: tuple[int, ...]) -> LocalOp:
+def _padded_first(pool: LocalNode, pads: tuple[int, ...], dtype: DType) -> LocalOp:
     """The runtime wants pads below the kernel size, which a cut kernel may not have: Pad, then pool without pads."""
     half = len(pads) // 2
     everywhere = [0, 0, *pads[:half], 0, 0, *pads[half:]]
     attributes = {**pool.attributes, "pads": (0,) * len(pads)}
     return LocalOp(
         (
-            LocalNode("CastLike", ("lowest", "in0"), ("fill",)),
-            LocalNode("Pad", ("in0", "everywhere", "fill"), ("padded",)),
+            LocalNode("Pad", ("in0", "everywhere", "lowest"), ("padded",)),
             LocalNode(pool.op_type, ("padded",), pool.outputs, attributes),
         ),
-        {"everywhere": int64(everywhere), "lowest": np.array(-np.inf, dtype=np.float32)},
+        {"everywhere": int64(everywhere), "lowest": filled(dtype, lowest(dtype), ())},
     )
 
 

@@ -194,8 +194,10 @@ def with_state(graph: Graph, pairs: Sequence[tuple[str, str]]) -> Graph:
         facts.extend(f"{name!r} is not {kind} of the model" for name in dict.fromkeys(names) if name not in known)
         facts.extend(f"{name!r} is in two pairs" for name in dict.fromkeys(names) if names.count(name) > 1)
     for current, following in pairs:
-        left, right = graph.tensors.get(current), graph.tensors.get(following)
-        if left and right and (left.shape, left.dtype) != (right.shape, right.dtype):
+        if current not in graph.inputs or following not in graph.outputs:
+            continue
+        left, right = graph.tensors[current], graph.tensors[following]
+        if (left.shape, left.dtype) != (right.shape, right.dtype):
             facts.append(
                 f"{current!r} is {list(left.shape)} of {left.dtype.value}, "
                 f"but {following!r} is {list(right.shape)} of {right.dtype.value}"

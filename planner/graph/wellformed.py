@@ -90,15 +90,16 @@ def unique_op_names(nodes: Sequence[NodeProto]) -> tuple[str, ...]:
 
     The names do not depend on where in the file an op stands, so long as those before it with the same name stay.
     """
-    taken: set[str] = set()
-    counts = {node.name for node in nodes if node.name}
+    taken = {node.name for node in nodes if node.name}
+    given: set[str] = set()
     names: list[str] = []
     for node in nodes:
         name = node.name
-        if not name or name in taken:
+        if not name or name in given:
             first_output = next((output for output in node.output if output), "")
-            name = fresh_name(f"{node.name or node.op_type}.{first_output}", taken | counts)
-        taken.add(name)
+            name = fresh_name(f"{node.name or node.op_type}.{first_output}", taken)
+            taken.add(name)
+        given.add(name)
         names.append(name)
     return tuple(names)
 

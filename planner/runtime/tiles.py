@@ -82,4 +82,5 @@ def _join(
 
 
 def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes())
+    bits = np.dtype(f"u{a.dtype.itemsize}")
+    return bool(np.array_equal(a.view(bits), b.view(bits)))

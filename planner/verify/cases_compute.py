@@ -134,6 +134,7 @@ def pooling() -> Iterator[Case]:
         yield make(name, (1, 2, 7, 6), kernel_shape=(2, 2), strides=(1, 2), auto_pad="SAME_LOWER")
         yield make(name, (1, 2, 6, 5, 4), kernel_shape=(2, 2, 2))
         yield make(name, (2, 2, 11), kernel_shape=(3,), dilations=(2,), pads=(1, 1))
+    yield make("MaxPool", Given((2, 2, 7), "int8", -9, 9), kernel_shape=(3,), pads=(1, 1))
     yield make("MaxPool", (3, 4, 7, 6), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), outputs=2)
     yield make("AveragePool", (2, 2, 9, 7), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), count_include_pad=1)
     yield make("AveragePool", (2, 2, 8), kernel_shape=(3,), strides=(2,), pads=(1, 1), count_include_pad=1, ceil_mode=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def test_every_truncation_is_refused(tmp_path: Path, parse: Parse) -> None:
     data = parse(RELU).SerializeToString()
     for end in range(len(data)):
         (tmp_path / "m.onnx").write_bytes(data[:end])
-        if end in (len(data) - 11,):  # what is cut off is the second operator set, which the graph does not use
+        if end == len(data) - 11:  # what is cut off is the second operator set, which the graph does not use
             continue
         assert str(tmp_path) in refusal(tmp_path / "m.onnx")
 
@@ -274,9 +275,5 @@ def test_damaged_files_are_read_or_refused(
         data[position] = value
     path = tmp_path_factory.getbasetemp() / "damaged.onnx"
     path.write_bytes(data.tobytes())
-    try:
-        graph = read_model(path)
-    except TofuError as error:
-        assert str(error)
-    else:
-        assert isinstance(graph, Graph)
+    with contextlib.suppress(TofuError):
+        assert isinstance(read_model(path), Graph)

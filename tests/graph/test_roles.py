@@ -99,7 +99,8 @@ def test_a_counter_and_running_statistics(read: Read) -> None:
             ", int64 count, float[4] mean",
             ", int64 count2, float[4] mean2",
             """count2 = Add(count, one)
-            batch = ReduceMean <keepdims = 0> (x, axes)  new = Mul(batch, c)  old = Mul(mean, b)  mean2 = Add(old, new)""",
+            batch = ReduceMean <keepdims = 0> (x, axes)  new = Mul(batch, c)
+            old = Mul(mean, b)  mean2 = Add(old, new)""",
             ", int64 one = {1}, int64[1] axes = {0}, float b = {0.9}, float c = {0.1}",
         )
     )
@@ -129,9 +130,7 @@ def test_equal_candidates_pair_in_order_and_others_stay(read: Read) -> None:
     both = step(
         ", float[4, 4] V",
         ", float[4, 4] A, float[4, 4] B",
-        "s = Add(W, V) u = Mul(g, lr) A = Sub(s, u) k = Mul(h2, lr) h2 = Abs(g) B = Sub(s, k)".replace(
-            "k = Mul(h2, lr) h2 = Abs(g)", "h2 = Abs(g) k = Mul(h2, lr)"
-        ),
+        "s = Add(W, V) u = Mul(g, lr) A = Sub(s, u) h2 = Abs(g) k = Mul(h2, lr) B = Sub(s, k)",
     )
     assert pairs(read(both)) == [("W", "A"), ("V", "B")]
     one = step(", float[4, 4] V", ", float[4, 4] A", "s = Add(W, V) u = Mul(g, lr) A = Sub(s, u)")
@@ -149,11 +148,7 @@ def test_pairs_that_are_given_are_used_and_checked(read: Read, parse: Parse) -> 
     with pytest.raises(UsageError) as raised:
         read(text, state_pairs=[("W", "A"), ("W", "loss"), ("q", "B")])
     assert raised.value.facts == (
-        "'W' is in two pairs",
         "'q' is not an input of the model",
-        "'W' is [4, 4] of float32, but 'loss' is [] of float32",
-    ) or set(raised.value.facts) == {
         "'W' is in two pairs",
-        "'q' is not an input of the model",
         "'W' is [4, 4] of float32, but 'loss' is [] of float32",
-    }
+    )

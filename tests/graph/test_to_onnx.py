@@ -58,7 +58,10 @@ def test_empty_lists_get_the_type_of_the_schema() -> None:
 
 def test_states_notes_and_initial_values_come_back(read: Read) -> None:
     graph = read(
-        "g (float[2] x, float[2] W = {1.0, 2.0}) => (float loss, float[2] n) { n = Add(W, x) loss = ReduceSum <keepdims = 0> (x) }"
+        """g (float[2] x, float[2] W = {1.0, 2.0}) => (float loss, float[2] n) {
+            n = Add(W, x)
+            loss = ReduceSum <keepdims = 0> (x)
+        }"""
     )
     graph = replace(graph, state=(StatePair("W", "n"),), notes={"tofu.batch": "8"})
     model = to_model(graph, producer="a test")
@@ -86,7 +89,10 @@ def external(tmp_path: Path) -> Path:
     side = 2**17
     model = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["" : 21]>
-        g (float[2, {side}] x, float[{side}, {side}] V) => (float[2, {side}] y) {{ h = MatMul(x, W) y = MatMul(h, V) }}"""
+        g (float[2, {side}] x, float[{side}, {side}] V) => (float[2, {side}] y) {{
+            h = MatMul(x, W)
+            y = MatMul(h, V)
+        }}"""
     )
     for index, name in enumerate("WV"):
         tensor = model.graph.initializer.add(name=name, dims=[side, side], data_type=TensorProto.FLOAT)

@@ -1,0 +1,163 @@
+"""Ops in NumPy where ONNX's reference evaluator is slow, is missing something or is not exact in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import erf
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.graph.model import Op
+from planner.runtime import windows
+
+Arrays: TypeAlias = Sequence[np.ndarray | None]
+Kernel: TypeAlias = Callable[[Op, Arrays], tuple[np.ndarray, ...]]
+
+
+def _given(inputs: Arrays, position: int) -> np.ndarray:
+    array = inputs[position]
+    assert array is not None, f"input {position} is absent"
+    return array
+
+
+def _maybe(inputs: Arrays, position: int) -> np.ndarray | None:
+    return inputs[position] if position < len(inputs) else None
+
+
+def _integer(op: Op, name: str, default: int) -> int:
+    value = op.attribute(name, default)
+    assert isinstance(value, int)
+    return value
+
+
+def _number(op: Op, name: str, default: float) -> float:
+    value = op.attribute(name, default)
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+_erf = np.frompyfunc(erf, 1, 1)
+
+
+def _erf_of(x: np.ndarray) -> np.ndarray:
+    return np.asarray(_erf(x)).astype(x.dtype).reshape(x.shape)
+
+
+def _gelu(op: Op, x: np.ndarray) -> np.ndarray:
+    if op.attribute("approximate", "none") == "tanh":
+        return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
+    return np.asarray(0.5 * x * (1 + _erf_of(x / np.sqrt(2.0))))
+
+
+def _layer_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    x, scale, bias = _given(inputs, 0), _given(inputs, 1), _maybe(inputs, 2)
+    axes = tuple(range(_integer(op, "axis", -1) % x.ndim, x.ndim))
+    mean = x.mean(axis=axes, keepdims=True)
+    centred = x - mean
+    inverse = 1 / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + _number(op, "epsilon", 1e-5))
+    y = centred * inverse * scale
+    return (y if bias is None else y + bias, mean, inverse)
+
+
+def _batch_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    x, scale, bias, mean, variance = (_given(inputs, position) for position in range(5))
+    axes = (0, *range(2, x.ndim))
+    next_mean, next_variance = mean, variance
+    if _integer(op, "training_mode", 0):
+        kept = _number(op, "momentum", 0.9)
+        batch_mean, batch_variance = x.mean(axis=axes), x.var(axis=axes)
+        next_mean = mean * kept + batch_mean * (1 - kept)
+        next_variance = variance * kept + batch_variance * (1 - kept)
+        mean, variance = batch_mean, batch_variance
+    shape = (-1, *(1,) * (x.ndim - 2))
+    inverse = 1 / np.sqrt(variance + _number(op, "epsilon", 1e-5))
+    y = (x - mean.reshape(shape)) * (inverse * scale).reshape(shape) + bias.reshape(shape)
+    return (y, next_mean, next_variance)
+
+
+def _gemm(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    a, b, c = _given(inputs, 0), _given(inputs, 1), _maybe(inputs, 2)
+    a = a.T if _integer(op, "transA", 0) else a
+    b = b.T if _integer(op, "transB", 0) else b
+    y = _number(op, "alpha", 1.0) * (a @ b)
+    return (y if c is None else y + _number(op, "beta", 1.0) * c,)
+
+
+def _positive(indices: np.ndarray, size: int) -> np.ndarray:
+    return np.asarray(np.where(indices < 0, indices + size, indices))
+
+
+def _gather_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    data, indices = _given(inputs, 0), _given(inputs, 1)
+    axis = _integer(op, "axis", 0) % data.ndim
+    # Other dims of the indices may be shorter than the data's.
+    grid = list(np.indices(indices.shape, sparse=True))
+    grid[axis] = _positive(indices, data.shape[axis])
+    return (data[tuple(grid)],)
+
+
+def _gather_nd(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    data, indices = _given(inputs, 0), _given(inputs, 1)
+    batch = _integer(op, "batch_dims", 0)
+    leading = np.indices(indices.shape[:-1], sparse=True)[:batch]
+    return (data[(*leading, *np.moveaxis(indices, -1, 0))],)
+
+
+_REDUCTIONS: Final = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _scatter(op: Op, data: np.ndarray, index: tuple[np.ndarray, ...], updates: np.ndarray) -> tuple[np.ndarray, ...]:
+    made = data.copy()
+    reduction = str(op.attribute("reduction", "none"))
+    if reduction == "none":
+        made[index] = updates
+    else:
+        _REDUCTIONS[reduction].at(made, index, updates)
+    return (made,)
+
+
+def _scatter_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    data, indices, updates = (_given(inputs, position) for position in range(3))
+    axis = _integer(op, "axis", 0) % data.ndim
+    grid = list(np.indices(indices.shape, sparse=True))
+    grid[axis] = _positive(indices, data.shape[axis])
+    return _scatter(op, data, tuple(np.broadcast_arrays(*grid)), updates)
+
+
+def _scatter_nd(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    data, indices, updates = (_given(inputs, position) for position in range(3))
+    return _scatter(op, data, tuple(np.moveaxis(indices, -1, 0)), updates)
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1 / (1 + small), small / (1 + small)))
+
+
+def _conv(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    return (windows.conv(op, _given(inputs, 0), _given(inputs, 1), _maybe(inputs, 2)),)
+
+
+def _conv_transpose(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    return (windows.conv_transpose(op, _given(inputs, 0), _given(inputs, 1), _maybe(inputs, 2)),)
+
+
+KERNELS: Final[Mapping[str, Kernel]] = {
+    "AveragePool": lambda op, inputs: (windows.average_pool(op, _given(inputs, 0)),),
+    "BatchNormalization": _batch_normalization,
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Erf": lambda op, inputs: (_erf_of(_given(inputs, 0)),),
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "Gelu": lambda op, inputs: (_gelu(op, _given(inputs, 0)),),
+    "Gemm": _gemm,
+    "LayerNormalization": _layer_normalization,
+    "MatMul": lambda op, inputs: (np.asarray(np.matmul(_given(inputs, 0), _given(inputs, 1))),),
+    "MaxPool": lambda op, inputs: windows.max_pool(op, _given(inputs, 0)),
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "Sigmoid": lambda op, inputs: (_sigmoid(_given(inputs, 0)),),
+}
+"""By op type of the default domain. Each returns all outputs that the operator has, wanted or not."""

@@ -1,0 +1,186 @@
+"""A description as mathematics in plain text.
+
+``Y[b, co, y0, y1] = Sum_{ci, k0, k1} X[b, ci, 2*y0 + k0 - 1, 2*y1 + k1 - 1] * W[co, ci, k0, k1] + B[co]``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from planner.tdl.builder import Description, NodeView
+from planner.tdl.expr import (
+    Access,
+    Apply,
+    At,
+    FloorDiv,
+    Index,
+    IndexValue,
+    Mod,
+    Number,
+    OpaqueResult,
+    Output,
+    Plus,
+    Reduce,
+    Times,
+    Value,
+    Var,
+    Whole,
+)
+
+_SUM, _PRODUCT, _ATOM = 1, 2, 3
+"""How tightly a piece of text binds: what is joined by + or -, by * or /, or not at all."""
+
+_Text = tuple[str, int]
+
+
+def render(description: Description, node: NodeView) -> tuple[str, ...]:
+    """One line for each output of an op, as its description defines it.
+
+    Inputs and outputs have their formal names where the description's function has them, else ``in0`` and ``out0``.
+
+    Raises:
+        DescriptionError: the description does not fit the op.
+    """
+    names = _input_names(description, len(node.input_shapes))
+    outputs = description.trace(node)
+    present = [position for position, shape in enumerate(node.output_shapes) if shape is not None]
+    letters = ["Y"] if len(present) == 1 else [f"Y{position}" for position in present]
+    return tuple(
+        f"{letter}{_indexed(outputs[position].variables)} = {render_value(outputs[position], names)}"
+        for letter, position in zip(letters, present, strict=True)
+    )
+
+
+def render_value(output: Output, names: Sequence[str]) -> str:
+    """The right-hand side of one output.
+
+    Args:
+        output: what ``Description.trace`` returned.
+        names: what to call the inputs, by position.
+    """
+    return _value(output.value, names)[0]
+
+
+def render_index(index: Index, names: Sequence[str] = ()) -> str:
+    """An index expression, with constants gathered: ``2*y + k - 1``."""
+    return _index(index, names)[0]
+
+
+def _input_names(description: Description, count: int) -> tuple[str, ...]:
+    code = description.function.__code__
+    formal = list(code.co_varnames[1 : code.co_argcount])
+    variadic = code.co_flags & 0x04
+    return tuple(formal[slot] if slot < len(formal) and not variadic else f"in{slot}" for slot in range(count))
+
+
+def _indexed(indices: Sequence[Index], names: Sequence[str] = ()) -> str:
+    return "[" + ", ".join(_index(index, names)[0] for index in indices) + "]" if indices else ""
+
+
+def _bracket(text: _Text, least: int) -> str:
+    return text[0] if text[1] >= least else f"({text[0]})"
+
+
+def _number(value: Fraction | float) -> str:
+    if isinstance(value, Fraction):
+        return str(value)
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def _value(value: Value, names: Sequence[str]) -> _Text:
+    match value:
+        case Number(number):
+            text = _number(number)
+            return text, _SUM if text.startswith("-") else _ATOM
+        case Access(slot, indices, fill):
+            name = names[slot] if slot < len(names) else f"in{slot}"
+            padding = "" if fill is None else f"|{_number(float(fill))}"
+            return f"{name}{padding}{_indexed(indices, names)}", _ATOM
+        case Apply("-", (Number(0.0), inner)):
+            return f"-{_bracket(_value(inner, names), _PRODUCT)}", _SUM
+        case Apply("+", (left, right)):
+            return f"{_value(left, names)[0]} + {_bracket(_value(right, names), _PRODUCT)}", _SUM
+        case Apply("-", (left, right)):
+            return f"{_value(left, names)[0]} - {_bracket(_value(right, names), _PRODUCT)}", _SUM
+        case Apply("*" | "/" as sign, (left, right)):
+            first = _bracket(_value(left, names), _ATOM if isinstance(left, Reduce) else _PRODUCT)
+            return f"{first} {sign} {_bracket(_value(right, names), _ATOM)}", _PRODUCT
+        case Apply(function, arguments):
+            return f"{function}({', '.join(_value(argument, names)[0] for argument in arguments)})", _ATOM
+        case Reduce(reducer, variables, body, extents):
+            bounds = extents or (None,) * len(variables)
+            bound = [
+                var.name if extent is None else f"{var.name}<{extent}"
+                for var, extent in zip(variables, bounds, strict=True)
+            ]
+            inner = _value(body, names)
+            return f"{reducer.value}_{{{', '.join(bound)}}} {_bracket(inner, _PRODUCT)}", _PRODUCT
+        case OpaqueResult(name, arguments, indices):
+            inside = ", ".join(_value(argument, names)[0] for argument in arguments)
+            return f"<{name}>({inside}){_indexed(indices, names)}", _ATOM
+        case IndexValue(index):
+            return _index(index, names)
+
+
+def _index(index: Index, names: Sequence[str]) -> _Text:
+    match index:
+        case Whole():
+            return ":", _ATOM
+        case At(access):
+            return f"at({_value(access, names)[0]})", _ATOM
+    terms: list[tuple[Fraction, _Text]] = []
+    constant = _collect(index, Fraction(1), terms, names)
+    if len(terms) > 1 and all(factor.denominator != 1 for factor, _ in terms):
+        common = min((abs(factor) for factor, _ in terms), key=lambda factor: factor.numerator)
+        scaled = [(factor / common, text) for factor, text in terms]
+        if all(factor.denominator == 1 for factor, _ in scaled) and common.numerator == 1:
+            return f"({_joined(scaled, constant / common)[0]})/{common.denominator}", _PRODUCT
+    return _joined(terms, constant)
+
+
+def _collect(index: Index, factor: Fraction, terms: list[tuple[Fraction, _Text]], names: Sequence[str]) -> Fraction:
+    """Appends the terms of an index that are not constant; returns the constant."""
+    match index:
+        case Number(value):
+            return Fraction(value) * factor
+        case Plus(left, right):
+            return _collect(left, factor, terms, names) + _collect(right, factor, terms, names)
+        case Times(inner, by):
+            return _collect(inner, factor * by, terms, names)
+        case Var(name):
+            terms.append((factor, (name, _ATOM)))
+        case FloorDiv(inner, divisor):
+            terms.append((factor, (f"{_bracket(_index(inner, names), _ATOM)} // {divisor}", _PRODUCT)))
+        case Mod(inner, divisor):
+            terms.append((factor, (f"{_bracket(_index(inner, names), _ATOM)} % {divisor}", _PRODUCT)))
+        case _:
+            terms.append((factor, _index(index, names)))
+    return Fraction(0)
+
+
+def _joined(terms: list[tuple[Fraction, _Text]], constant: Fraction) -> _Text:
+    # What grows comes first: "y + 1 - k", not "-k + y + 1".
+    ordered = sorted(terms, key=lambda term: term[0] < 0)
+    text = ""
+    for factor, inner in ordered:
+        size = abs(factor)
+        body = inner[0] if size == 1 and inner[1] >= _PRODUCT else _bracket(inner, _ATOM)
+        if size != 1:
+            body = f"{size.numerator}*{body}" if size.denominator == 1 else f"{body}*{size}"
+        text = _append(text, body, factor < 0)
+    if constant or not text:
+        text = _append(text, str(abs(constant)), constant < 0)
+    alone = len(terms) + bool(constant) <= 1
+    if not alone:
+        return text, _SUM
+    if not terms:
+        return text, _ATOM if constant >= 0 else _SUM
+    factor, inner = terms[0]
+    return text, inner[1] if factor == 1 else _PRODUCT
+
+
+def _append(text: str, body: str, negative: bool) -> str:
+    if not text:
+        return f"-{body}" if negative else body
+    return f"{text} {'-' if negative else '+'} {body}"

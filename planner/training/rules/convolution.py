@@ -1,0 +1,86 @@
+"""Gradient rule of Conv, any number of spatial dims.
+
+With stride s, dilation d and padding p, y[n,m,o] = Σ x[n,c,o*s + i*d - p] w[m,c,i]. The gradients are the two other
+contractions of the same three tensors (Dumoulin and Visin, "A guide to convolution arithmetic", 2016, §4; DistCNN §2
+writes the loops out).
+"""
+
+from __future__ import annotations
+
+from planner.training.attributes import integer
+from planner.training.autodiff import Backward, Contributions, gradient
+from planner.training.builder import Builder
+from planner.training.rules.windows import Windows, windows_of
+
+
+@gradient("Conv")
+def conv(context: Backward) -> Contributions:
+    """Y = Conv(X, W, B).
+
+    - dX[n,c,o*s + i*d - p] = Σ dY[n,m,o] W[m,c,i]: ConvTranspose of dY with the same kernels; elements at the end of
+      X that no window reads get their zeros by output_padding.
+    - dW[m,c,i] = Σ X[n,c,o*s + i*d - p] dY[n,m,o]: Conv of X over channels as samples with dY as kernels, stride and
+      dilation exchanged; its output is transposed, and cut where strides leave elements over.
+    - dB = Σ dY over samples and positions.
+    """
+    emit, op = context.builder, context.op
+    x, w = op.inputs[:2]
+    dy = context.dy
+    windows = windows_of(op, emit.shape(w)[2:], emit.shape(x)[2:], emit.shape(dy)[2:])
+    group = integer(op, "group", 1)
+    dx = data_gradient(emit, dy, w, emit.shape(x), windows, group) if context.wanted[0] else None
+    dw = _weight_gradient(emit, x, dy, emit.shape(w), windows, group) if context.wanted[1] else None
+    db = None
+    if context.has_input(2) and context.wanted[2]:
+        db = emit.reduce_sum(dy, [dim for dim in range(emit.rank(dy)) if dim != 1])
+    return [dx, dw, db]
+
+
+def data_gradient(
+    emit: Builder, dy: str, w: str, shape: tuple[int, ...], windows: Windows, group: int, hint: str = ""
+) -> str:
+    """Send every window's gradient back to the elements that it read; the result has this shape."""
+    stated: dict[str, int | tuple[int, ...]] = {"kernel_shape": windows.kernel, "strides": windows.strides}
+    if any(windows.pads):
+        stated["pads"] = windows.pads
+    if any(step != 1 for step in windows.dilations):
+        stated["dilations"] = windows.dilations
+    if any(windows.unreached):
+        stated["output_padding"] = windows.unreached
+    if group != 1:
+        stated["group"] = group
+    return emit.one("ConvTranspose", [dy, w], shape, emit.dtype(dy), hint=hint, **stated)
+
+
+def _weight_gradient(emit: Builder, x: str, dy: str, shape: tuple[int, ...], windows: Windows, group: int) -> str:
+    """The gradient of the kernels, of this shape [M, C/group, kernel]."""
+    samples, channels, *sizes = emit.shape(x)
+    spatial = list(range(2, emit.rank(x)))
+    swapped = [1, 0, *spatial]
+    if group == 1:
+        turned = emit.transpose(x, swapped)
+    else:
+        # Channel c of group g becomes sample c; the group's samples become the channels that its kernels read.
+        split = emit.reshape(x, (samples, group, channels // group, *sizes))
+        turned = emit.transpose(split, [2, 1, 0, *(dim + 1 for dim in spatial)])
+        turned = emit.reshape(turned, (channels // group, group * samples, *sizes))
+    kernels = emit.transpose(dy, swapped)
+    positions = emit.shape(dy)[2:]
+    made = tuple(
+        (size + before + max(0, after) - (position - 1) * stride - 1) // dilation + 1
+        for size, before, after, position, stride, dilation in zip(
+            sizes, windows.before, windows.after, positions, windows.strides, windows.dilations, strict=True
+        )
+    )
+    stated: dict[str, int | tuple[int, ...]] = {"kernel_shape": positions}
+    if any(step != 1 for step in windows.dilations):
+        stated["strides"] = windows.dilations
+    if any(step != 1 for step in windows.strides):
+        stated["dilations"] = windows.strides
+    if any(windows.pads):
+        stated["pads"] = windows.pads
+    if group != 1:
+        stated["group"] = group
+    full = emit.one("Conv", [turned, kernels], (shape[1], shape[0], *made), emit.dtype(x), **stated)
+    cut = emit.slice(full, (0,) * len(shape), (shape[1], shape[0], *shape[2:]))
+    return emit.transpose(cut, swapped)

@@ -1,0 +1,264 @@
+"""Gradient rules of element-wise operators.
+
+``dy`` is the gradient of the output ``y``. Where an operand was broadcast, its gradient is summed over the repeated
+dims (``Builder.unbroadcast``). Formulas are the derivatives of the functions that ONNX's operator specifications
+define; at a kink the side is the one that PyTorch takes, and is stated.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from planner.training.attributes import number, refuse, text
+from planner.training.autodiff import Backward, Contributions, gradient
+
+
+def _sum_to_input(context: Backward, position: int, full: str) -> str:
+    return context.builder.unbroadcast(full, context.builder.shape(context.op.inputs[position]))
+
+
+@gradient("Add")
+def add(context: Backward) -> Contributions:
+    """y = a + b: da = dy, db = dy."""
+    return [_sum_to_input(context, i, context.dy) if wanted else None for i, wanted in enumerate(context.wanted)]
+
+
+@gradient("Sum")
+def sum_of_all(context: Backward) -> Contributions:
+    """y = x1 + x2 + ...: each dx = dy."""
+    return add.function(context)
+
+
+@gradient("Sub")
+def sub(context: Backward) -> Contributions:
+    """y = a - b: da = dy, db = -dy (summed first, where b was broadcast)."""
+    da = _sum_to_input(context, 0, context.dy) if context.wanted[0] else None
+    db = context.builder.unary("Neg", _sum_to_input(context, 1, context.dy)) if context.wanted[1] else None
+    return [da, db]
+
+
+@gradient("Mul")
+def mul(context: Backward) -> Contributions:
+    """y = a b: da = dy b, db = dy a."""
+    a, b = context.op.inputs
+    da = _sum_to_input(context, 0, context.builder.mul(context.dy, b)) if context.wanted[0] else None
+    db = _sum_to_input(context, 1, context.builder.mul(context.dy, a)) if context.wanted[1] else None
+    return [da, db]
+
+
+@gradient("Div")
+def div(context: Backward) -> Contributions:
+    """y = a / b: da = dy / b, db = -da y."""
+    emit, b = context.builder, context.op.inputs[1]
+    quotient = emit.div(context.dy, b)
+    da = _sum_to_input(context, 0, quotient) if context.wanted[0] else None
+    db = None
+    if context.wanted[1]:
+        db = emit.unary("Neg", _sum_to_input(context, 1, emit.mul(quotient, context.y)))
+    return [da, db]
+
+
+@gradient("Neg")
+def neg(context: Backward) -> Contributions:
+    """y = -x: dx = -dy."""
+    return [context.builder.unary("Neg", context.dy)]
+
+
+@gradient("Abs")
+def absolute(context: Backward) -> Contributions:
+    """y = |x|: dx = dy sign(x), 0 at 0."""
+    emit = context.builder
+    return [emit.mul(context.dy, emit.unary("Sign", context.x))]
+
+
+@gradient("Sqrt")
+def sqrt(context: Backward) -> Contributions:
+    """y = √x: dx = dy / (2 y)."""
+    emit = context.builder
+    return [emit.div(emit.scale(context.dy, 0.5), context.y)]
+
+
+@gradient("Exp")
+def exp(context: Backward) -> Contributions:
+    """y = eˣ: dx = dy y."""
+    return [context.builder.mul(context.dy, context.y)]
+
+
+@gradient("Log")
+def log(context: Backward) -> Contributions:
+    """y = ln x: dx = dy / x."""
+    return [context.builder.div(context.dy, context.x)]
+
+
+@gradient("Reciprocal")
+def reciprocal(context: Backward) -> Contributions:
+    """y = 1/x: dx = -dy y²."""
+    emit = context.builder
+    return [emit.unary("Neg", emit.mul(context.dy, emit.mul(context.y, context.y)))]
+
+
+@gradient("Pow", inputs=(0, 1))
+def power(context: Backward) -> Contributions:
+    """y = xᵖ, p a known constant: dx = dy p xᵖ⁻¹; 0 where p is 0, whatever x is."""
+    emit, op = context.builder, context.op
+    exponent = emit.value(op.inputs[1])
+    if context.wanted[1] or exponent is None:
+        raise refuse(op, "no gradient rule for an exponent that is not a known constant")
+    p = exponent.astype(np.float64)
+    if p.size == 1:
+        p = p.reshape(())
+    if not p.any():
+        return [None]
+    if p.ndim == 0 and p == 1:
+        slope = context.dy
+    elif p.ndim == 0 and p == 2:
+        slope = emit.mul(context.dy, emit.scale(context.x, 2.0))
+    else:
+        like = emit.scalar(1.0, context.x)
+        numpy_dtype = np.asarray(emit.value(like)).dtype
+        factor = emit.constant(p.astype(numpy_dtype), f"constant.{op.name}.exponent")
+        lower = emit.constant(np.where(p == 0, 0, p - 1).astype(numpy_dtype), f"constant.{op.name}.exponent_less_1")
+        slope = emit.mul(context.dy, emit.mul(factor, emit.binary("Pow", context.x, lower)))
+    return [_sum_to_input(context, 0, slope)]
+
+
+@gradient("Relu")
+def relu(context: Backward) -> Contributions:
+    """y = max(x, 0): dx = dy where y > 0, else 0 (0 at 0)."""
+    emit = context.builder
+    zero = emit.scalar(0.0, context.y)
+    return [emit.where(emit.compare("Greater", context.y, zero), context.dy, zero)]
+
+
+@gradient("LeakyRelu")
+def leaky_relu(context: Backward) -> Contributions:
+    """y = x or alpha x: dx = dy where x > 0, else alpha dy (alpha at 0)."""
+    emit = context.builder
+    positive = emit.compare("Greater", context.x, emit.scalar(0.0, context.x))
+    return [emit.where(positive, context.dy, emit.scale(context.dy, number(context.op, "alpha", 0.01)))]
+
+
+@gradient("Sigmoid")
+def sigmoid(context: Backward) -> Contributions:
+    """y = 1 / (1 + e⁻ˣ): dx = dy y (1 - y)."""
+    emit = context.builder
+    slope = emit.mul(context.y, emit.sub(emit.scalar(1.0, context.y), context.y))
+    return [emit.mul(context.dy, slope)]
+
+
+@gradient("Tanh")
+def tanh(context: Backward) -> Contributions:
+    """y = tanh x: dx = dy (1 - y²)."""
+    emit = context.builder
+    slope = emit.sub(emit.scalar(1.0, context.y), emit.mul(context.y, context.y))
+    return [emit.mul(context.dy, slope)]
+
+
+@gradient("Softplus")
+def softplus(context: Backward) -> Contributions:
+    """y = ln(1 + eˣ): dx = dy sigmoid(x)."""
+    emit = context.builder
+    return [emit.mul(context.dy, emit.unary("Sigmoid", context.x))]
+
+
+@gradient("Sin")
+def sin(context: Backward) -> Contributions:
+    """y = sin x: dx = dy cos x."""
+    emit = context.builder
+    return [emit.mul(context.dy, emit.unary("Cos", context.x))]
+
+
+@gradient("Cos")
+def cos(context: Backward) -> Contributions:
+    """y = cos x: dx = -dy sin x."""
+    emit = context.builder
+    return [emit.unary("Neg", emit.mul(context.dy, emit.unary("Sin", context.x)))]
+
+
+@gradient("Erf")
+def erf(context: Backward) -> Contributions:
+    """y = erf x: dx = dy (2/√π) e^(-x²)."""
+    emit = context.builder
+    bell = emit.unary("Exp", emit.unary("Neg", emit.mul(context.x, context.x)))
+    return [emit.mul(context.dy, emit.scale(bell, 2.0 / math.sqrt(math.pi)))]
+
+
+@gradient("Gelu")
+def gelu(context: Backward) -> Contributions:
+    """y = x Φ(x), or its tanh approximation, by the attribute ``approximate``.
+
+    none: dx = dy (Φ(x) + x φ(x)), Φ = (1 + erf(x/√2))/2, φ = e^(-x²/2)/√(2π).
+    tanh: with u = √(2/π)(x + 0.044715 x³) and t = tanh u, dx = dy ((1 + t)/2 + x (1 - t²)/2 u').
+    """
+    emit, x = context.builder, context.x
+    one = emit.scalar(1.0, x)
+    square = emit.mul(x, x)
+    if text(context.op, "approximate", "none") == "none":
+        cumulative = emit.scale(emit.add(emit.unary("Erf", emit.scale(x, math.sqrt(0.5))), one), 0.5)
+        bell = emit.scale(emit.unary("Exp", emit.scale(square, -0.5)), 1.0 / math.sqrt(2.0 * math.pi))
+        return [emit.mul(context.dy, emit.add(cumulative, emit.mul(x, bell)))]
+    c, cubic = math.sqrt(2.0 / math.pi), 0.044715
+    inner = emit.mul(x, emit.add(emit.scale(square, c * cubic), emit.scalar(c, x)))
+    t = emit.unary("Tanh", inner)
+    inner_slope = emit.add(emit.scale(square, 3.0 * c * cubic), emit.scalar(c, x))
+    t_slope = emit.mul(emit.sub(one, emit.mul(t, t)), inner_slope)
+    total = emit.scale(emit.add(emit.add(one, t), emit.mul(x, t_slope)), 0.5)
+    return [emit.mul(context.dy, total)]
+
+
+@gradient("Clip", inputs=(0,))
+def clip(context: Backward) -> Contributions:
+    """y = min(max(x, lo), hi): dx = dy where y = x, else 0 (dy at the bounds)."""
+    emit = context.builder
+    kept = emit.compare("Equal", context.x, context.y)
+    return [emit.where(kept, context.dy, emit.scalar(0.0, context.x))]
+
+
+@gradient("Where", inputs=(1, 2))
+def where(context: Backward) -> Contributions:
+    """y = a where the condition holds, else b: da = dy there and 0 elsewhere, db the other way round."""
+    emit, condition = context.builder, context.op.inputs[0]
+    zero = emit.scalar(0.0, context.dy)
+    da = _sum_to_input(context, 1, emit.where(condition, context.dy, zero)) if context.wanted[1] else None
+    db = _sum_to_input(context, 2, emit.where(condition, zero, context.dy)) if context.wanted[2] else None
+    return [None, da, db]
+
+
+@gradient("Max", "Min")
+def extremum(context: Backward) -> Contributions:
+    """y = max(a, b) or min(a, b): dy to the operand that is y; to the first where they are equal."""
+    emit, op = context.builder, context.op
+    if len(op.inputs) == 1:
+        return [context.dy]
+    if len(op.inputs) > 2:
+        raise refuse(op, f"no gradient rule for {len(op.inputs)} operands, only for 2")
+    a, b = op.inputs
+    first = emit.compare("GreaterOrEqual" if op.op_type == "Max" else "LessOrEqual", a, b)
+    zero = emit.scalar(0.0, context.dy)
+    da = _sum_to_input(context, 0, emit.where(first, context.dy, zero)) if context.wanted[0] else None
+    db = _sum_to_input(context, 1, emit.where(first, zero, context.dy)) if context.wanted[1] else None
+    return [da, db]
+
+
+@gradient("Cast", "CastLike", inputs=(0,))
+def cast(context: Backward) -> Contributions:
+    """y = x in another float dtype: dx = dy in x's."""
+    return [context.builder.cast(context.dy, context.builder.dtype(context.x))]
+
+
+@gradient("Identity")
+def identity(context: Backward) -> Contributions:
+    """y = x: dx = dy."""
+    return [context.dy]
+
+
+@gradient("Dropout", inputs=(0,))
+def dropout(context: Backward) -> Contributions:
+    """Inference mode, y = x: dx = dy. Training mode is refused: nothing here draws random numbers."""
+    if context.has_input(2):
+        mode = context.builder.value(context.op.inputs[2])
+        if mode is None or bool(mode):
+            raise refuse(context.op, "no gradient rule for training mode")
+    return [context.dy]

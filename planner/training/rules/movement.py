@@ -1,0 +1,213 @@
+"""Gradient rules of operators that move elements without computing: each sends dy back to where it came from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.graph.model import Op
+from planner.training.attributes import axis_of, integers, refuse, text
+from planner.training.autodiff import Backward, Contributions, gradient
+from planner.training.builder import Builder
+
+
+def _known(emit: Builder, op: Op, position: int, what: str) -> tuple[int, ...]:
+    value = emit.value(op.inputs[position])
+    if value is None:
+        raise refuse(op, f"its {what} are not a known constant")
+    return tuple(int(item) for item in value.reshape(-1))
+
+
+@gradient("Reshape", "Flatten", inputs=(0,))
+def reshape(context: Backward) -> Contributions:
+    """dx = dy in x's shape."""
+    return [context.builder.reshape(context.dy, context.builder.shape(context.x))]
+
+
+@gradient("Transpose")
+def transpose(context: Backward) -> Contributions:
+    """dx = dy with the inverse permutation."""
+    rank = context.builder.rank(context.x)
+    perm = integers(context.op, "perm", tuple(reversed(range(rank))))
+    return [context.builder.transpose(context.dy, [perm.index(dim) for dim in range(rank)])]
+
+
+@gradient("Squeeze", inputs=(0,))
+def squeeze(context: Backward) -> Contributions:
+    """dx = dy with the dims put back."""
+    emit = context.builder
+    shape = emit.shape(context.x)
+    axes = [dim for dim, size in enumerate(shape) if size == 1]
+    if context.has_input(1):
+        axes = [axis % len(shape) for axis in _known(emit, context.op, 1, "axes")]
+    return [emit.unsqueeze(context.dy, axes)]
+
+
+@gradient("Unsqueeze", inputs=(0,))
+def unsqueeze(context: Backward) -> Contributions:
+    """dx = dy without the new dims."""
+    emit = context.builder
+    rank = emit.rank(context.dy)
+    return [emit.squeeze(context.dy, [axis % rank for axis in _known(emit, context.op, 1, "axes")])]
+
+
+@gradient("Concat")
+def concat(context: Backward) -> Contributions:
+    """Each dx is its stretch of dy."""
+    emit, dy = context.builder, context.dy
+    axis = axis_of(context.op, emit.rank(dy), 0)
+    parts: list[str | None] = []
+    offset = 0
+    for name, wanted in zip(context.op.inputs, context.wanted, strict=True):
+        end = offset + emit.shape(name)[axis]
+        starts, ends = [0] * emit.rank(dy), list(emit.shape(dy))
+        starts[axis], ends[axis] = offset, end
+        parts.append(emit.slice(dy, starts, ends) if wanted else None)
+        offset = end
+    return parts
+
+
+@gradient("Split", inputs=(0,))
+def split(context: Backward) -> Contributions:
+    """dx = the dys one after the other, zeros for those that do not matter."""
+    emit = context.builder
+    axis = axis_of(context.op, emit.rank(context.x), 0)
+    parts = [
+        emit.zeros(emit.shape(name), context.x) if found is None else found
+        for name, found in zip(context.op.outputs, context.gradients, strict=True)
+    ]
+    return [emit.concat(parts, axis)]
+
+
+@gradient("Slice", inputs=(0,))
+def slices(context: Backward) -> Contributions:
+    """y = x[start:end:step]: dx is dy at those places, zeros elsewhere.
+
+    Steps other than ±1 are undone by putting zeros between the elements (Unsqueeze, Pad, Reshape); negative ones by
+    reading dy backwards first.
+    """
+    emit, op = context.builder, context.op
+    shape = emit.shape(context.x)
+    starts, ends = _known(emit, op, 1, "starts"), _known(emit, op, 2, "ends")
+    axes = _known(emit, op, 3, "axes") if context.has_input(3) else tuple(range(len(starts)))
+    steps = _known(emit, op, 4, "steps") if context.has_input(4) else (1,) * len(starts)
+    first, stride = [0] * len(shape), [1] * len(shape)
+    backwards: list[int] = []
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        dim = axis % len(shape)
+        taken = range(*slice(start, _bound(end, step), step).indices(shape[dim]))
+        if not len(taken):
+            return [None]
+        first[dim], stride[dim] = min(taken[0], taken[-1]), abs(step)
+        if step < 0:
+            backwards.append(dim)
+    placed = _spread(emit, emit.reverse(context.dy, sorted(backwards)), stride)
+    after = [
+        size - start - width for size, start, width in zip(shape, first, emit.shape(placed), strict=True)
+    ]
+    return [emit.pad(placed, first, after)]
+
+
+def _bound(end: int, step: int) -> int | None:
+    """ONNX's end below any index means "to the very first"; Python's slice would count it from the back."""
+    return None if step < 0 and end <= -(2**31) + 1 else end
+
+
+def _spread(emit: Builder, x: str, stride: list[int]) -> str:
+    """Put ``stride - 1`` zeros between the elements of each dim."""
+    for dim, step in enumerate(stride):
+        size = emit.shape(x)[dim]
+        if step == 1 or size == 1:
+            continue
+        wide = emit.unsqueeze(x, [dim + 1])
+        zeros = [0] * emit.rank(wide)
+        after = list(zeros)
+        after[dim + 1] = step - 1
+        wide = emit.pad(wide, zeros, after)
+        shape = list(emit.shape(x))
+        shape[dim] = size * step
+        merged = emit.reshape(wide, tuple(shape))
+        shape[dim] -= step - 1
+        x = emit.slice(merged, [0] * len(shape), shape)
+    return x
+
+
+@gradient("Expand", inputs=(0,))
+def expand(context: Backward) -> Contributions:
+    """dx = dy summed over the repeated dims."""
+    return [context.builder.unbroadcast(context.dy, context.builder.shape(context.x))]
+
+
+@gradient("Pad", inputs=(0,))
+def pad(context: Backward) -> Contributions:
+    """Constant mode: dx is dy without the border; zeros where a negative pad had cut x."""
+    emit, op = context.builder, context.op
+    mode = text(op, "mode", "constant")
+    if mode != "constant":
+        raise refuse(op, f"no gradient rule for mode {mode!r}, only for 'constant'")
+    rank = emit.rank(context.x)
+    pads = _known(emit, op, 1, "pads")
+    axes = _known(emit, op, 3, "axes") if context.has_input(3) else tuple(range(rank))
+    before, after = [0] * rank, [0] * rank
+    for index, axis in enumerate(axes):
+        before[axis % rank], after[axis % rank] = -pads[index], -pads[len(axes) + index]
+    return [emit.pad(context.dy, before, after)]
+
+
+@gradient("Gather", inputs=(0,))
+def gather(context: Backward) -> Contributions:
+    """y = x[indices] along ``axis``: dx = zeros with dy added at the indices (ScatterND, which adds along dim 0).
+
+    Where the indices are known and follow one another (one position picked, a table read from its start), dx is dy
+    between zeros, and nothing is scattered.
+    """
+    emit, op, dy = context.builder, context.op, context.dy
+    indices = op.inputs[1]
+    shape = emit.shape(context.x)
+    axis = axis_of(op, len(shape), 0)
+    start = _run(emit.value(indices), shape[axis])
+    if start is not None:
+        count = int(np.prod(emit.shape(indices), dtype=np.int64))
+        flat = emit.reshape(dy, (*shape[:axis], count, *shape[axis + 1 :]))
+        before, after = [0] * len(shape), [0] * len(shape)
+        before[axis], after[axis] = start, shape[axis] - start - count
+        return [emit.pad(flat, before, after)]
+    rank_of_indices = emit.rank(indices)
+    picked = list(range(axis, axis + rank_of_indices))
+    others = [dim for dim in range(emit.rank(dy)) if dim not in picked]
+    updates = emit.transpose(dy, [*picked, *others])
+    moved = (shape[axis], *shape[:axis], *shape[axis + 1 :])
+    column = emit.unsqueeze(indices, [rank_of_indices])
+    total = _scatter_nd(emit, emit.zeros(moved, dy), column, updates)
+    return [emit.transpose(total, [*range(1, axis + 1), 0, *range(axis + 1, len(shape))])]
+
+
+def _run(indices: np.ndarray | None, size: int) -> int | None:
+    """Where indices that follow one another start; None if they do not or are not known."""
+    if indices is None or indices.size == 0:
+        return None
+    flat = np.where(indices < 0, indices + size, indices).reshape(-1)
+    return int(flat[0]) if bool((np.diff(flat) == 1).all()) else None
+
+
+def _scatter_nd(emit: Builder, zeros: str, indices: str, updates: str) -> str:
+    operands = [zeros, indices, updates]
+    return emit.one("ScatterND", operands, emit.shape(zeros), emit.dtype(zeros), reduction="add")
+
+
+@gradient("GatherND", inputs=(0,))
+def gather_nd(context: Backward) -> Contributions:
+    """y = x at index tuples: dx = zeros with dy added there. Without batch_dims."""
+    emit, op = context.builder, context.op
+    if op.attribute("batch_dims", 0):
+        raise refuse(op, "no gradient rule for batch_dims other than 0")
+    return [_scatter_nd(emit, emit.zeros(emit.shape(context.x), context.dy), op.inputs[1], context.dy)]
+
+
+@gradient("GatherElements", inputs=(0,))
+def gather_elements(context: Backward) -> Contributions:
+    """y = x at one index for each element along ``axis``: dx = zeros with dy added there."""
+    emit, op, dy = context.builder, context.op, context.dy
+    shape = emit.shape(context.x)
+    operands = [emit.zeros(shape, dy), op.inputs[1], dy]
+    axis = axis_of(op, len(shape), 0)
+    return [emit.one("ScatterElements", operands, shape, emit.dtype(dy), axis=axis, reduction="add")]

@@ -1,0 +1,115 @@
+"""Gradient rules of pooling."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from planner.graph.model import DType
+from planner.training.attributes import integer, integers, refuse
+from planner.training.autodiff import Backward, Contributions, gradient
+from planner.training.builder import Builder
+from planner.training.rules.convolution import data_gradient
+from planner.training.rules.windows import Windows, windows_of
+
+
+def _windows(context: Backward) -> Windows:
+    emit = context.builder
+    kernel = integers(context.op, "kernel_shape", ())
+    return windows_of(context.op, kernel, emit.shape(context.x)[2:], emit.shape(context.dy)[2:])
+
+
+@gradient("MaxPool")
+def max_pool(context: Backward) -> Contributions:
+    """Y = max of each window: dY goes to the window's first maximum.
+
+    Not by the Indices output, which counts through the whole tensor and so cannot be cut in space, but by comparing:
+    X, padded with a very low value, is unfolded into the K elements of each window (a grouped Conv with one-hot
+    kernels); ArgMax over them gives the first hit; dY is put there, and folded back by the transpose of the unfolding.
+    """
+    emit, op, dy = context.builder, context.op, context.dy
+    if integer(op, "storage_order", 0):
+        raise refuse(op, "no gradient rule for storage_order 1")
+    windows = _windows(context)
+    samples, channels, *positions = emit.shape(dy)
+    count = math.prod(windows.kernel)
+    zeros = (0, 0)
+    padded = emit.pad(context.x, (*zeros, *windows.before), (*zeros, *windows.after), _very_low(emit.dtype(dy)))
+    one_hot = _one_hot_kernels(emit, channels, windows.kernel, context.x)
+    stated: dict[str, int | tuple[int, ...]] = {"kernel_shape": windows.kernel, "strides": windows.strides}
+    if any(step != 1 for step in windows.dilations):
+        stated["dilations"] = windows.dilations
+    folded = (samples, channels * count, *positions)
+    unfolded = (samples, channels, count, *positions)
+    elements = emit.one("Conv", [padded, one_hot], folded, emit.dtype(dy), hint="windows", group=channels, **stated)
+    elements = emit.reshape(elements, unfolded)
+    hit = emit.one("ArgMax", [elements], (samples, channels, 1, *positions), DType.INT64, axis=2, keepdims=1)
+    range_of_k = np.arange(count, dtype=np.int64).reshape(1, 1, count, *(1 for _ in positions))
+    first = emit.compare("Equal", hit, emit.constant(range_of_k, f"range.{count}"))
+    spread = emit.where(first, emit.unsqueeze(dy, [2]), emit.scalar(0.0, dy))
+    return [data_gradient(emit, emit.reshape(spread, folded), one_hot, emit.shape(context.x), windows, channels)]
+
+
+def _very_low(dtype: DType) -> float:
+    """Minus the largest power of two: it survives rounding to fewer mantissa bits (TF32), where the lowest finite
+    number would become -inf, and 0 * -inf is NaN."""
+    exponents = {DType.FLOAT16: 15, DType.FLOAT64: 1023}
+    return -(2.0 ** exponents.get(dtype, 127))
+
+
+def _one_hot_kernels(emit: Builder, channels: int, kernel: tuple[int, ...], like: str) -> str:
+    """[channels*K, 1, kernel]: kernel k of each channel picks element k of the window."""
+    count = math.prod(kernel)
+    dtype = np.asarray(emit.value(emit.scalar(1.0, like))).dtype
+    single = np.eye(count, dtype=dtype).reshape(count, 1, *kernel)
+    return emit.constant(np.tile(single, (channels, 1, *(1 for _ in kernel))), f"one_hot.{channels}x{count}")
+
+
+@gradient("AveragePool")
+def average_pool(context: Backward) -> Contributions:
+    """Y = mean of each window: dY / count goes to each of its elements (a grouped ConvTranspose with kernels of ones).
+
+    The count leaves out padding, unless count_include_pad says otherwise, and always what ceil_mode adds beyond it.
+    """
+    emit, op, dy = context.builder, context.op, context.dy
+    windows = _windows(context)
+    channels = emit.shape(dy)[1]
+    counts = _counts(context, windows)
+    dtype = np.asarray(emit.value(emit.scalar(1.0, dy))).dtype
+    if counts.min() == counts.max():
+        share = emit.scale(dy, 1.0 / float(counts.flat[0]))
+    else:
+        weights = emit.constant((1.0 / counts).astype(dtype)[None, None], f"constant.{op.name}.shares")
+        share = emit.mul(dy, weights)
+    ones = emit.constant(np.ones((channels, 1, *windows.kernel), dtype), f"ones.{channels}")
+    return [data_gradient(emit, share, ones, emit.shape(context.x), windows, channels)]
+
+
+def _counts(context: Backward, windows: Windows) -> np.ndarray:
+    """How many elements each window averages."""
+    emit, op = context.builder, context.op
+    include = integer(op, "count_include_pad", 0)
+    stated = integers(op, "pads", (0,) * (2 * len(windows.kernel)))[len(windows.kernel) :]
+    counts = np.ones((), np.int64)
+    for dim, (size, position) in enumerate(
+        zip(emit.shape(context.x)[2:], emit.shape(context.dy)[2:], strict=True)
+    ):
+        starts = np.arange(position)[:, None] * windows.strides[dim] - windows.before[dim]
+        read = starts + np.arange(windows.kernel[dim])[None, :] * windows.dilations[dim]
+        low, high = 0, size
+        if include:
+            low, high = -windows.before[dim], size + max(stated[dim], 0)
+            if op.attribute("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER"):
+                high = size + max(0, windows.after[dim])
+        inside = ((read >= low) & (read < high)).sum(axis=1)
+        counts = counts[..., None] * np.maximum(inside, 1)
+    return counts
+
+
+@gradient("GlobalAveragePool")
+def global_average_pool(context: Backward) -> Contributions:
+    """Y = mean over all positions: dX = dY / count, repeated."""
+    emit = context.builder
+    shape = emit.shape(context.x)
+    return [emit.expand(emit.scale(context.dy, 1.0 / math.prod(shape[2:])), shape)]

@@ -1,0 +1,67 @@
+"""Where the windows of a convolution or a pooling lie: strides, dilations, pads, worked out from the sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.graph.model import Op, Shape
+from planner.training.attributes import integers, refuse, text
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Sliding windows over the spatial dims; one entry for each.
+
+    Window ``o`` reads ``x[o*stride + i*dilation - before]`` for ``i < kernel``; outside of x there is padding.
+    """
+
+    kernel: Shape
+    strides: Shape
+    dilations: Shape
+    before: Shape
+    """Padding before the first element."""
+    after: Shape
+    """Padding after the last element that the last window reaches; negative where it stops short of the end."""
+
+    @property
+    def pads(self) -> tuple[int, ...]:
+        """As ONNX writes them; what is not reached is not padded."""
+        return (*self.before, *(max(0, width) for width in self.after))
+
+    @property
+    def unreached(self) -> tuple[int, ...]:
+        """How many elements at the end no window reads."""
+        return tuple(max(0, -width) for width in self.after)
+
+
+def windows_of(op: Op, kernel: Shape, x: Shape, y: Shape) -> Windows:
+    """The windows of an op, from its attributes and the spatial sizes of its input and output.
+
+    ``after`` follows from the output's size, so every auto_pad and ceil_mode comes out right.
+
+    Raises:
+        UnsupportedError: an auto_pad that ONNX does not know, or negative pads.
+    """
+    count = len(kernel)
+    strides = integers(op, "strides", (1,) * count)
+    dilations = integers(op, "dilations", (1,) * count)
+    reach = tuple(
+        (size - 1) * stride + (width - 1) * dilation + 1
+        for size, stride, width, dilation in zip(y, strides, kernel, dilations, strict=True)
+    )
+    missing = tuple(max(0, wanted - size) for wanted, size in zip(reach, x, strict=True))
+    match text(op, "auto_pad", "NOTSET"):
+        case "NOTSET":
+            before = integers(op, "pads", (0,) * (2 * count))[:count]
+        case "VALID":
+            before = (0,) * count
+        case "SAME_UPPER":
+            before = tuple(width // 2 for width in missing)
+        case "SAME_LOWER":
+            before = tuple((width + 1) // 2 for width in missing)
+        case unknown:
+            raise refuse(op, f"auto_pad is {unknown!r}")
+    if min(before, default=0) < 0:
+        raise refuse(op, "its pads are negative")
+    after = tuple(wanted - size - first for wanted, size, first in zip(reach, x, before, strict=True))
+    return Windows(kernel, strides, dilations, before, after)

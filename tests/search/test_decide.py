@@ -1,0 +1,137 @@
+"""Plans: the figures of the papers, pins, what is refused, and that equal input gives equal plans."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import opdefs
+from planner.errors import InfeasibleError, UsageError
+from planner.graph.from_onnx import read_model
+from planner.graph.model import Graph
+from planner.partition.build import partition
+from planner.plan import Plan
+from planner.search.decide import Decision, decide
+from planner.zoo import mlp
+
+MODELS = Path(__file__).parent.parent / "models"
+
+
+def decided(graph: Graph, workers: int, **options: object) -> Decision:
+    return decide(graph, opdefs.standard().bind_all(graph), workers, **options)  # type: ignore[arg-type]
+
+
+def test_soybean_section_2_2() -> None:
+    """5 layers of 300x300, batch 400, 16 workers: 57.6 MB there counts n where n-1 parts move, so 54.0 here."""
+    graph = mlp(5, 300, 400)
+    data = decided(graph, 16, strategy="data").plan
+    assert data.moved_bytes == 54_000_000
+    program = partition(graph, opdefs.standard().bind_all(graph), data).program
+    assert program.soybean_bytes == 57_600_000
+    found = decided(graph, 16).plan
+    assert found.moved_bytes <= 25_200_000
+    assert found.replicated_flop_share < 1e-4
+
+
+def test_data_parallelism_of_the_large_mlp() -> None:
+    assert decided(mlp(4, 8192, 512), 8, strategy="data").plan.moved_bytes == 2 * 7 * 4 * 8192 * 8192 * 4
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5, 6, 7, 8, 12])
+def test_every_number_of_workers_has_a_plan(workers: int) -> None:
+    plan = decided(mlp(2, 24, 36), workers).plan
+    assert plan.workers == workers
+    assert (plan.moved_bytes == 0) == (workers == 1)
+    for pair in mlp(2, 24, 36).state:
+        assert plan.tilings[pair.current] == plan.tilings[pair.following]
+
+
+def test_one_cut_is_certified_and_more_are_not_claimed_to_be() -> None:
+    assert decided(mlp(2, 24, 36), 7).plan.certified_gap == 0.0
+    assert decided(mlp(2, 24, 36), 8).plan.certified_gap is None
+
+
+def test_a_pin_is_kept_by_a_state_and_its_next_value() -> None:
+    plan = decided(mlp(2, 24, 36), 4, pins={"w1": "R", "x1": "S(1)/2 S(0)/2"}).plan
+    assert str(plan.tilings["w1"]) == str(plan.tilings["w1.next"]) == "R/2 R/2"
+    assert str(plan.tilings["x1"]) == "S(1)/2 S(0)/2"
+    assert plan.moved_bytes >= decided(mlp(2, 24, 36), 4).plan.moved_bytes
+
+
+def test_all_pins_that_cannot_be_kept_are_named_at_once() -> None:
+    pins = {"w1.nxt": "S(0)", "x1": "S(2)", "w1": "R", "w1.next": "S(0)", "x0": "P"}
+    with pytest.raises(UsageError) as caught:
+        decided(mlp(2, 24, 36), 2, pins=pins)
+    text = str(caught.value)
+    for part in ("w1.nxt", "did you mean", "rank 2", "pinned differently", "P cannot be pinned"):
+        assert part in text
+    with pytest.raises(UsageError, match="cannot be kept") as caught:
+        decided(mlp(2, 3, 36), 4, pins={"w1": "S(0)"})
+    assert "too small" in str(caught.value)
+
+
+def test_more_workers_than_elements_is_infeasible_and_fewer_than_one_is_refused() -> None:
+    with pytest.raises(InfeasibleError, match="largest tensor"):
+        decided(mlp(1, 2, 2), 5)
+    with pytest.raises(UsageError, match="at least 1"):
+        decided(mlp(1, 2, 2), 0)
+
+
+def test_what_cannot_be_split_is_said() -> None:
+    """Below the element count of the largest tensor there is a plan, and it names what every worker repeats."""
+    plan = decided(mlp(1, 3, 5), 8).plan
+    assert plan.unsplit
+
+
+def test_partitioned_inputs_are_disjoint() -> None:
+    graph = mlp(2, 24, 36)
+    free, charged = decided(graph, 4).plan, decided(graph, 4, partitioned_inputs=True).plan
+    assert charged.tilings["x0"].is_disjoint
+    assert charged.moved_bytes >= free.moved_bytes
+
+
+def test_bert_on_three_workers_keeps_its_heads_whole() -> None:
+    """Four heads of 16 fall 2/1/1, and the Reshapes between heads and hidden dim move nothing."""
+    graph = read_model(MODELS / "bert_step.onnx")
+    assert len(graph.state) == 41
+    plan = decided(graph, 3).plan
+    producer, heads = graph.producer, 0
+    for name in plan.tilings:
+        maker = producer.get(name)
+        if maker is None or maker.op_type != "Reshape" or len(graph.tensors[name].shape) != 4:
+            continue
+        if graph.tensors[name].shape != (4, 16, 4, 16):
+            continue
+        heads += 1
+        source = maker.inputs[0]
+        assert plan.tensor_bytes[name] == 0, f"{name} moves"
+        tiles = [region.shape for region in plan.tilings[name].boxes((4, 16, 4, 16))]
+        if str(plan.tilings[name]).startswith("S(2)"):
+            assert [tile[2] for tile in tiles] == [2, 1, 1]
+            assert [region.shape[1] for region in plan.tilings[source].boxes((64, 64))] == [32, 16, 16]
+    assert heads > 0
+
+
+def test_plans_go_through_json() -> None:
+    plan = decided(mlp(2, 24, 36), 6).plan
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_equal_input_gives_equal_plans_whatever_the_hash_seed() -> None:
+    code = (
+        "import opdefs; from planner.zoo import mlp; from planner.search.decide import decide; g = mlp(3, 24, 36);"
+        "print(decide(g, opdefs.standard().bind_all(g), 8).plan.to_json())"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("0", "1", "2")
+    }
+    assert len(texts) == 1
