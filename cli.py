@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 import click
 
-from planner.errors import TofuError, UsageError
+from planner.errors import TofuError, UsageError, did_you_mean
 
 EXIT_DONE = 0
 EXIT_NO = 1
@@ -440,8 +440,6 @@ def _usage_error(error: click.ClickException) -> UsageError:
 
 def _near(error: click.ClickException, ctx: click.Context) -> str:
     """``did you mean 'x'?`` for an unknown command, option or choice, or ""."""
-    import difflib
-
     if isinstance(error, click.exceptions.NoSuchCommand) and isinstance(ctx.command, click.Group):
         wanted, known = error.command_name, ctx.command.list_commands(ctx)
     elif isinstance(error, click.exceptions.NoSuchOption):
@@ -452,8 +450,7 @@ def _near(error: click.ClickException, ctx: click.Context) -> str:
         known = list(error.param.type.choices)
     else:
         return ""
-    near = difflib.get_close_matches(wanted, sorted(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else ""
+    return did_you_mean(wanted, known)
 
 
 def _print_error(error: TofuError) -> None:

@@ -37,8 +37,13 @@ def gemm(node: NodeView, A: TensorArg, B: TensorArg, C: TensorArg | None = None)
     flip_a, flip_b = node.attribute("transA", 0), node.attribute("transB", 0)
 
     def product(m: Ix, n: Ix) -> Val:
-        return Sum(lambda k: (A[k, m] if flip_a else A[m, k]) * (B[n, k] if flip_b else B[k, n]))
+        total = Sum(lambda k: (A[k, m] if flip_a else A[m, k]) * (B[n, k] if flip_b else B[k, n]))
+        return total if alpha == 1 else alpha * total
+
+    def added(C: TensorArg, m: Ix, n: Ix) -> Val:
+        value = broadcast(node, C, (m, n))
+        return value if beta == 1 else beta * value
 
     if C is None:
-        return lambda m, n: alpha * product(m, n)
-    return lambda m, n: alpha * product(m, n) + beta * broadcast(node, C, (m, n))
+        return lambda m, n: product(m, n)
+    return lambda m, n: product(m, n) + added(C, m, n)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import opdefs
-from planner.config import did_you_mean, load_topology
-from planner.errors import UsageError
+from planner.config import load_topology
+from planner.errors import UsageError, did_you_mean
 from planner.folder import (
     PlanFolder,
     newest_folder,

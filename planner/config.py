@@ -13,10 +13,9 @@ one that nobody reads. All findings of a file are reported at once, each with it
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -24,7 +23,7 @@ from pathlib import Path
 import yaml
 
 from planner import units
-from planner.errors import UsageError
+from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType
 
 _MOST_CHARACTERS = 1_000_000
@@ -130,13 +129,6 @@ def parse_topology(text: str, origin: str) -> Topology:
         facts = tuple(f"line {line}: {finding}" for line, finding in sorted(dict.fromkeys(reader.findings)))
         raise UsageError(f"{origin}: not a usable topology", facts=facts)
     return topology
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``did you mean 'x'?`` for the nearest of the known names, or "" where none is near."""
-    by_folded = {candidate.casefold(): candidate for candidate in sorted(known)}
-    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
-    return f"did you mean {by_folded[near[0]]!r}?" if near else ""
 
 
 def _read_topology(reader: _Reader, root: yaml.Node) -> Topology | None:

@@ -16,6 +16,9 @@ not a ``TofuError``.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class TofuError(Exception):
     """An error that the user can act upon.
@@ -73,3 +76,10 @@ class WorkerError(TofuError):
     """A worker failed while running a plan."""
 
     exit_code = 3
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``did you mean 'x'?`` for the nearest of the known names, or "" where none is near."""
+    by_folded = {candidate.casefold(): candidate for candidate in sorted(known)}
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    return f"did you mean {by_folded[near[0]]!r}?" if near else ""

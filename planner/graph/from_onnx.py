@@ -6,7 +6,6 @@ and inferred anew, what it would expand to is bounded before it is expanded, and
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
-from planner.errors import ModelError, UnsupportedError, UsageError
+from planner.errors import ModelError, UnsupportedError, UsageError, did_you_mean
 from planner.graph.check import check_graph
 from planner.graph.fold import fold
 from planner.graph.inline import inline_functions, reachable_nodes
@@ -223,11 +222,10 @@ def _check_dims(values: Sequence[ValueInfoProto], dims: Mapping[str, int]) -> No
     known = list(dict.fromkeys(symbol for value in values for symbol in _symbols(value) if symbol))
     unknown = [name for name in dims if name not in known]
     if unknown:
-        near = [match for name in unknown for match in difflib.get_close_matches(name, known, n=1)]
         raise UsageError(
             f"the model has no symbolic dim named {', '.join(map(repr, unknown))}",
             facts=(f"its symbolic dims: {', '.join(known)}" if known else "none of its inputs has a symbolic dim",),
-            hint=f"did you mean {' '.join(near)}?" if near else "",
+            hint=" ".join(filter(None, (did_you_mean(name, known) for name in unknown))),
         )
     small = [f"{name}={size}" for name, size in dims.items() if size < 1]
     if small:

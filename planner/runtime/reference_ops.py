@@ -92,7 +92,7 @@ def _gather_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     data, indices = _given(inputs, 0), _given(inputs, 1)
     axis = _integer(op, "axis", 0) % data.ndim
     # Other dims of the indices may be shorter than the data's.
-    grid = list(np.indices(indices.shape, sparse=True))
+    grid: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = _positive(indices, data.shape[axis])
     return (data[tuple(grid)],)
 
@@ -120,7 +120,7 @@ def _scatter(op: Op, data: np.ndarray, index: tuple[np.ndarray, ...], updates: n
 def _scatter_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     data, indices, updates = (_given(inputs, position) for position in range(3))
     axis = _integer(op, "axis", 0) % data.ndim
-    grid = list(np.indices(indices.shape, sparse=True))
+    grid: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = _positive(indices, data.shape[axis])
     return _scatter(op, data, tuple(np.broadcast_arrays(*grid)), updates)
 

@@ -23,7 +23,7 @@ _CHUNK_ELEMENTS: Final = 2**25
 def ints(op: Op, name: str, default: Sequence[int]) -> tuple[int, ...]:
     """An attribute that is a list of integers."""
     value = op.attribute(name)
-    return tuple(default) if value is None else tuple(int(item) for item in value)  # type: ignore[union-attr, arg-type]
+    return tuple(default) if value is None else tuple(int(item) for item in value)  # type: ignore[union-attr]
 
 
 def explicit_pads(op: Op, spatial: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
@@ -104,8 +104,9 @@ def conv_transpose(op: Op, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None
     flat = np.ascontiguousarray(x).reshape(x.shape[0], x.shape[1], -1)
     for group in range(groups):
         source = flat[:, group * inner : (group + 1) * inner]
-        for position in product(*map(range, kernel)):
-            matrix = w[(slice(group * inner, (group + 1) * inner), slice(None), *position)]
+        matrices = w[group * inner : (group + 1) * inner].reshape(inner, outputs, -1)
+        for number, position in enumerate(product(*map(range, kernel))):
+            matrix = matrices[:, :, number]
             made = np.matmul(matrix.T, source).reshape(x.shape[0], outputs, *spatial)
             place = tuple(
                 slice(p * dilation, p * dilation + (size - 1) * stride + 1, stride)

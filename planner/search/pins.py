@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 from planner.algebra.delivery import can_split
 from planner.algebra.tiling import Only, Partial, Shard, Tiling
 from planner.cost.tables import Candidates
-from planner.errors import UsageError
+from planner.errors import UsageError, did_you_mean
 from planner.graph.model import Graph
 from planner.search.problem import Problem, Restriction, SearchVariable
 
@@ -29,9 +28,9 @@ def pinned(problem: Problem, pins: Mapping[str, str], cuts: tuple[int, ...], inn
     faults: list[str] = []
     for name, text in pins.items():
         if name not in problem.variable_of_tensor:
-            close = difflib.get_close_matches(name, problem.variable_of_tensor, n=1)
             known = "a constant, which every worker has" if name in problem.graph.constants else "not in the model"
-            faults.append(f"tensor {name!r} is {known}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            close = did_you_mean(name, problem.variable_of_tensor)
+            faults.append(f"tensor {name!r} is {known}" + (f"; {close}" if close else ""))
             continue
         tiling = Tiling.parse(text, cuts)
         fault = _fault(problem.graph, name, tiling)

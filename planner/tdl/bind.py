@@ -264,9 +264,8 @@ class Descriptions:
         outputs = description.trace(node)
         present = tuple(shape is not None for shape in node.output_shapes)
         if len(outputs) < len(present):
-            raise DescriptionError(
-                f"description of {node.op.op_type} (op {node.op.name}): {len(present)} outputs, {len(outputs)} described"
-            )
+            what = f"{len(present)} outputs, {len(outputs)} described"
+            raise DescriptionError(f"description of {node.op.op_type} (op {node.op.name}): {what}")
         analysis = analyse(outputs[: len(present)], present)
         everything = tuple(sorted(set(asked or ()) | node.asked))
         self._asked[family] = everything

@@ -77,7 +77,7 @@ class Ix:
     def __mul__(self, other: int | Fraction | Ix) -> Ix:
         if isinstance(other, Ix):
             raise DescriptionError("the product of two index variables is not affine")
-        return Ix(Times(self.tree, Fraction(other)))
+        return self if other == 1 else Ix(Times(self.tree, Fraction(other)))
 
     __rmul__ = __mul__
 
@@ -87,7 +87,7 @@ class Ix:
         return Ix(Times(self.tree, 1 / Fraction(other)))
 
     def __floordiv__(self, other: int) -> Ix:
-        return Ix(FloorDiv(self.tree, _divisor(other)))
+        return self if _divisor(other) == 1 else Ix(FloorDiv(self.tree, other))
 
     def __mod__(self, other: int) -> Ix:
         return Ix(Mod(self.tree, _divisor(other)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from math import lcm
 
 from planner.tdl.builder import Description, NodeView
 from planner.tdl.expr import (
@@ -26,6 +27,7 @@ from planner.tdl.expr import (
     Value,
     Var,
     Whole,
+    subvalues,
 )
 
 _SUM, _PRODUCT, _ATOM = 1, 2, 3
@@ -37,7 +39,7 @@ _Text = tuple[str, int]
 def render(description: Description, node: NodeView) -> tuple[str, ...]:
     """One line for each output of an op, as its description defines it.
 
-    Inputs and outputs have their formal names where the description's function has them, else ``in0`` and ``out0``.
+    Inputs are called as the description's function calls them, else ``in0``; outputs ``Y``, or ``Y0`` and on.
 
     Raises:
         DescriptionError: the description does not fit the op.
@@ -53,13 +55,18 @@ def render(description: Description, node: NodeView) -> tuple[str, ...]:
 
 
 def render_value(output: Output, names: Sequence[str]) -> str:
-    """The right-hand side of one output.
+    """The right-hand side of one output, and what tensors are beyond their borders if they are read there.
 
     Args:
         output: what ``Description.trace`` returned.
         names: what to call the inputs, by position.
     """
-    return _value(output.value, names)[0]
+    fills = {
+        f"{_name(value.slot, names)} is {_number(float(value.fill))} outside"
+        for value in subvalues(output.value)
+        if isinstance(value, Access) and value.fill is not None
+    }
+    return _value(output.value, names)[0] + (f"  ({', '.join(sorted(fills))})" if fills else "")
 
 
 def render_index(index: Index, names: Sequence[str] = ()) -> str:
@@ -70,8 +77,11 @@ def render_index(index: Index, names: Sequence[str] = ()) -> str:
 def _input_names(description: Description, count: int) -> tuple[str, ...]:
     code = description.function.__code__
     formal = list(code.co_varnames[1 : code.co_argcount])
-    variadic = code.co_flags & 0x04
-    return tuple(formal[slot] if slot < len(formal) and not variadic else f"in{slot}" for slot in range(count))
+    return tuple(formal[slot] if slot < len(formal) else f"in{slot}" for slot in range(count))
+
+
+def _name(slot: int, names: Sequence[str]) -> str:
+    return names[slot] if slot < len(names) else f"in{slot}"
 
 
 def _indexed(indices: Sequence[Index], names: Sequence[str] = ()) -> str:
@@ -91,12 +101,9 @@ def _number(value: Fraction | float) -> str:
 def _value(value: Value, names: Sequence[str]) -> _Text:
     match value:
         case Number(number):
-            text = _number(number)
-            return text, _SUM if text.startswith("-") else _ATOM
-        case Access(slot, indices, fill):
-            name = names[slot] if slot < len(names) else f"in{slot}"
-            padding = "" if fill is None else f"|{_number(float(fill))}"
-            return f"{name}{padding}{_indexed(indices, names)}", _ATOM
+            return _number(number), _ATOM if number >= 0 else _SUM
+        case Access(slot, indices, _):
+            return f"{_name(slot, names)}{_indexed(indices, names)}", _ATOM
         case Apply("-", (Number(0.0), inner)):
             return f"-{_bracket(_value(inner, names), _PRODUCT)}", _SUM
         case Apply("+", (left, right)):
@@ -104,8 +111,9 @@ def _value(value: Value, names: Sequence[str]) -> _Text:
         case Apply("-", (left, right)):
             return f"{_value(left, names)[0]} - {_bracket(_value(right, names), _PRODUCT)}", _SUM
         case Apply("*" | "/" as sign, (left, right)):
-            first = _bracket(_value(left, names), _ATOM if isinstance(left, Reduce) else _PRODUCT)
-            return f"{first} {sign} {_bracket(_value(right, names), _ATOM)}", _PRODUCT
+            before = _bracket(_value(left, names), _ATOM if isinstance(left, Reduce) else _PRODUCT)
+            after = _bracket(_value(right, names), _PRODUCT if sign == "*" else _ATOM)
+            return f"{before} {sign} {after}", _PRODUCT
         case Apply(function, arguments):
             return f"{function}({', '.join(_value(argument, names)[0] for argument in arguments)})", _ATOM
         case Reduce(reducer, variables, body, extents):
@@ -114,8 +122,7 @@ def _value(value: Value, names: Sequence[str]) -> _Text:
                 var.name if extent is None else f"{var.name}<{extent}"
                 for var, extent in zip(variables, bounds, strict=True)
             ]
-            inner = _value(body, names)
-            return f"{reducer.value}_{{{', '.join(bound)}}} {_bracket(inner, _PRODUCT)}", _PRODUCT
+            return f"{reducer.value}_{{{', '.join(bound)}}} {_bracket(_value(body, names), _PRODUCT)}", _PRODUCT
         case OpaqueResult(name, arguments, indices):
             inside = ", ".join(_value(argument, names)[0] for argument in arguments)
             return f"<{name}>({inside}){_indexed(indices, names)}", _ATOM
@@ -131,12 +138,11 @@ def _index(index: Index, names: Sequence[str]) -> _Text:
             return f"at({_value(access, names)[0]})", _ATOM
     terms: list[tuple[Fraction, _Text]] = []
     constant = _collect(index, Fraction(1), terms, names)
-    if len(terms) > 1 and all(factor.denominator != 1 for factor, _ in terms):
-        common = min((abs(factor) for factor, _ in terms), key=lambda factor: factor.numerator)
-        scaled = [(factor / common, text) for factor, text in terms]
-        if all(factor.denominator == 1 for factor, _ in scaled) and common.numerator == 1:
-            return f"({_joined(scaled, constant / common)[0]})/{common.denominator}", _PRODUCT
-    return _joined(terms, constant)
+    below = lcm(*(factor.denominator for factor, _ in terms))
+    if below == 1:
+        return _joined(terms, constant)
+    above = _joined([(factor * below, text) for factor, text in terms], constant * below)
+    return f"{_bracket(above, _ATOM)}/{below}", _PRODUCT
 
 
 def _collect(index: Index, factor: Fraction, terms: list[tuple[Fraction, _Text]], names: Sequence[str]) -> Fraction:

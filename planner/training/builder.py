@@ -85,8 +85,8 @@ class Builder:
         """The value of a constant, if it is known."""
         return self.constants.get(name)
 
-    def input(self, wanted: str, shape: Shape, dtype: DType) -> str:
-        """Declare a new input of the graph."""
+    def declare(self, wanted: str, shape: Shape, dtype: DType) -> str:
+        """A new tensor that no emitted op makes: an input, or an output of an op that is replayed."""
         name = self.reserve(wanted)
         self.tensors[name] = Tensor(name, shape, dtype)
         return name

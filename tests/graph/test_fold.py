@@ -182,7 +182,7 @@ def test_symbolic_dims_are_bound_by_name(parse: Parse) -> None:
     with pytest.raises(UsageError) as misspelt:
         graph_from_proto(model, dims={"bacth": 3})
     assert str(misspelt.value) == (
-        "the model has no symbolic dim named 'bacth'\n  its symbolic dims: batch, time\nhint: did you mean batch?"
+        "the model has no symbolic dim named 'bacth'\n  its symbolic dims: batch, time\nhint: did you mean 'batch'?"
     )
     with pytest.raises(UsageError, match="a dim must be at least 1: batch=0"):
         graph_from_proto(model, dims={"batch": 0})

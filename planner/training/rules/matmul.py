@@ -29,16 +29,11 @@ def matmul(context: Backward) -> Contributions:
     if len(b_shape) == 1:
         b, dy = emit.reshape(b, (*b_shape, 1)), emit.reshape(dy, (*emit.shape(dy), 1))
     if len(a_shape) == 1:
-        a = emit.reshape(a, (1, *a_shape))
-        *lead, columns = emit.shape(dy) if len(b_shape) > 1 else (*emit.shape(dy)[:-1], 1)
-        dy = emit.reshape(dy, (*lead, 1, columns) if len(b_shape) > 1 else (1, 1))
+        *lead, columns = emit.shape(dy)
+        a, dy = emit.reshape(a, (1, *a_shape)), emit.reshape(dy, (*lead, 1, columns))
     da = db = None
     if context.wanted[0]:
-        if emit.rank(a) == 2 and emit.rank(dy) > 2:
-            # dA = Σ dYₛ Bₛᵀ over the stack: contract the stack together with the columns.
-            full = emit.matmul(dy, _turned(emit, b))
-        else:
-            full = emit.matmul(dy, _turned(emit, b))
+        full = emit.matmul(dy, _turned(emit, b))
         da = emit.reshape(emit.unbroadcast(full, emit.shape(a)), a_shape)
     if context.wanted[1]:
         if emit.rank(b) == 2 and emit.rank(a) > 2:

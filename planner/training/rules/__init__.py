@@ -1,0 +1,23 @@
+"""Gradient rules, one file for each operator family."""
+
+from __future__ import annotations
+
+from planner.training.autodiff import GradientRule, collect
+from planner.training.rules import (
+    convolution,
+    elementwise,
+    matmul,
+    movement,
+    normalisation,
+    pooling,
+    reduction,
+    softmax,
+    stops,
+)
+
+
+def standard() -> dict[str, GradientRule]:
+    """The rules of the standard operators, by operator."""
+    return collect(
+        convolution, elementwise, matmul, movement, normalisation, pooling, reduction, softmax, stops
+    )
