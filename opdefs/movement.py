@@ -83,15 +83,16 @@ def split(node: NodeView, X: TensorArg, sizes: TensorArg | None = None) -> objec
 
 
 def _slicing(node: NodeView, rank: int) -> dict[int, tuple[int, int]]:
-    """(start, step) by axis, clamped as NumPy's slices are."""
-    starts, ends = node.constant(1).ravel(), node.constant(2).ravel()
+    """(start, step) by axis. Starts are clamped as ONNX says, which is not as NumPy does where the step is negative."""
+    starts = node.constant(1).ravel()
     axes = node.constant(3).ravel() if node.has(3) else np.arange(len(starts))
     steps = node.constant(4).ravel() if node.has(4) else np.ones(len(starts), dtype=np.int64)
     found = {}
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        dim = normal_axis(int(axis), rank)
-        first, _, by = slice(int(start), int(end), int(step)).indices(node.size(0, dim))
-        found[dim] = (first, by)
+    for start, axis, step in zip(starts.tolist(), axes.tolist(), steps.tolist(), strict=True):
+        dim = normal_axis(axis, rank)
+        size = node.size(0, dim)
+        first = start + size if start < 0 else start
+        found[dim] = (min(max(first, 0), size if step > 0 else size - 1), step)
     return found
 
 

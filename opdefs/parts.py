@@ -55,8 +55,10 @@ def filled(dtype: DType, value: float, shape: Shape) -> np.ndarray:
 
 
 def lowest(dtype: DType) -> float:
-    """What no element of a dtype is below: the fill of a maximum."""
-    return -np.inf if dtype.is_float else int(np.iinfo(dtype.value).min)
+    """The least number of a dtype: what ONNX Runtime takes for the maximum of nothing."""
+    if not dtype.is_float:
+        return int(np.iinfo(dtype.value).min)
+    return float(ml_dtypes.finfo(dtype.value).min)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it untyped
 
 
 def constant_result(node: NodeView, part: Part, value: float) -> LocalOp:

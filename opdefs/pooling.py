@@ -88,13 +88,13 @@ def max_pool(node: NodeView, X: TensorArg) -> object:
 def average_pool_local(node: NodeView, part: Part) -> LocalOp:
     """Explicit pads where the part lies at a border.
 
-    Where padding counts, what the last window has beyond it (ceil_mode) does not: there the rounding stays.
+    What the last window has beyond the padding (ceil_mode) is none: it never counts, so there the rounding stays.
     """
     if part.inputs[0] is None:
         return constant_result(node, part, 0.0)
     kernel = _kernel(node)
     changed = local_geometry(node, part, kernel)
-    if node.attribute("count_include_pad", 0) and node.attribute("ceil_mode", 0):
+    if node.attribute("ceil_mode", 0) and not node.attribute("auto_pad", "NOTSET").startswith("SAME"):
         rank = len(kernel)
         pads, stated = local_pads(part), listed(node, "pads", 2 * rank, 0)
         after = tuple(min(pad, limit) for pad, limit in zip(pads[rank:], stated[rank:], strict=True))

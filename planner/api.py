@@ -27,7 +27,8 @@ from planner.partition.build import complete_plan, partition, plan_files
 from planner.plan import digest
 from planner.program import Fetch, Segment
 from planner.report.results import Explanation, GradResult, OpRow, PlanResult, TensorRow
-from planner.runtime.run import RunResult, run_plan
+from planner.runtime.results import write_arrays
+from planner.runtime.run import RunResult, StepReport, run_plan
 from planner.search.decide import STRATEGIES, decide
 from planner.tdl.bind import BoundOp
 from planner.training.build import build_training_graph
@@ -149,7 +150,7 @@ def plan(
     progress("writing a program for each worker")
     partitioned = partition(graph, ops, decision.plan)
     complete = complete_plan(decision.plan, partitioned)
-    write_folder(directory, plan_files(graph, content, complete, partitioned))
+    write_folder(directory, plan_files(graph, content, complete, partitioned), partitioned.program)
     steps = [step for worker in partitioned.program.workers for step in worker.steps]
     return PlanResult(
         plan=complete,
@@ -215,8 +216,20 @@ def run(
     Raises:
         TofuError: the plan or the inputs cannot be used, or a worker failed.
     """
-    folder = open_folder(directory if directory is not None else newest_folder(Path()))
-    return run_plan(folder, inputs=inputs, steps=steps, verify=verify, result=result, seed=seed, progress=progress)
+    where = directory if directory is not None else newest_folder(Path())
+    if result is not None and not result.parent.is_dir():
+        raise UsageError(f"{result} cannot be written: there is no folder {result.parent}")
+    outcome = run_plan(
+        where, inputs=inputs, steps=steps, verify=verify, seed=seed, progress=lambda report: progress(_line(report))
+    )
+    if result is not None:
+        write_arrays(result, outcome.results)
+    return outcome
+
+
+def _line(report: StepReport) -> str:
+    loss = "" if report.loss is None else f", loss {report.loss:.6f}"
+    return f"step {report.step} of {report.steps}{loss}"
 
 
 def _worker_count(gpus: int | None, topology: str | None) -> int:

@@ -1,7 +1,7 @@
 """The folder of a plan: which files it has, and that they belong together.
 
     plan.json       the plan
-    manifest.json   the sha256 of every other file
+    manifest.json   the sha256 of every other file; the model's inputs, outputs and state pairs
     model.onnx      the model that was planned, as it was ingested
     worker0.onnx    what each worker runs
     ...
@@ -11,6 +11,7 @@ A folder is written beside its name and then renamed, so it is there as a whole 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -20,7 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import ModelError, UsageError
+from planner.graph.model import StatePair
 from planner.plan import Plan, digest
+from planner.program import Program
 
 PLAN = "plan.json"
 MANIFEST = "manifest.json"
@@ -39,6 +42,11 @@ class PlanFolder:
 
     path: Path
     plan: Plan
+    inputs: tuple[str, ...]
+    """Data and state of the model, in its order."""
+    outputs: tuple[str, ...]
+    """Results and next states of the model, in its order."""
+    state: tuple[StatePair, ...]
 
     @property
     def model(self) -> Path:
@@ -58,8 +66,13 @@ def refuse_existing(directory: Path) -> None:
         raise UsageError(f"{directory} exists", hint="choose another folder with --out, or remove it")
 
 
-def write_folder(directory: Path, files: Mapping[str, bytes]) -> None:
+def write_folder(directory: Path, files: Mapping[str, bytes], program: Program) -> None:
     """Writes a plan's files and their manifest.
+
+    Args:
+        directory: must not exist.
+        files: content by file name, without the manifest.
+        program: the partitioned program of the plan.
 
     Raises:
         UsageError: the folder exists, or cannot be written.
@@ -67,7 +80,10 @@ def write_folder(directory: Path, files: Mapping[str, bytes]) -> None:
     refuse_existing(directory)
     manifest = {
         "schema_version": SCHEMA_VERSION,
-        "sha256": {name: digest(content) for name, content in sorted(files.items())},
+        "files": {name: digest(content) for name, content in sorted(files.items())},
+        "inputs": list(program.inputs),
+        "outputs": list(program.outputs),
+        "state": [[pair.current, pair.following] for pair in program.state],
     }
     complete = {**files, MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode()}
     parent = directory.resolve().parent
@@ -97,30 +113,42 @@ def open_folder(directory: Path) -> PlanFolder:
         ModelError: files are missing, or are not those of this plan; all of them at once.
     """
     manifest_file = directory / MANIFEST
-    if not directory.is_dir() or not manifest_file.is_file():
-        raise UsageError(f"{directory} is not the folder of a plan", hint="`tofu plan` writes one")
+    if not manifest_file.is_file():
+        raise UsageError(f"{directory} holds no plan", hint="write one with `tofu plan`")
     try:
-        manifest = json.loads(manifest_file.read_text())
-        expected = dict(manifest["sha256"])
+        manifest = json.loads(manifest_file.read_text(encoding="utf-8"))
         version = manifest["schema_version"]
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
-        raise ModelError(f"{manifest_file} cannot be read: {error}") from error
-    if version != SCHEMA_VERSION:
-        raise ModelError(f"{manifest_file} has schema version {version}; this tofu reads {SCHEMA_VERSION}")
-    faults = []
-    for name, wanted in expected.items():
-        file = directory / name
-        if not file.is_file():
-            faults.append(f"{name} is missing")
-        elif digest(file.read_bytes()) != wanted:
-            faults.append(f"{name} is not the file that was written with this plan")
-    if faults:
-        raise ModelError(f"{directory} is not whole", facts=tuple(faults), hint="plan the model again")
-    plan = Plan.from_json((directory / PLAN).read_text())
+        if version != SCHEMA_VERSION:
+            raise ModelError(f"{manifest_file} has schema version {version}; this tofu reads {SCHEMA_VERSION}")
+        expected = {str(name): str(value) for name, value in manifest["files"].items()}
+        inputs, outputs = tuple(manifest["inputs"]), tuple(manifest["outputs"])
+        state = tuple(StatePair(current, following) for current, following in manifest["state"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ModelError(f"{manifest_file} cannot be read: {error}", hint="plan the model again") from error
+    faults = [_fault(directory, name, wanted) for name, wanted in expected.items()]
+    faults.extend(f"{name} is not in the manifest" for name in (PLAN, MODEL) if name not in expected)
+    if any(faults):
+        raise ModelError(
+            f"{directory}: the plan's files do not belong together",
+            facts=tuple(filter(None, faults)),
+            hint="plan the model again with `tofu plan`",
+        )
+    plan = Plan.from_json((directory / PLAN).read_text(encoding="utf-8"))
     absent = [worker_file(worker) for worker in range(plan.workers) if worker_file(worker) not in expected]
     if absent:
         raise ModelError(f"{directory} lacks {', '.join(absent)}", hint="plan the model again")
-    return PlanFolder(directory, plan)
+    return PlanFolder(directory, plan, inputs, outputs, state)
+
+
+def _fault(directory: Path, name: str, wanted: str) -> str:
+    if Path(name).name != name or name == MANIFEST:
+        return f"{name} is outside of the folder"
+    file = directory / name
+    if not file.is_file():
+        return f"{name} is missing"
+    with file.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    return "" if found == wanted else f"{name} is not the file that was planned: its digest differs"
 
 
 def newest_folder(where: Path) -> Path:

@@ -40,13 +40,20 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Seque
     return table
 
 
-def _facts(console: Console, facts: Iterable[tuple[str, str]]) -> None:
+def _facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts:
         table.add_row(Text(name), Text(value))
-    console.print(table)
+    _print(console, table)
+
+
+def _print(console: Console, table: Table) -> None:
+    """Prints a table without the blanks that fill its lines."""
+    with console.capture() as captured:
+        console.print(table)
+    console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def _shape(shape: Sequence[int]) -> str:
@@ -109,7 +116,7 @@ def plan(result: PlanResult, file: TextIO) -> None:
     if costly and costly[0][1]:
         console.print()
         rows = [(name, str(result.plan.tilings[name]), format_bytes(moved)) for name, moved in costly if moved]
-        console.print(_table(("what moves most", "tiling", "moved"), rows, ("moved",)))
+        _print(console, _table(("what moves most", "tiling", "moved"), rows, ("moved",)))
 
 
 def explain(result: Explanation, file: TextIO) -> None:
@@ -129,23 +136,40 @@ def explain(result: Explanation, file: TextIO) -> None:
         )
         for row in result.tensors
     ]
-    console.print(_table(("tensor", "shape", "role", "tiling", "tile", "moved"), rows, ("moved",)))
+    _print(console, _table(("tensor", "shape", "role", "tiling", "tile", "moved"), rows, ("moved",)))
     console.print()
     ops = [(row.name, row.op_type, row.strategy, " ".join(row.variables)) for row in result.ops]
-    console.print(_table(("op", "type", "strategy", "index variables"), ops))
+    _print(console, _table(("op", "type", "strategy", "index variables"), ops))
 
 
 def run(result: RunResult, file: TextIO) -> None:
-    """Prints the losses of a run, what moved, and the verdict."""
+    """Prints the steps of a run, what moved, and the verdict."""
     console = _console(file)
-    moved = zip(result.losses, strict=False)
-    rows = [(str(step), f"{loss:.6f}") for step, (loss,) in enumerate(moved, start=1)]
-    console.print(_table(("step", "loss"), rows, ("step", "loss")))
+    losses = result.losses or (None,) * result.steps
+    rows = [
+        (str(number), "" if loss is None else f"{loss:.6f}", f"{moved:,}", format_seconds(seconds))
+        for number, (loss, moved, seconds) in enumerate(
+            zip(losses, result.moved_bytes, result.seconds, strict=True), start=1
+        )
+    ]
+    columns = ("step", result.loss_name or "loss", "moved bytes", "time")
+    _print(console, _table(columns, rows, columns))
     console.print()
-    _facts(
-        console,
-        [
-            ("predicted", f"{result.predicted_bytes:,} bytes per step"),
-            ("moved", f"{result.moved_bytes:,} bytes per step"),
-        ],
-    )
+    agree = all(moved == result.predicted_bytes for moved in result.moved_bytes)
+    facts = [
+        ("predicted", f"{result.predicted_bytes:,} bytes per step, in {len(result.fetches)} fetches"),
+        ("moved", "the same, fetch for fetch" if agree else "other bytes than predicted"),
+    ]
+    if result.comparisons:
+        judge = "the unpartitioned model" if result.no_reference else "a float64 reference"
+        judged = sum(len(comparison.tensors) for comparison in result.comparisons)
+        facts.append(("compared", f"{judged} outputs and next states over {result.steps} steps, with {judge}"))
+        facts.append(("largest error", f"{result.max_error:.2e} of a tensor's largest element"))
+        if result.no_reference:
+            facts.append(("no reference", result.no_reference))
+        facts.append(("verdict", "verified" if result.verified else "NOT verified"))
+    _facts(console, facts)
+    for comparison in result.comparisons:
+        for tensor in comparison.tensors:
+            if not tensor.is_same:
+                console.print(Text(f"  step {comparison.step}, {tensor}"))

@@ -135,6 +135,13 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(x >= 0, 1 / (1 + small), small / (1 + small)))
 
 
+def _log_softmax(op: Op, x: np.ndarray) -> np.ndarray:
+    """The logarithm of a quotient, and not the quotient's: that one underflows."""
+    axis = _integer(op, "axis", -1)
+    low = x - x.max(axis=axis, keepdims=True)
+    return np.asarray(low - np.log(np.exp(low).sum(axis=axis, keepdims=True)))
+
+
 def _conv(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     return (windows.conv(op, _given(inputs, 0), _given(inputs, 1), _maybe(inputs, 2)),)
 
@@ -154,10 +161,12 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "Gelu": lambda op, inputs: (_gelu(op, _given(inputs, 0)),),
     "Gemm": _gemm,
     "LayerNormalization": _layer_normalization,
+    "LogSoftmax": lambda op, inputs: (_log_softmax(op, _given(inputs, 0)),),
     "MatMul": lambda op, inputs: (np.asarray(np.matmul(_given(inputs, 0), _given(inputs, 1))),),
     "MaxPool": lambda op, inputs: windows.max_pool(op, _given(inputs, 0)),
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "Sigmoid": lambda op, inputs: (_sigmoid(_given(inputs, 0)),),
+    "Softplus": lambda op, inputs: (np.logaddexp(_given(inputs, 0), 0.0),),
 }
 """By op type of the default domain. Each returns all outputs that the operator has, wanted or not."""

@@ -66,8 +66,8 @@ class RunResult:
     """By step; () without a loss. The split run's."""
     predicted_bytes: int
     """Per step, over all workers."""
-    moved_bytes: tuple[int, ...]
-    """By step, over all workers."""
+    moved_bytes: int
+    """Per step, over all workers, as counted; the same in every step, or the run would have failed."""
     fetches: tuple[FetchBytes, ...]
     """By worker, in program order."""
     seconds: tuple[float, ...]
@@ -105,7 +105,7 @@ def run_plan(
     same state, which is the whole model's. Without, the split run goes on from its own next state.
 
     Args:
-        plan: a directory that ``tofu plan`` wrote, or a plan that is loaded already. Worker models that are in memory
+        plan: a folder that ``tofu plan`` wrote, or a plan that is loaded already. Worker models that are in memory
             only run in this process, others in a supervised child.
         steps: how many, at least 1.
         inputs: an npz file or arrays (see ``state.check_inputs``); the same data in every step.
@@ -191,7 +191,6 @@ class _Run:
 
     def go(self, values: Mapping[str, np.ndarray], steps: int) -> RunResult:
         losses: list[float] = []
-        moved: list[int] = []
         seconds: list[float] = []
         comparisons: list[StepComparison] = []
         outputs: dict[str, np.ndarray] = {}
@@ -203,7 +202,7 @@ class _Run:
             seconds.append(time.perf_counter() - start)
             fetches = fetch_table(self._plan.program, iteration.moved_bytes)
             check_bytes(fetches)
-            moved.append(sum(fetch.moved_bytes for fetch in fetches))
+            moved_bytes = sum(fetch.moved_bytes for fetch in fetches)
             wanted = self._plan.program.outputs if self._judge or step == steps else (self._loss,) * bool(self._loss)
             outputs = gather_tiles(self._engine, wanted, self._shapes)
             if self._loss:
@@ -218,20 +217,21 @@ class _Run:
                 else:
                     self._engine.advance()
             if self._progress is not None:
-                latest = (losses[-1] if losses else None, moved[-1], seconds[-1])
-                self._progress(StepReport(step, steps, *latest, comparisons[-1] if comparisons else None))
-        judged = tuple(comparisons)
+                loss = losses[-1] if losses else None
+                judged = comparisons[-1] if comparisons else None
+                self._progress(StepReport(step, steps, loss, moved_bytes, seconds[-1], judged))
+        found = tuple(comparisons)
         return RunResult(
             steps=steps,
             loss_name=self._loss,
             losses=tuple(losses),
             predicted_bytes=self._plan.program.predicted_bytes,
-            moved_bytes=tuple(moved),
+            moved_bytes=sum(fetch.moved_bytes for fetch in fetches),
             fetches=fetches,
             seconds=tuple(seconds),
-            verified=all(comparison.is_same for comparison in judged) if self._judge else None,
-            max_error=worst(judged) if self._judge else None,
-            comparisons=judged,
+            verified=all(comparison.is_same for comparison in found) if self._judge else None,
+            max_error=worst(found) if self._judge else None,
+            comparisons=found,
             no_reference=self._judge.no_reference if self._judge else "",
             results=outputs,
         )

@@ -6,7 +6,8 @@ tensors are drawn. The rule, per input:
     - what the model says in its metadata ``tofu.inputs`` (JSON): ``{"labels": {"integers_below": 10}}``, or
       ``{"learning_rate": {"value": 0.05}}``
     - data in floating point: standard normal
-    - data in integers: below the size of the dim that it indexes, found through ops that pass values on
+    - data in integers: below the size of the dim that it indexes, found through ops that pass values on; below 2 if it
+      is only ever cast to a boolean
     - booleans: fair coins
     - state in floating point without a first value: normal with standard deviation 1 / sqrt(fan-in), where the fan-in
       is the number of elements of one output unit (all dims but the first; all elements of a vector)
@@ -24,11 +25,12 @@ from typing import Any, Final
 import numpy as np
 
 from planner.errors import ModelError, UsageError
-from planner.graph.model import DType, Graph, Op, Role, Tensor
-from planner.graph.protos import numpy_dtype
+from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.protos import elem_type_of, numpy_dtype
 
 INPUTS_NOTE: Final = "tofu.inputs"
 
+_BOOL: Final = elem_type_of(DType.BOOL)
 _PASSES_ON: Final = {
     "Cast": (0,),
     "Concat": None,
@@ -93,7 +95,8 @@ def _draw(graph: Graph, tensor: Tensor, note: Mapping[str, Any], seed: int) -> n
         return np.full(tensor.shape, note["value"]).astype(dtype)
     if "integers_below" in note:
         return np.asarray(generator.integers(0, int(note["integers_below"]), tensor.shape)).astype(dtype)
-    is_state = graph.roles[tensor.name] is Role.STATE
+    # Not by its role: a state that is its own next state is an output, too.
+    is_state = any(pair.current == tensor.name for pair in graph.state)
     if tensor.dtype.is_float:
         fan_in = tensor.elements // tensor.shape[0] if len(tensor.shape) > 1 else tensor.elements
         scale = 1 / math.sqrt(max(1, fan_in)) if is_state else 1.0
@@ -107,8 +110,12 @@ def _draw(graph: Graph, tensor: Tensor, note: Mapping[str, Any], seed: int) -> n
 
 
 def index_bound(graph: Graph, name: str) -> int | None:
-    """The size of the smallest dim that a tensor's values index somewhere; None if they index nothing."""
+    """The size of the smallest dim that a tensor's values index somewhere.
+
+    If they index nothing: 2 where they are cast to booleans, else None.
+    """
     bounds: list[int] = []
+    is_truth = False
     seen = {name}
     waiting = [name]
     while waiting:
@@ -120,13 +127,14 @@ def index_bound(graph: Graph, name: str) -> int | None:
                 bound = _indexed(graph, op, position)
                 if bound is not None:
                     bounds.append(bound)
+                is_truth |= op.op_type == "Cast" and op.attribute("to") == _BOOL
                 if op.op_type in _PASSES_ON:
                     passing = _PASSES_ON[op.op_type]
                     if passing is None or position in passing:
                         new = [made for made in op.outputs if made and made not in seen]
                         seen.update(new)
                         waiting.extend(new)
-    return min(bounds, default=None)
+    return min(bounds, default=2 if is_truth else None)
 
 
 def _indexed(graph: Graph, op: Op, position: int) -> int | None:

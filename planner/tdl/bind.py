@@ -169,11 +169,13 @@ class BoundOp:
         )
 
     def local_op(self, part: Part) -> LocalOp:
-        """What a worker executes for its part.
+        """What a worker executes for its part; nothing, where it has none.
 
         Raises:
             NotLocalError: no local op computes it.
         """
+        if any(lo >= hi for lo, hi in part.ranges.values()):
+            return LocalOp(())
         if self.description.local is None:
             return same_op(self.node, part)
         return self.description.local(self.node, part)
@@ -199,6 +201,11 @@ class Descriptions:
 
     def __contains__(self, key: tuple[str, str]) -> bool:
         return key in self._by_type
+
+    @property
+    def described(self) -> tuple[tuple[str, str], ...]:
+        """(domain, op type) of every operator that has a description, sorted."""
+        return tuple(sorted(self._by_type))
 
     @property
     def analyses_made(self) -> int:

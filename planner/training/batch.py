@@ -1,1 +1,125 @@
-def with_batch(forward, batch): raise NotImplementedError
+"""Change the number of samples of a forward model, soundly or not at all.
+
+Sound means: cut the new batch into chunks of the old size, and the new model gives for each chunk what the old one
+gave. So it is followed op by op where the samples lie in each tensor; an op that mixes samples, or through which they
+cannot be followed, is refused by name. ``batch_rules`` has the rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from planner.errors import UnsupportedError, UsageError
+from planner.graph.check import check_graph
+from planner.graph.model import Graph, Op, Tensor
+from planner.graph.protos import dtype_of_array
+from planner.graph.wellformed import fresh_name
+from planner.training.attributes import label
+from planner.training.batch_rules import RULES
+from planner.training.tracks import Site, Track
+
+
+def with_batch(forward: Graph, batch: int) -> Graph:
+    """The same model for another number of samples.
+
+    The samples are dim 0 of the first input that has dims, and of every other input with as many in its dim 0.
+    Constants that repeat one value for each sample are repeated more or less often, and constant targets of Reshape,
+    Expand and Slice are rewritten; a constant that differs between samples is refused.
+
+    Args:
+        forward: a model without state.
+        batch: the new number of samples, at least 1.
+
+    Returns:
+        The model itself where it has this batch already.
+
+    Raises:
+        UsageError: ``batch`` is below 1.
+        UnsupportedError: no input has dims; ops that stand in the way: all that can be found at once.
+    """
+    if batch < 1:
+        raise UsageError(f"the batch is {batch}; it must be at least 1")
+    leading = next((name for name in forward.inputs if forward.tensors[name].shape), None)
+    if leading is None:
+        raise UnsupportedError("no input of the model has dims, so it has no batch")
+    old = forward.tensors[leading].shape[0]
+    if old == batch:
+        return forward
+    return _Follower(forward, old, batch).run()
+
+
+class _Follower:
+    def __init__(self, graph: Graph, old: int, new: int) -> None:
+        self.graph = graph
+        self.old = old
+        self.new = new
+        self.tracks: dict[str, Track] = {
+            name: Track(0) for name in graph.inputs if graph.tensors[name].shape and graph.tensors[name].shape[0] == old
+        }
+        self.lost: set[str] = set()
+        """Tensors made by ops that are refused, and what depends on them."""
+        self.refusals: list[str] = []
+        self.constants = dict(graph.constants)
+        self.made: dict[str, Tensor] = {}
+        """New constants."""
+
+    def run(self) -> Graph:
+        ops = tuple(self._follow(op) for op in self.graph.ops)
+        if self.refusals:
+            raise UnsupportedError(
+                f"the batch cannot be changed from {self.old} to {self.new}",
+                facts=tuple(self.refusals),
+                hint="export the model with the batch that is wanted",
+            )
+        used = {name for op in ops for name in op.inputs}
+        dropped = {name for name in self.constants if name not in used}
+        tensors = {
+            name: self._resized(tensor)
+            for name, tensor in {**self.graph.tensors, **self.made}.items()
+            if name not in dropped
+        }
+        constants = {name: value for name, value in self.constants.items() if name not in dropped}
+        folded = (self.graph.folded | self.made.keys()) & constants.keys()
+        initial = {name: value for name, value in self.graph.initial.items() if name not in self.tracks}
+        changed = replace(
+            self.graph, tensors=tensors, ops=ops, constants=constants, folded=frozenset(folded), initial=initial
+        )
+        check_graph(changed)
+        return changed
+
+    def _resized(self, tensor: Tensor) -> Tensor:
+        track = self.tracks.get(tensor.name)
+        return tensor if track is None else replace(tensor, shape=track.resized(tensor.shape, self.new))
+
+    def _follow(self, op: Op) -> Op:
+        """The op at the new batch; notes where its outputs have the samples."""
+        if any(name in self.lost for name in op.inputs):
+            self.lost.update(name for name in op.outputs if name)
+            return op
+        if not any(name in self.tracks for name in op.inputs):
+            return op
+        site = Site(op, self.graph.tensors, self.constants, self.tracks, self.old, self.new, self._constant)
+        rule = None if op.domain else RULES.get(op.op_type)
+        try:
+            if rule is None:
+                raise site.refuse("samples cannot be followed through this operator")
+            tracks = rule(site)
+        except UnsupportedError as error:
+            self.refusals.append(error.what)
+            self.lost.update(name for name in op.outputs if name)
+            return op
+        for name, track in zip(op.outputs, tracks, strict=False):
+            if name:
+                size = self.graph.tensors[name].shape[track.dim]
+                assert size == track.size(self.old), f"{label(op)}: {track} does not fit size {size} of {name}"
+                self.tracks[name] = track
+        return replace(op, inputs=tuple(site.inputs))
+
+    def _constant(self, value: np.ndarray, like: str) -> str:
+        """A new constant that stands for constant ``like`` at the new batch."""
+        name = fresh_name(f"{like}.batch{self.new}", self.graph.tensors.keys() | self.made.keys())
+        self.made[name] = Tensor(name, value.shape, dtype_of_array(value))
+        self.constants[name] = value
+        return name

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -15,7 +17,8 @@ from planner.graph.model import Attribute, DType, Graph, Op, Shape, StatePair, T
 from planner.graph.protos import dtype_of_array, elem_type_of, numpy_dtype
 from planner.graph.wellformed import fresh_name
 
-_INT64_MAX = 2**63 - 1
+_INT64_MAX: Final = 2**63 - 1
+_NO_ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType({})
 
 
 class Builder:
@@ -131,7 +134,7 @@ class Builder:
         dtypes: Sequence[DType],
         *,
         hint: str = "",
-        **attributes: Attribute,
+        attributes: Mapping[str, Attribute] = _NO_ATTRIBUTES,
     ) -> tuple[str, ...]:
         """Emit an op, or hand back the outputs of an equal one.
 
@@ -196,10 +199,10 @@ class Builder:
         dtype: DType,
         *,
         hint: str = "",
-        **attributes: Attribute,
+        attributes: Mapping[str, Attribute] = _NO_ATTRIBUTES,
     ) -> str:
         """``emit`` for an op with one output."""
-        return self.emit(op_type, inputs, [shape], [dtype], hint=hint, **attributes)[0]
+        return self.emit(op_type, inputs, [shape], [dtype], hint=hint, attributes=attributes)[0]
 
     # element-wise --------------------------------------------------------------------------------------------------
 
@@ -246,7 +249,7 @@ class Builder:
         """``x`` in another dtype; ``x`` itself where it has it."""
         if self.dtype(x) is dtype:
             return x
-        return self.one("Cast", [x], self.shape(x), dtype, to=elem_type_of(dtype))
+        return self.one("Cast", [x], self.shape(x), dtype, attributes={"to": elem_type_of(dtype)})
 
     # layout --------------------------------------------------------------------------------------------------------
 
@@ -267,7 +270,7 @@ class Builder:
         if list(perm) == list(range(self.rank(x))):
             return x
         shape = tuple(self.shape(x)[dim] for dim in perm)
-        return self.one("Transpose", [x], shape, self.dtype(x), hint=hint, perm=tuple(perm))
+        return self.one("Transpose", [x], shape, self.dtype(x), hint=hint, attributes={"perm": tuple(perm)})
 
     def unsqueeze(self, x: str, axes: Sequence[int]) -> str:
         """``x`` with dims of size 1 put in; ``axes`` counts dims of the result, from the front."""
@@ -295,7 +298,12 @@ class Builder:
         """Zeros of the dtype of tensor ``like``."""
         value = TensorAttribute(np.zeros(1, numpy_dtype(self.dtype(like))))
         return self.one(
-            "ConstantOfShape", [self.ints(shape, "shape")], shape, self.dtype(like), hint="zeros", value=value
+            "ConstantOfShape",
+            [self.ints(shape, "shape")],
+            shape,
+            self.dtype(like),
+            hint="zeros",
+            attributes={"value": value},
         )
 
     def concat(self, parts: Sequence[str], axis: int) -> str:
@@ -304,7 +312,7 @@ class Builder:
             return parts[0]
         sizes = list(self.shape(parts[0]))
         sizes[axis] = sum(self.shape(part)[axis] for part in parts)
-        return self.one("Concat", parts, tuple(sizes), self.dtype(parts[0]), axis=axis)
+        return self.one("Concat", parts, tuple(sizes), self.dtype(parts[0]), attributes={"axis": axis})
 
     def slice(self, x: str, starts: Sequence[int], ends: Sequence[int]) -> str:
         """The box ``[starts, ends)`` of ``x``, one pair for each dim; dims that stay whole are left out of the op."""
@@ -359,7 +367,7 @@ class Builder:
         if self.shape(x) == kept:
             return x if keepdims else self.squeeze(x, axes)
         operands = [x, self.ints(axes, "axes")]
-        return self.one("ReduceSum", operands, shape, self.dtype(x), hint=hint, keepdims=int(keepdims))
+        return self.one("ReduceSum", operands, shape, self.dtype(x), hint=hint, attributes={"keepdims": int(keepdims)})
 
     def unbroadcast(self, gradient: str, shape: Shape) -> str:
         """Sum a gradient over the dims along which an operand of this shape was repeated."""

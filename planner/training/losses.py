@@ -50,7 +50,7 @@ def softmax_cross_entropy(builder: Builder, logits: str) -> Loss:
     labels = builder.declare("labels", positions, DType.INT64)
     share = 1.0 / math.prod(positions)
     with builder.scope("loss"):
-        log_p = builder.one("LogSoftmax", [logits], shape, builder.dtype(logits), axis=1)
+        log_p = builder.one("LogSoftmax", [logits], shape, builder.dtype(logits), attributes={"axis": 1})
         names = np.arange(classes, dtype=np.int64).reshape(classes, *(1 for _ in shape[2:]))
         is_label = builder.compare("Equal", builder.unsqueeze(labels, [1]), builder.constant(names, f"range.{classes}"))
         # Not a product with the one-hot form: 0 * -inf is NaN.
@@ -87,9 +87,7 @@ def mse(builder: Builder, output: str) -> Loss:
 
 def _unfit(loss: str, builder: Builder, output: str, wanted: str) -> UnsupportedError:
     tensor = builder.tensors[output]
-    return UnsupportedError(
-        f"{loss} takes {wanted}; output {output!r} is {list(tensor.shape)} of {tensor.dtype.value}"
-    )
+    return UnsupportedError(f"{loss} takes {wanted}; output {output!r} is {list(tensor.shape)} of {tensor.dtype.value}")
 
 
 LOSSES: Final[Mapping[str, LossFunction]] = MappingProxyType(

@@ -27,7 +27,8 @@ OLDEST_OPSET = 13
 _CHANGED = {"GroupNormalization": 21, "Resize": 19, "DFT": 20}
 """Operators whose older versions mean something else, and since when they mean what they do at ``OPSET``."""
 _REDUCTIONS = frozenset(
-    f"Reduce{kind}" for kind in "L1 L2 LogSum LogSumExp Max Mean Min Prod SumSquare".split()
+    {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"}
+    | {"ReduceSumSquare"}
 )
 
 
@@ -118,7 +119,7 @@ def _mean(builder: Builder, op: Op, axes: tuple[int, ...], *, keepdims: bool) ->
 
 
 def _batch_normalization(builder: Builder, op: Op, updates: dict[str, str]) -> Mapping[str, str]:
-    """y = scale (x - mean)/√(var + epsilon) + bias with the batch's own mean and variance, per channel.
+    """For y = scale (x - mean)/√(var + epsilon) + bias with the batch's own mean and variance, per channel.
 
     The variance is taken in two passes, Σ(x - mean)²/n: Σx²/n - mean² cancels. The running statistics follow ONNX:
     running * momentum + batch * (1 - momentum), with the population's variance. (PyTorch writes 1 - momentum for

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,13 @@ from onnx import FunctionProto, NodeProto, helper
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
+from planner.folder import MODEL, PLAN, worker_file, write_folder
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.to_onnx import to_model
+from planner.plan import Plan, digest
 from planner.program import Buffer, Fetch, Piece, Program, Segment, Source, Step, WorkerProgram
-from planner.worker_model import WorkerModel, make_body
+from planner.runtime.plan_files import LoadedPlan
+from planner.worker_model import WorkerModel, make_body, write_worker_model
 
 OPSET = 21
 
@@ -77,6 +82,48 @@ class Case:
     @property
     def models(self) -> list[WorkerModel]:
         return [WorkerModel(worker, self.bodies, self.constants, "") for worker in self.program.workers]
+
+    @property
+    def plan(self) -> LoadedPlan:
+        """In memory: it runs in this process."""
+        return LoadedPlan(self.graph, self.program, tuple(self.models))
+
+    def with_worker(self, number: int, **changes: object) -> Case:
+        """The case with one worker's program changed."""
+        workers = list(self.program.workers)
+        workers[number] = replace(workers[number], **changes)
+        return replace(self, program=replace(self.program, workers=tuple(workers)))
+
+    def with_fetch(self, number: int, target: str, change: Callable[[Fetch], Fetch]) -> Case:
+        """The case with one fetch changed."""
+        steps = self.program.workers[number].steps
+        new = [change(step) if isinstance(step, Fetch) and step.target == target else step for step in steps]
+        return self.with_worker(number, steps=tuple(new))
+
+    def write(self, directory: Path) -> Path:
+        """The folder of a plan."""
+        nothing = Plan(
+            "m",
+            "",
+            (len(self.program.workers),),
+            {},
+            {},
+            {},
+            self.program.predicted_bytes,
+            0,
+            (),
+            0.0,
+            None,
+            "tofu",
+            (),
+        )
+        text = nothing.to_json().encode()
+        files = {PLAN: text, MODEL: to_model(self.graph).SerializeToString()}
+        for worker in self.program.workers:
+            model = write_worker_model(worker, self.bodies, self.constants, opset=OPSET, plan_digest=digest(text))
+            files[worker_file(worker.worker)] = model.SerializeToString()
+        write_folder(directory, files, self.program)
+        return directory
 
 
 def body(name: str, inputs: Sequence[str], outputs: Sequence[str], *nodes: NodeProto) -> dict[str, FunctionProto]:

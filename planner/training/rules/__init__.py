@@ -18,6 +18,4 @@ from planner.training.rules import (
 
 def standard() -> dict[str, GradientRule]:
     """The rules of the standard operators, by operator."""
-    return collect(
-        convolution, elementwise, matmul, movement, normalisation, pooling, reduction, softmax, stops
-    )
+    return collect(convolution, elementwise, matmul, movement, normalisation, pooling, reduction, softmax, stops)

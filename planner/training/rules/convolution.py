@@ -7,6 +7,7 @@ writes the loops out).
 
 from __future__ import annotations
 
+from planner.graph.model import Attribute
 from planner.training.attributes import integer
 from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
@@ -15,7 +16,7 @@ from planner.training.rules.windows import Windows, windows_of
 
 @gradient("Conv")
 def conv(context: Backward) -> Contributions:
-    """Y = Conv(X, W, B).
+    """For Y = Conv(X, W, B).
 
     - dX[n,c,o*s + i*d - p] = Σ dY[n,m,o] W[m,c,i]: ConvTranspose of dY with the same kernels; elements at the end of
       X that no window reads get their zeros by output_padding.
@@ -40,7 +41,7 @@ def data_gradient(
     emit: Builder, dy: str, w: str, shape: tuple[int, ...], windows: Windows, group: int, hint: str = ""
 ) -> str:
     """Send every window's gradient back to the elements that it read; the result has this shape."""
-    stated: dict[str, int | tuple[int, ...]] = {"kernel_shape": windows.kernel, "strides": windows.strides}
+    stated: dict[str, Attribute] = {"kernel_shape": windows.kernel, "strides": windows.strides}
     if any(windows.pads):
         stated["pads"] = windows.pads
     if any(step != 1 for step in windows.dilations):
@@ -49,7 +50,7 @@ def data_gradient(
         stated["output_padding"] = windows.unreached
     if group != 1:
         stated["group"] = group
-    return emit.one("ConvTranspose", [dy, w], shape, emit.dtype(dy), hint=hint, **stated)
+    return emit.one("ConvTranspose", [dy, w], shape, emit.dtype(dy), hint=hint, attributes=stated)
 
 
 def _weight_gradient(emit: Builder, x: str, dy: str, shape: tuple[int, ...], windows: Windows, group: int) -> str:
@@ -72,7 +73,7 @@ def _weight_gradient(emit: Builder, x: str, dy: str, shape: tuple[int, ...], win
             sizes, windows.before, windows.after, positions, windows.strides, windows.dilations, strict=True
         )
     )
-    stated: dict[str, int | tuple[int, ...]] = {"kernel_shape": positions}
+    stated: dict[str, Attribute] = {"kernel_shape": positions}
     if any(step != 1 for step in windows.dilations):
         stated["strides"] = windows.dilations
     if any(step != 1 for step in windows.strides):
@@ -81,6 +82,6 @@ def _weight_gradient(emit: Builder, x: str, dy: str, shape: tuple[int, ...], win
         stated["pads"] = windows.pads
     if group != 1:
         stated["group"] = group
-    full = emit.one("Conv", [turned, kernels], (shape[1], shape[0], *made), emit.dtype(x), **stated)
+    full = emit.one("Conv", [turned, kernels], (shape[1], shape[0], *made), emit.dtype(x), attributes=stated)
     cut = emit.slice(full, (0,) * len(shape), (shape[1], shape[0], *shape[2:]))
     return emit.transpose(cut, swapped)

@@ -21,19 +21,19 @@ def _sum_to_input(context: Backward, position: int, full: str) -> str:
 
 @gradient("Add")
 def add(context: Backward) -> Contributions:
-    """y = a + b: da = dy, db = dy."""
+    """For y = a + b: da = dy, db = dy."""
     return [_sum_to_input(context, i, context.dy) if wanted else None for i, wanted in enumerate(context.wanted)]
 
 
 @gradient("Sum")
 def sum_of_all(context: Backward) -> Contributions:
-    """y = x1 + x2 + ...: each dx = dy."""
+    """For y = x1 + x2 + ...: each dx = dy."""
     return add.function(context)
 
 
 @gradient("Sub")
 def sub(context: Backward) -> Contributions:
-    """y = a - b: da = dy, db = -dy (summed first, where b was broadcast)."""
+    """For y = a - b: da = dy, db = -dy (summed first, where b was broadcast)."""
     da = _sum_to_input(context, 0, context.dy) if context.wanted[0] else None
     db = context.builder.unary("Neg", _sum_to_input(context, 1, context.dy)) if context.wanted[1] else None
     return [da, db]
@@ -41,7 +41,7 @@ def sub(context: Backward) -> Contributions:
 
 @gradient("Mul")
 def mul(context: Backward) -> Contributions:
-    """y = a b: da = dy b, db = dy a."""
+    """For y = a b: da = dy b, db = dy a."""
     a, b = context.op.inputs
     da = _sum_to_input(context, 0, context.builder.mul(context.dy, b)) if context.wanted[0] else None
     db = _sum_to_input(context, 1, context.builder.mul(context.dy, a)) if context.wanted[1] else None
@@ -50,7 +50,7 @@ def mul(context: Backward) -> Contributions:
 
 @gradient("Div")
 def div(context: Backward) -> Contributions:
-    """y = a / b: da = dy / b, db = -da y."""
+    """For y = a / b: da = dy / b, db = -da y."""
     emit, b = context.builder, context.op.inputs[1]
     quotient = emit.div(context.dy, b)
     da = _sum_to_input(context, 0, quotient) if context.wanted[0] else None
@@ -62,46 +62,46 @@ def div(context: Backward) -> Contributions:
 
 @gradient("Neg")
 def neg(context: Backward) -> Contributions:
-    """y = -x: dx = -dy."""
+    """For y = -x: dx = -dy."""
     return [context.builder.unary("Neg", context.dy)]
 
 
 @gradient("Abs")
 def absolute(context: Backward) -> Contributions:
-    """y = |x|: dx = dy sign(x), 0 at 0."""
+    """For y = |x|: dx = dy sign(x), 0 at 0."""
     emit = context.builder
     return [emit.mul(context.dy, emit.unary("Sign", context.x))]
 
 
 @gradient("Sqrt")
 def sqrt(context: Backward) -> Contributions:
-    """y = √x: dx = dy / (2 y)."""
+    """For y = √x: dx = dy / (2 y)."""
     emit = context.builder
     return [emit.div(emit.scale(context.dy, 0.5), context.y)]
 
 
 @gradient("Exp")
 def exp(context: Backward) -> Contributions:
-    """y = eˣ: dx = dy y."""
+    """For y = eˣ: dx = dy y."""
     return [context.builder.mul(context.dy, context.y)]
 
 
 @gradient("Log")
 def log(context: Backward) -> Contributions:
-    """y = ln x: dx = dy / x."""
+    """For y = ln x: dx = dy / x."""
     return [context.builder.div(context.dy, context.x)]
 
 
 @gradient("Reciprocal")
 def reciprocal(context: Backward) -> Contributions:
-    """y = 1/x: dx = -dy y²."""
+    """For y = 1/x: dx = -dy y²."""
     emit = context.builder
     return [emit.unary("Neg", emit.mul(context.dy, emit.mul(context.y, context.y)))]
 
 
 @gradient("Pow", inputs=(0, 1))
 def power(context: Backward) -> Contributions:
-    """y = xᵖ, p a known constant: dx = dy p xᵖ⁻¹; 0 where p is 0, whatever x is."""
+    """For y = xᵖ, p a known constant: dx = dy p xᵖ⁻¹; 0 where p is 0, whatever x is."""
     emit, op = context.builder, context.op
     exponent = emit.value(op.inputs[1])
     if context.wanted[1] or exponent is None:
@@ -126,7 +126,7 @@ def power(context: Backward) -> Contributions:
 
 @gradient("Relu")
 def relu(context: Backward) -> Contributions:
-    """y = max(x, 0): dx = dy where y > 0, else 0 (0 at 0)."""
+    """For y = max(x, 0): dx = dy where y > 0, else 0 (0 at 0)."""
     emit = context.builder
     zero = emit.scalar(0.0, context.y)
     return [emit.where(emit.compare("Greater", context.y, zero), context.dy, zero)]
@@ -134,7 +134,7 @@ def relu(context: Backward) -> Contributions:
 
 @gradient("LeakyRelu")
 def leaky_relu(context: Backward) -> Contributions:
-    """y = x or alpha x: dx = dy where x > 0, else alpha dy (alpha at 0)."""
+    """For y = x or alpha x: dx = dy where x > 0, else alpha dy (alpha at 0)."""
     emit = context.builder
     positive = emit.compare("Greater", context.x, emit.scalar(0.0, context.x))
     return [emit.where(positive, context.dy, emit.scale(context.dy, number(context.op, "alpha", 0.01)))]
@@ -142,7 +142,7 @@ def leaky_relu(context: Backward) -> Contributions:
 
 @gradient("Sigmoid")
 def sigmoid(context: Backward) -> Contributions:
-    """y = 1 / (1 + e⁻ˣ): dx = dy y (1 - y)."""
+    """For y = 1 / (1 + e⁻ˣ): dx = dy y (1 - y)."""
     emit = context.builder
     slope = emit.mul(context.y, emit.sub(emit.scalar(1.0, context.y), context.y))
     return [emit.mul(context.dy, slope)]
@@ -150,7 +150,7 @@ def sigmoid(context: Backward) -> Contributions:
 
 @gradient("Tanh")
 def tanh(context: Backward) -> Contributions:
-    """y = tanh x: dx = dy (1 - y²)."""
+    """For y = tanh x: dx = dy (1 - y²)."""
     emit = context.builder
     slope = emit.sub(emit.scalar(1.0, context.y), emit.mul(context.y, context.y))
     return [emit.mul(context.dy, slope)]
@@ -158,28 +158,28 @@ def tanh(context: Backward) -> Contributions:
 
 @gradient("Softplus")
 def softplus(context: Backward) -> Contributions:
-    """y = ln(1 + eˣ): dx = dy sigmoid(x)."""
+    """For y = ln(1 + eˣ): dx = dy sigmoid(x)."""
     emit = context.builder
     return [emit.mul(context.dy, emit.unary("Sigmoid", context.x))]
 
 
 @gradient("Sin")
 def sin(context: Backward) -> Contributions:
-    """y = sin x: dx = dy cos x."""
+    """For y = sin x: dx = dy cos x."""
     emit = context.builder
     return [emit.mul(context.dy, emit.unary("Cos", context.x))]
 
 
 @gradient("Cos")
 def cos(context: Backward) -> Contributions:
-    """y = cos x: dx = -dy sin x."""
+    """For y = cos x: dx = -dy sin x."""
     emit = context.builder
     return [emit.unary("Neg", emit.mul(context.dy, emit.unary("Sin", context.x)))]
 
 
 @gradient("Erf")
 def erf(context: Backward) -> Contributions:
-    """y = erf x: dx = dy (2/√π) e^(-x²)."""
+    """For y = erf x: dx = dy (2/√π) e^(-x²)."""
     emit = context.builder
     bell = emit.unary("Exp", emit.unary("Neg", emit.mul(context.x, context.x)))
     return [emit.mul(context.dy, emit.scale(bell, 2.0 / math.sqrt(math.pi)))]
@@ -187,7 +187,7 @@ def erf(context: Backward) -> Contributions:
 
 @gradient("Gelu")
 def gelu(context: Backward) -> Contributions:
-    """y = x Φ(x), or its tanh approximation, by the attribute ``approximate``.
+    """For y = x Φ(x), or its tanh approximation, by the attribute ``approximate``.
 
     none: dx = dy (Φ(x) + x φ(x)), Φ = (1 + erf(x/√2))/2, φ = e^(-x²/2)/√(2π).
     tanh: with u = √(2/π)(x + 0.044715 x³) and t = tanh u, dx = dy ((1 + t)/2 + x (1 - t²)/2 u').
@@ -210,7 +210,7 @@ def gelu(context: Backward) -> Contributions:
 
 @gradient("Clip", inputs=(0,))
 def clip(context: Backward) -> Contributions:
-    """y = min(max(x, lo), hi): dx = dy where y = x, else 0 (dy at the bounds)."""
+    """For y = min(max(x, lo), hi): dx = dy where y = x, else 0 (dy at the bounds)."""
     emit = context.builder
     kept = emit.compare("Equal", context.x, context.y)
     return [emit.where(kept, context.dy, emit.scalar(0.0, context.x))]
@@ -218,7 +218,7 @@ def clip(context: Backward) -> Contributions:
 
 @gradient("Where", inputs=(1, 2))
 def where(context: Backward) -> Contributions:
-    """y = a where the condition holds, else b: da = dy there and 0 elsewhere, db the other way round."""
+    """For y = a where the condition holds, else b: da = dy there and 0 elsewhere, db the other way round."""
     emit, condition = context.builder, context.op.inputs[0]
     zero = emit.scalar(0.0, context.dy)
     da = _sum_to_input(context, 1, emit.where(condition, context.dy, zero)) if context.wanted[1] else None
@@ -228,7 +228,7 @@ def where(context: Backward) -> Contributions:
 
 @gradient("Max", "Min")
 def extremum(context: Backward) -> Contributions:
-    """y = max(a, b) or min(a, b): dy to the operand that is y; to the first where they are equal."""
+    """For y = max(a, b) or min(a, b): dy to the operand that is y; to the first where they are equal."""
     emit, op = context.builder, context.op
     if len(op.inputs) == 1:
         return [context.dy]
@@ -244,13 +244,13 @@ def extremum(context: Backward) -> Contributions:
 
 @gradient("Cast", "CastLike", inputs=(0,))
 def cast(context: Backward) -> Contributions:
-    """y = x in another float dtype: dx = dy in x's."""
+    """For y = x in another float dtype: dx = dy in x's."""
     return [context.builder.cast(context.dy, context.builder.dtype(context.x))]
 
 
 @gradient("Identity")
 def identity(context: Backward) -> Contributions:
-    """y = x: dx = dy."""
+    """For y = x: dx = dy."""
     return [context.dy]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from planner.graph.model import Attribute
 from planner.training.attributes import integer, number
 from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
@@ -17,7 +18,7 @@ def _turned(emit: Builder, x: str) -> str:
 
 @gradient("MatMul")
 def matmul(context: Backward) -> Contributions:
-    """Y = A B, leading dims broadcast (numpy.matmul): dA = dY Bᵀ, dB = Aᵀ dY, summed over repeated leading dims.
+    """For Y = A B, leading dims broadcast (numpy.matmul): dA = dY Bᵀ, dB = Aᵀ dY, summed over repeated leading dims.
 
     A vector counts as a matrix of one row (A) or column (B). Where B is one matrix and A a stack, the stack is one tall
     matrix in Aᵀ dY: no stack of products is made only to be summed.
@@ -49,15 +50,15 @@ def matmul(context: Backward) -> Contributions:
 def _gemm(emit: Builder, a: str, b: str, *, trans_a: int, trans_b: int, alpha: float) -> str:
     rows = emit.shape(a)[1 if trans_a else 0]
     columns = emit.shape(b)[0 if trans_b else 1]
-    stated = {key: value for key, value in (("transA", trans_a), ("transB", trans_b)) if value}
+    stated: dict[str, Attribute] = {key: 1 for key, value in (("transA", trans_a), ("transB", trans_b)) if value}
     if alpha != 1.0:
-        return emit.one("Gemm", [a, b], (rows, columns), emit.dtype(a), alpha=alpha, **stated)
-    return emit.one("Gemm", [a, b], (rows, columns), emit.dtype(a), **stated)
+        stated["alpha"] = alpha
+    return emit.one("Gemm", [a, b], (rows, columns), emit.dtype(a), attributes=stated)
 
 
 @gradient("Gemm")
 def gemm(context: Backward) -> Contributions:
-    """Y = alpha A' B' + beta C, where ' is an optional transposition.
+    """For Y = alpha A' B' + beta C, where ' is an optional transposition.
 
     dA' = alpha dY B'ᵀ, dB' = alpha A'ᵀ dY, dC = beta dY summed to C's shape; each written as one Gemm whose transA and
     transB take the transpositions.

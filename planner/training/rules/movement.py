@@ -19,13 +19,13 @@ def _known(emit: Builder, op: Op, position: int, what: str) -> tuple[int, ...]:
 
 @gradient("Reshape", "Flatten", inputs=(0,))
 def reshape(context: Backward) -> Contributions:
-    """dx = dy in x's shape."""
+    """Gives dx = dy in x's shape."""
     return [context.builder.reshape(context.dy, context.builder.shape(context.x))]
 
 
 @gradient("Transpose")
 def transpose(context: Backward) -> Contributions:
-    """dx = dy with the inverse permutation."""
+    """Gives dx = dy with the inverse permutation."""
     rank = context.builder.rank(context.x)
     perm = integers(context.op, "perm", tuple(reversed(range(rank))))
     return [context.builder.transpose(context.dy, [perm.index(dim) for dim in range(rank)])]
@@ -33,7 +33,7 @@ def transpose(context: Backward) -> Contributions:
 
 @gradient("Squeeze", inputs=(0,))
 def squeeze(context: Backward) -> Contributions:
-    """dx = dy with the dims put back."""
+    """Gives dx = dy with the dims put back."""
     emit = context.builder
     shape = emit.shape(context.x)
     axes = [dim for dim, size in enumerate(shape) if size == 1]
@@ -44,7 +44,7 @@ def squeeze(context: Backward) -> Contributions:
 
 @gradient("Unsqueeze", inputs=(0,))
 def unsqueeze(context: Backward) -> Contributions:
-    """dx = dy without the new dims."""
+    """Gives dx = dy without the new dims."""
     emit = context.builder
     rank = emit.rank(context.dy)
     return [emit.squeeze(context.dy, [axis % rank for axis in _known(emit, context.op, 1, "axes")])]
@@ -68,7 +68,7 @@ def concat(context: Backward) -> Contributions:
 
 @gradient("Split", inputs=(0,))
 def split(context: Backward) -> Contributions:
-    """dx = the dys one after the other, zeros for those that do not matter."""
+    """Gives dx = the dys one after the other, zeros for those that do not matter."""
     emit = context.builder
     axis = axis_of(context.op, emit.rank(context.x), 0)
     parts = [
@@ -80,7 +80,7 @@ def split(context: Backward) -> Contributions:
 
 @gradient("Slice", inputs=(0,))
 def slices(context: Backward) -> Contributions:
-    """y = x[start:end:step]: dx is dy at those places, zeros elsewhere.
+    """For y = x[start:end:step]: dx is dy at those places, zeros elsewhere.
 
     Steps other than ±1 are undone by putting zeros between the elements (Unsqueeze, Pad, Reshape); negative ones by
     reading dy backwards first.
@@ -94,22 +94,22 @@ def slices(context: Backward) -> Contributions:
     backwards: list[int] = []
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         dim = axis % len(shape)
-        taken = range(*slice(start, _bound(end, step), step).indices(shape[dim]))
+        taken = _taken(start, end, step, shape[dim])
         if not len(taken):
             return [None]
         first[dim], stride[dim] = min(taken[0], taken[-1]), abs(step)
         if step < 0:
             backwards.append(dim)
     placed = _spread(emit, emit.reverse(context.dy, sorted(backwards)), stride)
-    after = [
-        size - start - width for size, start, width in zip(shape, first, emit.shape(placed), strict=True)
-    ]
+    after = [size - start - width for size, start, width in zip(shape, first, emit.shape(placed), strict=True)]
     return [emit.pad(placed, first, after)]
 
 
-def _bound(end: int, step: int) -> int | None:
-    """ONNX's end below any index means "to the very first"; Python's slice would count it from the back."""
-    return None if step < 0 and end <= -(2**31) + 1 else end
+def _taken(start: int, end: int, step: int, size: int) -> range:
+    """The indices that ONNX's Slice takes: as Python's, but that a start before the first is the first at any step."""
+    if step < 0 and start < -size:
+        start = -size
+    return range(*slice(start, end, step).indices(size))
 
 
 def _spread(emit: Builder, x: str, stride: list[int]) -> str:
@@ -133,7 +133,7 @@ def _spread(emit: Builder, x: str, stride: list[int]) -> str:
 
 @gradient("Expand", inputs=(0,))
 def expand(context: Backward) -> Contributions:
-    """dx = dy summed over the repeated dims."""
+    """Gives dx = dy summed over the repeated dims."""
     return [context.builder.unbroadcast(context.dy, context.builder.shape(context.x))]
 
 
@@ -155,7 +155,7 @@ def pad(context: Backward) -> Contributions:
 
 @gradient("Gather", inputs=(0,))
 def gather(context: Backward) -> Contributions:
-    """y = x[indices] along ``axis``: dx = zeros with dy added at the indices (ScatterND, which adds along dim 0).
+    """For y = x[indices] along ``axis``: dx = zeros with dy added at the indices (ScatterND, which adds along dim 0).
 
     Where the indices are known and follow one another (one position picked, a table read from its start), dx is dy
     between zeros, and nothing is scattered.
@@ -191,12 +191,12 @@ def _run(indices: np.ndarray | None, size: int) -> int | None:
 
 def _scatter_nd(emit: Builder, zeros: str, indices: str, updates: str) -> str:
     operands = [zeros, indices, updates]
-    return emit.one("ScatterND", operands, emit.shape(zeros), emit.dtype(zeros), reduction="add")
+    return emit.one("ScatterND", operands, emit.shape(zeros), emit.dtype(zeros), attributes={"reduction": "add"})
 
 
 @gradient("GatherND", inputs=(0,))
 def gather_nd(context: Backward) -> Contributions:
-    """y = x at index tuples: dx = zeros with dy added there. Without batch_dims."""
+    """For y = x at index tuples: dx = zeros with dy added there. Without batch_dims."""
     emit, op = context.builder, context.op
     if op.attribute("batch_dims", 0):
         raise refuse(op, "no gradient rule for batch_dims other than 0")
@@ -205,9 +205,9 @@ def gather_nd(context: Backward) -> Contributions:
 
 @gradient("GatherElements", inputs=(0,))
 def gather_elements(context: Backward) -> Contributions:
-    """y = x at one index for each element along ``axis``: dx = zeros with dy added there."""
+    """For y = x at one index for each element along ``axis``: dx = zeros with dy added there."""
     emit, op, dy = context.builder, context.op, context.dy
     shape = emit.shape(context.x)
     operands = [emit.zeros(shape, dy), op.inputs[1], dy]
     axis = axis_of(op, len(shape), 0)
-    return [emit.one("ScatterElements", operands, shape, emit.dtype(dy), axis=axis, reduction="add")]
+    return [emit.one("ScatterElements", operands, shape, emit.dtype(dy), attributes={"axis": axis, "reduction": "add"})]

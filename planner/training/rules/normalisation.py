@@ -20,7 +20,7 @@ def per_channel(emit: Builder, vector: str, rank: int) -> str:
 
 @gradient("BatchNormalization", inputs=(0, 1, 2))
 def batch_normalization(context: Backward) -> Contributions:
-    """y = scale (x - mean) / σ + bias, with σ = √(var + epsilon), per channel.
+    """For y = scale (x - mean) / σ + bias, with σ = √(var + epsilon), per channel.
 
     dbias = Σ dy and dscale = Σ dy (x - mean) / σ in both modes, over samples and positions.
 
@@ -29,7 +29,7 @@ def batch_normalization(context: Backward) -> Contributions:
     Batch statistics (Ioffe and Szegedy 2015, §3, with mean and var eliminated; n elements per channel):
     dx = scale/σ (dy - dbias/n - (x - mean) dscale/(n σ)).
     """
-    emit, op, dy = context.builder, context.op, context.dy
+    emit, dy = context.builder, context.dy
     rank = emit.rank(dy)
     over = [dim for dim in range(rank) if dim != 1]
     if not context.saved:
@@ -67,7 +67,7 @@ def _frozen(context: Backward, over: list[int]) -> Contributions:
 
 @gradient("LayerNormalization")
 def layer_normalization(context: Backward) -> Contributions:
-    """y = scale x̂ + bias, x̂ = (x - mean)/σ over the dims from ``axis`` on (Ba, Kiros and Hinton 2016).
+    """For y = scale x̂ + bias, x̂ = (x - mean)/σ over the dims from ``axis`` on (Ba, Kiros and Hinton 2016).
 
     With dx̂ = dy scale and n elements to a row: dx = (dx̂ - Σdx̂/n - x̂ Σ(dx̂ x̂)/n) / σ; dscale = Σ dy x̂ and
     dbias = Σ dy over rows. Mean and 1/σ are the forward op's second and third output.

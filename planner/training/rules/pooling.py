@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from planner.graph.model import DType
+from planner.graph.model import Attribute, DType
 from planner.training.attributes import integer, integers, refuse
 from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
@@ -22,7 +22,7 @@ def _windows(context: Backward) -> Windows:
 
 @gradient("MaxPool")
 def max_pool(context: Backward) -> Contributions:
-    """Y = max of each window: dY goes to the window's first maximum.
+    """For Y = max of each window: dY goes to the window's first maximum.
 
     Not by the Indices output, which counts through the whole tensor and so cannot be cut in space, but by comparing:
     X, padded with a very low value, is unfolded into the K elements of each window (a grouped Conv with one-hot
@@ -37,14 +37,20 @@ def max_pool(context: Backward) -> Contributions:
     zeros = (0, 0)
     padded = emit.pad(context.x, (*zeros, *windows.before), (*zeros, *windows.after), _very_low(emit.dtype(dy)))
     one_hot = _one_hot_kernels(emit, channels, windows.kernel, context.x)
-    stated: dict[str, int | tuple[int, ...]] = {"kernel_shape": windows.kernel, "strides": windows.strides}
+    stated: dict[str, Attribute] = {
+        "group": channels,
+        "kernel_shape": windows.kernel,
+        "strides": windows.strides,
+    }
     if any(step != 1 for step in windows.dilations):
         stated["dilations"] = windows.dilations
     folded = (samples, channels * count, *positions)
     unfolded = (samples, channels, count, *positions)
-    elements = emit.one("Conv", [padded, one_hot], folded, emit.dtype(dy), hint="windows", group=channels, **stated)
+    elements = emit.one("Conv", [padded, one_hot], folded, emit.dtype(dy), hint="windows", attributes=stated)
     elements = emit.reshape(elements, unfolded)
-    hit = emit.one("ArgMax", [elements], (samples, channels, 1, *positions), DType.INT64, axis=2, keepdims=1)
+    hit = emit.one(
+        "ArgMax", [elements], (samples, channels, 1, *positions), DType.INT64, attributes={"axis": 2, "keepdims": 1}
+    )
     range_of_k = np.arange(count, dtype=np.int64).reshape(1, 1, count, *(1 for _ in positions))
     first = emit.compare("Equal", hit, emit.constant(range_of_k, f"range.{count}"))
     spread = emit.where(first, emit.unsqueeze(dy, [2]), emit.scalar(0.0, dy))
@@ -53,7 +59,8 @@ def max_pool(context: Backward) -> Contributions:
 
 def _very_low(dtype: DType) -> float:
     """Minus the largest power of two: it survives rounding to fewer mantissa bits (TF32), where the lowest finite
-    number would become -inf, and 0 * -inf is NaN."""
+    number would become -inf, and 0 * -inf is NaN.
+    """
     exponents = {DType.FLOAT16: 15, DType.FLOAT64: 1023}
     return -(2.0 ** exponents.get(dtype, 127))
 
@@ -68,7 +75,7 @@ def _one_hot_kernels(emit: Builder, channels: int, kernel: tuple[int, ...], like
 
 @gradient("AveragePool")
 def average_pool(context: Backward) -> Contributions:
-    """Y = mean of each window: dY / count goes to each of its elements (a grouped ConvTranspose with kernels of ones).
+    """For Y = mean of each window: dY / count goes to each of its elements (a grouped ConvTranspose with kernels of ones).
 
     The count leaves out padding, unless count_include_pad says otherwise, and always what ceil_mode adds beyond it.
     """
@@ -92,9 +99,7 @@ def _counts(context: Backward, windows: Windows) -> np.ndarray:
     include = integer(op, "count_include_pad", 0)
     stated = integers(op, "pads", (0,) * (2 * len(windows.kernel)))[len(windows.kernel) :]
     counts = np.ones((), np.int64)
-    for dim, (size, position) in enumerate(
-        zip(emit.shape(context.x)[2:], emit.shape(context.dy)[2:], strict=True)
-    ):
+    for dim, (size, position) in enumerate(zip(emit.shape(context.x)[2:], emit.shape(context.dy)[2:], strict=True)):
         starts = np.arange(position)[:, None] * windows.strides[dim] - windows.before[dim]
         read = starts + np.arange(windows.kernel[dim])[None, :] * windows.dilations[dim]
         low, high = 0, size
@@ -109,7 +114,7 @@ def _counts(context: Backward, windows: Windows) -> np.ndarray:
 
 @gradient("GlobalAveragePool")
 def global_average_pool(context: Backward) -> Contributions:
-    """Y = mean over all positions: dX = dY / count, repeated."""
+    """For Y = mean over all positions: dX = dY / count, repeated."""
     emit = context.builder
     shape = emit.shape(context.x)
     return [emit.expand(emit.scale(context.dy, 1.0 / math.prod(shape[2:])), shape)]

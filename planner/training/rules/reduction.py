@@ -34,7 +34,7 @@ def _with_kept_dims(context: Backward, x: str, axes: tuple[int, ...]) -> str:
 
 @gradient("ReduceSum", inputs=(0,))
 def reduce_sum(context: Backward) -> Contributions:
-    """y = Σ x: dx = dy, repeated."""
+    """For y = Σ x: dx = dy, repeated."""
     emit = context.builder
     axes = reduced_axes(emit, context.op)
     return [emit.expand(_with_kept_dims(context, context.dy, axes), emit.shape(context.x))]
@@ -42,7 +42,7 @@ def reduce_sum(context: Backward) -> Contributions:
 
 @gradient("ReduceMean", inputs=(0,))
 def reduce_mean(context: Backward) -> Contributions:
-    """y = Σ x / n: dx = dy / n, repeated."""
+    """For y = Σ x / n: dx = dy / n, repeated."""
     emit = context.builder
     axes = reduced_axes(emit, context.op)
     count = math.prod(emit.shape(context.x)[axis] for axis in axes)
@@ -52,7 +52,7 @@ def reduce_mean(context: Backward) -> Contributions:
 
 @gradient("ReduceMax", "ReduceMin", inputs=(0,))
 def reduce_extremum(context: Backward) -> Contributions:
-    """y = max x or min x: dy in equal shares to the elements that are y (as PyTorch's amax does)."""
+    """For y = max x or min x: dy in equal shares to the elements that are y (as PyTorch's amax does)."""
     emit = context.builder
     axes = reduced_axes(emit, context.op)
     y, dy = (_with_kept_dims(context, name, axes) for name in (context.y, context.dy))

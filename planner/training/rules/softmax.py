@@ -8,7 +8,7 @@ from planner.training.autodiff import Backward, Contributions, gradient
 
 @gradient("Softmax")
 def softmax(context: Backward) -> Contributions:
-    """y = softmax(x) along ``axis``: dx = y (dy - Σ dy y)."""
+    """For y the softmax of x along ``axis``: dx = y (dy - Σ dy y)."""
     emit, y = context.builder, context.y
     axis = axis_of(context.op, emit.rank(y), -1)
     total = emit.reduce_sum(emit.mul(context.dy, y), [axis], keepdims=True)
@@ -17,7 +17,7 @@ def softmax(context: Backward) -> Contributions:
 
 @gradient("LogSoftmax")
 def log_softmax(context: Backward) -> Contributions:
-    """y = log softmax(x) along ``axis``: dx = dy - eʸ Σ dy."""
+    """For y = log softmax(x) along ``axis``: dx = dy - eʸ Σ dy."""
     emit, y = context.builder, context.y
     axis = axis_of(context.op, emit.rank(y), -1)
     total = emit.reduce_sum(context.dy, [axis], keepdims=True)

@@ -1,0 +1,118 @@
+"""Where the samples lie in a tensor, and what a rule of ``batch_rules`` may ask and do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.errors import UnsupportedError
+from planner.graph.model import Op, Shape, Tensor
+from planner.training.attributes import refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """The samples' place in a tensor: index ``(i*batch + sample)*inner + j`` of one dim, i below outer, j below inner.
+
+    A batch merged with what follows it, [batch*16, ...], has inner 16; merged with what precedes it, outer 16.
+    """
+
+    dim: int
+    outer: int = 1
+    inner: int = 1
+
+    def size(self, batch: int) -> int:
+        """Of the dim, with so many samples."""
+        return self.outer * batch * self.inner
+
+    def resized(self, shape: Shape, batch: int) -> Shape:
+        """A shape with another number of samples."""
+        return (*shape[: self.dim], self.size(batch), *shape[self.dim + 1 :])
+
+    def at(self, dim: int) -> Track:
+        """The same in another dim."""
+        return Track(dim, self.outer, self.inner)
+
+
+@dataclass(slots=True)
+class Site:
+    """One op, as a rule sees it."""
+
+    op: Op
+    tensors: Mapping[str, Tensor]
+    """At the old batch."""
+    constants: Mapping[str, np.ndarray | None]
+    tracks: Mapping[str, Track]
+    old: int
+    new: int
+    make: Callable[[np.ndarray, str], str]
+    """Makes a new constant in the place of another, and says its name."""
+    inputs: list[str] = field(init=False)
+    """The op's operands at the new batch; rules replace constants in it."""
+
+    def __post_init__(self) -> None:
+        self.inputs = list(self.op.inputs)
+
+    def refuse(self, reason: str) -> UnsupportedError:
+        """The error for this op."""
+        return refuse(self.op, reason)
+
+    def has(self, position: int) -> bool:
+        """Whether an optional operand is there."""
+        return len(self.op.inputs) > position and bool(self.op.inputs[position])
+
+    def shape(self, position: int) -> Shape:
+        """Of an operand, at the old batch."""
+        return self.tensors[self.op.inputs[position]].shape
+
+    def rank(self, position: int) -> int:
+        """Of an operand."""
+        return len(self.shape(position))
+
+    @property
+    def output_shape(self) -> Shape:
+        """Of the first output, at the old batch."""
+        return self.tensors[self.op.outputs[0]].shape
+
+    def track(self, position: int) -> Track | None:
+        """Where an operand has the samples; None if it has none."""
+        return self.tracks.get(self.op.inputs[position]) if self.has(position) else None
+
+    def only(self, *allowed: int) -> None:
+        """Refuse samples in any operand but these."""
+        for position, name in enumerate(self.op.inputs):
+            if position not in allowed and name in self.tracks:
+                raise self.refuse(f"its operand {name!r} depends on the samples")
+
+    def known(self, position: int, what: str) -> tuple[int, ...]:
+        """The integers of a constant operand."""
+        value = self.constants.get(self.op.inputs[position])
+        if value is None:
+            raise self.refuse(f"its {what} are not a known constant")
+        return tuple(int(item) for item in value.reshape(-1))
+
+    def replace(self, position: int, values: list[int]) -> None:
+        """Put other integers in the place of a constant operand."""
+        name = self.op.inputs[position]
+        self.inputs[position] = self.make(np.array(values, np.int64), name)
+
+    def repeat(self, position: int, track: Track) -> None:
+        """Give a constant operand, which has a value for each sample at ``track``, as many as there are samples now.
+
+        Raises:
+            UnsupportedError: it is no constant with a known value, or differs between samples.
+        """
+        name = self.op.inputs[position]
+        value = self.constants.get(name)
+        if value is None:
+            raise self.refuse(f"its operand {name!r} has the size of the batch, but is no known constant")
+        before, after = value.shape[: track.dim], value.shape[track.dim + 1 :]
+        split = value.reshape(*before, track.outer, self.old, track.inner, *after)
+        along = len(before) + 1
+        one = np.take(split, [0], axis=along)
+        if not np.array_equal(np.broadcast_to(one, split.shape), split, equal_nan=value.dtype.kind == "f"):
+            raise self.refuse(f"its constant {name!r} differs between samples")
+        repeated = np.repeat(one, self.new, axis=along).reshape(*before, track.size(self.new), *after)
+        self.inputs[position] = self.make(repeated, name)

@@ -1,0 +1,148 @@
+"""The verifier can fail: descriptions that are wrong on purpose are each caught."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import opdefs
+from opdefs.convolution import conv_local
+from opdefs.movement import slice_local
+from planner.tdl.bind import Descriptions
+from planner.tdl.builder import Description, NodeView, Opaque, Sum, TensorArg, op, over
+from planner.tdl.local import LocalNode, LocalOp, Part, same_op
+from planner.verify.cases import Case, bind_case, ints, make
+from planner.verify.strategies import Finding, Kind, enumerate_strategies, verify_strategy
+
+
+@op("Conv", local=conv_local)
+def conv_without_halo(node: NodeView, X: TensorArg, W: TensorArg) -> object:
+    return lambda b, co, y0: Sum(lambda ci, k0: X.padded(0.0)[b, ci, y0] * W[co, ci, k0])
+
+
+@op("Conv", local=lambda node, part: same_op(node, part))
+def conv_with_the_pads_of_the_whole(node: NodeView, X: TensorArg, W: TensorArg) -> object:
+    return lambda b, co, y0: Sum(lambda ci, k0: X.padded(0.0)[b, ci, y0 + k0 - 1] * W[co, ci, k0])
+
+
+@op("Conv", local=conv_local)
+def conv_off_by_one(node: NodeView, X: TensorArg, W: TensorArg) -> object:
+    return lambda b, co, y0: Sum(lambda ci, k0: X.padded(0.0)[b, ci, y0 + k0] * W[co, ci, k0])
+
+
+@op("ReduceMax")
+def max_as_sum(node: NodeView, X: TensorArg, axes: TensorArg) -> object:
+    return lambda i, j: Sum(lambda r: X[i, r])
+
+
+@op("Slice", local=slice_local)
+def slice_off_by_one(node: NodeView, X: TensorArg, *bounds: TensorArg) -> object:
+    return lambda i: X[i + 2]
+
+
+@op("Softmax")
+def softmax_by_element(node: NodeView, X: TensorArg) -> object:
+    return lambda i, j: X[i, j]
+
+
+@op("CumSum")
+def running_sum_by_element(node: NodeView, X: TensorArg, axis: TensorArg) -> object:
+    return lambda i, j: X[i, j]
+
+
+@op("Transpose")
+def transpose_unturned(node: NodeView, X: TensorArg) -> object:
+    return lambda i, j: X[i, j]
+
+
+def bias_every_time(node: NodeView, part: Part) -> LocalOp:
+    return LocalOp((LocalNode("Gemm", ("in0", "in1", "in2"), ("out0",)),))
+
+
+@op("Gemm", local=bias_every_time)
+def gemm_with_the_bias_inside(node: NodeView, A: TensorArg, B: TensorArg, C: TensorArg) -> object:
+    return lambda m, n: Sum(lambda k: A[m, k] * B[k, n] + C[n])
+
+
+@op("Gemm", local=bias_every_time)
+def gemm_that_adds_a_bias_it_has_not(node: NodeView, A: TensorArg, B: TensorArg, C: TensorArg) -> object:
+    return lambda m, n: Sum(lambda k: A[m, k] * B[k, n]) + C[n]
+
+
+@op("LayerNormalization")
+def statistics_that_forget_a_dim(node: NodeView, X: TensorArg, scale: TensorArg) -> object:
+    return (
+        lambda i, j: Opaque("rows")(X[i, :], scale[:])[j],
+        over(("one", "two"), lambda *v: X[0, 0]),
+    )
+
+
+CONV = make("Conv", (2, 3, 8), (4, 3, 3), pads=(1, 1))
+CONTROLS: list[tuple[Description, Case, str, Kind]] = [
+    (conv_without_halo, make("Conv", (2, 3, 9), (4, 3, 3), pads=(1, 1)), "y0", Kind.SHAPE),
+    (conv_with_the_pads_of_the_whole, CONV, "y0", Kind.SHAPE),
+    (conv_off_by_one, CONV, "y0", Kind.DIFFERENT),
+    (max_as_sum, make("ReduceMax", (4, 6), ints(1)), "r", Kind.DIFFERENT),
+    (slice_off_by_one, make("Slice", (9,), ints(1), ints(7)), "i", Kind.DIFFERENT),
+    (softmax_by_element, make("Softmax", (4, 6)), "j", Kind.DIFFERENT),
+    (running_sum_by_element, make("CumSum", (4, 6), ints(1)), "j", Kind.DIFFERENT),
+    (transpose_unturned, make("Transpose", (6, 6)), "i", Kind.SHAPE),
+    (gemm_with_the_bias_inside, make("Gemm", (4, 6), (6, 5), (5,)), "k", Kind.DIFFERENT),
+    (gemm_that_adds_a_bias_it_has_not, make("Gemm", (4, 6), (6, 5), (5,)), "k", Kind.FAILED),
+    (statistics_that_forget_a_dim, make("LayerNormalization", (4, 6), (6,), outputs=2), "i", Kind.SHAPE),
+]
+
+
+def findings(description: Description, case: Case, variable: str, ways: int) -> tuple[Finding, ...]:
+    bound, inputs, whole = bind_case(case, Descriptions([description]))
+    chosen = [c for c in enumerate_strategies(bound, ways) if c.text.startswith(variable)]
+    assert chosen, f"{variable} cannot be cut"
+    return verify_strategy(bound, chosen[0].strategy, inputs, whole=whole).findings
+
+
+@pytest.mark.parametrize("ways", [2, 3])
+@pytest.mark.parametrize(
+    ("description", "case", "variable", "kind"), CONTROLS, ids=[c[0].function.__name__ for c in CONTROLS]
+)
+def test_a_wrong_description_is_caught(
+    description: Description, case: Case, variable: str, kind: Kind, ways: int
+) -> None:
+    assert kind in {finding.kind for finding in findings(description, case, variable, ways)}
+
+
+def test_a_term_that_the_op_needs_is_never_left_out_in_silence() -> None:
+    @op("Gemm")
+    def gemm(node: NodeView, A: TensorArg, B: TensorArg, C: TensorArg) -> object:
+        return lambda m, n: Sum(lambda k: A[m, k] * B[k, n]) + C[n]
+
+    bound, _, _ = bind_case(make("Gemm", (4, 6), (6, 5), (5,)), Descriptions([gemm]))
+    vetoes = {candidate.text: candidate.veto for candidate in enumerate_strategies(bound, 2)}
+    assert "input 2 of Gemm is not read by this part" in vetoes["k/2"]
+    assert vetoes["m/2"] == vetoes["n/2"] == ""
+
+
+def extreme_of_the_part(node: NodeView, part: Part) -> LocalOp:
+    return LocalOp(
+        (
+            LocalNode("Slice", ("in0", "from", "to", "axis"), ("out0",)),
+            LocalNode("ReduceMax", ("in0",), ("extreme",)),
+            LocalNode("Expand", ("extreme", "shape"), ("out1",)),
+        ),
+        {"from": np.array([0]), "to": np.array([3]), "axis": np.array([1]), "shape": np.array([4, 3])},
+    )
+
+
+def test_workers_that_disagree_are_found() -> None:
+    # Both workers make all of the second output, each from its own rows.
+    @op("Split", local=extreme_of_the_part)
+    def split(node: NodeView, X: TensorArg) -> object:
+        return over(("i", "j"), lambda i, j: Opaque("row")(X[i, :])[j]), over(("u", "v"), lambda u, v: 0.0)
+
+    case = make("Split", (4, 6), axis=1, num_outputs=2, outputs=2)
+    assert [finding.kind for finding in findings(split, case, "i", 2)] == [Kind.DISAGREE, Kind.DIFFERENT]
+
+
+def test_strategies_are_named_by_index_variables() -> None:
+    bound, _, _ = bind_case(make("Reshape", (4, 16), ints(64)), opdefs.standard())
+    assert [candidate.text for candidate in enumerate_strategies(bound, 3)] == ["i0/3", "i0,block 16/3"]
+    assert [candidate.text for candidate in enumerate_strategies(bound, 2)] == ["i0/2"]  # block 16 cuts it alike

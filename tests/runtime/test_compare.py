@@ -1,0 +1,101 @@
+"""The acceptance rule."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from planner.runtime.compare import WHOLE_EPS, compare_step, compare_tensor, difference, errors, worst
+
+EPS = float(np.finfo(np.float32).eps)
+
+
+def test_errors_are_relative_to_the_largest_element() -> None:
+    exact = np.array([4.0, 0.0, 1e-9])
+    assert errors(np.array([4.0, 0.0, 2.0]), exact) == (pytest.approx(0.5), 0.0)
+    assert errors(np.array([5.0, 1.0, 1.0]), exact) == (0.25, 0.25)
+
+
+def test_where_the_reference_is_zero_errors_are_absolute() -> None:
+    assert errors(np.array([0.0, 0.25]), np.zeros(2)) == (0.25, 0.125)
+    assert errors(np.zeros(2), np.zeros(2)) == (0.0, 0.0)
+    assert errors(np.zeros(0), np.zeros(0)) == (0.0, 0.0)
+
+
+def test_what_is_not_finite_must_be_so_in_both() -> None:
+    exact = np.array([2.0, -np.inf, np.nan, np.inf])
+    assert errors(np.array([2.0, -np.inf, np.nan, np.inf]), exact) == (0.0, 0.0)
+    for wrong in ([2.0, np.inf, np.nan, np.inf], [2.0, -np.inf, 0.0, np.inf], [np.nan, -np.inf, np.nan, np.inf]):
+        assert errors(np.array(wrong), exact)[0] == np.inf
+    assert errors(np.array([np.nan]), np.array([np.nan])) == (0.0, 0.0)
+
+
+def test_four_times_the_whole_runs_error_is_the_limit() -> None:
+    exact = np.array([1.0, 0.5])
+    whole = np.array([1.0 + 1e-4, 0.5 + 1e-4], np.float32)
+    assert compare_tensor("y", np.array([1 + 3.9e-4, 0.5], np.float32), whole, exact).is_same
+    assert not compare_tensor("y", np.array([1 + 4.1e-4, 0.5], np.float32), whole, exact).is_same
+
+
+def test_noise_around_a_zero_is_compared_with_noise() -> None:
+    exact = np.array([1e-19, -1e-19])
+    whole = np.array([1e-10, -2e-10], np.float32)
+    assert compare_tensor("y", np.array([9e-10, 9e-10], np.float32), whole, exact).is_same
+    assert not compare_tensor("y", np.array([1e-7, 1e-7], np.float32), whole, exact).is_same
+
+
+def test_sixty_four_epsilons_are_always_accepted() -> None:
+    exact = np.ones(3)
+    whole = np.ones(3, np.float32)
+    assert compare_tensor("y", np.full(3, 1 + 60 * EPS, np.float32), whole, exact).is_same
+    assert not compare_tensor("y", np.full(3, 1 + 70 * EPS, np.float32), whole, exact).is_same
+
+
+def test_the_median_is_judged_too() -> None:
+    """One large element of the whole run must not excuse an error in all elements of the split one."""
+    exact = np.ones(101)
+    whole = np.ones(101, np.float32)
+    whole[0] = 1.5
+    found = compare_tensor("y", np.full(101, 1.01, np.float32), whole, exact)
+    assert found.error < found.limit
+    assert not found.is_same
+
+
+def test_integers_must_be_equal() -> None:
+    whole = np.array([1, 2, 3, 4])
+    assert compare_tensor("y", whole.copy(), whole, None).is_same
+    found = compare_tensor("y", np.array([1, 2, 3, 5]), whole, whole)
+    assert not found.is_same
+    assert found.error == 0.25
+    assert compare_tensor("y", np.array([True]), np.array([True]), None).is_same
+
+
+def test_without_a_reference_the_whole_run_stands_in() -> None:
+    whole = np.ones(3, np.float32)
+    close = compare_tensor("y", np.array([1, 1, 1 + 0.9 * WHOLE_EPS * EPS], np.float32), whole, None)
+    assert close.is_same
+    assert not close.has_reference
+    assert "whole run" in str(close)
+    assert not compare_tensor("y", np.array([1, 1, 1 + 1.1 * WHOLE_EPS * EPS], np.float32), whole, None).is_same
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_other_precisions(dtype: object) -> None:
+    whole = np.ones(3, dtype)
+    assert compare_tensor("y", whole, whole, np.ones(3)).is_same
+    assert not compare_tensor("y", np.full(3, 3, dtype), whole, np.ones(3)).is_same
+
+
+def test_a_difference_names_step_and_tensor() -> None:
+    whole = {"loss": np.ones((), np.float32), "W": np.ones(2, np.float32)}
+    split = {"loss": np.ones((), np.float32), "W": np.array([1, 2], np.float32)}
+    step = compare_step(3, split, whole, {name: np.ones_like(array, np.float64) for name, array in whole.items()})
+    assert not step.is_same
+    assert worst((step,)) == 1.0
+    error = difference((step,))
+    assert error is not None
+    assert error.exit_code == 1
+    assert error.facts[0].startswith("step 3, W: 1.00e+00 of the largest element off the reference")
+    assert difference(()) is None
+    assert worst(()) == 0.0

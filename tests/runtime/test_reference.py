@@ -1,0 +1,171 @@
+"""The float64 twin: every op of our own against the stock runtime, and whole graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from planner.errors import ModelError
+from planner.graph.from_onnx import read_model
+from planner.graph.model import DType, Graph, Op, Tensor, TensorAttribute
+from planner.graph.protos import dtype_of_array, op_of
+from planner.runtime.compare import errors
+from planner.runtime.reference import NoReferenceError, Reference, work_elements
+from planner.runtime.reference_ops import KERNELS
+from planner.runtime.state import starting_values
+from planner.runtime.whole import WholeModel
+
+MODELS = Path(__file__).parents[1] / "models"
+KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64}
+F = np.float32
+
+
+def draw(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(F)
+
+
+CASES: list[tuple[str, list[np.ndarray], dict[str, Any]]] = [
+    ("Erf", [draw(4, 5)], {}),
+    ("Erf", [np.array(0.5, F)], {}),
+    ("Gelu", [draw(4, 5)], {}),
+    ("Gelu", [draw(4, 5)], {"approximate": "tanh"}),
+    ("LayerNormalization", [draw(3, 4, 5), draw(5), draw(5)], {}),
+    ("LayerNormalization", [draw(3, 4, 5), draw(4, 5)], {"axis": 1, "epsilon": 0.1}),
+    ("BatchNormalization", [draw(4, 3, 5), draw(3), draw(3), draw(3), draw(3) ** 2], {"epsilon": 0.01}),
+    ("Gemm", [draw(3, 4), draw(4, 5), draw(5)], {"alpha": 0.5, "beta": 2.0}),
+    ("Gemm", [draw(4, 3), draw(5, 4)], {"transA": 1, "transB": 1}),
+    ("MatMul", [draw(2, 3, 4), draw(4, 5)], {}),
+    ("GatherElements", [draw(3, 4), np.array([[0, -1], [3, 2]])], {"axis": 1}),
+    ("GatherND", [draw(2, 3, 4), np.array([[0, -1], [1, 2]])], {}),
+    ("GatherND", [draw(2, 3, 4), np.array([[2], [0]])], {"batch_dims": 1}),
+    ("ScatterElements", [draw(3, 4), np.array([[0, -1], [3, 2]]), draw(2, 2)], {"axis": 1}),
+    ("ScatterElements", [draw(3, 4), np.array([[0, 0], [-3, 2]]), draw(2, 2)], {"reduction": "add"}),
+    ("ScatterND", [draw(3, 4), np.array([[[0], [2]]]), draw(1, 2, 4)], {}),
+    ("ScatterND", [draw(3, 4), np.array([[0], [0], [2]]), draw(3, 4)], {"reduction": "add"}),
+    ("ScatterND", [draw(3, 4), np.array([[0, 1], [0, 1]]), draw(2)], {"reduction": "max"}),
+    ("Sigmoid", [100 * draw(4, 5)], {}),
+    ("Softplus", [100 * draw(4, 5)], {}),
+    ("LogSoftmax", [100 * draw(4, 5)], {}),
+    ("LogSoftmax", [draw(4, 5, 2)], {"axis": 0}),
+]
+
+
+@pytest.mark.parametrize(("op_type", "arrays", "attributes"), CASES)
+def test_against_the_stock_runtime(op_type: str, arrays: list[np.ndarray], attributes: dict[str, Any]) -> None:
+    names = [f"i{position}" for position in range(len(arrays))]
+    node = helper.make_node(op_type, names, ["o"], name="node", **attributes)
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [
+            helper.make_tensor_value_info(name, KINDS[array.dtype.name], array.shape)
+            for name, array in zip(names, arrays, strict=True)
+        ],
+        [helper.make_tensor_value_info("o", TensorProto.FLOAT, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (stock,) = session.run(None, dict(zip(names, arrays, strict=True)))
+    wide = [array.astype(np.float64) if array.dtype == F else array for array in arrays]
+    ours = KERNELS[op_type](op_of(node, "node"), wide)[0]
+    assert ours.dtype == np.float64
+    assert ours.shape == stock.shape
+    np.testing.assert_allclose(ours, stock, rtol=2e-5, atol=1e-5)
+
+
+def test_batch_statistics_against_the_evaluator() -> None:
+    arrays = [array.astype(np.float64) for array in (draw(4, 3, 5), draw(3), draw(3), draw(3), draw(3) ** 2)]
+    node = helper.make_node("BatchNormalization", list("xsbmv"), list("yNV"), training_mode=1, momentum=0.7, name="bn")
+    feeds = dict(zip("xsbmv", arrays, strict=True))
+    theirs = ReferenceEvaluator(node, opsets={"": 15}).run(None, feeds)
+    for ours, wanted in zip(KERNELS["BatchNormalization"](op_of(node, "bn"), arrays), theirs, strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["mlp_grads_core", "cnn_bn_grads_core", "bert_step", "resnet50"])
+def test_real_models(name: str) -> None:
+    path = MODELS / f"{name}.onnx"
+    if not path.exists():
+        pytest.skip(f"tests/models/{name}.onnx is missing")
+    graph = read_model(path)
+    oracle = MODELS / "bert_oracle.npz"
+    values = starting_values(graph, oracle if name == "bert_step" else None)
+    exact = Reference(graph).step(values)
+    whole = WholeModel(graph).step(values)
+    assert list(exact) == list(whole) == list(graph.outputs)
+    for tensor, array in whole.items():
+        if graph.tensors[tensor].dtype.is_float:
+            assert exact[tensor].dtype == np.float64
+            # Next values of biases that have no gradient are noise around a zero.
+            is_noise = np.abs(exact[tensor]).max() < 1e-15
+            assert is_noise or errors(array, exact[tensor])[0] < 1e-4, tensor
+            assert not is_noise or np.abs(array).max() < 1e-7, tensor
+
+
+def graph_of(*ops: Op, constants: dict[str, np.ndarray | None] | None = None, **shapes: tuple[int, ...]) -> Graph:
+    """Float32 tensors; x is the input, the last op's outputs are the graph's."""
+    tensors = {name: Tensor(name, shape, DType.FLOAT32) for name, shape in shapes.items()}
+    for name, value in (constants or {}).items():
+        if value is not None:
+            tensors[name] = Tensor(name, value.shape, dtype_of_array(value))
+    return Graph("g", tensors, ops, ("x",), ops[-1].outputs, constants or {})
+
+
+def test_casts_fills_and_constants_are_widened() -> None:
+    graph = graph_of(
+        Op("c", "Cast", ("x",), ("a",), (("to", int(TensorProto.FLOAT)),)),
+        Op("f", "ConstantOfShape", ("shape",), ("b",), (("value", TensorAttribute(np.array([0.1], F))),)),
+        Op("z", "ConstantOfShape", ("shape",), ("d",)),
+        Op("s1", "Add", ("a", "b"), ("e",)),
+        Op("s2", "Add", ("e", "d"), ("g",)),
+        Op("s3", "Add", ("g", "k"), ("y",)),
+        constants={"shape": np.array([2]), "k": np.array([1e-9, 1.0], F)},
+        x=(2,), a=(2,), b=(2,), d=(2,), e=(2,), g=(2,), y=(2,),
+    )  # fmt: skip
+    (made,) = Reference(graph).step({"x": np.array([1, 2], F)}).values()
+    np.testing.assert_array_equal(made, np.array([1, 2]) + np.float64(F(0.1)) + np.array([F(1e-9), 1], np.float64))
+
+
+def test_why_there_is_no_reference() -> None:
+    product = graph_of(Op("m", "MatMul", ("x", "x"), ("y",)), x=(64, 64), y=(64, 64))
+    assert work_elements(product) == 64 * 64 + 64**3 // 16
+    with pytest.raises(NoReferenceError, match="would touch 2e\\+04 elements a step, more than 1e\\+04"):
+        Reference(product, work_limit=10_000)
+    with pytest.raises(NoReferenceError, match="GiB"):
+        Reference(product, memory_limit_bytes=1000)
+    noise = graph_of(Op("n", "RandomNormalLike", ("x",), ("y",)), x=(2,), y=(2,))
+    with pytest.raises(NoReferenceError, match="draws random numbers"):
+        Reference(noise)
+    strange = graph_of(Op("n", "NoSuchOp", ("x",), ("y",)), x=(2,), y=(2,))
+    with pytest.raises(NoReferenceError, match=r"op 'n' \(NoSuchOp\) cannot be evaluated"):
+        Reference(strange).step({"x": np.zeros(2, F)})
+
+
+def test_a_constant_that_was_not_loaded() -> None:
+    graph = graph_of(Op("m", "Add", ("x", "k"), ("y",)), constants={"k": None}, x=(2,), y=(2,), k=(2,))
+    for kind in (Reference, WholeModel):
+        with pytest.raises(ModelError, match="external data") as caught:
+            kind(graph)
+        assert caught.value.facts == ("k",)
+
+
+def test_outputs_that_no_op_makes() -> None:
+    graph = Graph(
+        "g",
+        {"x": Tensor("x", (2,), DType.FLOAT32), "k": Tensor("k", (), DType.INT64)},
+        (),
+        ("x",),
+        ("x", "k"),
+        {"k": np.array(7)},
+    )
+    values = {"x": np.array([1, 2], F)}
+    for kind in (Reference, WholeModel):
+        made = kind(graph).step(values)
+        assert made["k"] == 7
+        np.testing.assert_array_equal(made["x"], [1, 2])

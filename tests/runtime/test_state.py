@@ -1,0 +1,179 @@
+"""Where the first values come from, and tiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from planner.algebra.region import Region
+from planner.errors import ModelError, UsageError
+from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.program import Buffer
+from planner.runtime.samples import index_bound, sample
+from planner.runtime.state import check_inputs, read_npz, starting_values, write_arrays
+from planner.runtime.tiles import tile_of
+
+
+def graph_of(dtype: DType = DType.FLOAT32, notes: dict[str, str] | None = None, *ops: Op, **tensors: Any) -> Graph:
+    """Inputs x [3, 4] (of the dtype) and state W [8, 4], W_next = W."""
+    known = {
+        "x": Tensor("x", (3, 4), dtype),
+        "W": Tensor("W", (8, 4), DType.FLOAT32),
+        "W_next": Tensor("W_next", (8, 4), DType.FLOAT32),
+        **tensors,
+    }
+    made = (Op("keep", "Identity", ("W",), ("W_next",)), *ops)
+    return Graph("g", known, made, ("x", "W"), ("W_next",), {}, state=(StatePair("W", "W_next"),), notes=notes or {})
+
+
+def test_what_is_given_comes_first_then_the_models_own(training: Any) -> None:
+    x = np.ones((6, 3), np.float32)
+    values = starting_values(training.graph, {"in_X": x})
+    np.testing.assert_array_equal(values["X"], x)
+    np.testing.assert_array_equal(values["W"], training.graph.initial["W"])
+    assert list(values) == list(training.graph.inputs)
+
+
+def test_numbers_depend_on_seed_and_name_only(training: Any) -> None:
+    first = starting_values(training.graph, seed=3)["X"]
+    assert starting_values(training.graph, {"W": first[:3, :2].copy()}, seed=3)["X"].tobytes() == first.tobytes()
+    assert starting_values(training.graph, seed=4)["X"].tobytes() != first.tobytes()
+
+
+def test_all_findings_at_once(training: Any, tmp_path: Path) -> None:
+    path = tmp_path / "batch.npz"
+    np.savez(
+        path,
+        X=np.ones((6, 2), np.float32),
+        in_X=np.ones((6, 3), np.float32),
+        in_W=np.ones((3, 2)),
+        W_nxt=np.ones(1),
+        out_loss=np.ones(1),
+    )
+    with pytest.raises(UsageError, match="does not fit the model") as caught:
+        starting_values(training.graph, path)
+    assert caught.value.facts == (
+        "X: has the shape [6, 2], the input has [6, 3]",
+        "in_X: input X is given twice",
+        "in_W: is of float64, the input is of float32",
+        "W_nxt: no input has this name",
+    )
+
+
+def test_did_you_mean() -> None:
+    graph = graph_of()
+    with pytest.raises(UsageError) as caught:
+        check_inputs(graph, {"WW": np.zeros((8, 4), np.float32)}, source="inputs")
+    assert caught.value.facts == ("WW: no input has this name; did you mean W?",)
+
+
+def test_foreign_byte_order_is_turned() -> None:
+    values = check_inputs(graph_of(), {"W": np.arange(32, dtype=">f4").reshape(8, 4)}, source="inputs")
+    assert values["W"].dtype == np.dtype("=f4")
+    assert values["W"].dtype.isnative
+    assert values["W"][7, 3] == 31
+
+
+def test_bfloat16_survives_npz(tmp_path: Path) -> None:
+    graph = graph_of(DType.BFLOAT16)
+    np.savez(tmp_path / "a.npz", x=np.full((3, 4), 1.5, ml_dtypes.bfloat16))
+    value = starting_values(graph, tmp_path / "a.npz")["x"]
+    assert value.dtype == ml_dtypes.bfloat16
+    assert float(value[2, 3]) == 1.5
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    arrays = {"file": np.arange(3), "a/b.c": np.array(2.5, np.float32), "": np.zeros((0, 2), np.bool_)}
+    for name in ("one.npz", "two.npz"):
+        write_arrays(tmp_path / name, arrays)
+    read = read_npz(tmp_path / "one.npz")
+    assert {name: (array.dtype, array.shape, array.tolist()) for name, array in read.items()} == {
+        name: (array.dtype, array.shape, array.tolist()) for name, array in arrays.items()
+    }
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["one.npz", "two.npz"]
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_arrays(tmp_path / "absent" / "one.npz", arrays)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no zip", b"\x93NUMPY"])
+def test_what_is_no_npz(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="cannot be read as npz"):
+        starting_values(graph_of(), path)
+
+
+def test_a_single_array_is_no_npz(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(3))
+    with pytest.raises(UsageError, match="holds one array"):
+        starting_values(graph_of(), tmp_path / "a.npy")
+
+
+def test_pickles_are_not_loaded(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.array([{}], object))
+    with pytest.raises(UsageError, match="cannot be read as npz"):
+        starting_values(graph_of(), tmp_path / "a.npz")
+
+
+def test_metadata_says_what_to_draw() -> None:
+    graph = graph_of(DType.INT64, {"tofu.inputs": '{"x": {"integers_below": 2}, "W": {"value": 0.05}}'})
+    values = starting_values(graph)
+    assert set(values["x"].ravel().tolist()) == {0, 1}
+    assert values["x"].dtype == np.int64
+    np.testing.assert_array_equal(values["W"], np.full((8, 4), 0.05, np.float32))
+    for text in ("{", "[]", '{"x": 3}'):
+        with pytest.raises(ModelError, match=r"tofu\.inputs"):
+            starting_values(graph_of(DType.INT64, {"tofu.inputs": text}))
+
+
+def test_state_without_a_value_is_scaled_by_fan_in() -> None:
+    wide = Graph(
+        "g",
+        {"W": Tensor("W", (50, 400), DType.FLOAT32), "n": Tensor("n", (), DType.INT64)},
+        (),
+        ("W", "n"),
+        (),
+        {},
+        state=(StatePair("W", "W"), StatePair("n", "n")),
+    )
+    values = sample(wide, ["W", "n"], 0)
+    assert abs(values["W"].std() * 20 - 1) < 0.05
+    assert values["n"] == 0
+
+
+def test_an_index_is_drawn_below_what_it_indexes() -> None:
+    turn = Op("turn", "Unsqueeze", ("x", ""), ("y",))
+    take = Op("take", "Gather", ("W", "y"), ("z",))
+    tensors = {"y": Tensor("y", (3, 4, 1), DType.INT32), "z": Tensor("z", (3, 4, 1, 4), DType.FLOAT32)}
+    graph = graph_of(DType.INT32, None, turn, take, **tensors)
+    assert index_bound(graph, "x") == 8
+    values = starting_values(graph)["x"]
+    assert values.min() >= 0
+    assert 4 <= values.max() < 8
+
+
+def test_an_integer_without_a_bound_is_asked_for() -> None:
+    with pytest.raises(UsageError, match="nothing bounds") as caught:
+        starting_values(graph_of(DType.INT64))
+    assert caught.value.facts == ("x: int64 [3, 4]",)
+    assert "--inputs" in caught.value.hint
+
+
+def test_truth_values() -> None:
+    cast = Op("cast", "Cast", ("x",), ("y",), (("to", 9),))
+    graph = graph_of(DType.INT64, None, cast, y=Tensor("y", (3, 4), DType.BOOL))
+    assert set(starting_values(graph)["x"].ravel().tolist()) == {0, 1}
+    assert set(starting_values(graph_of(DType.BOOL))["x"].ravel().tolist()) == {False, True}
+
+
+def test_a_tile_is_the_region_of_its_tensor() -> None:
+    whole = np.arange(20).reshape(4, 5)
+    buffer = Buffer("b", "t", Region((1, 2), (3, 5)), (2, 3), DType.INT64)
+    np.testing.assert_array_equal(tile_of(whole, buffer), [[7, 8, 9], [12, 13, 14]])
+    scalar = Buffer("b", "t", Region((0,), (1,)), (), DType.INT64)
+    assert tile_of(np.array(3), scalar).shape == ()

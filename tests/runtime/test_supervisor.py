@@ -1,0 +1,178 @@
+"""The child process: its answers, its deaths, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.errors import ModelError, WorkerError
+from planner.runtime.plan_files import load_plan
+from planner.runtime.state import starting_values
+from planner.runtime.supervisor import SupervisedEngine
+from planner.runtime.tiles import load_tiles
+
+HARM = """
+import os, signal, threading, time
+from planner.runtime import child, executor
+from planner.program import Segment
+
+prepare = executor.Executor._segment
+
+def segment(self, step, model):
+    run = prepare(self, step, model)
+    if (model.program.worker, step.name) != {place}:
+        return run
+    def harm():
+        {harm}
+        return run()
+    return harm
+
+executor.Executor._segment = segment
+child.main()
+"""
+
+
+def engine_of(
+    case: Any, tmp_path: Path, harm: str = "pass", place: tuple[int, str] = (2, "update")
+) -> SupervisedEngine:
+    """A started child that does some harm when a worker comes to a segment."""
+    loaded = load_plan(case.write(tmp_path / "plan"))
+    command: Sequence[str] = (sys.executable, "-P", "-c", HARM.format(place=place, harm=harm))
+    engine = SupervisedEngine(loaded.paths, loaded.program.workers, loaded.program.state, command=command)
+    load_tiles(engine, starting_values(loaded.graph))
+    return engine
+
+
+def is_gone(process_id: int) -> bool:
+    """True if there is no such process, not even as a zombie."""
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_the_child_serves_and_ends(training: Any, tmp_path: Path) -> None:
+    with engine_of(training, tmp_path) as engine:
+        assert isinstance(engine, SupervisedEngine)
+        assert engine.session_count == 2
+        before = engine.array(0, "W").copy()
+        iteration = engine.iterate()
+        assert sum(map(sum, iteration.moved_bytes)) == training.program.predicted_bytes
+        engine.advance()
+        assert not np.array_equal(engine.array(0, "W"), before)
+    assert is_gone(engine.process_id)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "signal.pthread_kill(threading.get_ident(), signal.SIGSEGV); time.sleep(5)",
+        "__import__('ctypes').string_at(0)",
+    ],
+)
+def test_a_worker_that_dies_of_a_signal_is_named(harm: str, training: Any, tmp_path: Path) -> None:
+    engine = engine_of(training, tmp_path, harm)
+    with engine, pytest.raises(WorkerError) as caught:
+        engine.iterate()
+    assert caught.value.what == "worker 2 died by SIGSEGV in segment 'update' (ops op of update, update)"
+    assert is_gone(engine.process_id)
+
+
+def test_who_died_is_not_known_so_all_whereabouts_are_told(training: Any, tmp_path: Path) -> None:
+    """Every worker is in some step when the system kills the process."""
+    engine = engine_of(training, tmp_path, "time.sleep(0.3); os.kill(os.getpid(), signal.SIGKILL)", (0, "step"))
+    with engine, pytest.raises(WorkerError, match="the workers' process died by SIGKILL") as caught:
+        engine.iterate()
+    assert caught.value.facts == (
+        "worker 0 was in segment 'step' (ops op of step, step)",
+        "worker 1 was in fetch 'fetch G.tile'",
+        "worker 2 was in fetch 'fetch G.tile'",
+    )
+    assert "memory" in caught.value.hint
+
+
+def test_a_child_that_ends_by_itself(training: Any, tmp_path: Path) -> None:
+    engine = engine_of(training, tmp_path, "os.write(2, b'a last word\\n'); os._exit(7)", (0, "step"))
+    with engine, pytest.raises(WorkerError, match="ended with exit code 7"):
+        engine.iterate()
+
+
+def test_an_exception_in_a_worker_is_told_apart_from_a_death(training: Any, tmp_path: Path) -> None:
+    engine = engine_of(training, tmp_path, "raise ValueError('bad luck')", (1, "step"))
+    start = time.perf_counter()
+    with engine, pytest.raises(WorkerError, match=r"^worker 1 failed in segment 'step'") as caught:
+        engine.iterate()
+    assert time.perf_counter() - start < 2
+    assert caught.value.facts == ("ValueError: bad luck",)
+    assert is_gone(engine.process_id)
+
+
+def test_a_refused_program_leaves_no_process(training: Any, tmp_path: Path) -> None:
+    steps = training.program.workers[0].steps
+    wrong = training.with_worker(0, steps=steps[1:])
+    loaded = load_plan(wrong.write(tmp_path / "plan"))
+    with pytest.raises(ModelError, match="the partitioned program is inconsistent"):
+        SupervisedEngine(loaded.paths, loaded.program.workers)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_bug_in_the_child_is_a_bug_here(training: Any, tmp_path: Path) -> None:
+    engine = engine_of(training, tmp_path)
+    with engine, pytest.raises(AssertionError, match="unknown command 'dance'"):
+        engine._ask({"do": "dance"})
+
+
+def test_the_child_goes_when_its_supervisor_is_killed(training: Any, tmp_path: Path) -> None:
+    directory = training.write(tmp_path / "plan")
+    script = f"""
+import sys, time
+from pathlib import Path
+from planner.runtime.plan_files import load_plan
+from planner.runtime.supervisor import SupervisedEngine
+plan = load_plan(Path({str(directory)!r}))
+engine = SupervisedEngine(plan.paths, plan.program.workers, plan.program.state)
+print(engine.process_id, flush=True)
+time.sleep(60)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.perf_counter() + 5
+    while not _has_ended(child) and time.perf_counter() < deadline:
+        time.sleep(0.02)
+    assert _has_ended(child)
+
+
+def _has_ended(process_id: int) -> bool:
+    """True if it is gone, or waits for whoever inherited it to take note."""
+    status = Path(f"/proc/{process_id}/stat")
+    if is_gone(process_id):
+        return True
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_ctrl_c_stops_the_child(training: Any, tmp_path: Path) -> None:
+    engine = engine_of(training, tmp_path, "time.sleep(30)", (0, "step"))
+    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    start = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt), engine:
+        engine.iterate()
+    assert time.perf_counter() - start < 3
+    assert is_gone(engine.process_id)

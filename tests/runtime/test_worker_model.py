@@ -1,0 +1,62 @@
+"""Worker models: valid ONNX, and lossless."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto
+
+from planner.errors import ModelError
+from planner.worker_model import read_worker_model, write_worker_model
+
+
+@pytest.fixture(params=["reduction", "training", "halo"])
+def case(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
+
+
+def test_round_trip(case: Any) -> None:
+    for program in case.program.workers:
+        model = write_worker_model(program, case.bodies, case.constants, opset=21, plan_digest="abc")
+        onnx.checker.check_model(model, full_check=True)
+        assert model.ir_version <= 13
+        read = read_worker_model(ModelProto.FromString(model.SerializeToString()))
+        assert read.program == program
+        assert read.plan_digest == "abc"
+        assert {name: body.SerializeToString() for name, body in read.bodies.items()} == {
+            name: case.bodies[name].SerializeToString() for name in read.bodies
+        }
+        for name in program.fixed:
+            np.testing.assert_array_equal(read.constants[name], case.constants[name])
+            assert read.constants[name].dtype == case.constants[name].dtype
+
+
+def test_every_buffer_has_a_type_in_the_file(training: Any) -> None:
+    program = training.program.workers[0]
+    graph = write_worker_model(program, training.bodies, training.constants, opset=21).graph
+    typed = [value.name for value in (*graph.input, *graph.output, *graph.value_info)]
+    typed += [tensor.name for tensor in graph.initializer]
+    assert sorted(typed) == sorted(program.buffers)
+
+
+def test_a_stranger_is_no_worker_model() -> None:
+    with pytest.raises(ModelError, match="is no worker model"):
+        read_worker_model(ModelProto())
+
+
+def test_a_lacking_function_is_named(training: Any) -> None:
+    model = write_worker_model(training.program.workers[0], training.bodies, training.constants, opset=21)
+    del model.functions[:]
+    with pytest.raises(ModelError, match="functions that it does not have") as caught:
+        read_worker_model(model)
+    assert caught.value.facts == ("step", "update")
+
+
+def test_a_node_that_is_no_step(training: Any) -> None:
+    model = write_worker_model(training.program.workers[0], training.bodies, training.constants, opset=21)
+    model.graph.node.add(op_type="Relu", name="stranger")
+    with pytest.raises(ModelError, match=r"node 'stranger' \(Relu\), which is no step"):
+        read_worker_model(model)

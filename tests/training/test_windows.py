@@ -1,0 +1,169 @@
+"""Gradient rules of convolution and pooling; and the tests' own NumPy forms of them against ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from planner.errors import UnsupportedError
+from planner.graph.from_onnx import graph_from_proto
+
+node = helper.make_node
+
+
+@st.composite
+def windows(draw, *, pooling=False, channels=None):
+    """A windowed op: its attributes, the sizes of its input, and for Conv its channels."""
+    rank = draw(st.integers(1, 3))
+    kernel = [draw(st.integers(1, 3)) for _ in range(rank)]
+    attributes = {
+        "kernel_shape": kernel,
+        "strides": [draw(st.integers(1, 3)) for _ in range(rank)],
+        "dilations": [draw(st.integers(1, 2)) for _ in range(rank)],
+    }
+    sizes = [draw(st.integers(3, 7 if rank < 3 else 5)) for _ in range(rank)]
+    mode = draw(st.sampled_from(["NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]))
+    if mode == "NOTSET":
+        attributes["pads"] = [draw(st.integers(0, width - 1 if pooling else 2)) for _ in range(2) for width in kernel]
+        before, after = attributes["pads"][:rank], attributes["pads"][rank:]
+    else:
+        attributes["auto_pad"] = mode
+        if mode.startswith("SAME"):
+            attributes["dilations"] = [1] * rank
+        before = after = [0] * rank
+    if not mode.startswith("SAME"):
+        for size, k, d, first, last in zip(sizes, kernel, attributes["dilations"], before, after, strict=True):
+            assume(size + first + last >= (k - 1) * d + 1)
+    return attributes, sizes
+
+
+def random(shape, seed):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def is_valid(forward):
+    """Whether ONNX's inference finds a static shape with something in it."""
+    try:
+        graph = graph_from_proto(forward.model())
+    except Exception:  # noqa: BLE001 -- whatever is wrong with a drawn case, it is no case
+        return False
+    return graph.tensors["y"].elements > 0
+
+
+@settings(max_examples=40)
+@given(window=windows(), group=st.sampled_from([1, 1, 2, 3]), out=st.integers(1, 2), bias=st.booleans())
+def test_conv(window, group, out, bias, check_gradients, forward_model):
+    attributes, sizes = window
+    parameters = {"x": random((2, group * 2, *sizes), 1), "w": random((group * out, 2, *attributes["kernel_shape"]), 2)}
+    if bias:
+        parameters["b"] = random((group * out,), 3)
+    forward = forward_model([node("Conv", list(parameters), ["y"], group=group, **attributes)], parameters)
+    assume(is_valid(forward))
+    check_gradients(forward)
+
+
+def test_depthwise_conv(check_gradients, forward_model):
+    parameters = {"x": random((2, 3, 5, 6), 1), "w": random((6, 1, 3, 2), 2)}
+    nodes = [node("Conv", ["x", "w"], ["y"], group=3, strides=[2, 1], pads=[1, 0, 0, 1])]
+    check_gradients(forward_model(nodes, parameters))
+
+
+@settings(max_examples=30)
+@given(window=windows(pooling=True), ceil=st.booleans())
+def test_max_pool(window, ceil, check_gradients, forward_model):
+    attributes, sizes = window
+    if "auto_pad" not in attributes:
+        attributes["ceil_mode"] = int(ceil)
+    forward = forward_model([node("MaxPool", ["x"], ["y"], **attributes)], {"x": random((2, 2, *sizes), 1)})
+    assume(is_valid(forward) and runs(forward))
+    check_gradients(forward)
+
+
+@settings(max_examples=30)
+@given(window=windows(pooling=True), ceil=st.booleans(), include=st.booleans())
+def test_average_pool(window, ceil, include, check_gradients, forward_model):
+    attributes, sizes = window
+    attributes["count_include_pad"] = int(include)
+    if "auto_pad" not in attributes:
+        attributes["ceil_mode"] = int(ceil)
+    forward = forward_model([node("AveragePool", ["x"], ["y"], **attributes)], {"x": random((2, 2, *sizes), 1)})
+    assume(is_valid(forward) and runs(forward))
+    check_gradients(forward)
+
+
+def session_output(forward):
+    model = narrowed(forward).model()
+    data = {name: value.astype(np.float32) for name, value in forward.data.items()}
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, data)[0]
+
+
+def narrowed(forward):
+    parameters = {name: value.astype(np.float32) for name, value in forward.parameters.items()}
+    return type(forward)(forward.nodes, parameters, forward.data, forward.constants)
+
+
+def runs(forward):
+    """Whether ONNX Runtime takes it, and gives the shape that ONNX's inference says (they differ on ceil_mode)."""
+    try:
+        found = session_output(forward)
+    except Exception:  # noqa: BLE001 -- the runtime's own limits
+        return False
+    return found.shape == graph_from_proto(forward.model()).tensors["y"].shape
+
+
+@settings(max_examples=40)
+@given(window=windows(pooling=True), op_type=st.sampled_from(["Conv", "MaxPool", "AveragePool"]), flag=st.booleans())
+def test_own_forms_agree_with_the_runtime(window, op_type, flag, reference, forward_model):
+    attributes, sizes = window
+    parameters = {"x": random((2, 4, *sizes), 1).astype(np.float32)}
+    if op_type == "Conv":
+        parameters["w"] = random((6, 2, *attributes["kernel_shape"]), 2).astype(np.float32)
+        attributes["group"] = 2
+    elif "auto_pad" not in attributes:
+        attributes["ceil_mode"] = int(flag)
+    if op_type == "AveragePool":
+        attributes["count_include_pad"] = int(not flag)
+    forward = forward_model([node(op_type, list(parameters), ["y"], **attributes)], parameters)
+    assume(is_valid(forward) and runs(forward))
+    np.testing.assert_allclose(reference(forward.model(), {})["y"], session_output(forward), rtol=1e-4, atol=1e-5)
+
+
+@settings(max_examples=20)
+@given(window=windows(), group=st.integers(1, 2), extra=st.booleans())
+def test_own_transposed_form_agrees_with_the_runtime(window, group, extra, reference, forward_model):
+    attributes, sizes = window
+    attributes.pop("auto_pad", None)
+    rank = len(sizes)
+    if extra:
+        attributes["output_padding"] = [stride - 1 for stride in attributes["strides"]]
+    x = random((2, 2 * group, *sizes), 1).astype(np.float32)
+    w = random((2 * group, 2, *attributes["kernel_shape"]), 2).astype(np.float32)
+    forward = forward_model([node("ConvTranspose", ["x", "w"], ["y"], group=group, **attributes)], {"x": x, "w": w})
+    assume(rank and is_valid(forward))
+    np.testing.assert_allclose(reference(forward.model(), {})["y"], session_output(forward), rtol=1e-4, atol=1e-4)
+
+
+def test_global_average_pool(check_gradients, forward_model):
+    step = check_gradients(forward_model([node("GlobalAveragePool", ["x"], ["y"])], {"x": random((2, 3, 4, 5), 1)}))
+    assert "GlobalAveragePool" not in {op.op_type for op in step.ops}
+
+
+def test_first_of_equal_maxima_gets_the_gradient(reference, forward_model):
+    from planner.graph.to_onnx import to_model
+    from planner.training.build import build_training_graph
+
+    forward = forward_model([node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])], {"x": np.ones((1, 1, 2, 2))})
+    step = build_training_graph(forward.graph(), loss="mse", optimizer="sgd", learning_rate=1.0)
+    found = reference(to_model(step), {"target": np.zeros((1, 1, 1, 1))})
+    np.testing.assert_array_equal(found["x"] if "x" in found else found["x.next"], [[[[-1, 1], [1, 1]]]])
+
+
+def test_column_major_indices_are_refused(check_gradients, forward_model):
+    nodes = [node("MaxPool", ["x"], ["y"], name="pool", kernel_shape=[2, 2], storage_order=1)]
+    with pytest.raises(UnsupportedError) as error:
+        check_gradients(forward_model(nodes, {"x": random((1, 1, 4, 4), 1)}))
+    assert "op 'pool' (MaxPool)" in error.value.facts[0]
