@@ -147,18 +147,16 @@ def run(result: RunResult, file: TextIO) -> None:
     console = _console(file)
     losses = result.losses or (None,) * result.steps
     rows = [
-        (str(number), "" if loss is None else f"{loss:.6f}", f"{moved:,}", format_seconds(seconds))
-        for number, (loss, moved, seconds) in enumerate(
-            zip(losses, result.moved_bytes, result.seconds, strict=True), start=1
-        )
+        (str(number), "" if loss is None else f"{loss:.6f}", format_seconds(seconds))
+        for number, (loss, seconds) in enumerate(zip(losses, result.seconds, strict=True), start=1)
     ]
-    columns = ("step", result.loss_name or "loss", "moved bytes", "time")
+    columns = ("step", result.loss_name or "loss", "time")
     _print(console, _table(columns, rows, columns))
     console.print()
-    agree = all(moved == result.predicted_bytes for moved in result.moved_bytes)
+    agree = all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
     facts = [
         ("predicted", f"{result.predicted_bytes:,} bytes per step, in {len(result.fetches)} fetches"),
-        ("moved", "the same, fetch for fetch" if agree else "other bytes than predicted"),
+        ("moved", f"{result.moved_bytes:,} bytes per step, " + ("equal" if agree else "NOT equal") + " in every fetch"),
     ]
     if result.comparisons:
         judge = "the unpartitioned model" if result.no_reference else "a float64 reference"

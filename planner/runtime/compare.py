@@ -6,9 +6,9 @@ measured against a float64 reference r, relative to its largest element:
     E(y) = max |y - r| / max |r|                accepted if  E(split) <= max(4 E(whole), 64 eps)
 
 and the same with the median of |y - r| in place of the maximum, which a few large elements cannot hide behind. Where
-r is zero everywhere, errors are absolute. Where the whole run has no digit right, E(whole) >= 1, the tensor is rounding
-noise around a zero (the gradient of an attention's key bias, of a bias before a normalisation), and two samples of
-noise are compared: ``NOISE_FACTOR`` takes the place of 4. A mistake is larger than noise by far more.
+r is zero everywhere, errors are absolute. Where the whole run itself has hardly a digit right, the tensor is rounding
+noise around a zero (a bias before a normalisation and an attention's key bias have no gradient but that), and samples
+of noise are compared: ``NOISE_FACTOR`` takes the place of 4. A mistake is larger than noise by far more.
 
 Integers and booleans must be equal. Without a reference, the split run is held against the whole one, with
 ``WHOLE_EPS`` and ``WHOLE_MEDIAN_EPS`` in place of the right-hand side.
@@ -27,7 +27,10 @@ from planner.errors import DifferenceError
 FACTOR: Final = 4
 """How much farther than the whole run the split one may be from the reference."""
 NOISE_FACTOR: Final = 64
-"""The same, where the whole run has no digit right."""
+"""The same, where the whole run has hardly a digit right."""
+NOISE_ERROR: Final = 2.0**-6
+"""E(whole) from which on that is so: six bits of a float32's 24. A state that walks about zero by its noise comes to
+1 / sqrt(steps)."""
 FLOOR_EPS: Final = 64
 """An error of so many epsilons of the dtype is always accepted."""
 WHOLE_EPS: Final = 8192
@@ -50,6 +53,8 @@ class TensorComparison:
     median_error: float
     median_limit: float
     has_reference: bool
+    is_noise: bool = False
+    """True if the whole run, too, has hardly a digit right, so that the error says nothing."""
 
     def __str__(self) -> str:
         against = "reference" if self.has_reference else "whole run"
@@ -73,8 +78,8 @@ class StepComparison:
 
     @property
     def max_error(self) -> float:
-        """The largest error of any tensor."""
-        return max((tensor.error for tensor in self.tensors), default=0.0)
+        """The largest error of any tensor that is more than noise."""
+        return max((tensor.error for tensor in self.tensors if not tensor.is_noise), default=0.0)
 
 
 def compare_tensor(name: str, split: np.ndarray, whole: np.ndarray, exact: np.ndarray | None) -> TensorComparison:
@@ -90,6 +95,7 @@ def compare_tensor(name: str, split: np.ndarray, whole: np.ndarray, exact: np.nd
     if not _is_float(whole):
         share = float(np.count_nonzero(split != whole)) / max(1, whole.size)
         return TensorComparison(name, share == 0, share, 0.0, share, 0.0, has_reference=False)
+    is_noise = False
     eps = _BFLOAT16_EPS if whole.dtype.name == "bfloat16" else float(np.finfo(whole.dtype).eps)
     if exact is None:
         error, median = errors(split, whole)
@@ -97,10 +103,11 @@ def compare_tensor(name: str, split: np.ndarray, whole: np.ndarray, exact: np.nd
     else:
         error, median = errors(split, exact)
         of_whole, median_of_whole = errors(whole, exact)
-        factor = FACTOR if of_whole < 1 else NOISE_FACTOR
+        is_noise = of_whole >= NOISE_ERROR
+        factor = NOISE_FACTOR if is_noise else FACTOR
         limit, median_limit = max(factor * of_whole, FLOOR_EPS * eps), max(factor * median_of_whole, FLOOR_EPS * eps)
     is_same = error <= limit and median <= median_limit
-    return TensorComparison(name, is_same, error, limit, median, median_limit, exact is not None)
+    return TensorComparison(name, is_same, error, limit, median, median_limit, exact is not None, is_noise)
 
 
 def errors(y: np.ndarray, r: np.ndarray) -> tuple[float, float]:

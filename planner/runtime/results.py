@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,21 +14,26 @@ from planner.errors import UsageError
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays as an npz file: whole, or not at all.
+    """Writes an npz file: whole, or not at all. Equal arrays give equal bytes.
 
     Raises:
         UsageError: the file cannot be written.
     """
     try:
-        with tempfile.NamedTemporaryFile(dir=path.resolve().parent, prefix=f".{path.name}.", delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=path.resolve().parent, prefix=f".{path.name}.", delete=False) as stream:
+            temporary = Path(stream.name)
             try:
-                np.savez(file, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
-                file.flush()
-                os.fsync(file.fileno())
-                os.chmod(file.name, 0o644)
-                os.replace(file.name, path)
+                # Not numpy.savez: it takes names as keywords, and a tensor may be called "file".
+                with zipfile.ZipFile(stream, "w") as archive:
+                    for name, array in arrays.items():
+                        with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                            np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
+                stream.flush()
+                os.fsync(stream.fileno())
+                temporary.chmod(0o644)
+                temporary.replace(path)
             except BaseException:
-                Path(file.name).unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
                 raise
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

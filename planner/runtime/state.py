@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,32 +56,6 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
         raise UsageError(f"{path} cannot be read as npz: {error}", hint="write it with numpy.savez") from None
-
-
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes an npz file: whole, or not at all. Equal arrays give equal bytes.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
-            temporary = Path(stream.name)
-            try:
-                # Not numpy.savez: it takes names as keywords, and a tensor may be called "file".
-                with zipfile.ZipFile(stream, "w") as archive:
-                    for name, array in arrays.items():
-                        with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
-                            np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
-                stream.flush()
-                os.fsync(stream.fileno())
-                temporary.chmod(0o644)
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str) -> dict[str, np.ndarray]:

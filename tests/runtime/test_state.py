@@ -13,8 +13,9 @@ from planner.algebra.region import Region
 from planner.errors import ModelError, UsageError
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.program import Buffer
+from planner.runtime.results import write_arrays
 from planner.runtime.samples import index_bound, sample
-from planner.runtime.state import check_inputs, read_npz, starting_values, write_arrays
+from planner.runtime.state import check_inputs, read_npz, starting_values
 from planner.runtime.tiles import tile_of
 
 

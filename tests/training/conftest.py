@@ -107,7 +107,10 @@ class ConvTranspose(OpRun):
             part = np.einsum("ngc...,gcm->ngm...", grouped, weights[(..., *offset)])
             y[(slice(None), slice(None), *index)] += part.reshape(n, channels, *positions)
         y = y[
-            (..., *(slice(first, size - last) for first, last, size in zip(pads[:rank], pads[rank:], full, strict=True)))
+            (
+                ...,
+                *(slice(first, size - last) for first, last, size in zip(pads[:rank], pads[rank:], full, strict=True)),
+            )
         ]
         return (y,)
 

@@ -31,7 +31,9 @@ def test_unary(op_type, attributes, check_gradients, forward_model):
 
 @pytest.mark.parametrize(("op_type", "attributes"), POSITIVE)
 def test_of_positive_numbers(op_type, attributes, check_gradients, forward_model):
-    check_gradients(forward_model([node(op_type, ["x"], ["y"], **attributes)], {"x": abs(away_from_zero((3, 4))) + 0.1}))
+    check_gradients(
+        forward_model([node(op_type, ["x"], ["y"], **attributes)], {"x": abs(away_from_zero((3, 4))) + 0.1})
+    )
 
 
 @st.composite

@@ -98,13 +98,17 @@ def test_gather(indices, axis, check_gradients, forward_model):
 
 def test_embedding_of_run_time_tokens(check_gradients, forward_model):
     nodes = [node("Gather", ["table", "tokens"], ["y"])]
-    step = check_gradients(forward_model(nodes, {"table": random((5, 3))}, {"tokens": np.array([[0, 4, 0], [2, 4, -1]])}))
+    step = check_gradients(
+        forward_model(nodes, {"table": random((5, 3))}, {"tokens": np.array([[0, 4, 0], [2, 4, -1]])})
+    )
     assert "ScatterND" in {op.op_type for op in step.ops}
 
 
 def test_known_run_of_indices_scatters_nothing(check_gradients, forward_model):
     nodes = [node("Gather", ["table", "positions"], ["y"])]
-    step = check_gradients(forward_model(nodes, {"table": random((5, 3))}, constants={"positions": np.array([[0, 1, 2]])}))
+    step = check_gradients(
+        forward_model(nodes, {"table": random((5, 3))}, constants={"positions": np.array([[0, 1, 2]])})
+    )
     assert "ScatterND" not in {op.op_type for op in step.ops}
 
 

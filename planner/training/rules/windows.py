@@ -40,7 +40,7 @@ def windows_of(op: Op, kernel: Shape, x: Shape, y: Shape) -> Windows:
     ``after`` follows from the output's size, so every auto_pad and ceil_mode comes out right.
 
     Raises:
-        UnsupportedError: an auto_pad that ONNX does not know, or negative pads.
+        UnsupportedError: an auto_pad that ONNX does not know or define clearly here, or negative pads.
     """
     count = len(kernel)
     strides = integers(op, "strides", (1,) * count)
@@ -49,8 +49,13 @@ def windows_of(op: Op, kernel: Shape, x: Shape, y: Shape) -> Windows:
         (size - 1) * stride + (width - 1) * dilation + 1
         for size, stride, width, dilation in zip(y, strides, kernel, dilations, strict=True)
     )
-    missing = tuple(max(0, wanted - size) for wanted, size in zip(reach, x, strict=True))
-    match text(op, "auto_pad", "NOTSET"):
+    short = tuple(wanted - size for wanted, size in zip(reach, x, strict=True))
+    missing = tuple(max(0, width) for width in short)
+    mode = text(op, "auto_pad", "NOTSET")
+    if mode.startswith("SAME") and min(short, default=0) < -1:
+        # Where strides skip two elements or more at the end, ONNX Runtime moves the windows inwards; others do not.
+        raise refuse(op, f"auto_pad {mode} with strides larger than the windows is not defined clearly")
+    match mode:
         case "NOTSET":
             before = integers(op, "pads", (0,) * (2 * count))[:count]
         case "VALID":
