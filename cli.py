@@ -16,7 +16,7 @@ import select
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import click
 
@@ -162,7 +162,7 @@ def grad(
     lr: float,
     momentum: float | None,
     batch: int | None,
-    batchnorm: str,
+    batchnorm: Literal["train", "frozen"],
     dims: tuple[tuple[str, str], ...],
     output: Path | None,
     json_wanted: bool,

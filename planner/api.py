@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 import opdefs
 from planner.config import load_topology
@@ -48,7 +49,7 @@ def grad(
     lr: float = 0.01,
     momentum: float = 0.9,
     batch: int | None = None,
-    batchnorm: str = "train",
+    batchnorm: Literal["train", "frozen"] = "train",
     dim: Mapping[str, int] | None = None,
     output: Path,
     progress: Progress = _silent,

@@ -77,7 +77,7 @@ def _start(request: Mapping[str, Any]) -> Executor:
     models = [read_worker_model(ModelProto.FromString(Path(path).read_bytes())) for path in request["models"]]
     exchange = Exchange([model.program for model in models], request["memory"])
     state = [StatePair(current, following) for current, following in request["state"]]
-    return Executor(models, exchange, state, is_shared=False)
+    return Executor(models, exchange, state, is_shared=True)
 
 
 def _serve(executor: Executor, command: str) -> dict[str, Any]:

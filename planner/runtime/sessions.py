@@ -6,6 +6,7 @@
       optimizers: that fallback is switched off
     - a thread pool and an arena of its own for every session are too much for hundreds of them: a process that has
       only our sessions shares one of each
+    - RunOptions, whatever they say, cost 26 us in every run: none are passed
 
 Raw pointers bind without a copy, also those of scalars, booleans and half precision.
 """
@@ -86,12 +87,6 @@ class SessionMaker:
             disabled_optimizers=_LEFT_OUT,
             enable_fallback=0,
         )
-
-    def run_options(self) -> Any:
-        """Options of a run; setting ``terminate`` on them ends the run that they were given to."""
-        options = self._runtime.RunOptions()
-        options.log_severity_level = _ERRORS
-        return options
 
 
 def body_model(

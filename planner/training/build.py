@@ -14,6 +14,7 @@ from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, StatePair, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.training import rules
+from planner.training.attributes import axis_of
 from planner.training.autodiff import backward
 from planner.training.batch import with_batch
 from planner.training.builder import Builder
@@ -86,7 +87,7 @@ def build_training_graph(
     memories: list[tuple[str, str]] = []
     initial: dict[str, np.ndarray | None] = {rate: np.array(learning_rate, np.float32)}
     samples: dict[str, Mapping[str, object]] = {
-        **{name: _sample(forward.tensors[name]) for name in forward.inputs},
+        **{name: _sample(forward, name) for name in forward.inputs},
         scalar_loss.target: scalar_loss.sample,
         rate: {"value": learning_rate},
     }
@@ -125,10 +126,10 @@ def build_training_graph(
     initial.update((name, forward.constants[name]) for name, _ in (*states, *lowered.updates.items()))
     for name, _ in (*states, *lowered.updates.items()):
         builder.take(name)
-    state = tuple(StatePair(current, _made_as(builder, following, f"{current}.next")) for current, following in pairs)
+    state = tuple(StatePair(current, builder.output(following, f"{current}.next")) for current, following in pairs)
     result = builder.finish(
         inputs=(*forward.inputs, scalar_loss.target, rate, *(pair.current for pair in state)),
-        outputs=(_made_as(builder, scalar_loss.value, "loss"), *forward.outputs, *(pair.following for pair in state)),
+        outputs=(builder.output(scalar_loss.value, "loss"), *forward.outputs, *(pair.following for pair in state)),
         state=state,
         initial={**forward.initial, **initial},
         opset=max(OPSET, forward.opset),
@@ -136,15 +137,6 @@ def build_training_graph(
     )
     check_graph(result)
     return result
-
-
-def _made_as(builder: Builder, name: str, wanted: str) -> str:
-    """Give a tensor its name as an output; by an Identity where it has another name already."""
-    settled = builder.rename(name, wanted)
-    if settled == wanted or settled.startswith(f"{wanted}."):
-        return settled
-    copy = builder.one("Identity", [name], builder.shape(name), builder.dtype(name))
-    return builder.rename(copy, wanted)
 
 
 def _check_numbers(learning_rate: float, momentum: float) -> None:
@@ -178,7 +170,16 @@ def _zeros(tensor: Tensor, *, known: bool) -> np.ndarray | None:
     return np.zeros(tensor.shape, numpy_dtype(tensor.dtype)) if known else None
 
 
-def _sample(tensor: Tensor) -> Mapping[str, object]:
-    if tensor.dtype.is_float:
+def _sample(forward: Graph, name: str) -> Mapping[str, object]:
+    """How sample data of an input is drawn: indices within the tables that they are looked up in."""
+    dtype = forward.tensors[name].dtype
+    if dtype.is_float:
         return {"normal": True}
-    return {"booleans": True} if tensor.dtype is DType.BOOL else {"integers_below": 2}
+    if dtype is DType.BOOL:
+        return {"booleans": True}
+    tables = [
+        forward.tensors[op.inputs[0]].shape[axis_of(op, len(forward.tensors[op.inputs[0]].shape), 0)]
+        for op in forward.consumers[name]
+        if op.op_type == "Gather" and op.inputs[1] == name
+    ]
+    return {"integers_below": min(tables, default=2)}

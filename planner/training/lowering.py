@@ -144,7 +144,7 @@ def _batch_normalization(builder: Builder, op: Op, updates: dict[str, str]) -> M
     momentum = number(op, "momentum", 0.9)
     for position, (running, batch) in enumerate(zip(statistics, (mean, variance), strict=True)):
         before = updates.get(running, running)
-        kept, added = builder.scale(before, momentum), builder.scale(batch, 1.0 - momentum)
+        kept, added = builder.scale(before, momentum, "kept"), builder.scale(batch, 1.0 - momentum, "added")
         following = builder.add(kept, added, "running")
         if running in builder.constants:
             updates[running] = following

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from planner.errors import UnsupportedError
+from planner.graph.to_onnx import to_model
+from planner.training.build import build_training_graph
 
 node = helper.make_node
 SMOOTH = [
@@ -70,9 +72,6 @@ def test_power(exponent, check_gradients, forward_model):
 
 
 def test_power_of_zero_by_zero_is_no_nan(reference, forward_model):
-    from planner.graph.to_onnx import to_model
-    from planner.training.build import build_training_graph
-
     exponents = np.array([[0, 1, 2]], np.int64)
     nodes = [node("Pow", ["x", "p"], ["y"])]
     forward = forward_model(nodes, {"x": np.zeros((2, 3))}, constants={"p": exponents})

@@ -11,6 +11,8 @@ from onnx import helper
 
 from planner.errors import UnsupportedError
 from planner.graph.from_onnx import graph_from_proto
+from planner.graph.to_onnx import to_model
+from planner.training.build import build_training_graph
 
 node = helper.make_node
 
@@ -153,15 +155,41 @@ def test_own_transposed_form_agrees_with_the_runtime(window, group, extra, refer
     np.testing.assert_allclose(reference(forward.model(), {})["y"], session_output(forward), rtol=1e-4, atol=1e-4)
 
 
+@settings(max_examples=25)
+@given(
+    window=windows(pooling=True), op_type=st.sampled_from(["Conv", "MaxPool", "AveragePool"]), group=st.integers(1, 2)
+)
+def test_the_runtime_takes_the_backward(window, op_type, group, reference, forward_model):
+    attributes, sizes = window
+    parameters = {"x": random((2, 4, *sizes), 1).astype(np.float32)}
+    if op_type == "Conv":
+        parameters["w"] = random((2 * group, 4 // group, *attributes["kernel_shape"]), 2).astype(np.float32)
+        attributes["group"] = group
+    forward = forward_model([node(op_type, list(parameters), ["y"], **attributes)], parameters)
+    assume(is_valid(forward) and runs(forward))
+    step = build_training_graph(forward.graph(), loss="mse", optimizer="sgd", learning_rate=1.0)
+    model = to_model(step)
+    target = {"target": random(step.tensors["y"].shape, 3).astype(np.float32)}
+    runtime = onnxruntime.InferenceSession(
+        model.SerializeToString(), quiet(), disabled_optimizers=["NchwcTransformer"], providers=["CPUExecutionProvider"]
+    )
+    found = dict(zip(step.outputs, runtime.run(None, {**step.initial, **target}), strict=True))
+    for name, value in reference(model, target).items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4)
+
+
+def quiet():
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return options
+
+
 def test_global_average_pool(check_gradients, forward_model):
     step = check_gradients(forward_model([node("GlobalAveragePool", ["x"], ["y"])], {"x": random((2, 3, 4, 5), 1)}))
     assert "GlobalAveragePool" not in {op.op_type for op in step.ops}
 
 
 def test_first_of_equal_maxima_gets_the_gradient(reference, forward_model):
-    from planner.graph.to_onnx import to_model
-    from planner.training.build import build_training_graph
-
     forward = forward_model([node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])], {"x": np.ones((1, 1, 2, 2))})
     step = build_training_graph(forward.graph(), loss="mse", optimizer="sgd", learning_rate=1.0)
     found = reference(to_model(step), {"target": np.zeros((1, 1, 1, 1))})

@@ -77,7 +77,8 @@ def _one_hot_kernels(emit: Builder, channels: int, kernel: tuple[int, ...], like
 def average_pool(context: Backward) -> Contributions:
     """For Y = mean of each window: dY / count goes to each of its elements.
 
-    This is a grouped ConvTranspose with kernels of ones. The count leaves out padding, unless count_include_pad says otherwise, and always what ceil_mode adds beyond it.
+    This is a grouped ConvTranspose with kernels of ones. The count leaves out padding, unless count_include_pad says
+    otherwise, and always what ceil_mode adds beyond it.
     """
     emit, op, dy = context.builder, context.op, context.dy
     windows = _windows(context)
