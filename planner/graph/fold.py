@@ -122,6 +122,13 @@ class _Folder:
         if default_domain and op.op_type == "Constant":
             self._constant(op)
             return
+        try:
+            self.inference.schema(node)
+        except UnknownOperatorError:
+            version = f" at opset {self.opset}" if default_domain else f" of domain {op.domain!r}"
+            self.unsupported[op.name] = f"op {op.name!r}: no operator {op.op_type}{version}"
+            self._lose(op)
+            return
         if any(operand in self.lost for operand in op.inputs):
             self._lose(op)
             return
@@ -131,11 +138,6 @@ class _Folder:
             return
         try:
             made = self.inference.outputs(node, self.tensors, self.values)
-        except UnknownOperatorError:
-            version = f" at opset {self.opset}" if default_domain else f" of domain {op.domain!r}"
-            self.unsupported[op.name] = f"op {op.name!r}: no operator {op.op_type}{version}"
-            self._lose(op)
-            return
         except UnsupportedError as error:
             self.unsupported[op.name] = f"op {op.name!r} ({op.op_type}): {error.what}"
             self._lose(op)

@@ -40,6 +40,21 @@ class Inference:
         self._context.ir_version = ir_version
         self._context.opset_imports = self._opsets
 
+    def schema(self, node: NodeProto) -> onnx.defs.OpSchema:
+        """The operator's schema at its version.
+
+        Raises:
+            UnknownOperatorError: ONNX has no such operator at this version.
+        """
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        try:
+            schema = onnx.defs.get_schema(node.op_type, self._opsets[domain], domain)
+        except (onnx.defs.SchemaError, KeyError):
+            raise UnknownOperatorError from None
+        if schema.deprecated:
+            raise UnknownOperatorError
+        return schema
+
     def outputs(
         self, node: NodeProto, tensors: Mapping[str, Tensor], values: Mapping[str, np.ndarray | None]
     ) -> dict[str, Tensor | None]:
@@ -58,19 +73,13 @@ class Inference:
             UnsupportedError: an output that is no tensor, or of a dtype that a plan cannot hold.
             ModelError: the op contradicts its schema or its inputs.
         """
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        try:
-            schema = onnx.defs.get_schema(node.op_type, self._opsets[domain], domain)
-        except (onnx.defs.SchemaError, KeyError):
-            raise UnknownOperatorError from None
-        if schema.deprecated:
-            raise UnknownOperatorError
+        schema = self.schema(node)
         names = [name for name in dict.fromkeys(node.input) if name]
         types = {name: _type_proto(tensors[name]) for name in names}
         data = {name: proto for name in names if (proto := _data(values.get(name))) is not None}
         try:
             onnx.checker.check_node(node, self._context)
-            if node.op_type in _LIKE_FIRST_INPUT and not domain:
+            if node.op_type in _LIKE_FIRST_INPUT and not schema.domain:
                 found = {node.output[0]: types[node.input[0]]}
             else:
                 found = onnx.shape_inference.infer_node_outputs(

@@ -24,8 +24,8 @@ _RANDOM: Final = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
 
-WORK_LIMIT: Final = 6_000_000_000
-"""Elements touched in one step (see ``work_elements``) up to which a reference is computed."""
+WORK_LIMIT: Final = 1_000_000_000
+"""Elements touched in one step (see ``work_elements``) up to which there is a reference: some 20 to 30 s of NumPy."""
 MEMORY_LIMIT_BYTES: Final = 8 * 2**30
 """What the reference's arrays may take."""
 _PRODUCTS_PER_ELEMENT: Final = 16
