@@ -1,4 +1,4 @@
-"""Operators that make a tensor from constants: ConstantOfShape, Range, OneHot."""
+"""Operators that make a tensor from constants: ConstantOfShape, Range."""
 
 from __future__ import annotations
 
@@ -27,15 +27,3 @@ def constant_of_shape(node: NodeView, shape: TensorArg) -> object:
 def range_(node: NodeView, start: TensorArg, limit: TensorArg, delta: TensorArg) -> object:
     """Start + delta * i: the result depends on the position itself."""
     return lambda i: start.scalar() + delta.scalar() * call("position", i)
-
-
-@op("OneHot")
-def one_hot(node: NodeView, indices: TensorArg, depth: TensorArg, values: TensorArg) -> object:
-    """Along axis, values[1] where the index is the position and values[0] elsewhere."""
-    rank = node.output_rank()
-    axis = normal_axis(node.attribute("axis", -1), rank)
-
-    def value(*i: Ix) -> Val:
-        return call("OneHot", indices[(*i[:axis], *i[axis + 1 :])], values[:], i[axis])
-
-    return value

@@ -1,8 +1,8 @@
-"""Operators that look up or place elements where the data say: Gather*, Scatter*.
+"""Operators that look up elements where the data say: Gather, GatherElements, GatherND.
 
-A dim that is looked up is read whole (``at``); a dim that is scattered into is computed whole. Scattering that adds
-is a sum over the positions of the updates, so that those can be cut: each worker scatters its own updates into
-zeros, and the first into the data.
+A lookup is described as a sum over all positions of the dim that is looked up, of which the data choose one:
+``Y[i, d] = Sum_{v} X[v, d] * [I[i] == v]``. So it can be cut on that dim (the vocabulary split of language models): a
+worker looks up what it has, gives zeros for the rest, and the partial results are added.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from opdefs.broadcast import normal_axis
-from opdefs.parts import filled, int64, output_dtype, output_shape
-from planner.errors import DescriptionError
-from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, at, call, op
+from opdefs.lookup import counted, index_dtype, refuse_flags
+from opdefs.parts import filled, input_region, int64, output_dtype
+from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, match, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
 
@@ -27,104 +27,110 @@ def _one_index(node: NodeView, axis: int) -> int | None:
     return index + node.size(0, axis) if index < 0 else index
 
 
-def gather_local(node: NodeView, part: Part) -> LocalOp:
-    """The same op; an index that is one known number becomes 0, for the part reads that element only."""
-    shape = node.input_shapes[0]
-    assert shape is not None, "the data are there"
-    if _one_index(node, normal_axis(node.attribute("axis", 0), len(shape))) is None:
+def _axis(node: NodeView) -> int:
+    return normal_axis(node.attribute("axis", 0), node.rank(0))
+
+
+def masked_lookup(node: NodeView, part: Part, dims: Sequence[int], *, listed: bool, after: int) -> LocalOp:
+    """Looks up what the part has of the dims that are looked up, and gives zeros for the rest.
+
+    Args:
+        node: the op.
+        part: the worker's part.
+        dims: the dims of input 0 that are looked up.
+        listed: True if the last dim of the indices lists them.
+        after: dims of the output after those of the indices, which the mask lacks.
+
+    Raises:
+        NotLocalError: the data are booleans.
+    """
+    whole, region = node.input_shapes[0], part.inputs[0]
+    assert whole is not None, "the data are there"
+    if region is None or all(region.shape[dim] == whole[dim] for dim in dims):
         return same_op(node, part)
-    return same_op(node, part, constants={1: np.zeros_like(node.constant(1))})
+    dtype = output_dtype(node)
+    refuse_flags(dtype)
+    index = counted(
+        index_dtype(node),
+        [whole[dim] for dim in dims],
+        [region.lo[dim] for dim in dims],
+        [region.hi[dim] for dim in dims],
+        listed=listed,
+    )
+    nodes = [
+        *index.nodes,
+        LocalNode("Where", ("inside", "own", "nought"), ("safe",)),
+        LocalNode(node.op.op_type, ("in0", "safe"), ("found",), dict(node.op.attributes)),
+    ]
+    constants = {**index.constants, "zero": filled(dtype, 0, ())}
+    mask = "inside"
+    if after or listed:
+        shape = () if node.input_shapes[1] == () else input_region(part, 1).shape
+        constants["mask_shape"] = int64((*(shape[:-1] if listed else shape), *(1 for _ in range(after))))
+        nodes.append(LocalNode("Reshape", ("inside", "mask_shape"), ("mask",)))
+        mask = "mask"
+    nodes.append(LocalNode("Where", (mask, "found", "zero"), ("out0",)))
+    return LocalOp(tuple(nodes), constants)
+
+
+def gather_local(node: NodeView, part: Part) -> LocalOp:
+    """Masked where the part has some of the rows; an index that is one known number becomes 0."""
+    axis = _axis(node)
+    if _one_index(node, axis) is not None:
+        return same_op(node, part, constants={1: np.zeros_like(node.constant(1))})
+    return masked_lookup(node, part, (axis,), listed=False, after=node.rank(0) - axis - 1)
 
 
 @op("Gather", local=gather_local)
 def gather(node: NodeView, X: TensorArg, indices: TensorArg) -> object:
     """Along axis, the elements that the indices name."""
-    axis = normal_axis(node.attribute("axis", 0), X.rank)
+    axis = _axis(node)
     one = _one_index(node, axis)
 
     def value(*i: Ix) -> Val:
         before, named, after = i[:axis], i[axis : axis + indices.rank], i[axis + indices.rank :]
         if one is not None:
             return X[(*before, one, *after)]
-        return X[(*before, at(indices[named]), *after)]
+        return Sum(lambda v: X[(*before, v, *after)] * match(indices[named], v))
 
     return value
 
 
-@op("GatherElements")
+def gather_elements_local(node: NodeView, part: Part) -> LocalOp:
+    """Masked where the part has some of the positions."""
+    return masked_lookup(node, part, (_axis(node),), listed=False, after=0)
+
+
+@op("GatherElements", local=gather_elements_local)
 def gather_elements(node: NodeView, X: TensorArg, indices: TensorArg) -> object:
     """Along axis, the element that the index at the same place names."""
-    axis = normal_axis(node.attribute("axis", 0), X.rank)
-    return lambda *i: X[(*i[:axis], at(indices[i]), *i[axis + 1 :])]
+    axis = _axis(node)
+    return lambda *i: Sum(lambda v: X[(*i[:axis], v, *i[axis + 1 :])] * match(indices[i], v))
 
 
-@op("GatherND")
+def gather_nd_local(node: NodeView, part: Part) -> LocalOp:
+    """Masked where the part has some of the positions of any dim that is looked up."""
+    batch, indices = node.attribute("batch_dims", 0), node.input_shapes[1]
+    assert indices is not None, "GatherND has indices"
+    dims = range(batch, batch + indices[-1])
+    return masked_lookup(node, part, dims, listed=True, after=node.rank(0) - batch - indices[-1])
+
+
+@op("GatherND", local=gather_nd_local)
 def gather_nd(node: NodeView, X: TensorArg, indices: TensorArg) -> object:
     """After the batch dims, the last dim of the indices names a place in the dims of the data that follow."""
     batch = node.attribute("batch_dims", 0)
     looked_up = node.size(1, indices.rank - 1)
 
     def value(*i: Ix) -> Val:
-        place = [at(indices[(*i[: indices.rank - 1], number)]) for number in range(looked_up)]
-        return X[(*i[:batch], *place, *i[indices.rank - 1 :])]
+        row, rest = i[: indices.rank - 1], i[indices.rank - 1 :]
 
-    return value
+        def term(*v: Ix) -> Val:
+            found = X[(*i[:batch], *v, *rest)]
+            for number, position in enumerate(v):
+                found = found * match(indices[(*row, number)], position)
+            return found
 
-
-def scatter_local(node: NodeView, part: Part) -> LocalOp:
-    """The same op; into zeros for all but the first worker of the sum; a copy where the part has no updates."""
-    zeros = {"zero": filled(output_dtype(node), 0, ()), "shape": int64(output_shape(node, part))}
-    blank = LocalNode("Expand", ("zero", "shape"), ("blank" if part.inputs[2] is not None else "out0",))
-    if part.inputs[2] is None:
-        if part.is_first:
-            return LocalOp((LocalNode("Identity", ("in0",), ("out0",)),))
-        return LocalOp((blank,), zeros)
-    if part.is_first:
-        return same_op(node, part)
-    scatter = LocalNode(node.op.op_type, ("blank", "in1", "in2"), ("out0",), dict(node.op.attributes))
-    return LocalOp((blank, scatter), zeros)
-
-
-def _reduction(node: NodeView) -> str:
-    reduction: str = node.attribute("reduction", "none")
-    if reduction not in ("none", "add", "mul", "min", "max"):
-        raise DescriptionError(f"reduction {reduction!r} of {node.op.op_type}")
-    return reduction
-
-
-@op("ScatterElements", local=scatter_local)
-def scatter_elements(node: NodeView, X: TensorArg, indices: TensorArg, updates: TensorArg) -> object:
-    """Along axis, each update goes to where the index at the same place says."""
-    axis = normal_axis(node.attribute("axis", 0), X.rank)
-    adds = _reduction(node) == "add"
-
-    def along(i: Sequence[Ix], index: Ix | slice) -> tuple[Ix | slice, ...]:
-        return (*i[:axis], index, *i[axis + 1 :])
-
-    def value(*i: Ix) -> Val:
-        if adds:
-            hits = Opaque("hit")
-            return X[i] + Sum(lambda u: hits(indices[along(i, u)])[i[axis]] * updates[along(i, u)])
-        row = along(i, slice(None))
-        return Opaque("ScatterElements")(X[row], indices[row], updates[row])[i[axis]]
-
-    return value
-
-
-@op("ScatterND", local=scatter_local)
-def scatter_nd(node: NodeView, X: TensorArg, indices: TensorArg, updates: TensorArg) -> object:
-    """Each update, a slice of the data's last dims, goes to the place that the indices' last dim names."""
-    placed = node.size(1, indices.rank - 1)
-    updated = indices.rank - 1
-    adds = _reduction(node) == "add"
-
-    def value(*i: Ix) -> Val:
-        where, rest = i[:placed], i[placed:]
-        if adds:
-            hits = Opaque("hit")
-            return X[i] + Sum(lambda *u: hits(indices[(*u, slice(None))])[where] * updates[(*u, *rest)], count=updated)
-        everything = (slice(None),) * updated
-        named = Opaque("hit")(indices[(*everything, slice(None))], updates[(*everything, *rest)])[where]
-        return call("ScatterND", X[i], named)
+        return Sum(term, count=looked_up)
 
     return value

@@ -1,4 +1,4 @@
-"""When is a split run right? DESIGN's acceptance rule.
+"""When is a split run right?
 
 Sums taken in another order differ in their last bits, and elements near zero differ by any ratio. So errors are
 measured against a float64 reference r, relative to its largest element:
@@ -28,8 +28,8 @@ FACTOR: Final = 4
 """How much farther than the whole run the split one may be from the reference."""
 NOISE_FACTOR: Final = 64
 """The same, where the whole run has hardly a digit right."""
-NOISE_ERROR: Final = 2.0**-6
-"""E(whole) from which on that is so: six bits of a float32's 24. A state that walks about zero by its noise comes to
+NOISE_ERROR: Final = 2.0**-4
+"""E(whole) from which on that is so: four bits of a float32's 24. A state that walks about zero by its noise comes to
 1 / sqrt(steps)."""
 FLOOR_EPS: Final = 64
 """An error of so many epsilons of the dtype is always accepted."""

@@ -21,6 +21,7 @@ from planner.tdl.expr import (
     FloorDiv,
     Index,
     IndexValue,
+    Match,
     Mod,
     Number,
     OpaqueResult,
@@ -65,6 +66,8 @@ class Variable:
 
     A merge reads ``x[i // 16, i % 16]``: 4 heads of 16 merged into a dim of 64 and cut on 3 workers fall at 32/16/16,
     not at 22/21/21, or every Reshape would pay (block 16 of ``i``). A proposal, not a rule."""
+    is_matched: bool = False
+    """True if the data choose one value of it (``Match``): nothing is done for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,12 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
         if isinstance(value, IndexValue)
         for variable in index_variables(value.index)
     }
+    matched = {
+        value.index.name
+        for root in values
+        for value in subvalues(root)
+        if isinstance(value, Match) and isinstance(value.index, Var)
+    }
     blocks = _variable_blocks(values)
     variables: dict[str, Variable] = {}
     for position, (output, there) in enumerate(zip(outputs, present, strict=True)):
@@ -142,7 +151,15 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
                 obstacle = "the result depends on the position itself"
             variables.setdefault(
                 var.name,
-                Variable(var.name, var.kind, Extent("out", position, dim), None, obstacle, blocks.get(var.name, ())),
+                Variable(
+                    name=var.name,
+                    kind=var.kind,
+                    extent=Extent("out", position, dim),
+                    reducer=None,
+                    obstacle=obstacle,
+                    blocks=blocks.get(var.name, ()),
+                    is_matched=var.name in matched,
+                ),
             )
     joined = _reducers(values)
     for reduction in reductions:
@@ -159,7 +176,13 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
             if var.name in opaque:
                 reducer, obstacle = None, "an opaque function computes this dim as a whole"
             variables[var.name] = Variable(
-                var.name, VarKind.REDUCTION, extent, reducer, obstacle, blocks.get(var.name, ())
+                name=var.name,
+                kind=VarKind.REDUCTION,
+                extent=extent,
+                reducer=reducer,
+                obstacle=obstacle,
+                blocks=blocks.get(var.name, ()),
+                is_matched=var.name in matched,
             )
     order = {name: number for number, name in enumerate(variables)}
     reads = [
@@ -172,7 +195,7 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
             for output, there in zip(outputs, present, strict=True)
         ),
         reads=tuple(dict.fromkeys(reads)),
-        is_elementwise=not reductions and not opaque and not positional and _is_elementwise(outputs, present),
+        is_elementwise=not (reductions or opaque or positional or matched) and _is_elementwise(outputs, present),
         is_opaque=bool(opaque),
         arithmetic=sum(
             isinstance(value, Apply | Reduce | OpaqueResult) for root in values for value in subvalues(root)

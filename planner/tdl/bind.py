@@ -79,8 +79,14 @@ class BoundOp:
 
     @property
     def flop(self) -> int:
-        """Operations of the whole op: points of the iteration space times what is done at each."""
-        return self.whole_points * max(1, self.analysis.arithmetic)
+        """Operations of the whole op: points of the iteration space times what is done at each.
+
+        Where the data choose one value of a variable (a lookup), nothing is done for the others.
+        """
+        done = (
+            extent for extent, variable in zip(self.extents, self.variables, strict=True) if not variable.is_matched
+        )
+        return prod(done) * max(1, self.analysis.arithmetic)
 
     def ranges(self, strategy: Tiling) -> Boxes:
         """Each worker's part of the iteration space."""

@@ -34,6 +34,7 @@ from planner.tdl.expr import (
     FloorDiv,
     Index,
     IndexValue,
+    Match,
     Mod,
     Number,
     OpaqueResult,
@@ -197,6 +198,13 @@ def at(value: Val) -> At:
     if not isinstance(value.tree, Access):
         raise DescriptionError("at(...) takes an element of a tensor")
     return At(value.tree)
+
+
+def match(element: Val, index: Ix | int) -> Val:
+    """1 where an element of a tensor is the index, else 0: ``Sum(lambda v: X[v, d] * match(I[i], v))`` looks up."""
+    if not isinstance(element.tree, Access):
+        raise DescriptionError("match(...) takes an element of a tensor, and an index")
+    return Val(Match(element.tree, _index(index)))
 
 
 @dataclass(frozen=True, slots=True)

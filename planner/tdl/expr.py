@@ -3,10 +3,11 @@
 The grammar, on one page. An op's outputs are lambdas from index variables to values::
 
     output  ::= lambda var* : value                          one for each output of the op
-    value   ::= access | number | function(value*) | reduce | opaque
+    value   ::= access | number | function(value*) | reduce | opaque | match
     reduce  ::= (Sum | Max | Min | Prod)(lambda var* : value)
     access  ::= tensor[index*]
     opaque  ::= Opaque(name)(value*)[index*]
+    match   ::= [access == index]                        1 where the data name the index, else 0
     index   ::= var | integer | index + index | index * rational | index // integer | index % integer
               | :  (all of the dim) | at(access)  (an index that the data decides)
 
@@ -140,7 +141,20 @@ class IndexValue:
     index: Index
 
 
-Value: TypeAlias = Access | Number | Apply | Reduce | OpaqueResult | IndexValue
+@dataclass(frozen=True, slots=True)
+class Match:
+    """1 where an element of an input is the index, else 0 (Iverson's bracket): a lookup that can be cut.
+
+    ``Sum_{v} X[v, d] * [I[i] == v]`` is ``X[I[i], d]`` as a sum over all rows: a worker that holds some of the rows
+    finds those that it has, and zeros for the rest. The result does not depend on the position otherwise, so that
+    its variable can be cut; the local rule counts the positions from the part's first.
+    """
+
+    element: Access
+    index: Index
+
+
+Value: TypeAlias = Access | Number | Apply | Reduce | OpaqueResult | IndexValue | Match
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +195,9 @@ def subvalues(value: Value) -> Iterator[Value]:
                 yield from subvalues(argument)
             yield from _looked_up(indices)
         case IndexValue(index):
+            yield from _looked_up((index,))
+        case Match(element, index):
+            yield from subvalues(element)
             yield from _looked_up((index,))
         case Number():
             return

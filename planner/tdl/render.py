@@ -17,6 +17,7 @@ from planner.tdl.expr import (
     FloorDiv,
     Index,
     IndexValue,
+    Match,
     Mod,
     Number,
     OpaqueResult,
@@ -128,6 +129,8 @@ def _value(value: Value, names: Sequence[str]) -> _Text:
             return f"<{name}>({inside}){_indexed(indices, names)}", _ATOM
         case IndexValue(index):
             return _index(index, names)
+        case Match(element, index):
+            return f"[{_value(element, names)[0]} == {_index(index, names)[0]}]", _ATOM
 
 
 def _index(index: Index, names: Sequence[str]) -> _Text:

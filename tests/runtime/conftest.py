@@ -54,7 +54,7 @@ class Worker:
     def fetch(
         self, target: str, pieces: Sequence[tuple[Region, Sequence[tuple[int, str]]]], reducer: Reducer | None = None
     ) -> None:
-        """Fills a buffer that is declared already; the prediction is computed as DESIGN defines it."""
+        """Fills a buffer that is declared already; the prediction is computed by the rule of program.Fetch."""
         made = tuple(Piece(region, tuple(Source(*source) for source in sources)) for region, sources in pieces)
         moved = sum(4 * p.region.elements for p in made for source in p.sources if source.worker != self.number)
         self.steps.append(Fetch(f"fetch {target}", target, made, reducer, moved))

@@ -1,0 +1,80 @@
+"""What lookups and scatters share when they are cut on the dim that the data name.
+
+A worker that holds positions ``lo .. hi`` of the dim counts the data's indices from lo; those that fall outside of
+its part find nothing (a lookup gives zero, a scatter goes to a spare row that is cut off again).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opdefs.parts import int64
+from planner.graph.model import DType
+from planner.tdl.builder import NodeView
+from planner.tdl.local import LocalNode, NotLocalError
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Nodes that count indices from a part's first position: ``own`` is the index, ``inside`` where it is in it."""
+
+    nodes: tuple[LocalNode, ...]
+    constants: dict[str, np.ndarray]
+
+
+def counted(dtype: DType, sizes: Sequence[int], lows: Sequence[int], highs: Sequence[int], *, listed: bool) -> Counted:
+    """Counts the indices of input 1 from a part's first position; negative ones count from the end, as ONNX says.
+
+    Args:
+        dtype: of the indices.
+        sizes: of the whole dims that they name.
+        lows: the part's first position in each.
+        highs: the one after its last.
+        listed: True if the last dim of the indices lists the dims that they name (GatherND), False if there is one.
+    """
+
+    def known(values: Sequence[int]) -> np.ndarray:
+        return np.array(values if listed else values[0], dtype=dtype.value)
+
+    lengths = [hi - lo for lo, hi in zip(lows, highs, strict=True)]
+    constants = {
+        "nought": np.array(0, dtype=dtype.value),
+        "sizes": known(sizes),
+        "lows": known(lows),
+        "lengths": known(lengths),
+    }
+    nodes = [
+        LocalNode("Less", ("in1", "nought"), ("from_end",)),
+        LocalNode("Add", ("in1", "sizes"), ("wrapped",)),
+        LocalNode("Where", ("from_end", "wrapped", "in1"), ("position",)),
+        LocalNode("Sub", ("position", "lows"), ("own",)),
+        LocalNode("Less", ("own", "nought"), ("below",)),
+        LocalNode("Less", ("own", "lengths"), ("short",)),
+        LocalNode("Not", ("below",), ("not_below",)),
+        LocalNode("And", ("not_below", "short"), ("each" if listed else "inside",)),
+    ]
+    if listed:
+        constants["last"] = int64((-1,))
+        constants["all_of_them"] = np.array(len(sizes), dtype=np.int32)
+        nodes += [
+            LocalNode("Cast", ("each",), ("each_counts",), {"to": 6}),
+            LocalNode("ReduceSum", ("each_counts", "last"), ("count",), {"keepdims": 1}),
+            LocalNode("Equal", ("count", "all_of_them"), ("inside",)),
+        ]
+    return Counted(tuple(nodes), constants)
+
+
+def index_dtype(node: NodeView) -> DType:
+    """Dtype of input 1, the indices."""
+    dtype = node.input_dtypes[1]
+    assert dtype is not None, "a lookup has indices"
+    return dtype
+
+
+def refuse_flags(dtype: DType) -> None:
+    """Raises NotLocalError for booleans: partial results of a lookup are added, which they cannot be."""
+    if dtype is DType.BOOL:
+        raise NotLocalError("flags that are looked up in parts cannot be added")

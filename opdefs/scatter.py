@@ -1,0 +1,183 @@
+"""Operators that place elements where the data say: Scatter, ScatterElements, ScatterND, TensorScatter, OneHot.
+
+Scattering that adds is a sum over the positions of the updates, so that those can be cut: each worker scatters its
+own updates into zeros, and the first into the data. Every scatter can be cut on the dim that it scatters into: what
+belongs to other parts goes to a spare row, which is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from opdefs.broadcast import normal_axis
+from opdefs.lookup import counted, index_dtype
+from opdefs.parts import filled, int64, output_dtype, output_shape
+from planner.errors import DescriptionError
+from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, match, op
+from planner.tdl.local import LocalNode, LocalOp, Part, same_op
+
+
+def _targets(node: NodeView) -> tuple[int, ...]:
+    """The dims of the data that the updates are scattered into."""
+    if node.op.op_type == "ScatterND":
+        indices = node.input_shapes[1]
+        assert indices is not None, "ScatterND has indices"
+        return tuple(range(indices[-1]))
+    return (normal_axis(node.attribute("axis", 0), node.rank(0)),)
+
+
+def scatter_local(node: NodeView, part: Part) -> LocalOp:
+    """The same op; into zeros for all but the first worker of the sum; a copy where the part has no updates."""
+    zeros = {"zero": filled(output_dtype(node), 0, ()), "shape": int64(output_shape(node, part))}
+    blank = LocalNode("Expand", ("zero", "shape"), ("blank" if part.inputs[2] is not None else "out0",))
+    if part.inputs[2] is None:
+        if part.is_first:
+            return LocalOp((LocalNode("Identity", ("in0",), ("out0",)),))
+        return LocalOp((blank,), zeros)
+    whole, made = node.output_shapes[0], part.outputs[0]
+    assert whole is not None, "the output is there"
+    assert made is not None, "the output is made"
+    targets = _targets(node)
+    if any(made.shape[dim] != whole[dim] for dim in targets):
+        return _with_spare_row(node, part, targets)
+    if part.is_first:
+        return same_op(node, part)
+    scatter = LocalNode(node.op.op_type, ("blank", "in1", "in2"), ("out0",), dict(node.op.attributes))
+    return LocalOp((blank, scatter), zeros)
+
+
+def _with_spare_row(node: NodeView, part: Part, targets: tuple[int, ...]) -> LocalOp:
+    """Indices counted from the part's first; those of other parts go to one more row at the end."""
+    whole, made = node.output_shapes[0], part.outputs[0]
+    assert whole is not None, "the output is there"
+    assert made is not None, "the output is made"
+    listed = node.op.op_type == "ScatterND"
+    dtype, row = index_dtype(node), targets[0]
+    index = counted(
+        dtype,
+        [whole[dim] for dim in targets],
+        [made.lo[dim] for dim in targets],
+        [made.hi[dim] for dim in targets],
+        listed=listed,
+    )
+    elsewhere = [made.shape[row], *(0 for _ in targets[1:])]
+    rows = [1 if dim == row else size for dim, size in enumerate(made.shape)]
+    if not part.is_first:
+        rows[row] += made.shape[row]
+    constants = {
+        **index.constants,
+        "elsewhere": np.array(elsewhere if listed else elsewhere[0], dtype=dtype.value),
+        "zero": filled(output_dtype(node), 0, ()),
+        "spare_shape": int64(rows),
+        "start": int64((0,)),
+        "end": int64((made.shape[row],)),
+        "row": int64((row,)),
+    }
+    nodes = [
+        *index.nodes,
+        LocalNode("Where", ("inside", "own", "elsewhere"), ("placed",)),
+        LocalNode("Expand", ("zero", "spare_shape"), ("spare",)),
+    ]
+    if part.is_first:
+        nodes.append(LocalNode("Concat", ("in0", "spare"), ("target",), {"axis": row}))
+    target = "target" if part.is_first else "spare"
+    nodes += [
+        LocalNode(node.op.op_type, (target, "placed", "in2"), ("longer",), dict(node.op.attributes)),
+        LocalNode("Slice", ("longer", "start", "end", "row"), ("out0",)),
+    ]
+    return LocalOp(tuple(nodes), constants)
+
+
+def _adds(node: NodeView) -> bool:
+    reduction = node.attribute("reduction", "none")
+    if reduction not in ("none", "add", "mul", "min", "max"):
+        raise DescriptionError(f"reduction {reduction!r} of {node.op.op_type}")
+    return bool(reduction == "add")
+
+
+@op("Scatter", "ScatterElements", local=scatter_local)
+def scatter_elements(node: NodeView, X: TensorArg, indices: TensorArg, updates: TensorArg) -> object:
+    """Along axis, each update goes to where the index at the same place says."""
+    axis = normal_axis(node.attribute("axis", 0), X.rank)
+    adds = _adds(node)
+
+    def along(i: Sequence[Ix], index: Ix | slice) -> tuple[Ix | slice, ...]:
+        return (*i[:axis], index, *i[axis + 1 :])
+
+    def value(*i: Ix) -> Val:
+        if adds:
+            return X[i] + Sum(lambda u: match(indices[along(i, u)], i[axis]) * updates[along(i, u)])
+        row = along(i, slice(None))
+        return call(node.op.op_type, X[i], Opaque("placed")(match(indices[row], i[axis]), updates[row])[()])
+
+    return value
+
+
+@op("ScatterND", local=scatter_local)
+def scatter_nd(node: NodeView, X: TensorArg, indices: TensorArg, updates: TensorArg) -> object:
+    """Each update, a slice of the data's last dims, goes to the place that the indices' last dim names."""
+    placed = node.size(1, indices.rank - 1)
+    updated = indices.rank - 1
+    adds = _adds(node)
+
+    def hits(u: Sequence[Ix | slice], where: Sequence[Ix]) -> list[Val]:
+        return [match(indices[(*u, number)], position) for number, position in enumerate(where)]
+
+    def value(*i: Ix) -> Val:
+        where, rest = i[:placed], i[placed:]
+
+        def term(*u: Ix) -> Val:
+            found = updates[(*u, *rest)]
+            for hit in hits(u, where):
+                found = hit * found
+            return found
+
+        if adds:
+            return X[i] + Sum(term, count=updated)
+        everything = (slice(None),) * updated
+        named = Opaque("placed")(*hits(everything, where), updates[(*everything, *rest)])
+        return call("ScatterND", X[i], named[()])
+
+    return value
+
+
+@op("TensorScatter")
+def tensor_scatter(node: NodeView, X: TensorArg, update: TensorArg, starts: TensorArg | None = None) -> object:
+    """Each sample's updates go to axis from where its start says, as into a cache of keys and values."""
+    axis = normal_axis(node.attribute("axis", -2), X.rank)
+
+    def value(*i: Ix) -> Val:
+        rows = [tensor[(*i[:axis], slice(None), *i[axis + 1 :])] for tensor in (X, update)]
+        return Opaque("TensorScatter")(*rows, *([] if starts is None else [starts[i[0]]]))[i[axis]]
+
+    return value
+
+
+def one_hot_local(node: NodeView, part: Part) -> LocalOp:
+    """The part's own depth; indices counted from its first position, and those of other parts set nothing."""
+    whole, made = node.output_shapes[0], part.outputs[0]
+    assert whole is not None, "the output is there"
+    assert made is not None, "the output is made"
+    axis = normal_axis(node.attribute("axis", -1), len(whole))
+    dtype, depth = index_dtype(node), made.shape[axis]
+    constants = {"depth": np.array(depth, dtype=np.int64)}
+    attributes = dict(node.op.attributes)
+    if depth == whole[axis]:
+        return LocalOp((LocalNode("OneHot", ("in0", "depth", "in2"), ("out0",), attributes),), constants)
+    index = counted(dtype, whole[axis : axis + 1], made.lo[axis : axis + 1], made.hi[axis : axis + 1], listed=False)
+    nodes = [
+        LocalNode("Identity", ("in0",), ("in1",)),
+        *index.nodes,
+        LocalNode("Where", ("inside", "own", "lengths"), ("placed",)),
+        LocalNode("OneHot", ("placed", "depth", "in2"), ("out0",), attributes),
+    ]
+    return LocalOp(tuple(nodes), {**index.constants, **constants})
+
+
+@op("OneHot", local=one_hot_local)
+def one_hot(node: NodeView, indices: TensorArg, depth: TensorArg, values: TensorArg) -> object:
+    """Along axis, values[1] where the index is the position and values[0] elsewhere."""
+    axis = normal_axis(node.attribute("axis", -1), node.output_rank())
+    return lambda *i: call("OneHot", match(indices[(*i[:axis], *i[axis + 1 :])], i[axis]), values[:])
