@@ -12,6 +12,7 @@ from planner.graph.model import Graph
 from planner.plan import OpStrategy, Plan
 from planner.search.baselines import data_parallel, no_restriction
 from planner.search.factors import prime_factors
+from planner.search.improve import improve
 from planner.search.pins import pinned
 from planner.search.problem import Problem
 from planner.search.recurse import Found, search_recursively
@@ -73,6 +74,7 @@ def decide(
     restriction = data_parallel(problem) if strategy == "data" else no_restriction
     restriction = pinned(problem, pins or {}, cuts, restriction)
     found = search_recursively(problem, cuts, restriction, progress)
+    found = improve(problem, cuts, restriction, found, progress)
     seconds = time.perf_counter() - started
     plan = _plan(problem, found, cuts, strategy, model_digest)
     return Decision(plan, seconds, problem.tables.entries, found.largest_table)

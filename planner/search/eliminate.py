@@ -41,7 +41,7 @@ class Solution:
     """Entries of the largest bucket, as a measure of the induced width."""
 
 
-def minimise(sizes: Sequence[int], factors: Sequence[Factor]) -> Solution:
+def minimise(sizes: Sequence[int], factors: Sequence[Factor], max_table_entries: int = MAX_TABLE_ENTRIES) -> Solution:
     """Finds the least sum of all factors over all assignments.
 
     Variables are eliminated smallest bucket first; ties go to the variable with the lower number, and of equal
@@ -50,9 +50,10 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor]) -> Solution:
     Args:
         sizes: the number of values of each variable; at least 1.
         factors: tables over variables; each at most once in a factor.
+        max_table_entries: how large a bucket may be.
 
     Raises:
-        InfeasibleError: a bucket would exceed ``MAX_TABLE_ENTRIES``.
+        InfeasibleError: a bucket would be larger.
     """
     by_variable: list[dict[int, Factor]] = [{} for _ in sizes]
     neighbours: list[set[int]] = [set() for _ in sizes]
@@ -89,9 +90,9 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor]) -> Solution:
         if current != entries:
             heapq.heappush(heap, (current, variable))
             continue
-        if entries > MAX_TABLE_ENTRIES:
+        if entries > max_table_entries:
             raise InfeasibleError(
-                f"the search needs a table of {entries:,} entries, more than {MAX_TABLE_ENTRIES:,}",
+                f"the search needs a table of {entries:,} entries, more than {max_table_entries:,}",
                 hint="the graph is too entangled for an exact search at this many ways",
             )
         largest = max(largest, entries)

@@ -82,6 +82,7 @@ class Problem:
         share = REPLICATED_SHARE_LIMIT * sum(works.values()) / max(1, len(works)) / max(1, self.workers - 1)
         self.may_replicate = {name: amount <= share for name, amount in works.items()}
         self._local: dict[tuple[object, ...], bool] = {}
+        self._extensions: dict[tuple[int, Tiling, int], Candidates] = {}
 
     def _link(self, bound: BoundOp) -> None:
         number = self.variable_of_op[bound.op.name]
@@ -108,6 +109,13 @@ class Problem:
 
     def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         """The composites that add one cut to ``prefix``; replication last, so that ties go to splitting."""
+        key = (variable.number, prefix, ways)
+        known = self._extensions.get(key)
+        if known is None:
+            known = self._extensions[key] = self._extend(variable, prefix, ways)
+        return known
+
+    def _extend(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         bound = variable.op
         if bound is None:
             return self._tensor_extensions(variable, prefix, ways)
