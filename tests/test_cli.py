@@ -99,6 +99,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.api",
         "planner.errors.TofuError",
         "planner.errors.UsageError",
+        "planner.errors.did_you_mean",
         "planner.report.as_json",
         "planner.report.tables",
     }

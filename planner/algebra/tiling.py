@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from typing import TypeAlias
@@ -126,6 +126,14 @@ class Tiling:
     placements: tuple[Placement, ...]
     ways: tuple[int, ...]
     """How many groups each cut makes; as long as ``placements``."""
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Tilings are the keys of every table of the search, so the hash is computed once."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.placements, self.ways)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def workers(self) -> int:

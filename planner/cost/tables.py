@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling, redistribution_elements
-from planner.algebra.region import index_space
+from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Tiling
 from planner.graph.model import Tensor
 from planner.tdl.bind import BoundOp
@@ -32,7 +32,7 @@ class CostTables:
 
     def __init__(self) -> None:
         self._tables: dict[tuple[object, ...], Table] = {}
-        self._reads: dict[tuple[object, ...], dict[int, tuple[Table, Table]]] = {}
+        self._reads: dict[tuple[object, ...], dict[int, Boxes]] = {}
         self.entries = 0
         """Table entries evaluated so far (not counting those found again)."""
 
@@ -60,8 +60,8 @@ class CostTables:
         return table
 
     def _input_elements(self, bound: BoundOp, slot: int, tilings: Candidates, strategies: Candidates) -> Table:
-        needs = self._needs(bound, strategies)
-        lo, hi = needs[slot]
+        needs = [self._needed(bound, strategy)[slot] for strategy in strategies]
+        lo, hi = np.stack([boxes.lo for boxes in needs]), np.stack([boxes.hi for boxes in needs])
         shape = bound.node.input_shapes[slot]
         assert shape is not None, "an absent input has no table"
         owned = [tiling.boxes(shape) for tiling in tilings]
@@ -72,19 +72,14 @@ class CostTables:
         table: Table = needed[None] - here
         return table
 
-    def _needs(self, bound: BoundOp, strategies: Candidates) -> dict[int, tuple[Table, Table]]:
-        """Needed regions by input, as (lo, hi) of shape [strategies, workers, rank]."""
-        key = (content_key(bound), strategies)
-        if key not in self._reads:
-            by_strategy = [bound.reads(bound.ranges(strategy)) for strategy in strategies]
-            self._reads[key] = {
-                slot: (
-                    np.stack([reads[slot].boxes.lo for reads in by_strategy]),
-                    np.stack([reads[slot].boxes.hi for reads in by_strategy]),
-                )
-                for slot in bound.read_slots
-            }
-        return self._reads[key]
+    def _needed(self, bound: BoundOp, strategy: Tiling) -> dict[int, Boxes]:
+        """The region of each input that each worker needs, by input position."""
+        key = (content_key(bound), strategy)
+        known = self._reads.get(key)
+        if known is None:
+            reads = bound.reads(bound.ranges(strategy))
+            known = self._reads[key] = {slot: read.boxes for slot, read in reads.items()}
+        return known
 
 
 def output_elements(bound: BoundOp, position: int, tilings: Candidates, strategies: Candidates) -> Table:

@@ -17,7 +17,7 @@ from planner.cost.compute import REPLICATED_SHARE_LIMIT, work
 from planner.cost.tables import Candidates, CostTables, content_key
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role, is_used
-from planner.search.dims import Directions, find_directions, graph_ties
+from planner.search.dims import Directions, Place, find_directions, graph_ties
 from planner.search.eliminate import Factor
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import NotLocalError
@@ -82,7 +82,24 @@ class Problem:
         share = REPLICATED_SHARE_LIMIT * sum(works.values()) / max(1, len(works)) / max(1, self.workers - 1)
         self.may_replicate = {name: amount <= share for name, amount in works.items()}
         self._local: dict[tuple[object, ...], bool] = {}
-        self._extensions: dict[tuple[int, Tiling, int], Candidates] = {}
+        self._extensions: dict[tuple[object, Tiling, int], Candidates] = {}
+        self._numbered: dict[object, int] = {}
+        self._content = [self._content_of(variable) for variable in self.variables]
+
+    def _content_of(self, variable: SearchVariable) -> object:
+        """What a variable's candidates depend on: equal for repeated layers, so that they are found once."""
+        bound = variable.op
+        if bound is not None:
+            places: list[Place] = [("op", bound.op.name, number) for number in range(len(bound.variables))]
+            what: object = (content_key(bound), bound.op.attributes, self.may_replicate[bound.op.name])
+        else:
+            name = variable.tensors[0]
+            shape = self.graph.tensors[name].shape
+            places = [("tensor", name, dim) for dim in range(len(shape))]
+            what = (shape, self.partitioned_inputs and self.graph.roles[name] is Role.DATA)
+        return self._numbered.setdefault(
+            (what, tuple(self.directions.blocks_of(place) for place in places)), len(self._numbered)
+        )
 
     def _link(self, bound: BoundOp) -> None:
         number = self.variable_of_op[bound.op.name]
@@ -109,7 +126,7 @@ class Problem:
 
     def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         """The composites that add one cut to ``prefix``; replication last, so that ties go to splitting."""
-        key = (variable.number, prefix, ways)
+        key = (self._content[variable.number], prefix, ways)
         known = self._extensions.get(key)
         if known is None:
             known = self._extensions[key] = self._extend(variable, prefix, ways)

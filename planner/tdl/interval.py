@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 from typing import TypeAlias
@@ -69,6 +69,13 @@ class Affine:
     terms: tuple[tuple[Term, Fraction], ...]
     """Sorted, without zero coefficients, so that equal forms are equal objects."""
     constant: Fraction
+    _integers: tuple[tuple[tuple[Term, int], ...], int, int] = field(init=False, repr=False, compare=False)
+    """The same over a common denominator: numerators, the constant's numerator, the denominator."""
+
+    def __post_init__(self) -> None:
+        denominator = lcm(self.constant.denominator, *(value.denominator for _, value in self.terms))
+        numerators = tuple((term, int(value * denominator)) for term, value in self.terms)
+        object.__setattr__(self, "_integers", (numerators, int(self.constant * denominator), denominator))
 
     @classmethod
     def of(cls, terms: Mapping[Term, Fraction], constant: Fraction) -> Affine:
@@ -90,10 +97,11 @@ class Affine:
         Args:
             ends: every symbol's values, one for each box; all of one shape.
         """
-        denominator = lcm(self.constant.denominator, *(value.denominator for _, value in self.terms))
-        total: Ints = np.asarray(int(self.constant * denominator), dtype=np.int64)
-        for term, value in self.terms:
-            total = total + int(value * denominator) * _evaluate_term(term, ends)
+        factors, constant, denominator = self._integers
+        total: Ints = np.asarray(constant, dtype=np.int64)
+        for term, factor in factors:
+            value = _evaluate_term(term, ends)
+            total = total + (value if factor == 1 else factor * value)
         return total, denominator
 
 
