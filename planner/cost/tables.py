@@ -22,16 +22,15 @@ Candidates: TypeAlias = tuple[Tiling, ...]
 Table: TypeAlias = NDArray[np.int64]
 
 
-def content_key(bound: BoundOp) -> tuple[object, ...]:
-    """What an op's tables depend on, besides candidates: equal for repeated layers."""
-    return (id(bound.analysis), bound.extents, bound.node.input_shapes, bound.node.output_shapes)
-
-
 class CostTables:
-    """Makes tables and remembers them."""
+    """Makes tables and remembers them.
+
+    Candidate lists are told apart by identity, which is quick where they are long: callers pass the same list again
+    for the same candidates (as ``Problem`` does), or get a table made anew. Equal requests give the same array.
+    """
 
     def __init__(self) -> None:
-        self._tables: dict[tuple[object, ...], Table] = {}
+        self._tables: dict[tuple[object, ...], tuple[Table, Candidates, Candidates]] = {}
         self._reads: dict[tuple[object, ...], dict[int, Boxes]] = {}
         self.entries = 0
         """Table entries evaluated so far (not counting those found again)."""
@@ -40,27 +39,34 @@ class CostTables:
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
         """Bytes that move so that an op can read an input, shape [tilings, strategies]."""
-        key = ("in", slot, content_key(bound), tilings, strategies)
-        elements = self._remember(key, lambda: self._input_elements(bound, slot, tilings, strategies))
+        key = ("in", slot, bound.content, id(tilings), id(strategies))
+        elements = self._remember(
+            key, tilings, strategies, lambda: self._input_elements(bound, slot, tilings, strategies)
+        )
         return elements * tensor.dtype.item_bytes
 
     def output_bytes(
         self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
         """Bytes that move so that an output arrives where it is owned, shape [tilings, strategies]."""
-        key = ("out", position, content_key(bound), tilings, strategies)
-        elements = self._remember(key, lambda: output_elements(bound, position, tilings, strategies))
-        return elements * tensor.dtype.item_bytes
+        item_bytes = tensor.dtype.item_bytes
+        key = ("out", position, bound.content, item_bytes, id(tilings), id(strategies))
+        return self._remember(
+            key, tilings, strategies, lambda: output_elements(bound, position, tilings, strategies) * item_bytes
+        )
 
-    def _remember(self, key: tuple[object, ...], make: Callable[[], Table]) -> Table:
-        table = self._tables.get(key)
-        if table is None:
-            table = self._tables[key] = make()
-            self.entries += table.size
-        return table
+    def _remember(
+        self, key: tuple[object, ...], tilings: Candidates, strategies: Candidates, make: Callable[[], Table]
+    ) -> Table:
+        known = self._tables.get(key)
+        if known is None:
+            # The lists are kept with the table: an identity means something only while its object lives.
+            known = self._tables[key] = (make(), tilings, strategies)
+            self.entries += known[0].size
+        return known[0]
 
     def _input_elements(self, bound: BoundOp, slot: int, tilings: Candidates, strategies: Candidates) -> Table:
-        needs = [self._needed(bound, strategy)[slot] for strategy in strategies]
+        needs = [needed[slot] for needed in self._needed(bound, strategies)]
         lo, hi = np.stack([boxes.lo for boxes in needs]), np.stack([boxes.hi for boxes in needs])
         shape = bound.node.input_shapes[slot]
         assert shape is not None, "an absent input has no table"
@@ -72,14 +78,20 @@ class CostTables:
         table: Table = needed[None] - here
         return table
 
-    def _needed(self, bound: BoundOp, strategy: Tiling) -> dict[int, Boxes]:
-        """The region of each input that each worker needs, by input position."""
-        key = (content_key(bound), strategy)
-        known = self._reads.get(key)
-        if known is None:
-            reads = bound.reads(bound.ranges(strategy))
-            known = self._reads[key] = {slot: read.boxes for slot, read in reads.items()}
-        return known
+    def _needed(self, bound: BoundOp, strategies: Candidates) -> list[dict[int, Boxes]]:
+        """For each strategy the region of each input that each worker needs, by input position."""
+        keys = [(bound.content, strategy) for strategy in strategies]
+        new = [(key, strategy) for key, strategy in zip(keys, strategies, strict=True) if key not in self._reads]
+        if new:
+            ranges = [bound.ranges(strategy) for _, strategy in new]
+            together = Boxes(np.concatenate([r.lo for r in ranges]), np.concatenate([r.hi for r in ranges]))
+            reads = bound.reads(together)
+            for number, (key, strategy) in enumerate(new):
+                rows = slice(number * strategy.workers, (number + 1) * strategy.workers)
+                self._reads[key] = {
+                    slot: Boxes(read.boxes.lo[rows], read.boxes.hi[rows]) for slot, read in reads.items()
+                }
+        return [self._reads[key] for key in keys]
 
 
 def output_elements(bound: BoundOp, position: int, tilings: Candidates, strategies: Candidates) -> Table:

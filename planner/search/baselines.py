@@ -10,11 +10,6 @@ from planner.search.dims import Place, reachable
 from planner.search.problem import Problem, Restriction, SearchVariable
 
 
-def no_restriction(variable: SearchVariable, candidates: Candidates) -> Candidates:
-    """Every candidate: tofu's own search."""
-    return candidates
-
-
 def data_parallel(problem: Problem) -> Restriction:
     """Data parallelism: what has a batch dim is cut along it, everything else is replicated.
 

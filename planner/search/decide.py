@@ -10,11 +10,11 @@ from planner.cost.compute import replicated_share
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph
 from planner.plan import OpStrategy, Plan
-from planner.search.baselines import data_parallel, no_restriction
+from planner.search.baselines import data_parallel
 from planner.search.factors import prime_factors
 from planner.search.improve import improve
 from planner.search.pins import pinned
-from planner.search.problem import Problem
+from planner.search.problem import Problem, no_restriction
 from planner.search.recurse import Found, search_recursively
 from planner.tdl.bind import BoundOp
 

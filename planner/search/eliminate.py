@@ -8,9 +8,10 @@ induced width of the order, which is small on training graphs.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,7 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], max_table_entries:
     Raises:
         InfeasibleError: a bucket would be larger.
     """
+    memo: _Memo = {}
     by_variable: list[dict[int, Factor]] = [{} for _ in sizes]
     neighbours: list[set[int]] = [set() for _ in sizes]
     constant = 0
@@ -98,8 +100,8 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], max_table_entries:
         largest = max(largest, entries)
         rest = tuple(sorted(neighbours[variable]))
         bucket = list(by_variable[variable].items())
-        total = _sum(variable, rest, [factor for _, factor in bucket], sizes)
-        steps.append((variable, rest, total.argmin(axis=0)))
+        least, choice = _least(variable, rest, [factor for _, factor in bucket], sizes, memo)
+        steps.append((variable, rest, choice))
         eliminated[variable] = True
         for number, factor in bucket:
             for other in factor.variables:
@@ -107,7 +109,7 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], max_table_entries:
                     by_variable[other].pop(number, None)
         for other in rest:
             neighbours[other].discard(variable)
-        add(Factor(rest, total.min(axis=0)))
+        add(Factor(rest, least))
         for other in rest:
             heapq.heappush(heap, (bucket_entries(other), other))
     values = [0] * len(sizes)
@@ -116,8 +118,35 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], max_table_entries:
     return Solution(tuple(values), constant, largest)
 
 
+_Memo: TypeAlias = dict[
+    tuple[tuple[int, tuple[int, ...]], ...],
+    tuple[NDArray[np.int64], NDArray[np.intp], list[NDArray[np.int64]]],
+]
+"""By what is in a bucket (each table's identity and axes): the least sums, the choices, and the tables themselves,
+which are kept so that an identity stays theirs."""
+
+
+def _least(
+    variable: int, rest: tuple[int, ...], factors: Sequence[Factor], sizes: Sequence[int], memo: _Memo
+) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """The least sum of a bucket's factors over the variable, and where it is, for each value of the rest.
+
+    Repeated layers bring the very same tables; their buckets are looked up, and since the results are then the same
+    arrays again, so are the buckets that follow.
+    """
+    axes = {name: axis for axis, name in enumerate((variable, *rest))}
+    key = tuple((id(factor.table), tuple(axes[name] for name in factor.variables)) for factor in factors)
+    known = memo.get(key)
+    if known is None:
+        total = _sum(axes, factors, sizes)
+        known = memo[key] = (total.min(axis=0), total.argmin(axis=0), [factor.table for factor in factors])
+    return known[0], known[1]
+
+
 def _without_decided(factor: Factor) -> Factor:
     """The factor without the variables that have one value: they are decided, and a table has at most 64 axes."""
+    if 1 not in factor.table.shape:
+        return factor
     kept = tuple(name for name, size in zip(factor.variables, factor.table.shape, strict=True) if size > 1)
     return Factor(kept, factor.table.reshape([size for size in factor.table.shape if size > 1]))
 
@@ -131,10 +160,9 @@ def _merged(factors: Sequence[Factor]) -> list[Factor]:
     return [Factor(scope, table) for scope, table in by_scope.items()]
 
 
-def _sum(variable: int, rest: tuple[int, ...], factors: Sequence[Factor], sizes: Sequence[int]) -> NDArray[np.int64]:
-    """The sum of factors as a table over (variable, *rest)."""
-    axes = {name: axis for axis, name in enumerate((variable, *rest))}
-    total: NDArray[np.int64] = np.zeros((sizes[variable], *(sizes[name] for name in rest)), dtype=np.int64)
+def _sum(axes: Mapping[int, int], factors: Sequence[Factor], sizes: Sequence[int]) -> NDArray[np.int64]:
+    """The sum of factors as a table over the variables of ``axes``, in their order."""
+    total: NDArray[np.int64] = np.zeros([sizes[name] for name in axes], dtype=np.int64)
     for factor in factors:
         order = sorted(range(len(factor.variables)), key=lambda position: axes[factor.variables[position]])
         shape = [1] * total.ndim

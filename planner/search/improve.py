@@ -15,7 +15,7 @@ from planner.algebra.tiling import Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
 from planner.search.eliminate import minimise
-from planner.search.problem import Problem, Restriction, SearchVariable
+from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found
 
 MAX_ROUNDS = 20
@@ -45,36 +45,33 @@ def improve(
     """
     if len(cuts) < 2:
         return found
+    near = _Neighbourhood(problem, cuts, restrict)
     best = found
     for number in range(1, MAX_ROUNDS + 1):
         progress(f"improving the plan, round {number}: {best.moved_bytes:,} bytes")
-        better = _round(problem, cuts, restrict, best)
+        better = _round(problem, near, len(cuts), best)
         if better.moved_bytes >= best.moved_bytes:
             break
         best = better
     return best
 
 
-def _round(problem: Problem, cuts: tuple[int, ...], restrict: Restriction, found: Found) -> Found:
-    near = [
-        _near(problem, variable, cuts, restrict, found.composites[variable.number]) for variable in problem.variables
-    ]
+def _round(problem: Problem, near: _Neighbourhood, cuts: int, found: Found) -> Found:
+    every = tuple(range(cuts + 1))
     try:
-        return _solve(problem, [tuple(dict.fromkeys(itertools.chain(*groups))) for groups in near], found)
+        return _solve(problem, near.of(found, every), found)
     except InfeasibleError:
         pass
     # Too entangled for all at once: one kind of change after the other.
     best = found
-    for group in range(1, len(cuts) + 2):
-        near = [
-            _near(problem, variable, cuts, restrict, best.composites[variable.number]) for variable in problem.variables
-        ]
-        best = _solve(problem, [tuple(dict.fromkeys((*groups[0], *groups[group]))) for groups in near], best)
+    for kind in every:
+        best = _solve(problem, near.of(best, (kind,)), best)
     return best
 
 
 def _solve(problem: Problem, candidates: Sequence[Candidates], found: Found) -> Found:
-    solution = minimise([len(values) for values in candidates], problem.factors(candidates), _MAX_ENTRIES)
+    sizes = [len(values) for values in candidates]
+    solution = minimise(sizes, problem.factors(candidates), max_table_entries=_MAX_ENTRIES)
     if solution.total >= found.moved_bytes:
         return found
     composites = tuple(values[chosen] for values, chosen in zip(candidates, solution.values, strict=True))
@@ -86,46 +83,76 @@ def _solve(problem: Problem, candidates: Sequence[Candidates], found: Found) -> 
     )
 
 
-def _near(
-    problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction, composite: Tiling
-) -> list[Candidates]:
-    """The present composite; then its other orders; then, for each cut, every change of that cut alone."""
-    orders = [
-        Tiling(placements, cuts)
-        for placements in dict.fromkeys(itertools.permutations(composite.placements))
-        if placements != composite.placements
-    ]
-    groups: list[list[Tiling]] = [[composite], orders]
-    start = Tiling((), ())
-    for cut, ways in enumerate(cuts):
-        before = Tiling(composite.placements[:cut], cuts[:cut])
-        options = {
-            option.placements[-1]: None
-            for prefix in (before, start)
-            for option in problem.extensions(variable, prefix, ways)
-        }
-        groups.append(
-            [
-                Tiling((*composite.placements[:cut], placement, *composite.placements[cut + 1 :]), cuts)
-                for placement in options
-                if placement != composite.placements[cut]
-            ]
+class _Neighbourhood:
+    """Candidates near a plan: the present composite first, then changes, of several kinds.
+
+    Kind 0 is another order of the same placements; kind i is another placement at cut i alone.
+    """
+
+    def __init__(self, problem: Problem, cuts: tuple[int, ...], restrict: Restriction) -> None:
+        self._problem = problem
+        self._cuts = cuts
+        self._restrict = restrict
+        self._known: dict[tuple[object, Tiling, int], Candidates] = {}
+        self._joined: dict[tuple[object, Tiling, tuple[int, ...]], Candidates] = {}
+
+    def of(self, found: Found, kinds: tuple[int, ...]) -> list[Candidates]:
+        """The candidates of every variable."""
+        return [self._candidates(variable, found, kinds) for variable in self._problem.variables]
+
+    def _candidates(self, variable: SearchVariable, found: Found, kinds: tuple[int, ...]) -> Candidates:
+        composite = found.composites[variable.number]
+        key = (self._problem.content[variable.number], composite, kinds)
+        joined = self._joined.get(key)
+        if joined is None:
+            changes = itertools.chain(*(self._changes(variable, composite, kind) for kind in kinds))
+            joined = self._joined[key] = self._problem.intern(tuple(dict.fromkeys((composite, *changes))))
+        if self._restrict is no_restriction:
+            return joined
+        kept = tuple(candidate for candidate in joined[1:] if self._is_allowed(variable, candidate))
+        return self._problem.intern((composite, *kept))
+
+    def _changes(self, variable: SearchVariable, composite: Tiling, kind: int) -> Candidates:
+        key = (self._problem.content[variable.number], composite, kind)
+        known = self._known.get(key)
+        if known is None:
+            make = self._orders(composite) if kind == 0 else self._other_placements(variable, composite, kind - 1)
+            known = self._known[key] = tuple(option for option in make if self._can_be(variable, option))
+        return known
+
+    def _orders(self, composite: Tiling) -> list[Tiling]:
+        orders = dict.fromkeys(itertools.permutations(composite.placements))
+        return [Tiling(placements, self._cuts) for placements in orders if placements != composite.placements]
+
+    def _other_placements(self, variable: SearchVariable, composite: Tiling, cut: int) -> list[Tiling]:
+        prefixes = (Tiling(composite.placements[:cut], self._cuts[:cut]), Tiling((), ()))
+        options = dict.fromkeys(
+            option.placements[-1]
+            for prefix in prefixes
+            for option in self._problem.extensions(variable, prefix, self._cuts[cut])
         )
-    return [(composite,), *(_allowed(problem, variable, cuts, restrict, group) for group in groups[1:])]
+        outer, inner = composite.placements[:cut], composite.placements[cut + 1 :]
+        return [
+            Tiling((*outer, placement, *inner), self._cuts)
+            for placement in options
+            if placement != composite.placements[cut]
+        ]
 
-
-def _allowed(
-    problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction, wanted: Sequence[Tiling]
-) -> Candidates:
-    """Those of the wanted composites that can be built cut by cut."""
-    kept = []
-    for composite in wanted:
+    def _can_be(self, variable: SearchVariable, composite: Tiling) -> bool:
+        """True if the composite can be built cut by cut."""
         prefix = Tiling((), ())
-        for placement, ways in zip(composite.placements, cuts, strict=True):
-            options = restrict(variable, problem.extensions(variable, prefix, ways))
+        for placement, ways in zip(composite.placements, self._cuts, strict=True):
+            options = self._problem.extensions(variable, prefix, ways)
             prefix = prefix.extend(placement, ways)
             if prefix not in options:
-                break
-        else:
-            kept.append(composite)
-    return tuple(kept)
+                return False
+        return True
+
+    def _is_allowed(self, variable: SearchVariable, composite: Tiling) -> bool:
+        """True if the restriction lets the composite through at every cut."""
+        for depth in range(1, len(self._cuts) + 1):
+            prefix = Tiling(composite.placements[: depth - 1], self._cuts[: depth - 1])
+            options = self._restrict(variable, self._problem.extensions(variable, prefix, self._cuts[depth - 1]))
+            if Tiling(composite.placements[:depth], self._cuts[:depth]) not in options:
+                return False
+        return True

@@ -24,6 +24,8 @@ def pinned(problem: Problem, pins: Mapping[str, str], cuts: tuple[int, ...], inn
     Raises:
         UsageError: a tensor that is not in the model, or a tiling that it cannot have; all of them at once.
     """
+    if not pins:
+        return inner
     tilings: dict[int, Tiling] = {}
     faults: list[str] = []
     for name, text in pins.items():

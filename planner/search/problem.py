@@ -14,7 +14,7 @@ from planner.algebra.delivery import can_split
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Replicate, Shard, Tiling
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, work
-from planner.cost.tables import Candidates, CostTables, content_key
+from planner.cost.tables import Candidates, CostTables
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role, is_used
 from planner.search.dims import Directions, Place, find_directions, graph_ties
@@ -35,6 +35,11 @@ class SearchVariable:
     """The tensors that share the variable; () for an op."""
     op: BoundOp | None
     """The op; None for a tensor."""
+
+
+def no_restriction(variable: SearchVariable, candidates: Candidates) -> Candidates:
+    """Every candidate: tofu's own search."""
+    return candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +88,16 @@ class Problem:
         self.may_replicate = {name: amount <= share for name, amount in works.items()}
         self._local: dict[tuple[object, ...], bool] = {}
         self._extensions: dict[tuple[object, Tiling, int], Candidates] = {}
+        self._lists: dict[Candidates, Candidates] = {}
         self._numbered: dict[object, int] = {}
-        self._content = [self._content_of(variable) for variable in self.variables]
+        self.content = [self._content_of(variable) for variable in self.variables]
 
     def _content_of(self, variable: SearchVariable) -> object:
         """What a variable's candidates depend on: equal for repeated layers, so that they are found once."""
         bound = variable.op
         if bound is not None:
             places: list[Place] = [("op", bound.op.name, number) for number in range(len(bound.variables))]
-            what: object = (content_key(bound), bound.op.attributes, self.may_replicate[bound.op.name])
+            what: object = (bound.content, bound.op.attributes, self.may_replicate[bound.op.name])
         else:
             name = variable.tensors[0]
             shape = self.graph.tensors[name].shape
@@ -126,11 +132,15 @@ class Problem:
 
     def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         """The composites that add one cut to ``prefix``; replication last, so that ties go to splitting."""
-        key = (self._content[variable.number], prefix, ways)
+        key = (self.content[variable.number], prefix, ways)
         known = self._extensions.get(key)
         if known is None:
-            known = self._extensions[key] = self._extend(variable, prefix, ways)
+            known = self._extensions[key] = self.intern(self._extend(variable, prefix, ways))
         return known
+
+    def intern(self, candidates: Candidates) -> Candidates:
+        """The one list with these candidates, so that tables know it by identity."""
+        return self._lists.setdefault(candidates, candidates)
 
     def _extend(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         bound = variable.op
@@ -164,7 +174,7 @@ class Problem:
         """True if every worker's part can be computed by a local op."""
         if bound.description.local is None:
             return True
-        key = (content_key(bound), strategy)
+        key = (bound.content, strategy)
         known = self._local.get(key)
         if known is None:
             known = self._local[key] = self._try_local(bound, strategy)

@@ -56,7 +56,7 @@ def search_recursively(
             possible = problem.extensions(variable, composites[variable.number], ways)
             if problem.is_stuck(variable, possible):
                 unsplit.add(variable.number)
-            candidates.append(restrict(variable, possible))
+            candidates.append(problem.intern(restrict(variable, possible)))
         solution = minimise([len(values) for values in candidates], problem.factors(candidates))
         composites = [values[chosen] for values, chosen in zip(candidates, solution.values, strict=True)]
         total, largest = solution.total, max(largest, solution.largest_table)

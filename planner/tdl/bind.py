@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -46,6 +47,11 @@ class BoundOp:
     @property
     def op(self) -> Op:
         return self.node.op
+
+    @cached_property
+    def content(self) -> tuple[object, ...]:
+        """What its boxes depend on, besides strategies: equal for repeated layers."""
+        return (id(self.analysis), self.extents, self.node.input_shapes, self.node.output_shapes)
 
     @property
     def variables(self) -> tuple[Variable, ...]:

@@ -63,5 +63,5 @@ def test_a_graph_that_is_too_entangled_is_refused_and_not_guessed() -> None:
     assert size**count > MAX_TABLE_ENTRIES
     table = np.ones((size, size), dtype=np.int64)
     factors = [Factor(pair, table) for pair in itertools.combinations(range(count), 2)]
-    with pytest.raises(InfeasibleError, match="too entangled|needs a table"):
+    with pytest.raises(InfeasibleError, match="needs a table"):
         minimise([size] * count, factors)

@@ -14,8 +14,7 @@ from planner.algebra.delivery import contributors, made_tiling, reduced_boxes
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import Tiling
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
-from planner.search.baselines import no_restriction
-from planner.search.problem import Link, Problem
+from planner.search.problem import Link, Problem, no_restriction
 from planner.search.recurse import search_recursively
 from planner.tdl.bind import BoundOp
 from planner.zoo import mlp
