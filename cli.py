@@ -50,7 +50,37 @@ class _Number(click.ParamType[float]):
 
 
 _POSITIVE = _Number("a finite number above zero", lambda number: 0 < number < math.inf)
+_OPTIMIZERS = ["sgd", "momentum", "nesterov", "adagrad", "adam", "adamw", "adamw_after"]
+"""Those of planner.training.optimizers, which is not imported for its names alone."""
 _SHARE = _Number("a number from 0 up to, and without, 1", lambda number: 0 <= number < 1)
+
+
+class _Numbers(click.ParamType[tuple[float, ...]]):
+    """Numbers with commas between them."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        try:
+            numbers = tuple(float(part) for part in str(value).split(","))
+        except ValueError:
+            numbers = (math.nan,)
+        if not all(0 <= number < math.inf for number in numbers):
+            self.fail(f"{value!r} is not a list of numbers, at least 0, with commas between them", param, ctx)
+        return numbers
+
+
+class _LossScale(click.ParamType[Any]):
+    """A number, or ``dynamic``."""
+
+    name = "scale"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        return "dynamic" if value == "dynamic" else _POSITIVE.convert(value, param, ctx)
+
+
+_NUMBERS = _Numbers()
+_LOSS_SCALE = _LossScale()
 
 
 class _Assignment(click.ParamType[tuple[str, str]]):
@@ -96,6 +126,11 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     ctx.exit()
 
 
+_STRATEGIES = [
+    *("tofu", "tofu-recursion", "soybean", "data", "model", "mixed", "hybrid", "fsdp"),
+    *("allrow-greedy", "spartan", "equalchop", "icml18"),
+]
+"""Those of planner.search.methods, which is not imported for its names alone."""
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _JSON = click.option(
     "--json", "json_wanted", is_flag=True, help="Print the result as JSON, and nothing else, on stdout."
@@ -132,12 +167,33 @@ def tofu() -> None:
 
 @tofu.command(short_help="Build the training graph of a forward model.")
 @_MODEL
-@click.option(
-    "--loss", type=click.Choice(["softmax_cross_entropy", "mse"]), required=True, help="What the training lowers."
-)
-@click.option("--optimizer", type=click.Choice(["sgd", "momentum"]), required=True, help="How the weights follow.")
+@click.option("--loss", metavar="NAME", help="What the training lowers: softmax_cross_entropy, nll, mse, l1, "
+              "bce_with_logits, or output:NAME for an output that is one; none for a model of gradients.")  # fmt: skip
+@click.option("--loss-input", metavar="NAME", help="The output that the loss looks at, where there are several.")
+@click.option("--class-weights", metavar="W,W,...", type=_NUMBERS, help="One for each class, of losses by labels.")
+@click.option("--ignore-index", type=int, metavar="LABEL", help="The label that counts for nothing.")
+@click.option("--optimizer", type=click.Choice(_OPTIMIZERS), help="How the weights follow.")
 @click.option("--lr", type=_POSITIVE, default=0.01, show_default=True, help="Learning rate.")
-@click.option("--momentum", type=_SHARE, help="Of the momentum optimizer.  [default: 0.9]")
+@click.option("--momentum", type=_SHARE, help="Of momentum and nesterov.  [default: 0.9]")
+@click.option("--betas", type=_SHARE, nargs=2, metavar="A B", help="Of adam and adamw.  [default: 0.9 0.999]")
+@click.option("--epsilon", type=_POSITIVE, help="Of adagrad, adam and adamw.  [default: 1e-10, 1e-8, 1e-8]")
+@click.option("--decay-factor", type=_POSITIVE, help="Of adagrad: update T has the rate lr / (1 + T factor).")
+@click.option(
+    "--weight-decay", type=_POSITIVE, metavar="X", help="Weights are drawn to 0; in adamw beside the gradient."
+)
+@click.option(
+    "--no-decay", multiple=True, metavar="PATTERN", help="Parameters that are not decayed (*, ?); repeatable."
+)
+@click.option("--no-decay-vectors", is_flag=True, help="Biases and scales of normalisations are not decayed.")
+@click.option("--clip-norm", type=_POSITIVE, metavar="X", help="Clip gradients to this norm, taken over all of them.")
+@click.option("--accumulate", type=click.IntRange(min=1), metavar="N", help="Micro-batches to a step.")
+@click.option("--precision", type=click.Choice(["float32", "float16", "bfloat16"]),
+              help="What the model computes in; parameters stay float32.")  # fmt: skip
+@click.option("--loss-scale", metavar="X|dynamic", type=_LOSS_SCALE, help="For gradients too small for float16.")
+@click.option("--gradients", type=click.Path(path_type=Path), metavar="PAIRS.yaml",
+              help="Of a model of gradients: which is whose, if names, shapes and order do not tell.")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(["onnx", "training-info"]),
+              help="The step in standard operators, or ONNX's TrainingInfoProto.")  # fmt: skip
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Batch size, where it is to be another.")
 @click.option(
     "--batchnorm",
@@ -157,8 +213,8 @@ def tofu() -> None:
 @_JSON
 def grad(
     model: Path,
-    loss: str,
-    optimizer: str,
+    loss: str | None,
+    optimizer: str | None,
     lr: float,
     momentum: float | None,
     batch: int | None,
@@ -166,16 +222,28 @@ def grad(
     dims: tuple[tuple[str, str], ...],
     output: Path | None,
     json_wanted: bool,
+    **others: Any,
 ) -> int:
-    """Build the training graph of a forward MODEL: loss, gradients and the optimizer's step in standard operators.
+    """Build the training graph of MODEL: loss, gradients and the optimizer's step in standard operators.
+
+    MODEL is a forward model; or a graph of gradients, a model with training information, or a folder of
+    onnxruntime-training's artifacts, which need no --loss.
 
     \b
     Examples:
       tofu grad resnet50.onnx --loss softmax_cross_entropy --optimizer momentum --lr 0.05 --batch 8
       tofu grad mlp.onnx --loss mse --optimizer sgd --dim batch=64 -o mlp.train.onnx
+      tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adamw --weight-decay 0.01 --no-decay-vectors
+      tofu grad net.onnx --loss nll --optimizer adam --precision float16 --loss-scale dynamic --clip-norm 1
+      tofu grad gradients.onnx --optimizer sgd --gradients pairs.yaml
+      tofu grad artifacts/ -o train.onnx
+      tofu grad net.onnx --loss mse --optimizer adam --format training-info -o net.training.onnx
     """
-    if momentum is not None and optimizer != "momentum":
+    if momentum is not None and optimizer not in ("momentum", "nesterov"):
         raise UsageError(f"--momentum: the optimizer {optimizer!r} has none", hint="write --optimizer momentum")
+    stated = {name: value for name, value in others.items() if value not in (None, (), False)}
+    if momentum is not None:
+        stated["momentum"] = momentum
     from planner import api
     from planner.report import as_json, tables
 
@@ -185,12 +253,12 @@ def grad(
             loss=loss,
             optimizer=optimizer,
             lr=lr,
-            momentum=0.9 if momentum is None else momentum,
             batch=batch,
             batchnorm=batchnorm,
             dim=_sizes(dims),
             output=output or Path(f"{model.stem}.train.onnx"),
             progress=_progress(),
+            **stated,
         )
     if json_wanted:
         _print_json(as_json.grad(result))
@@ -206,10 +274,10 @@ def grad(
 @_DIM
 @click.option(
     "--strategy",
-    type=click.Choice(["tofu", "data"]),
+    type=click.Choice(_STRATEGIES),
     default="tofu",
     show_default=True,
-    help="The found plan, or data parallelism to compare it with.",
+    help="The found plan, or one of the literature to compare it with; see `tofu compare`.",
 )
 @click.option(
     "--pin",
@@ -231,6 +299,14 @@ def grad(
     metavar="DIR",
     help="Where to write the plan.  [default: MODEL.tofuK in the working directory]",
 )
+@click.option("--state", type=click.Path(path_type=Path), metavar="PAIRS.yaml",
+              help="Which output replaces which input; by default as the model says, or inferred.")  # fmt: skip
+@click.option(
+    "--sharding-annotations",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the model with the tilings as ONNX sharding annotations.",
+)
 @_JSON
 def plan(
     model: Path,
@@ -241,6 +317,8 @@ def plan(
     pins: tuple[tuple[str, str], ...],
     inputs: str,
     out: Path | None,
+    state: Path | None,
+    sharding_annotations: Path | None,
     json_wanted: bool,
 ) -> int:
     """Decide how each tensor and operator of MODEL is split, and write one ONNX model per worker.
@@ -254,6 +332,7 @@ def plan(
     """
     if gpus is None and topology is None:
         raise UsageError("plan: for how many GPUs?", hint="write --gpus K, or --topology with a file or a name")
+    stated: dict[str, Any] = {} if state is None else {"state": state}
     from planner import api
     from planner.report import as_json, tables
 
@@ -267,12 +346,80 @@ def plan(
             pin=_by_name(pins, "--pin"),
             inputs=inputs,
             out=out,
+            sharding_annotations=sharding_annotations,
             progress=_progress(),
+            **stated,
         )
     if json_wanted:
         _print_json(as_json.plan(result))
     else:
         tables.plan(result, sys.stdout)
+    return EXIT_DONE
+
+
+@tofu.command(short_help="Every strategy of the literature beside the found plan.")
+@_MODEL
+@click.option("--gpus", type=click.IntRange(min=1), metavar="K", required=True, help="How many GPUs.")
+@_DIM
+@_JSON
+def compare(model: Path, gpus: int, dims: tuple[tuple[str, str], ...], json_wanted: bool) -> int:
+    """Plan MODEL by every strategy of the literature, and print what each of them moves and holds.
+
+    \b
+    Examples:
+      tofu compare train.onnx --gpus 8
+      tofu compare train.onnx --gpus 4 --json
+    """
+    from planner import api
+    from planner.report import as_json, tables
+
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
+        result = api.compare(model, gpus=gpus, dim=_sizes(dims), progress=_progress())
+    if json_wanted:
+        _print_json(as_json.compare(result))
+    else:
+        tables.compare(result, sys.stdout)
+    return EXIT_DONE
+
+
+@tofu.command("ops", short_help="Operators: coverage, descriptions, strategies, verification.")
+@click.argument("op_type", metavar="[OP]", required=False)
+@click.option("--verify", is_flag=True, help="Run every strategy split and whole; exits with 1 if one is wrong.")
+@click.option("--opdefs", "file", type=click.Path(path_type=Path), metavar="FILE.py", help="Descriptions of your own.")
+@_JSON
+def ops(op_type: str | None, verify: bool, file: Path | None, json_wanted: bool) -> int:
+    """Show which operators tofu can split, and how.
+
+    \b
+    Examples:
+      tofu ops                           coverage of ONNX's default domain
+      tofu ops Conv                      one operator: mathematics, strategies, halos
+      tofu ops --verify Conv             run its strategies split and whole
+      tofu ops --verify --opdefs mine.py
+    """
+    from planner.operators import Operators
+    from planner.report import operators as report
+
+    operators = Operators(file)
+    if verify:
+        result = operators.verify(op_type, _progress())
+        if json_wanted:
+            _print_json(report.verification_json(result))
+        else:
+            report.print_verification(result, sys.stdout)
+        return EXIT_DONE if result.is_right else EXIT_NO
+    if op_type is not None:
+        page, checked = operators.page(op_type)
+        if json_wanted:
+            _print_json(report.page_json(page, checked))
+        else:
+            report.print_page(page, checked, sys.stdout)
+        return EXIT_DONE
+    coverage = operators.coverage()
+    if json_wanted:
+        _print_json(report.coverage_json(coverage))
+    else:
+        report.print_coverage(coverage, sys.stdout)
     return EXIT_DONE
 
 
@@ -317,22 +464,79 @@ def _looks_like_a_path(path: Path) -> bool:
 @click.option(
     "--inputs",
     type=click.Path(path_type=Path),
-    metavar="FILE.npz",
-    help="Arrays for the inputs by name; what it lacks is drawn from the seed.",
+    metavar="FILE.npz|DIR",
+    help="Arrays for the inputs by name, or a folder of batches, one per step; what is lacking is drawn from the seed.",
 )
-@click.option("--steps", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Training steps.")
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="State to start from, by name: npz or safetensors; each worker takes its own tiles.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Training steps; with --resume, those of the checkpoint included.",
+)
+@click.option(
+    "--lr",
+    metavar="RATE|SCHEDULE",
+    help="Learning rate: 0.05, step:BASE,FACTOR,EVERY or cosine:BASE,END,STEPS[,WARMUP].",
+)
 @click.option("--verify", is_flag=True, help="Judge every step against the unpartitioned model.")
 @click.option(
     "--result", type=click.Path(path_type=Path), metavar="FILE.npz", help="Where to write outputs and next state."
+)
+@click.option("--checkpoint-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where checkpoints go.")
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="A checkpoint after every N steps, and after the last.  [default: after the last]",
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on from the newest checkpoint, which may be of another plan of the same model."
+)
+@click.option(
+    "--export",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write whole weights: .safetensors, or .onnx with --forward.",
+)
+@click.option(
+    "--forward", type=click.Path(path_type=Path), metavar="MODEL", help="The forward model that --export fills."
+)
+@click.option("--profile", is_flag=True, help="Measure every step: compute, fetch, wait; bytes predicted and moved.")
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where to compute."
+)
+@click.option(
+    "--map",
+    "device_map",
+    metavar="N,N,...",
+    help="With --device cuda, the GPU of each worker; several may share one.  [default: in turn]",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn.")
 @_JSON
 def run(
     directory: Path | None,
     inputs: Path | None,
+    weights: Path | None,
     steps: int,
+    lr: str | None,
     verify: bool,
     result: Path | None,
+    checkpoint_dir: Path | None,
+    checkpoint_every: int | None,
+    resume: bool,
+    export: Path | None,
+    forward: Path | None,
+    profile: bool,
+    device: str,
+    device_map: str | None,
     seed: int,
     json_wanted: bool,
 ) -> int:
@@ -344,6 +548,8 @@ def run(
     Examples:
       tofu run plan --steps 3 --verify
       tofu run plan --inputs batch.npz --result out.npz
+      tofu run plan --inputs batches/ --steps 1000 --lr cosine:0.1,0.001,1000 --checkpoint-dir ck --checkpoint-every 100
+      tofu run plan --inputs batches/ --steps 1000 --checkpoint-dir ck --resume --export weights.safetensors
     """
     from planner import api
     from planner.report import as_json, tables
@@ -352,9 +558,19 @@ def run(
         outcome = api.run(
             directory,
             inputs=inputs,
+            weights=weights,
             steps=steps,
+            lr=lr,
             verify=verify,
             result=result,
+            checkpoint_dir=checkpoint_dir,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            export=export,
+            forward=forward,
+            profile=profile,
+            device=device,
+            device_map=None if device_map is None else _device_map(device_map),
             seed=seed,
             progress=_progress(),
         )
@@ -363,6 +579,56 @@ def run(
     else:
         tables.run(outcome, sys.stdout)
     return EXIT_NO if outcome.verified is False else EXIT_DONE
+
+
+def _device_map(text: str) -> tuple[int, ...]:
+    if not re.fullmatch("[0-9]+(,[0-9]+)*", text):
+        raise UsageError(f"--map {text!r} is no list of GPUs", hint="write --map 0,0,1,1 for four workers on two GPUs")
+    return tuple(int(part) for part in text.split(","))
+
+
+@tofu.command(short_help="Write a model of the papers as a training graph.")
+@click.argument("name", required=False)
+@click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Batch size.  [default: the paper's]")
+@click.option("--optimizer", metavar="NAME", help="How the weights follow.  [default: the paper's]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write the training graph.  [default: NAME.onnx in the working directory]",
+)
+@_JSON
+def zoo(name: str | None, batch: int | None, optimizer: str | None, output: Path | None, json_wanted: bool) -> int:
+    """Write the model NAME of the papers as an ONNX training graph without weights; without NAME, list the models.
+
+    \b
+    Examples:
+      tofu zoo
+      tofu zoo wresnet-152-10 -o train.onnx
+      tofu zoo gpt-24x2048 --batch 16
+    """
+    from planner import api
+    from planner.report import as_json, tables
+
+    if name is None:
+        if output is not None or batch is not None or optimizer is not None:
+            raise UsageError("zoo: which model?", hint="write its name; `tofu zoo` alone lists them")
+        rows = api.zoo_models()
+        if json_wanted:
+            _print_json(as_json.zoo_models(rows))
+        else:
+            tables.zoo_models(rows, sys.stdout)
+        return EXIT_DONE
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
+        result = api.zoo(
+            name, batch=batch, optimizer=optimizer, output=output or Path(f"{name}.onnx"), progress=_progress()
+        )
+    if json_wanted:
+        _print_json(as_json.zoo(result))
+    else:
+        tables.zoo(result, sys.stdout)
+    return EXIT_DONE
 
 
 def _progress() -> Callable[[str], None]:

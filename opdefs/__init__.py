@@ -5,20 +5,36 @@ from __future__ import annotations
 from types import ModuleType
 
 from opdefs import (
+    along_axis,
+    attention,
     conv_transpose,
     convolution,
+    einsum,
     elementwise,
     generators,
+    group_norm,
     indexing,
+    losses,
     matmul,
     movement,
     normalization,
     pooling,
+    quantised,
+    recurrent,
     reduction,
     reshape,
+    resize,
+    sampling,
+    scatter,
+    signal,
+    space,
+    streaming,
 )
+from opdefs.load import OpdefsFile, load_file
 from planner.tdl.bind import Descriptions
 from planner.tdl.builder import Description
+
+__all__ = ["OpdefsFile", "collect", "load_file", "standard"]
 
 
 def collect(*modules: ModuleType) -> tuple[Description, ...]:
@@ -26,20 +42,40 @@ def collect(*modules: ModuleType) -> tuple[Description, ...]:
     return tuple(value for module in modules for value in vars(module).values() if isinstance(value, Description))
 
 
-def standard() -> Descriptions:
-    """The descriptions of the standard operators."""
+def standard(*further: Description) -> Descriptions:
+    """The descriptions of the standard operators, and further ones (``load_file``).
+
+    Raises:
+        DescriptionError: an operator is described twice.
+    """
     return Descriptions(
-        collect(
-            elementwise,
-            matmul,
-            convolution,
-            conv_transpose,
-            pooling,
-            reduction,
-            normalization,
-            reshape,
-            movement,
-            indexing,
-            generators,
+        (
+            *collect(
+                along_axis,
+                attention,
+                conv_transpose,
+                convolution,
+                einsum,
+                elementwise,
+                generators,
+                group_norm,
+                indexing,
+                losses,
+                matmul,
+                movement,
+                normalization,
+                pooling,
+                quantised,
+                recurrent,
+                reduction,
+                reshape,
+                resize,
+                sampling,
+                scatter,
+                signal,
+                space,
+                streaming,
+            ),
+            *further,
         )
     )

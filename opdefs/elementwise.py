@@ -21,13 +21,13 @@ TRIGONOMETRIC = (
 )  # fmt: skip
 ACTIVATIONS = (
     "Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "Relu", "Selu", "Shrink",
-    "Sigmoid", "Softplus", "Softsign", "ThresholdedRelu",
+    "Sigmoid", "Softplus", "Softsign", "SwiGLU", "Swish", "ThresholdedRelu",
 )  # fmt: skip
 LOGICAL = (
     "And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Where", "Xor",
     "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
 )  # fmt: skip
-CONVERSIONS = ("Cast", "Identity")
+CONVERSIONS = ("BitCast", "Cast", "Identity")
 
 
 @op(*ARITHMETIC, *TRIGONOMETRIC, *ACTIVATIONS, *LOGICAL, *CONVERSIONS)

@@ -1,12 +1,17 @@
-"""Operators that make a tensor from constants: ConstantOfShape, Range."""
+"""Operators that make a tensor from constants or shapes: ConstantOfShape, Range, Shape, Size, EyeLike."""
 
 from __future__ import annotations
 
-from opdefs.broadcast import normal_axis
-from opdefs.parts import int64, output_shape
-from planner.graph.model import Attribute
-from planner.tdl.builder import Ix, NodeView, TensorArg, Val, call, op
-from planner.tdl.local import LocalNode, LocalOp, Part
+from math import prod
+
+import numpy as np
+
+from opdefs.elementwise import ELEM_TYPES
+from opdefs.parts import int64, output_dtype, output_shape
+from planner.algebra.region import Region
+from planner.graph.model import Attribute, TensorAttribute
+from planner.tdl.builder import NodeView, TensorArg, call, op
+from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part
 
 
 def constant_of_shape_local(node: NodeView, part: Part) -> LocalOp:
@@ -27,3 +32,67 @@ def constant_of_shape(node: NodeView, shape: TensorArg) -> object:
 def range_(node: NodeView, start: TensorArg, limit: TensorArg, delta: TensorArg) -> object:
     """Start + delta * i: the result depends on the position itself."""
     return lambda i: start.scalar() + delta.scalar() * call("position", i)
+
+
+def shape_local(node: NodeView, part: Part) -> LocalOp:
+    """A constant: shapes are known when the graph is planned."""
+    shape, made = node.input_shapes[0], part.outputs[0]
+    assert shape is not None, "the input is there"
+    assert made is not None, "the output is made"
+    if node.op.op_type == "Size":
+        known = np.array(prod(shape), dtype=np.int64)
+    else:
+        stated = shape[node.attribute("start", 0) : node.attribute("end", len(shape))]
+        known = int64(stated[made.lo[0] : made.hi[0]])
+    return LocalOp((LocalNode("Identity", ("known",), ("out0",)),), {"known": known})
+
+
+@op("Shape", "Size", local=shape_local)
+def shape_of(node: NodeView, X: TensorArg) -> object:
+    """The sizes of the input, or their product: nothing of it is read."""
+    return lambda *i: call(node.op.op_type)
+
+
+def eye_like_local(node: NodeView, part: Part) -> LocalOp:
+    """The diagonal moves with the part's corner."""
+    made = part.outputs[0]
+    assert made is not None, "the output is made"
+    dtype = output_dtype(node)
+    attributes: dict[str, Attribute] = {
+        "dtype": ELEM_TYPES[dtype],
+        "k": node.attribute("k", 0) - made.lo[1] + made.lo[0],
+    }
+    return LocalOp(
+        (
+            LocalNode("Expand", ("zero", "shape"), ("blank",)),
+            LocalNode("EyeLike", ("blank",), ("out0",), attributes),
+        ),
+        {"zero": np.array(0.0, dtype=np.float32), "shape": int64(made.shape)},
+    )
+
+
+@op("EyeLike", local=eye_like_local)
+def eye_like(node: NodeView, X: TensorArg) -> object:
+    """Ones on a diagonal: a guard on the position, which the local k follows. Nothing is read."""
+    return lambda i, j: call("EyeLike")
+
+
+def constant_local(node: NodeView, part: Part) -> LocalOp:
+    """The part's own elements.
+
+    Raises:
+        NotLocalError: the constant is no array of numbers.
+    """
+    value, made = node.attribute("value"), part.outputs[0]
+    assert made is not None, "the output is made"
+    if not isinstance(value, TensorAttribute):
+        raise NotLocalError("a constant that is no array of numbers")
+    whole = node.output_shapes[0]
+    known = value.array if whole == () else value.array[made.within(Region.whole(value.array.shape))]
+    return LocalOp((LocalNode("Identity", ("known",), ("out0",)),), {"known": known})
+
+
+@op("Constant", local=constant_local)
+def constant(node: NodeView) -> object:
+    """An array that is known: nothing is read. The reader makes it a constant of the graph."""
+    return lambda *i: call("value")

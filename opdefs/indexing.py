@@ -51,6 +51,7 @@ def masked_lookup(node: NodeView, part: Part, dims: Sequence[int], *, listed: bo
     dtype = output_dtype(node)
     refuse_flags(dtype)
     index = counted(
+        "in1",
         index_dtype(node),
         [whole[dim] for dim in dims],
         [region.lo[dim] for dim in dims],

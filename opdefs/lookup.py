@@ -25,10 +25,13 @@ class Counted:
     constants: dict[str, np.ndarray]
 
 
-def counted(dtype: DType, sizes: Sequence[int], lows: Sequence[int], highs: Sequence[int], *, listed: bool) -> Counted:
-    """Counts the indices of input 1 from a part's first position; negative ones count from the end, as ONNX says.
+def counted(
+    indices: str, dtype: DType, sizes: Sequence[int], lows: Sequence[int], highs: Sequence[int], *, listed: bool
+) -> Counted:
+    """Counts indices from a part's first position; negative ones count from the end, as ONNX says.
 
     Args:
+        indices: name of their array, "in1".
         dtype: of the indices.
         sizes: of the whole dims that they name.
         lows: the part's first position in each.
@@ -47,9 +50,9 @@ def counted(dtype: DType, sizes: Sequence[int], lows: Sequence[int], highs: Sequ
         "lengths": known(lengths),
     }
     nodes = [
-        LocalNode("Less", ("in1", "nought"), ("from_end",)),
-        LocalNode("Add", ("in1", "sizes"), ("wrapped",)),
-        LocalNode("Where", ("from_end", "wrapped", "in1"), ("position",)),
+        LocalNode("Less", (indices, "nought"), ("from_end",)),
+        LocalNode("Add", (indices, "sizes"), ("wrapped",)),
+        LocalNode("Where", ("from_end", "wrapped", indices), ("position",)),
         LocalNode("Sub", ("position", "lows"), ("own",)),
         LocalNode("Less", ("own", "nought"), ("below",)),
         LocalNode("Less", ("own", "lengths"), ("short",)),
@@ -67,9 +70,9 @@ def counted(dtype: DType, sizes: Sequence[int], lows: Sequence[int], highs: Sequ
     return Counted(tuple(nodes), constants)
 
 
-def index_dtype(node: NodeView) -> DType:
-    """Dtype of input 1, the indices."""
-    dtype = node.input_dtypes[1]
+def index_dtype(node: NodeView, slot: int = 1) -> DType:
+    """Dtype of the input that holds the indices."""
+    dtype = node.input_dtypes[slot]
     assert dtype is not None, "a lookup has indices"
     return dtype
 

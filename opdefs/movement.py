@@ -1,4 +1,4 @@
-"""Operators that only move elements: Transpose, Concat, Split, Slice, Expand, Tile, Pad, Trilu."""
+"""Operators that only move elements: Transpose, Concat, Split, Slice, Expand, Tile, Pad, CenterCropPad, Trilu."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from opdefs.broadcast import broadcast, normal_axis
+from opdefs.broadcast import broadcast, normal_axes, normal_axis
 from opdefs.parts import constant_result, input_region, int64, output_shape
 from planner.errors import DescriptionError
 from planner.tdl.builder import NodeView, Opaque, TensorArg, Val, call, op, over
@@ -212,6 +212,27 @@ def pad(
     ]
 
 
+def center_crop_pad_local(node: NodeView, part: Part) -> LocalOp:
+    """Pads where the part lies at a border; what is cropped is not read."""
+    reach = part.reach[0]
+    if reach is None:
+        return constant_result(node, part, 0.0)
+    pads = int64((*reach[0], *reach[1]))
+    return LocalOp((LocalNode("Pad", ("in0", "pads"), ("out0",)),), {"pads": pads})
+
+
+@op("CenterCropPad", local=center_crop_pad_local)
+def center_crop_pad(node: NodeView, X: TensorArg, shape: TensorArg) -> object:
+    """Crops to, or pads to, a size around the middle; an odd element more is after the middle."""
+    padded = X.padded(0.0)
+    axes = normal_axes(node.attribute("axes") or tuple(range(X.rank)), X.rank)
+    shifts = {}
+    for dim in axes:
+        more = node.output_size(dim) - node.size(0, dim)
+        shifts[dim] = -(more // 2) if more >= 0 else -more // 2
+    return lambda *i: padded[tuple(var + shifts.get(dim, 0) for dim, var in enumerate(i))]
+
+
 def trilu_local(node: NodeView, part: Part) -> LocalOp:
     """The diagonal moves with the part's corner."""
     rank = node.output_rank()
@@ -230,10 +251,3 @@ def trilu(node: NodeView, X: TensorArg, k: TensorArg | None = None) -> object:
     """The upper or lower triangle of each matrix, the rest 0: a guard on the position, which the local k follows."""
     _diagonal(node)
     return lambda *i: call("Trilu", X[i])
-
-
-@op("CumSum")
-def cum_sum(node: NodeView, X: TensorArg, axis: TensorArg) -> object:
-    """Sums from the start (or the end) of axis up to each element."""
-    dim = normal_axis(int(node.constant(1).reshape(()).item()), X.rank)
-    return lambda *i: Opaque("CumSum")(X[(*i[:dim], slice(None), *i[dim + 1 :])])[i[dim]]

@@ -20,6 +20,18 @@ def softmax(node: NodeView, X: TensorArg) -> object:
     return value
 
 
+@op("RMSNormalization")
+def rms_normalization(node: NodeView, X: TensorArg, scale: TensorArg) -> object:
+    """Divides by the root of the mean square over the dims from axis on."""
+    axis = normal_axis(node.attribute("axis", -1), X.rank)
+
+    def value(*i: Ix) -> Val:
+        rows = X[(*i[:axis], *(slice(None) for _ in range(axis, X.rank)))]
+        return Opaque("RMSNormalization")(rows, _learned(node, scale, i, axis))[i[axis:]]
+
+    return value
+
+
 @op("LayerNormalization")
 def layer_normalization(node: NodeView, X: TensorArg, scale: TensorArg, bias: TensorArg | None = None) -> object:
     """Normalises over the dims from axis on; also gives the mean and the inverse deviation, those dims of size 1."""

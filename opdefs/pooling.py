@@ -1,4 +1,4 @@
-"""MaxPool and AveragePool."""
+"""MaxPool, AveragePool, LpPool and MaxUnpool."""
 
 from __future__ import annotations
 
@@ -112,5 +112,75 @@ def average_pool(node: NodeView, X: TensorArg) -> object:
     def value(b: Ix, c: Ix, *y: Ix) -> Val:
         total = Sum(lambda *k: padded[(b, c, *_positions(window, y, k))], extents=kernel)
         return call("over the window's count", total)
+
+    return value
+
+
+def lp_pool_local(node: NodeView, part: Part) -> LocalOp:
+    """Explicit pads where the part lies at a border."""
+    if part.inputs[0] is None:
+        return constant_result(node, part, 0.0)
+    return same_op(node, part, attributes=local_geometry(node, part, _kernel(node)))
+
+
+@op("LpPool", local=lp_pool_local)
+def lp_pool(node: NodeView, X: TensorArg) -> object:
+    """The norm of each window: a root of a sum, so that the kernel is not cut."""
+    kernel = _kernel(node)
+    window = windows(node, kernel)
+    padded = X.padded(0.0)
+
+    def value(b: Ix, c: Ix, *y: Ix) -> Val:
+        total = Sum(lambda *k: call("power", padded[(b, c, *_positions(window, y, k))]), extents=kernel)
+        return call("root", total)
+
+    return value
+
+
+@op("GlobalLpPool")
+def global_lp_pool(node: NodeView, X: TensorArg) -> object:
+    """The norm of each channel of each sample; the spatial dims stay, with size 1."""
+    rank = X.rank - 2
+
+    def value(b: Ix, c: Ix, *y: Ix) -> Val:
+        total = Sum(lambda *r: call("power", X[(b, c, *r)]), count=rank)
+        return total if node.attribute("p", 2) == 1 else call("root", total)
+
+    return value
+
+
+def max_unpool_local(node: NodeView, part: Part) -> LocalOp:
+    """Positions as the part counts them; they count through samples, channels and positions of the whole output."""
+    whole, made = node.output_shapes[0], part.outputs[0]
+    assert whole is not None, "the output is there"
+    assert made is not None, "the output is made"
+    plane = prod(whole[2:])
+    numbers = {
+        "sample": whole[1] * plane,
+        "plane": plane,
+        "first": (made.lo[0] * made.shape[1] + made.lo[1]) * plane,
+        "own_sample": made.shape[1] * plane,
+    }
+    constants = {name: np.array(number, dtype=np.int64) for name, number in numbers.items()}
+    constants["shape"] = int64(made.shape)
+    nodes = (
+        LocalNode("Div", ("in1", "sample"), ("samples",)),
+        LocalNode("Mul", ("samples", "sample"), ("before",)),
+        LocalNode("Sub", ("in1", "before"), ("in_sample",)),
+        LocalNode("Mul", ("samples", "own_sample"), ("own_before",)),
+        LocalNode("Add", ("own_before", "in_sample"), ("closer",)),
+        LocalNode("Sub", ("closer", "first"), ("position",)),
+        LocalNode("MaxUnpool", ("in0", "position", "shape"), ("out0",), dict(node.op.attributes)),
+    )
+    return LocalOp(nodes, constants)
+
+
+@op("MaxUnpool", local=max_unpool_local)
+def max_unpool(node: NodeView, X: TensorArg, positions: TensorArg, shape: TensorArg | None = None) -> object:
+    """Each value goes where its pool found it: somewhere in the same channel of the same sample."""
+
+    def value(b: Ix, c: Ix, *y: Ix) -> Val:
+        everywhere = tuple(slice(None) for _ in y)
+        return Opaque("MaxUnpool")(X[(b, c, *everywhere)], positions[(b, c, *everywhere)])[y]
 
     return value

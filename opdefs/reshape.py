@@ -54,20 +54,43 @@ def matched_groups(before: Shape, after: Shape) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-def _group_indices(group: Group, before: Shape, after: Shape, i: Sequence[Ix]) -> dict[int, Ix]:
+@dataclass(frozen=True, slots=True)
+class Regrouping:
+    """How one group's input dims are read: all that the description needs of the sizes."""
+
+    flat: tuple[tuple[int, int], ...]
+    """(output dim, elements below one step of it): their sum of products is the element's number in the group."""
+    inputs: tuple[tuple[int, int, int | None], ...]
+    """(input dim, divisor, remainder by; None for the first): its index is ``number // divisor % by``."""
+
+
+def _regroupings(node: NodeView) -> tuple[Regrouping, ...]:
+    before, after = node.input_shapes[0], node.output_shapes[0]
+    assert before is not None, "the input is there"
+    assert after is not None, "the output is there"
+    return tuple(
+        Regrouping(
+            flat=tuple(
+                (dim, prod(after[inner] for inner in group.outputs[number + 1 :]))
+                for number, dim in enumerate(group.outputs)
+            ),
+            inputs=tuple(
+                (dim, prod(before[inner] for inner in group.inputs[number + 1 :]), before[dim] if number else None)
+                for number, dim in enumerate(group.inputs)
+            ),
+        )
+        for group in matched_groups(before, after)
+    )
+
+
+def _group_indices(group: Regrouping, i: Sequence[Ix]) -> dict[int, Ix]:
     """The index of each input dim of a group, from the output variables."""
     flat: Ix | None = None
-    for number, dim in enumerate(group.outputs):
-        below = prod(after[inner] for inner in group.outputs[number + 1 :])
-        term = i[dim] * below if below != 1 else i[dim]
+    for dim, below in group.flat:
+        term = i[dim] * below
         flat = term if flat is None else flat + term
     assert flat is not None, "a group has dims on both sides"
-    found = {}
-    for number, dim in enumerate(group.inputs):
-        below = prod(before[inner] for inner in group.inputs[number + 1 :])
-        index = flat // below if below != 1 else flat
-        found[dim] = index % before[dim] if number else index
-    return found
+    return {dim: flat // by if rest is None else flat // by % rest for dim, by, rest in group.inputs}
 
 
 def reshaped_local(node: NodeView, part: Part) -> LocalOp:
@@ -159,14 +182,12 @@ def _rows_then_slice(
 @op("Reshape", "Flatten", local=reshaped_local)
 def reshape(node: NodeView, X: TensorArg, shape: TensorArg | None = None) -> object:
     """The target shape is the output's, so that the shape input need not be known."""
-    before = tuple(node.size(0, dim) for dim in range(X.rank))
-    after = tuple(node.output_size(dim) for dim in range(node.output_rank()))
-    groups = matched_groups(before, after)
+    groups: tuple[Regrouping, ...] = node.derive(_regroupings)
 
     def where(i: Sequence[Ix]) -> tuple[Ix | int, ...]:
         found: dict[int, Ix] = {}
         for group in groups:
-            found |= _group_indices(group, before, after, i)
+            found |= _group_indices(group, i)
         return tuple(found.get(dim, 0) for dim in range(X.rank))
 
     return lambda *i: X[where(i)]

@@ -15,7 +15,7 @@ from opdefs.broadcast import normal_axis
 from opdefs.lookup import counted, index_dtype
 from opdefs.parts import filled, int64, output_dtype, output_shape
 from planner.errors import DescriptionError
-from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, match, op
+from planner.tdl.builder import Ix, Max, Min, NodeView, Opaque, Sum, TensorArg, Val, call, match, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
 
@@ -29,11 +29,12 @@ def _targets(node: NodeView) -> tuple[int, ...]:
 
 
 def scatter_local(node: NodeView, part: Part) -> LocalOp:
-    """The same op; into zeros for all but the first worker of the sum; a copy where the part has no updates."""
+    """The same op; sums go into zeros for all but the first worker; a copy where the part has no updates."""
     zeros = {"zero": filled(output_dtype(node), 0, ()), "shape": int64(output_shape(node, part))}
     blank = LocalNode("Expand", ("zero", "shape"), ("blank" if part.inputs[2] is not None else "out0",))
+    into_data = part.is_first or _reduction(node) != "add"
     if part.inputs[2] is None:
-        if part.is_first:
+        if into_data:
             return LocalOp((LocalNode("Identity", ("in0",), ("out0",)),))
         return LocalOp((blank,), zeros)
     whole, made = node.output_shapes[0], part.outputs[0]
@@ -41,14 +42,14 @@ def scatter_local(node: NodeView, part: Part) -> LocalOp:
     assert made is not None, "the output is made"
     targets = _targets(node)
     if any(made.shape[dim] != whole[dim] for dim in targets):
-        return _with_spare_row(node, part, targets)
-    if part.is_first:
+        return _with_spare_row(node, part, targets, into_data)
+    if into_data:
         return same_op(node, part)
     scatter = LocalNode(node.op.op_type, ("blank", "in1", "in2"), ("out0",), dict(node.op.attributes))
     return LocalOp((blank, scatter), zeros)
 
 
-def _with_spare_row(node: NodeView, part: Part, targets: tuple[int, ...]) -> LocalOp:
+def _with_spare_row(node: NodeView, part: Part, targets: tuple[int, ...], into_data: bool) -> LocalOp:
     """Indices counted from the part's first; those of other parts go to one more row at the end."""
     whole, made = node.output_shapes[0], part.outputs[0]
     assert whole is not None, "the output is there"
@@ -56,6 +57,7 @@ def _with_spare_row(node: NodeView, part: Part, targets: tuple[int, ...]) -> Loc
     listed = node.op.op_type == "ScatterND"
     dtype, row = index_dtype(node), targets[0]
     index = counted(
+        "in1",
         dtype,
         [whole[dim] for dim in targets],
         [made.lo[dim] for dim in targets],
@@ -64,7 +66,7 @@ def _with_spare_row(node: NodeView, part: Part, targets: tuple[int, ...]) -> Loc
     )
     elsewhere = [made.shape[row], *(0 for _ in targets[1:])]
     rows = [1 if dim == row else size for dim, size in enumerate(made.shape)]
-    if not part.is_first:
+    if not into_data:
         rows[row] += made.shape[row]
     constants = {
         **index.constants,
@@ -80,9 +82,9 @@ def _with_spare_row(node: NodeView, part: Part, targets: tuple[int, ...]) -> Loc
         LocalNode("Where", ("inside", "own", "elsewhere"), ("placed",)),
         LocalNode("Expand", ("zero", "spare_shape"), ("spare",)),
     ]
-    if part.is_first:
+    if into_data:
         nodes.append(LocalNode("Concat", ("in0", "spare"), ("target",), {"axis": row}))
-    target = "target" if part.is_first else "spare"
+    target = "target" if into_data else "spare"
     nodes += [
         LocalNode(node.op.op_type, (target, "placed", "in2"), ("longer",), dict(node.op.attributes)),
         LocalNode("Slice", ("longer", "start", "end", "row"), ("out0",)),
@@ -90,25 +92,34 @@ def _with_spare_row(node: NodeView, part: Part, targets: tuple[int, ...]) -> Loc
     return LocalOp(tuple(nodes), constants)
 
 
-def _adds(node: NodeView) -> bool:
-    reduction = node.attribute("reduction", "none")
+EXTREMES = {"max": Max, "min": Min}
+"""Reductions that may take the data in more than once: every worker scatters its updates into the data."""
+
+
+def _reduction(node: NodeView) -> str:
+    reduction: str = node.attribute("reduction", "none")
     if reduction not in ("none", "add", "mul", "min", "max"):
         raise DescriptionError(f"reduction {reduction!r} of {node.op.op_type}")
-    return bool(reduction == "add")
+    return reduction
 
 
 @op("Scatter", "ScatterElements", local=scatter_local)
 def scatter_elements(node: NodeView, X: TensorArg, indices: TensorArg, updates: TensorArg) -> object:
     """Along axis, each update goes to where the index at the same place says."""
     axis = normal_axis(node.attribute("axis", 0), X.rank)
-    adds = _adds(node)
+    reduction = _reduction(node)
 
     def along(i: Sequence[Ix], index: Ix | slice) -> tuple[Ix | slice, ...]:
         return (*i[:axis], index, *i[axis + 1 :])
 
+    def placed(i: Sequence[Ix], u: Ix) -> Val:
+        return match(indices[along(i, u)], i[axis]) * updates[along(i, u)]
+
     def value(*i: Ix) -> Val:
-        if adds:
-            return X[i] + Sum(lambda u: match(indices[along(i, u)], i[axis]) * updates[along(i, u)])
+        if reduction == "add":
+            return X[i] + Sum(lambda u: placed(i, u))
+        if reduction in EXTREMES:
+            return EXTREMES[reduction](lambda u: call(reduction, X[i], placed(i, u)))
         row = along(i, slice(None))
         return call(node.op.op_type, X[i], Opaque("placed")(match(indices[row], i[axis]), updates[row])[()])
 
@@ -120,7 +131,7 @@ def scatter_nd(node: NodeView, X: TensorArg, indices: TensorArg, updates: Tensor
     """Each update, a slice of the data's last dims, goes to the place that the indices' last dim names."""
     placed = node.size(1, indices.rank - 1)
     updated = indices.rank - 1
-    adds = _adds(node)
+    reduction = _reduction(node)
 
     def hits(u: Sequence[Ix | slice], where: Sequence[Ix]) -> list[Val]:
         return [match(indices[(*u, number)], position) for number, position in enumerate(where)]
@@ -134,8 +145,10 @@ def scatter_nd(node: NodeView, X: TensorArg, indices: TensorArg, updates: Tensor
                 found = hit * found
             return found
 
-        if adds:
+        if reduction == "add":
             return X[i] + Sum(term, count=updated)
+        if reduction in EXTREMES:
+            return EXTREMES[reduction](lambda *u: call(reduction, X[i], term(*u)), count=updated)
         everything = (slice(None),) * updated
         named = Opaque("placed")(*hits(everything, where), updates[(*everything, *rest)])
         return call("ScatterND", X[i], named[()])
@@ -161,14 +174,14 @@ def one_hot_local(node: NodeView, part: Part) -> LocalOp:
     assert whole is not None, "the output is there"
     assert made is not None, "the output is made"
     axis = normal_axis(node.attribute("axis", -1), len(whole))
-    dtype, depth = index_dtype(node), made.shape[axis]
+    dtype, depth = index_dtype(node, 0), made.shape[axis]
     constants = {"depth": np.array(depth, dtype=np.int64)}
     attributes = dict(node.op.attributes)
     if depth == whole[axis]:
         return LocalOp((LocalNode("OneHot", ("in0", "depth", "in2"), ("out0",), attributes),), constants)
-    index = counted(dtype, whole[axis : axis + 1], made.lo[axis : axis + 1], made.hi[axis : axis + 1], listed=False)
+    low, high = made.lo[axis], made.hi[axis]
+    index = counted("in0", dtype, (whole[axis],), (low,), (high,), listed=False)
     nodes = [
-        LocalNode("Identity", ("in0",), ("in1",)),
         *index.nodes,
         LocalNode("Where", ("inside", "own", "lengths"), ("placed",)),
         LocalNode("OneHot", ("placed", "depth", "in2"), ("out0",), attributes),

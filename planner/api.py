@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from onnx import ModelProto
+
 import opdefs
 from planner.config import load_topology
-from planner.errors import UsageError, did_you_mean
+from planner.errors import TofuError, UsageError, did_you_mean
 from planner.folder import (
     PlanFolder,
     newest_folder,
@@ -21,18 +23,42 @@ from planner.folder import (
     refuse_existing,
     write_folder,
 )
+from planner.graph.bodies import expand, planned_graph
 from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph, Role
+from planner.graph.randomness import lower_randomness
 from planner.graph.to_onnx import to_model, write_model
 from planner.partition.build import complete_plan, partition, plan_files
+from planner.partition.collectives import collectives, counted
+from planner.partition.sharding import with_annotations
 from planner.plan import digest
 from planner.program import Fetch, Segment
-from planner.report.results import Explanation, GradResult, OpRow, PlanResult, TensorRow
-from planner.runtime.results import write_arrays
-from planner.runtime.run import RunResult, StepReport, run_plan
-from planner.search.decide import STRATEGIES, decide
+from planner.report.results import (
+    Comparison,
+    ComparisonRow,
+    Explanation,
+    GradResult,
+    OpRow,
+    PlanResult,
+    TensorRow,
+    ZooResult,
+    ZooRow,
+)
+from planner.runtime.results import write_arrays, write_bytes
+from planner.runtime.run import RunOptions, RunResult, StepReport, run_with
+from planner.runtime.schedule import parse_schedule
+from planner.search.composites import decide_with_bodies
+from planner.search.decide import STRATEGIES
+from planner.search.methods import METHODS
 from planner.tdl.bind import BoundOp
-from planner.training.build import build_training_graph
+from planner.training.doors.make import Wishes, make, make_training_info
+from planner.training.doors.pairs import read_pairs
+from planner.training.doors.read import read_step
+from planner.training.losses import LossOptions
+from planner.training.optimizers import Hyper
+from planner.training.precision import Precision
+from planner.training.updates import Schedule
+from planner.zoo import FAMILIES, build, trained
 
 Progress = Callable[[str], None]
 
@@ -44,24 +70,55 @@ def _silent(line: str) -> None:
 def grad(
     model: Path,
     *,
-    loss: str,
-    optimizer: str,
+    loss: str | None = None,
+    optimizer: str | None = None,
     lr: float = 0.01,
-    momentum: float = 0.9,
+    momentum: float | None = None,
+    betas: tuple[float, float] | None = None,
+    epsilon: float | None = None,
+    decay_factor: float = 0.0,
+    weight_decay: float | None = None,
+    no_decay: Sequence[str] = (),
+    no_decay_vectors: bool = False,
+    clip_norm: float | None = None,
+    accumulate: int = 1,
+    loss_scale: float | Literal["dynamic"] | None = None,
+    class_weights: Sequence[float] | None = None,
+    ignore_index: int | None = None,
+    loss_input: str | None = None,
+    precision: Precision = "float32",
+    gradients: Path | None = None,
+    form: Literal["onnx", "training-info"] = "onnx",
     batch: int | None = None,
     batchnorm: Literal["train", "frozen"] = "train",
     dim: Mapping[str, int] | None = None,
     output: Path,
     progress: Progress = _silent,
 ) -> GradResult:
-    """Builds the training graph of a forward model and writes it.
+    """Builds the training graph of a model and writes it.
 
     Args:
-        model: an ONNX file.
-        loss: name of the loss.
-        optimizer: name of the optimizer.
+        model: an ONNX file: a forward model, a graph of gradients, a model with training information; or a folder of
+            artifacts of onnxruntime-training.
+        loss: name of the loss, or ``output:NAME``; None for a model that has its gradients already.
+        optimizer: name of the optimizer; None where the model says it.
         lr: learning rate; the default of the training graph's input.
-        momentum: of the momentum optimizer.
+        momentum: of the momentum optimizers.
+        betas: of Adam and AdamW.
+        epsilon: of Adagrad, Adam and AdamW.
+        decay_factor: of Adagrad.
+        weight_decay: of any optimizer.
+        no_decay: patterns of names that are not decayed.
+        no_decay_vectors: whether biases and scales are not decayed.
+        clip_norm: what the global norm of gradients is clipped to.
+        accumulate: micro-batches to a step.
+        loss_scale: a number, or ``dynamic``.
+        class_weights: of losses by labels.
+        ignore_index: the label that counts for nothing.
+        loss_input: the output that the loss looks at.
+        precision: what the model computes in.
+        gradients: a file of pairs of parameter and gradient.
+        form: ``onnx``: the whole step in standard operators; ``training-info``: ONNX's own training format.
         batch: another batch size than the file's.
         batchnorm: ``train`` (statistics of the batch) or ``frozen``.
         dim: sizes of symbolic dims.
@@ -72,25 +129,45 @@ def grad(
         TofuError: the model cannot be read or trained, or the output not written.
     """
     progress(f"reading {model}")
-    forward = read_model(model, dims=dim or {})
-    progress("building the training graph")
-    graph = build_training_graph(
-        forward,
+    numbers: dict[str, float] = {"decay_factor": decay_factor} if decay_factor else {}
+    numbers |= {} if momentum is None else {"momentum": momentum}
+    numbers |= {} if betas is None else {"beta1": betas[0], "beta2": betas[1]}
+    numbers |= {} if epsilon is None else {"epsilon": epsilon}
+    numbers |= {} if weight_decay is None else {"weight_decay": weight_decay}
+    hyper = Hyper(exempt=tuple(no_decay), exempt_vectors=no_decay_vectors, **numbers) if numbers else None
+    is_dynamic = loss_scale == "dynamic"
+    scale = None if loss_scale is None or loss_scale == "dynamic" else float(loss_scale)
+    wishes = Wishes(
         loss=loss,
         optimizer=optimizer,
         learning_rate=lr,
-        momentum=momentum,
-        batch=batch,
+        output=loss_input,
         batchnorm=batchnorm,
+        batch=batch,
+        dims=dim or {},
+        hyper=hyper,
+        schedule=Schedule(clip_norm, accumulate, scale, is_dynamic),
+        loss_options=LossOptions(None if class_weights is None else tuple(class_weights), ignore_index),
+        precision=precision,
+        gradients=gradients,
     )
+    progress("building the training graph")
+    if form == "training-info":
+        made, proto = make_training_info(model, wishes)
+    else:
+        made, proto = make(model, wishes), None
+    graph = made.graph
     progress(f"writing {output}")
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_model(graph, output)
+    if proto is None:
+        write_model(graph, output)
+    else:
+        write_bytes(output, proto.SerializeToString(deterministic=True))
     roles = graph.roles
     return GradResult(
         output=output,
-        loss=loss,
-        optimizer=optimizer,
+        loss=made.loss,
+        optimizer=made.optimizer,
         inputs=tuple(name for name in graph.inputs if roles[name] is Role.DATA),
         results=tuple(name for name in graph.outputs if roles[name] is Role.RESULT),
         states=len(graph.state),
@@ -108,7 +185,10 @@ def plan(
     strategy: str = "tofu",
     pin: Mapping[str, str] | None = None,
     inputs: str = "free",
+    through_bodies: bool = True,
     out: Path | None = None,
+    state: Path | None = None,
+    sharding_annotations: Path | None = None,
     progress: Progress = _silent,
 ) -> PlanResult:
     """Plans a training graph, and writes the plan and one model for each worker.
@@ -121,7 +201,11 @@ def plan(
         strategy: one of ``planner.search.decide.STRATEGIES``.
         pin: by tensor, the tiling that it must have.
         inputs: ``free``: data arrives in any tiling; ``partitioned``: in disjoint tiles only.
+        through_bodies: cut composite ops (Softmax, LayerNormalization, ...) along the dims that they normalise over,
+            through their bodies, where that moves fewer bytes.
         out: the folder to write; MODEL.tofuK in the working directory if None.
+        state: a file of pairs of state and next state; None: as the model says, or inferred.
+        sharding_annotations: a file to write: the model with the tilings as ONNX sharding annotations.
         progress: told what is being done.
 
     Raises:
@@ -134,24 +218,30 @@ def plan(
     directory = out if out is not None else Path(f"{model.stem}.tofu{workers}")
     refuse_existing(directory)
     progress(f"reading {model}")
-    graph = read_model(model, dims=dim or {})
+    pairs = None if state is None else read_pairs(state)
+    graph = lower_randomness(read_step(model, dims=dim or {}, state_pairs=pairs))
     content = to_model(graph).SerializeToString(deterministic=True)
     progress(f"analysing {len(graph.ops)} ops")
-    ops = opdefs.standard().bind_all(graph)
-    decision = decide(
+    decided = decide_with_bodies(
         graph,
-        ops,
+        opdefs.standard(),
         workers,
         strategy=strategy,
+        through_bodies=through_bodies,
         pins=pin,
         partitioned_inputs=inputs == "partitioned",
         model_digest=digest(content),
         progress=progress,
     )
+    decision = decided.decision
     progress("writing a program for each worker")
-    partitioned = partition(graph, ops, decision.plan)
+    partitioned = partition(decided.graph, decided.ops, decision.plan)
     complete = complete_plan(decision.plan, partitioned)
     write_folder(directory, plan_files(graph, content, complete, partitioned), partitioned.program)
+    if sharding_annotations is not None:
+        shapes = {name: tensor.shape for name, tensor in graph.tensors.items()}
+        annotated, _ = with_annotations(ModelProto.FromString(content), complete, shapes)
+        write_bytes(sharding_annotations, annotated.SerializeToString(deterministic=True))
     steps = [step for worker in partitioned.program.workers for step in worker.steps]
     return PlanResult(
         plan=complete,
@@ -163,7 +253,56 @@ def plan(
         segments=sum(isinstance(step, Segment) for step in steps),
         functions=len(partitioned.bodies),
         state_bytes=sum(graph.tensors[pair.current].size_bytes for pair in graph.state),
+        arena_bytes=tuple(worker.arena_bytes for worker in partitioned.program.workers),
+        workspace_bytes=tuple(worker.workspace_bytes for worker in partitioned.program.workers),
+        collectives=counted(collectives(partitioned.program)),
     )
+
+
+def compare(
+    model: Path,
+    *,
+    gpus: int,
+    dim: Mapping[str, int] | None = None,
+    progress: Progress = _silent,
+) -> Comparison:
+    """Plans a training graph by every strategy of the literature.
+
+    Args:
+        model: an ONNX file.
+        gpus: how many workers.
+        dim: sizes of symbolic dims.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: the model cannot be read, or not even tofu's own search has a plan.
+    """
+    progress(f"reading {model}")
+    graph = lower_randomness(read_step(model, dims=dim or {}))
+    descriptions = opdefs.standard()
+    rows = []
+    for method in METHODS.values():
+        progress(f"strategy {method.name}")
+        try:
+            decided = decide_with_bodies(graph, descriptions, gpus, strategy=method.name)
+        except TofuError as error:
+            if method.name == "tofu":
+                raise
+            rows.append(ComparisonRow(method.name, method.what, None, None, None, None, error.what))
+            continue
+        decision = decided.decision
+        program = partition(decided.graph, decided.ops, decision.plan).program
+        rows.append(
+            ComparisonRow(
+                method.name,
+                method.what,
+                decision.plan.moved_bytes,
+                max(program.peak_bytes),
+                decision.plan.replicated_flop_share,
+                decision.search_seconds,
+            )
+        )
+    return Comparison(graph.name, gpus, tuple(rows))
 
 
 def explain(directory: Path | None = None, *, subject: str | None = None) -> Explanation:
@@ -177,10 +316,11 @@ def explain(directory: Path | None = None, *, subject: str | None = None) -> Exp
         TofuError: there is no plan, or nothing of that name in it.
     """
     folder = open_folder(directory if directory is not None else newest_folder(Path()))
-    graph = read_model(folder.model)
+    model = read_model(folder.model)
+    graph = planned_graph(model, folder.plan.strategies)
     ops = opdefs.standard().bind_all(graph)
     tensors = tuple(_tensor_row(folder, graph, name) for name in graph.tensors if name in folder.plan.tilings)
-    op_rows = tuple(_op_row(folder, bound) for bound in ops)
+    op_rows = tuple(_op_rows(folder, model, ops))
     if subject is not None:
         known = [row.name for row in tensors] + [row.name for row in op_rows]
         if subject not in known:
@@ -197,9 +337,19 @@ def run(
     directory: Path | None = None,
     *,
     inputs: Path | None = None,
+    weights: Path | None = None,
     steps: int = 1,
+    lr: str | None = None,
     verify: bool = False,
     result: Path | None = None,
+    checkpoint_dir: Path | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = False,
+    export: Path | None = None,
+    forward: Path | None = None,
+    profile: bool = False,
+    device: str = "cpu",
+    device_map: Sequence[int] | None = None,
     seed: int = 0,
     progress: Progress = _silent,
 ) -> RunResult:
@@ -207,10 +357,20 @@ def run(
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
-        inputs: arrays for the inputs (npz).
-        steps: how many iterations.
+        inputs: arrays for the inputs (npz), or a directory of batches, one per step.
+        weights: state to start from (npz or safetensors).
+        steps: how many iterations, those before a checkpoint included.
+        lr: a learning rate or a schedule, as text (``planner.runtime.schedule``).
         verify: judge every step against the unpartitioned model.
         result: where to write outputs and next state (npz).
+        checkpoint_dir: where checkpoints go.
+        checkpoint_every: a checkpoint after so many steps, and after the last.
+        resume: go on from the newest checkpoint.
+        export: where to write whole weights: ``.safetensors``, or ``.onnx`` with ``forward``.
+        forward: the forward model that gets the weights.
+        profile: measure every step of every worker.
+        device: ``cpu`` or ``cuda``.
+        device_map: for ``cuda``, the GPU of each worker.
         seed: of all that is drawn.
         progress: told what is being done.
 
@@ -220,12 +380,69 @@ def run(
     where = directory if directory is not None else newest_folder(Path())
     if result is not None and not result.parent.is_dir():
         raise UsageError(f"{result} cannot be written: there is no folder {result.parent}")
-    outcome = run_plan(
-        where, inputs=inputs, steps=steps, verify=verify, seed=seed, progress=lambda report: progress(_line(report))
+    options = RunOptions(
+        steps=steps,
+        inputs=inputs,
+        weights=weights,
+        schedule=None if lr is None else parse_schedule(lr),
+        verify=verify,
+        seed=seed,
+        checkpoint_dir=checkpoint_dir,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+        export=export,
+        forward=forward,
+        profile=profile,
+        device=device,
+        device_map=None if device_map is None else tuple(device_map),
+        progress=lambda report: progress(_line(report)),
     )
+    outcome = run_with(where, options)
     if result is not None:
         write_arrays(result, outcome.results)
     return outcome
+
+
+def zoo_models() -> tuple[ZooRow, ...]:
+    """The models of the papers, family by family."""
+    return tuple(ZooRow(family.form, family.about, family.members, family.optimizer) for family in FAMILIES)
+
+
+def zoo(
+    name: str,
+    *,
+    batch: int | None = None,
+    optimizer: str | None = None,
+    output: Path,
+    progress: Progress = _silent,
+) -> ZooResult:
+    """Writes a model of the zoo as an ONNX training graph without weights.
+
+    Args:
+        name: see ``planner.zoo.build``.
+        batch: samples of an iteration; None: the paper's.
+        optimizer: its name; None: the paper's.
+        output: where to write.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: there is no such model, or the output cannot be written.
+    """
+    progress(f"building {name}")
+    graph = build(name, batch=batch, optimizer=optimizer)
+    progress(f"writing {output}")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_model(graph, output)
+    weights = trained(graph)
+    return ZooResult(
+        name=name,
+        output=output,
+        inputs=tuple(tensor for tensor in graph.inputs if graph.roles[tensor] is Role.DATA),
+        parameters=sum(graph.tensors[weight].elements for weight in weights),
+        weight_bytes=sum(graph.tensors[weight].size_bytes for weight in weights),
+        state_bytes=sum(graph.tensors[pair.current].size_bytes for pair in graph.state),
+        ops_by_type=dict(sorted(Counter(op.op_type for op in graph.ops).items())),
+    )
 
 
 def _line(report: StepReport) -> str:
@@ -260,6 +477,20 @@ def _tensor_row(folder: PlanFolder, graph: Graph, name: str) -> TensorRow:
         made_by=maker.name if maker is not None else "",
         read_by=tuple(op.name for op in graph.consumers[name]),
     )
+
+
+def _op_rows(folder: PlanFolder, model: Graph, ops: Sequence[BoundOp]) -> Iterator[OpRow]:
+    """A row for every op of the model; one that was planned through its body stands before the ops of that."""
+    composites = expand(model, frozenset(op.name for op in model.ops if op.name not in folder.plan.strategies)).bodies
+    owner = {op.name: body.op for body in composites for op in body.ops}
+    shown = set()
+    for bound in ops:
+        composite = owner.get(bound.op.name)
+        if composite is not None and composite.name not in shown:
+            shown.add(composite.name)
+            inputs, outputs = tuple(filter(None, composite.inputs)), tuple(filter(None, composite.outputs))
+            yield OpRow(composite.name, composite.op_type, "through its body", (), inputs, outputs)
+        yield _op_row(folder, bound)
 
 
 def _op_row(folder: PlanFolder, bound: BoundOp) -> OpRow:

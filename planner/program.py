@@ -89,6 +89,19 @@ Step: TypeAlias = Fetch | Segment
 
 
 @dataclass(frozen=True)
+class Arena:
+    """The one block of memory that holds all buffers of a worker."""
+
+    size_bytes: int
+    offsets: Mapping[str, int]
+    """Where each buffer begins, in bytes. Buffers that are never needed at the same time may overlap; a next state may
+    lie where the state lies, and is then written in place."""
+    workspace_bytes: int
+    """What the tensors inside of segments take at most, beside the arena; the runtime that executes a segment
+    allocates them."""
+
+
+@dataclass(frozen=True)
 class WorkerProgram:
     """All that one worker does in one iteration."""
 
@@ -102,6 +115,20 @@ class WorkerProgram:
     """Buffers filled once, from the worker model's initializers: parts of constants."""
     collected: tuple[str, ...]
     """Buffers that hold tiles of results and next states after an iteration."""
+    arena: Arena | None = None
+    """Where the buffers lie; None: each has memory of its own."""
+
+    @property
+    def arena_bytes(self) -> int:
+        """What the buffers take."""
+        if self.arena is not None:
+            return self.arena.size_bytes
+        return sum(buffer.size_bytes for buffer in self.buffers.values())
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What tensors inside of segments take beside that, at most; 0 where nobody has computed it."""
+        return 0 if self.arena is None else self.arena.workspace_bytes
 
 
 @dataclass(frozen=True)
@@ -123,8 +150,8 @@ class Program:
 
     @property
     def peak_bytes(self) -> tuple[int, ...]:
-        """What each worker's buffers take: all of them are there from the start."""
-        return tuple(sum(buffer.size_bytes for buffer in worker.buffers.values()) for worker in self.workers)
+        """What each worker's tensors take: its arena, and beside it the tensors inside of a segment."""
+        return tuple(worker.arena_bytes + worker.workspace_bytes for worker in self.workers)
 
     @property
     def soybean_bytes(self) -> int:

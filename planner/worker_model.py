@@ -7,7 +7,8 @@
     graph outputs      collected buffers: tiles of results and next states
     value_info         every other buffer
     metadata_props     what ONNX has no place for: ``tofu.worker``, ``tofu.plan`` (a digest),
-                       ``tofu.buffers`` (JSON: buffer -> tensor, region), ``tofu.segments`` (JSON: segment -> op names)
+                       ``tofu.buffers`` (JSON: buffer -> tensor, region), ``tofu.segments`` (JSON: segment -> op names),
+                       ``tofu.arena`` (JSON: size, workspace, and where each buffer begins, in bytes)
 
 The form is lossless: ``read_worker_model`` of a written model gives the program, the bodies and the constants.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
@@ -25,7 +26,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, V
 from planner import fetch_node
 from planner.errors import ModelError
 from planner.graph.protos import dtype_of, elem_type_of
-from planner.program import Buffer, Fetch, Segment, Step, WorkerProgram
+from planner.program import Arena, Buffer, Fetch, Segment, Step, WorkerProgram
 
 SEGMENTS: Final = "tofu.segments"
 """Domain of the local functions."""
@@ -107,15 +108,22 @@ def write_worker_model(
         for name, buffer in program.buffers.items()
     }
     segments = {step.name: step.ops for step in program.steps if isinstance(step, Segment)}
-    helper.set_model_props(
-        model,
-        {
-            "tofu.worker": str(program.worker),
-            "tofu.plan": plan_digest,
-            "tofu.buffers": json.dumps(buffers, separators=(",", ":")),
-            "tofu.segments": json.dumps(segments, separators=(",", ":")),
-        },
-    )
+    notes = {
+        "tofu.worker": str(program.worker),
+        "tofu.plan": plan_digest,
+        "tofu.buffers": json.dumps(buffers, separators=(",", ":")),
+        "tofu.segments": json.dumps(segments, separators=(",", ":")),
+    }
+    if program.arena is not None:
+        notes["tofu.arena"] = json.dumps(
+            {
+                "size_bytes": program.arena.size_bytes,
+                "workspace_bytes": program.arena.workspace_bytes,
+                "offsets": dict(program.arena.offsets),
+            },
+            separators=(",", ":"),
+        )
+    helper.set_model_props(model, notes)
     return model
 
 
@@ -131,7 +139,8 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
         worker = int(notes["tofu.worker"])
         places = json.loads(notes["tofu.buffers"])
         ops = json.loads(notes["tofu.segments"])
-    except (KeyError, ValueError) as error:
+        arena = _arena(json.loads(notes["tofu.arena"])) if "tofu.arena" in notes else None
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ModelError(
             f"model {graph.name!r} is no worker model: its metadata cannot be read ({error})",
             hint="worker models are written by `tofu plan --out DIR`",
@@ -153,6 +162,7 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
         loaded=tuple(value.name for value in graph.input),
         fixed=fixed,
         collected=tuple(value.name for value in graph.output),
+        arena=arena,
     )
     bodies = {function.name: function for function in model.functions if function.domain == SEGMENTS}
     lacking = sorted({step.function for step in program.steps if isinstance(step, Segment)} - bodies.keys())
@@ -186,6 +196,11 @@ def _initializer(buffer: Buffer, array: np.ndarray) -> TensorProto:
     tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), buffer.name)
     assert tensor.data_type == elem_type_of(buffer.dtype), f"constant of {buffer.name!r} is of {array.dtype}"
     return tensor
+
+
+def _arena(stated: Mapping[str, Any]) -> Arena:
+    offsets = {str(name): int(offset) for name, offset in stated["offsets"].items()}
+    return Arena(int(stated["size_bytes"]), offsets, int(stated["workspace_bytes"]))
 
 
 def _buffer(name: str, place: Sequence[object], kind: TypeProto) -> Buffer:

@@ -100,7 +100,9 @@ def test_imports_only_the_layer_below() -> None:
         "planner.errors.TofuError",
         "planner.errors.UsageError",
         "planner.errors.did_you_mean",
+        "planner.operators.Operators",
         "planner.report.as_json",
+        "planner.report.operators",
         "planner.report.tables",
     }
 
@@ -134,7 +136,22 @@ def test_grad_defaults(door: Door) -> None:
     options = door.calls[0][2]
     assert options["output"] == Path("net.train.onnx")
     assert (options["batch"], options["batchnorm"], options["dim"]) == (None, "train", {})
-    assert (options["lr"], options["momentum"]) == (0.01, 0.9)
+    assert options["lr"] == 0.01
+    assert not {"momentum", "betas", "weight_decay", "clip_norm", "precision"} & options.keys()
+
+
+def test_grad_passes_what_is_stated(door: Door) -> None:
+    line = "grad n.onnx --loss nll --optimizer adamw --betas 0.8 0.9 --epsilon 1e-6 --weight-decay 0.1 --no-decay *.b"
+    more = "--no-decay-vectors --clip-norm 1 --accumulate 4 --precision float16 --loss-scale dynamic"
+    labels = "--class-weights 1,0.5 --ignore-index -100 --loss-input y --gradients p.yaml --format training-info"
+    assert cli.main([*line.split(), *more.split(), *labels.split()]) == 0
+    options = door.calls[0][2]
+    assert (options["betas"], options["epsilon"], options["weight_decay"]) == ((0.8, 0.9), 1e-6, 0.1)
+    assert (options["no_decay"], options["no_decay_vectors"]) == (("*.b",), True)
+    assert (options["clip_norm"], options["accumulate"]) == (1.0, 4)
+    assert (options["precision"], options["loss_scale"]) == ("float16", "dynamic")
+    assert (options["class_weights"], options["ignore_index"], options["loss_input"]) == ((1.0, 0.5), -100, "y")
+    assert (options["gradients"], options["form"]) == (Path("p.yaml"), "training-info")
 
 
 def test_plan_passes_its_options(door: Door) -> None:
@@ -152,6 +169,7 @@ def test_plan_passes_its_options(door: Door) -> None:
                 "pin": {"W": "S(0)", "a/b=0": "S(1)/2 R/4"},
                 "inputs": "partitioned",
                 "out": Path("d"),
+                "sharding_annotations": None,
             },
         )
     ]
@@ -181,14 +199,50 @@ def test_explain_takes_a_directory_or_a_subject(door: Door, tmp_path: Path, monk
 def test_run_passes_its_options(door: Door) -> None:
     assert cli.main("run d --inputs f.npz --steps 5 --verify --result o.npz --seed 7".split()) == 0
     assert cli.main(["run"]) == 0
+    line = "run d --weights w.npz --lr 0.1 --checkpoint-dir c --checkpoint-every 3 --resume --export o.onnx"
+    assert cli.main([*line.split(), *"--forward f.onnx --profile --device cuda --map 0,0,1".split()]) == 0
+    nothing: dict[str, object] = {
+        "inputs": None,
+        "weights": None,
+        "steps": 1,
+        "lr": None,
+        "verify": False,
+        "result": None,
+        "checkpoint_dir": None,
+        "checkpoint_every": None,
+        "resume": False,
+        "export": None,
+        "forward": None,
+        "profile": False,
+        "device": "cpu",
+        "device_map": None,
+        "seed": 0,
+    }
+    few = {"inputs": Path("f.npz"), "steps": 5, "verify": True, "result": Path("o.npz"), "seed": 7}
+    more = {
+        "weights": Path("w.npz"),
+        "lr": "0.1",
+        "checkpoint_dir": Path("c"),
+        "checkpoint_every": 3,
+        "resume": True,
+        "export": Path("o.onnx"),
+        "forward": Path("f.onnx"),
+        "profile": True,
+        "device": "cuda",
+        "device_map": (0, 0, 1),
+    }
     assert door.calls == [
-        (
-            "run",
-            (Path("d"),),
-            {"inputs": Path("f.npz"), "steps": 5, "verify": True, "result": Path("o.npz"), "seed": 7},
-        ),
-        ("run", (None,), {"inputs": None, "steps": 1, "verify": False, "result": None, "seed": 0}),
+        ("run", (Path("d"),), {**nothing, **few}),
+        ("run", (None,), nothing),
+        ("run", (Path("d"),), {**nothing, **more}),
     ]
+
+
+@pytest.mark.parametrize("text", ["", "0,", "a", "-1", "0 1"])
+def test_a_map_that_is_none(text: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "d", "--device", "cuda", "--map", text]) == 2
+    assert "--map" in capsys.readouterr().err
+    assert not door.calls
 
 
 # What is printed where
@@ -390,8 +444,9 @@ def test_full_disk() -> None:
         ("plan m.onnx --gpus 2 --dim b=0", "invalid value for '--dim': 'b=0': the size must be a whole number from 1"),
         ("plan m.onnx --gpus 2 --dim b=-1", "'b=-1': the size must be a whole number from 1"),
         (f"plan m.onnx --gpus 2 --dim b={'9' * 5000}", "the size must be a whole number from 1"),
-        ("grad m.onnx --optimizer sgd", "missing option '--loss'"),
-        ("grad m.onnx --loss mse --optimizer adam", "'adam' is not one of 'sgd', 'momentum'"),
+        ("grad m.onnx --loss mse --optimizer adan", "'adan' is not one of 'sgd', 'momentum'"),
+        ("grad m.onnx --loss nll --optimizer sgd --class-weights 1,x", "'1,x' is not a list of numbers"),
+        ("grad m.onnx --loss nll --optimizer sgd --loss-scale 0", "'0' is not a finite number above zero"),
         ("grad m.onnx --loss mse --optimizer sgd --momentum 0.5", "--momentum: the optimizer 'sgd' has none"),
         ("grad m.onnx --loss mse --optimizer sgd --lr nan", "invalid value for '--lr': 'nan' is not a finite number"),
         ("grad m.onnx --loss mse --optimizer sgd --lr 0", "'0' is not a finite number above zero"),
@@ -437,3 +492,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_process_exits_with_the_code() -> None:
     done = _tofu("plaan")
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_the_strategies_of_the_command_line_are_those_of_the_search() -> None:
+    from planner.search.methods import METHODS
+
+    assert list(METHODS) == cli._STRATEGIES

@@ -34,6 +34,10 @@ class CostTables:
         self._reads: dict[tuple[object, ...], dict[int, Boxes]] = {}
         self.entries = 0
         """Table entries evaluated so far (not counting those found again)."""
+        self.lists: dict[Candidates, Candidates] = {}
+        """The one list of each content; searches that share the tables share these."""
+        self.local: dict[tuple[object, ...], bool] = {}
+        """Whether a strategy can be computed by local ops, by the op's content and strategy; shared as well."""
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+
+from onnx import FunctionProto
 
 from planner.folder import MODEL, PLAN, worker_file
 from planner.graph.model import Graph
 from planner.partition.lower import Lowering
+from planner.partition.memory import with_arenas
 from planner.partition.segments import Partitioned, assemble
+from planner.partition.workspace import workspace_bytes
 from planner.plan import Plan, digest
-from planner.program import Fetch
+from planner.program import Fetch, Program, Segment
 from planner.tdl.bind import BoundOp
 from planner.worker_model import write_worker_model
 
@@ -17,6 +22,8 @@ from planner.worker_model import write_worker_model
 def partition(graph: Graph, ops: tuple[BoundOp, ...], decided: Plan) -> Partitioned:
     """The program of a plan; what it moves is what the plan's tables say, tensor by tensor."""
     partitioned = assemble(graph, Lowering(graph, decided).run(ops))
+    program = with_arenas(partitioned.program, partitioned.bodies, _workspaces(partitioned.program, partitioned.bodies))
+    partitioned = replace(partitioned, program=program)
     moved: dict[str, int] = dict.fromkeys(decided.tensor_bytes, 0)
     for worker in partitioned.program.workers:
         for step in worker.steps:
@@ -25,6 +32,20 @@ def partition(graph: Graph, ops: tuple[BoundOp, ...], decided: Plan) -> Partitio
     differing = [name for name, amount in decided.tensor_bytes.items() if moved[name] != amount]
     assert not differing, f"the program moves {moved[differing[0]]} bytes of {differing[0]}, the plan says otherwise"
     return partitioned
+
+
+def _workspaces(program: Program, bodies: Mapping[str, FunctionProto]) -> dict[str, int]:
+    """Bytes of the tensors inside of each function."""
+    found: dict[str, int] = {}
+    for worker in program.workers:
+        for step in worker.steps:
+            if isinstance(step, Segment) and step.function not in found:
+                inputs, outputs = (
+                    [(worker.buffers[name].shape, worker.buffers[name].dtype) for name in names]
+                    for names in (step.inputs, step.outputs)
+                )
+                found[step.function] = workspace_bytes(bodies[step.function], inputs, outputs)
+    return found
 
 
 def complete_plan(decided: Plan, partitioned: Partitioned) -> Plan:

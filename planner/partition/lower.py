@@ -16,7 +16,6 @@ import numpy as np
 from planner.algebra.delivery import contributors, made_tiling, reduced_boxes, reducer_of
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import Tiling
-from planner.errors import ModelError
 from planner.graph.model import DType, Graph, is_used
 from planner.partition.fetches import copied, make_fetch, nearest_first, reduced
 from planner.plan import Plan
@@ -55,6 +54,8 @@ class Lowered:
     """By worker."""
     fixed: tuple[Mapping[str, np.ndarray], ...]
     """By worker: parts of constants."""
+    absent: tuple[tuple[str, ...], ...]
+    """By worker: buffers for parts of constants whose values are not there; they are loaded before a run."""
 
 
 class Lowering:
@@ -70,6 +71,7 @@ class Lowering:
         self._start_epoch()
         self._buffers: list[dict[str, Buffer]] = [{} for _ in every]
         self._fixed: list[dict[str, np.ndarray]] = [{} for _ in every]
+        self._absent: list[dict[str, None]] = [{} for _ in every]
         self._computed_in: dict[tuple[int, str], int] = {}
         """The epoch in which an op made a buffer; buffers that are loaded or fetched are not here."""
         self._owners: dict[str, dict[int, tuple[str, Region]]] = {}
@@ -77,17 +79,14 @@ class Lowering:
         """Fetches that bring an op's results to where they are owned, until somebody needs them."""
 
     def run(self, ops: Sequence[BoundOp]) -> Lowered:
-        """Lowers every op.
-
-        Raises:
-            ModelError: a constant is needed whose value was not loaded.
-        """
+        """Lowers every op."""
         for name in self._graph.inputs:
             self._own(name)
         for bound in ops:
             self._lower(bound)
         self._place([fetch for name in self._graph.outputs for fetch in self._pending.pop(name, [])])
-        return Lowered(tuple(self._epochs), tuple(self._buffers), tuple(self._fixed))
+        absent = tuple(tuple(names) for names in self._absent)
+        return Lowered(tuple(self._epochs), tuple(self._buffers), tuple(self._fixed), absent)
 
     def _lower(self, bound: BoundOp) -> None:
         strategy = self._plan.strategies[bound.op.name].tiling
@@ -185,16 +184,19 @@ class Lowering:
             self._computed_in[worker, buffer] = len(self._epochs) - 1
 
     def _constant(self, worker: int, name: str, region: Region | None, small: dict[str, np.ndarray]) -> str:
-        """The part of a constant that a worker reads; all of it where the op's description does not read it."""
+        """The part of a constant that a worker reads; all of it where the op's description does not read it.
+
+        Where the model does not hold the value, that part is loaded before a run, as a state is.
+        """
         value = self._graph.constants[name]
-        if value is None:
-            raise ModelError(
-                f"the value of constant {name!r} is needed and was not loaded", hint="its external data is missing"
-            )
-        whole = Region.whole(value.shape)
+        whole = Region.whole(self._graph.tensors[name].shape)
         region = whole if region is None else region
-        part = value if region == whole else np.ascontiguousarray(value[region.within(whole)])
         label = name if region == whole else f"{name}{region}"
+        if value is None:
+            self._absent[worker][label] = None
+            self._add_buffer(worker, label, name, region)
+            return label
+        part = value if region == whole else np.ascontiguousarray(value[region.within(whole)])
         return self._local_constant(worker, label, part, small, name, region)
 
     def _local_constant(

@@ -49,7 +49,7 @@ def assemble(graph: Graph, lowered: Lowered) -> Partitioned:
                 kept = wanted | {name for name, last in last_read.items() if last > number}
                 steps.append(_segment(graph, f"segment {number}", epoch.work[worker], buffers, kept, bodies))
         used = _used_buffers(steps) | set(collected)
-        loaded = tuple(name for name in graph.inputs if name in buffers)
+        loaded = (*(name for name in graph.inputs if name in buffers), *lowered.absent[worker])
         programs.append(
             WorkerProgram(
                 worker=worker,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from planner.report.results import Explanation, GradResult, PlanResult
+from planner.report.results import Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
 
 if TYPE_CHECKING:
+    from planner.runtime.profile import Profile
     from planner.runtime.run import RunResult
 
 SCHEMA_VERSION = 1
@@ -41,6 +44,9 @@ def plan(result: PlanResult) -> dict[str, Any]:
         "fetches": result.fetches,
         "segments": result.segments,
         "functions": result.functions,
+        "arena_bytes": list(result.arena_bytes),
+        "workspace_bytes": list(result.workspace_bytes),
+        "collectives": {kind: dict(total) for kind, total in result.collectives.items()},
     }
 
 
@@ -91,4 +97,73 @@ def run(result: RunResult) -> dict[str, Any]:
         "moved_bytes": result.moved_bytes,
         "verified": result.verified,
         "max_error": result.max_error,
+        "first_step": result.first_step,
+        "seconds": list(result.seconds),
+        "peak_bytes": [sum(pair) for pair in zip(result.arena_bytes, result.workspace_bytes, strict=True)],
+        "arena_bytes": list(result.arena_bytes),
+        "checkpoint": None if result.checkpoint is None else str(result.checkpoint),
+        "exported": list(result.exported),
+        **({} if result.profile is None else {"profile": _profile(result.profile)}),
+    }
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    return {
+        "iterations": profile.iterations,
+        "iteration_seconds": profile.iteration_seconds,
+        "fetch_share": profile.fetch_share,
+        "workers": [asdict(worker) for worker in profile.workers],
+        "steps": [{**asdict(step), "ops": list(step.ops)} for step in profile.steps],
+    }
+
+
+def compare(result: Comparison) -> dict[str, Any]:
+    """What ``tofu compare --json`` prints."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": result.model,
+        "workers": result.workers,
+        "rows": [
+            {
+                "strategy": row.strategy,
+                "moved_bytes": row.moved_bytes,
+                "peak_bytes": row.peak_bytes,
+                "estimated_seconds": None,
+                "replicated_flop_share": row.replicated_flop_share,
+                "search_seconds": row.search_seconds,
+                "reason": row.reason,
+            }
+            for row in result.rows
+        ],
+    }
+
+
+def zoo(result: ZooResult) -> dict[str, Any]:
+    """What ``tofu zoo NAME --json`` prints."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": result.name,
+        "output": str(result.output),
+        "inputs": list(result.inputs),
+        "parameters": result.parameters,
+        "weight_bytes": result.weight_bytes,
+        "state_bytes": result.state_bytes,
+        "ops": sum(result.ops_by_type.values()),
+        "ops_by_type": dict(result.ops_by_type),
+    }
+
+
+def zoo_models(rows: Sequence[ZooRow]) -> dict[str, Any]:
+    """What ``tofu zoo --json`` prints."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "families": [
+            {
+                "form": row.form,
+                "about": row.about,
+                "optimizer": row.optimizer,
+                "models": [{"name": name, "batch": batch} for name, batch in row.members.items()],
+            }
+            for row in rows
+        ],
     }

@@ -45,6 +45,12 @@ class PlanResult:
     """Distinct bodies of segments."""
     state_bytes: int
     """Of the whole state, once."""
+    arena_bytes: tuple[int, ...]
+    """By worker: its arrays, in one block of memory."""
+    workspace_bytes: tuple[int, ...]
+    """By worker: tensors inside of segments, beside the arena, at most."""
+    collectives: Mapping[str, Mapping[str, int]]
+    """By kind of collective that fetches form: ``count`` and ``moved_bytes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +94,54 @@ class Explanation:
     tensors: tuple[TensorRow, ...]
     ops: tuple[OpRow, ...]
     subject: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRow:
+    """A strategy of the literature, and what its plan costs."""
+
+    strategy: str
+    what: str
+    moved_bytes: int | None
+    """None where the strategy has no plan for this model; ``reason`` says why."""
+    peak_bytes: int | None
+    """Of the worker with the largest arrays."""
+    replicated_flop_share: float | None
+    search_seconds: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every strategy beside the found plan."""
+
+    model: str
+    workers: int
+    rows: tuple[ComparisonRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ZooRow:
+    """Models of the zoo whose names have one form."""
+
+    form: str
+    about: str
+    members: Mapping[str, int]
+    """Names that ``tofu zoo`` lists, and the batch of each."""
+    optimizer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ZooResult:
+    """A model of the zoo that was written."""
+
+    name: str
+    output: Path
+    inputs: tuple[str, ...]
+    """Data inputs."""
+    parameters: int
+    """Trained numbers."""
+    weight_bytes: int
+    state_bytes: int
+    """Weights, histories and running statistics."""
+    ops_by_type: Mapping[str, int]

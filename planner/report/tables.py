@@ -14,15 +14,17 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.plan import Plan
-from planner.report.results import Explanation, GradResult, PlanResult
+from planner.report.results import Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
 from planner.units import format_bytes, format_ratio, format_seconds
 
 if TYPE_CHECKING:
+    from planner.runtime.profile import Profile
     from planner.runtime.run import RunResult
 
 _WIDE = 100_000
 """Columns where nothing limits them."""
 _SHOWN_UNSPLIT = 5
+_SHOWN_STEPS = 12
 
 
 def _console(file: TextIO) -> Console:
@@ -87,7 +89,7 @@ def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
         ("strategy", plan.strategy),
         ("moved", f"{format_bytes(plan.moved_bytes)} per iteration over all workers"),
         ("as SoyBean counts", format_bytes(plan.soybean_bytes)),
-        ("arrays per worker", f"{format_bytes(largest)} at most"),
+        ("memory per worker", f"{format_bytes(largest)} of tensors at most"),
         ("replicated work", format_ratio(plan.replicated_flop_share)),
         ("gap to the optimum", gap),
     ]
@@ -107,6 +109,10 @@ def plan(result: PlanResult, file: TextIO) -> None:
             ("state", f"{format_bytes(result.state_bytes)} in all"),
             ("ops", f"{result.ops}, run as {result.segments} segments ({result.functions} distinct)"),
             ("fetches", str(result.fetches)),
+            (
+                "collectives",
+                ", ".join(f"{total['count']} {kind}" for kind, total in result.collectives.items()) or "none",
+            ),
             ("search", format_seconds(result.search_seconds)),
             ("from file to files", format_seconds(result.total_seconds)),
             ("written to", str(result.directory)),
@@ -148,7 +154,7 @@ def run(result: RunResult, file: TextIO) -> None:
     losses = result.losses or (None,) * result.steps
     rows = [
         (str(number), "" if loss is None else f"{loss:.6f}", format_seconds(seconds))
-        for number, (loss, seconds) in enumerate(zip(losses, result.seconds, strict=True), start=1)
+        for number, (loss, seconds) in enumerate(zip(losses, result.seconds, strict=True), start=result.first_step)
     ]
     columns = ("step", result.loss_name or "loss", "time")
     _print(console, _table(columns, rows, columns))
@@ -157,7 +163,12 @@ def run(result: RunResult, file: TextIO) -> None:
     facts = [
         ("predicted", f"{result.predicted_bytes:,} bytes per step, in {len(result.fetches)} fetches"),
         ("moved", f"{result.moved_bytes:,} bytes per step, " + ("equal" if agree else "NOT equal") + " in every fetch"),
+        ("memory per worker", f"{format_bytes(max(result.arena_bytes))} of arrays at most"),
     ]
+    if result.checkpoint is not None:
+        facts.append(("checkpoint", str(result.checkpoint)))
+    if result.exported:
+        facts.append(("exported", f"{len(result.exported)} tensors"))
     if result.comparisons:
         judge = "the unpartitioned model" if result.no_reference else "a float64 reference"
         judged = sum(len(comparison.tensors) for comparison in result.comparisons)
@@ -171,3 +182,102 @@ def run(result: RunResult, file: TextIO) -> None:
         for tensor in comparison.tensors:
             if not tensor.is_same:
                 console.print(Text(f"  step {comparison.step}, {tensor}"))
+    if result.profile is not None:
+        _profile(console, result.profile)
+
+
+def _profile(console: Console, profile: Profile) -> None:
+    """Prints where the time went: by worker, and the steps that took longest or waited longest."""
+    console.print()
+    _facts(
+        console,
+        [
+            ("iteration", f"{format_seconds(profile.iteration_seconds)}, mean of {profile.iterations}"),
+            ("share in fetches", format_ratio(profile.fetch_share)),
+        ],
+    )
+    console.print()
+    columns = ("worker", "compute", "fetch", "wait", "segments", "fetches", "predicted", "moved")
+    rows = [
+        (
+            str(worker.worker),
+            format_seconds(worker.compute_seconds),
+            format_seconds(worker.fetch_seconds),
+            format_seconds(worker.wait_seconds),
+            str(worker.segments),
+            str(worker.fetches),
+            f"{worker.predicted_bytes:,}",
+            f"{worker.moved_bytes:,}",
+        )
+        for worker in profile.workers
+    ]
+    _print(console, _table(columns, rows, columns))
+    console.print()
+    longest = sorted(profile.steps, key=lambda step: -(step.seconds + step.wait_seconds))[:_SHOWN_STEPS]
+    steps = [
+        (
+            str(step.worker),
+            step.step,
+            ", ".join(step.ops[:3]) + (", ..." if len(step.ops) > 3 else ""),
+            format_seconds(step.seconds),
+            format_seconds(step.wait_seconds),
+            f"{step.predicted_bytes:,}",
+            f"{step.moved_bytes:,}",
+        )
+        for step in longest
+    ]
+    heads = ("worker", "what takes longest", "ops", "time", "wait", "predicted", "moved")
+    _print(console, _table(heads, steps, ("time", "wait", "predicted", "moved")))
+
+
+def compare(result: Comparison, file: TextIO) -> None:
+    """Prints the strategies of the literature beside the found plan, the cheapest first."""
+    console = _console(file)
+    _facts(console, [("model", result.model), ("workers", str(result.workers))])
+    console.print()
+    found = next(row.moved_bytes for row in result.rows if row.strategy == "tofu") or 0
+    rows = []
+    for row in sorted(result.rows, key=lambda row: (row.moved_bytes is None, row.moved_bytes or 0)):
+        if row.moved_bytes is None:
+            rows.append((row.strategy, "no plan", "", "", "", row.reason))
+            continue
+        rows.append(
+            (
+                row.strategy,
+                format_bytes(row.moved_bytes),
+                f"{row.moved_bytes / found:.2f}" if found else "",
+                format_bytes(row.peak_bytes or 0),
+                format_ratio(row.replicated_flop_share or 0.0),
+                row.what,
+            )
+        )
+    columns = ("strategy", "moved", "to tofu's", "arrays per worker", "replicated work", "what it is")
+    _print(console, _table(columns, rows, columns[1:5]))
+
+
+def zoo(result: ZooResult, file: TextIO) -> None:
+    """Prints a model of the zoo that was written."""
+    _facts(
+        _console(file),
+        [
+            ("training graph", str(result.output)),
+            ("inputs", ", ".join(result.inputs)),
+            ("parameters", f"{result.parameters:,} ({format_bytes(result.weight_bytes)}), without values"),
+            ("state", f"{format_bytes(result.state_bytes)} with histories and running statistics"),
+            ("ops", f"{sum(result.ops_by_type.values())} of {len(result.ops_by_type)} types"),
+        ],
+    )
+
+
+def zoo_models(rows: Sequence[ZooRow], file: TextIO) -> None:
+    """Prints the models of the zoo."""
+    console = _console(file)
+    models = [
+        (name, str(batch), row.optimizer, row.about if not number else "")
+        for row in rows
+        for number, (name, batch) in enumerate(row.members.items())
+    ]
+    _print(console, _table(("model", "batch", "optimizer", "what it is"), models, ("batch",)))
+    console.print()
+    forms = (row.form for row in rows if row.form.lower() != row.form)  # capitals stand for numbers
+    console.print(Text("Other sizes by the same forms: " + ", ".join(forms)))

@@ -13,34 +13,19 @@ import numpy as np
 
 from planner.algebra.region import Boxes, Region
 from planner.errors import ModelError
-from planner.program import Fetch, Piece, Segment, Source, Step, WorkerProgram
+from planner.graph.model import StatePair
+from planner.order import data_waits, joined_waits, last_local_reads, needs, outputs_of, stuck, writers
+from planner.program import Arena, Fetch, Piece, Segment, Step, WorkerProgram
 
 _LISTED = 20
 
 
-def writers(program: WorkerProgram) -> dict[str, int]:
-    """The number of the step after which each buffer is ready, counted from 1; 0 where it is so from the beginning."""
-    ready = dict.fromkeys((*program.loaded, *program.fixed), 0)
-    for number, step in enumerate(program.steps):
-        for name in outputs_of(step):
-            ready[name] = number + 1
-    return ready
-
-
-def outputs_of(step: Step) -> tuple[str, ...]:
-    """The buffers that a step writes."""
-    return (step.target,) if isinstance(step, Fetch) else step.outputs
-
-
-def needs(program: WorkerProgram, step: Step) -> tuple[Source, ...]:
-    """The buffers, here and on other workers, that a step reads."""
-    if isinstance(step, Fetch):
-        return tuple(dict.fromkeys(source for piece in step.pieces for source in piece.sources))
-    return tuple(Source(program.worker, name) for name in dict.fromkeys(step.inputs))
-
-
-def check_programs(programs: Sequence[WorkerProgram]) -> None:
+def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair] = ()) -> None:
     """Refuses programs that do not fit together.
+
+    Args:
+        programs: of all workers.
+        state: which next state may lie where its state lies.
 
     Raises:
         ModelError: names, types, boxes or order are wrong; with all findings.
@@ -51,6 +36,9 @@ def check_programs(programs: Sequence[WorkerProgram]) -> None:
     else:
         for program in programs:
             _check_worker(program, programs, findings)
+        for program in programs:
+            if program.arena is not None and not findings:
+                _check_arena(program, program.arena, state, findings)
         if not findings:
             _check_order(programs, findings)
     if findings:
@@ -120,33 +108,63 @@ def _tile(pieces: Sequence[Piece], region: Region) -> bool:
 
 
 def _check_order(programs: Sequence[WorkerProgram], findings: list[str]) -> None:
-    """Every worker goes as far as it can, in turn, until all are done or none can go on."""
+    """Nothing is read that is never written, and nobody waits for ever, be it for data or for memory."""
     ready = [writers(program) for program in programs]
-    for program in programs:
-        for step in program.steps:
-            for source in needs(program, step):
-                if source.buffer not in ready[source.worker]:
-                    findings.append(
-                        f"worker {program.worker}, {describe(step)}: {source.buffer!r} of worker {source.worker} "
-                        "is never written"
-                    )
-    done = [0] * len(programs)
-    moving = not findings
-    while moving:
-        moving = False
-        for worker, program in enumerate(programs):
-            while done[worker] < len(program.steps):
-                step = program.steps[done[worker]]
-                if any(ready[source.worker][source.buffer] > done[source.worker] for source in needs(program, step)):
-                    break
-                done[worker] += 1
-                moving = True
-    if not findings:
-        findings.extend(
-            f"worker {program.worker} waits for ever in {describe(program.steps[number])}"
-            for program, number in zip(programs, done, strict=True)
-            if number < len(program.steps)
-        )
+    findings.extend(
+        f"worker {program.worker}, {describe(step)}: {source.buffer!r} of worker {source.worker} is never written"
+        for program in programs
+        for step in program.steps
+        for source in needs(program, step)
+        if source.buffer not in ready[source.worker]
+    )
+    if findings:
+        return
+    for waits in (data_waits, joined_waits):
+        waiting = stuck(waits(programs))
+        if waiting:
+            findings.extend(
+                f"worker {worker} waits for ever in {describe(programs[worker].steps[number])}"
+                for worker, number in waiting.items()
+            )
+            return
+
+
+def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair], findings: list[str]) -> None:
+    """Every buffer lies in the arena, and two that overlap are never needed at the same time."""
+    where = f"worker {program.worker}"
+    absent = [name for name in program.buffers if name not in arena.offsets]
+    if absent:
+        findings.extend(f"{where}: buffer {name!r} has no place in the arena" for name in absent)
+        return
+    names = list(program.buffers)
+    start = np.array([arena.offsets[name] for name in names], dtype=np.int64)
+    stop = start + np.array([program.buffers[name].size_bytes for name in names], dtype=np.int64)
+    item = np.array([program.buffers[name].dtype.item_bytes for name in names])
+    findings.extend(
+        f"{where}: buffer {names[index]!r} does not lie in the arena of {arena.size_bytes} bytes"
+        for index in np.nonzero((start < 0) | (stop > arena.size_bytes) | (start % item != 0))[0]
+    )
+    ready, read = writers(program), last_local_reads(program)
+    after = len(program.steps) + 1
+    collected, resident = set(program.collected), {*program.loaded, *program.fixed}
+    since = np.array([ready.get(name, after) for name in names])
+    until = np.array([after if name in collected or name in resident else read.get(name, 0) for name in names])
+    until = np.maximum(since, until)
+    replaced = {(pair.current, pair.following) for pair in state}
+    for index, name in enumerate(names):
+        shared = (start < stop[index]) & (stop > start[index]) & (since <= until[index]) & (until >= since[index])
+        for other in np.nonzero(shared[:index])[0]:
+            one, two = sorted((names[other], name), key=lambda buffer: ready.get(buffer, after))
+            is_in_place = (
+                (program.buffers[one].tensor, program.buffers[two].tensor) in replaced
+                and one in program.loaded
+                and two in collected
+                and arena.offsets[one] == arena.offsets[two]
+                and program.buffers[one].region == program.buffers[two].region
+                and read.get(one, 0) <= ready.get(two, after)
+            )
+            if not is_in_place:
+                findings.append(f"{where}: buffers {names[other]!r} and {name!r} lie in one place at the same time")
 
 
 def describe(step: Step) -> str:

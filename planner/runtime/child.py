@@ -2,10 +2,13 @@
 
 It reads one JSON object per line from stdin and answers each with one on stdout:
 
-    {"models": [path, ...], "state": [[current, next], ...], "memory": descriptor}    first, and once
+    {"models": [path, ...], "state": [[current, next], ...], "memory": descriptor,
+     "devices": [GPU of each worker, ...] or null}    first, and once
         -> {"sessions": count, "threads": [ident of each worker's thread, ...]}
-    {"do": "iterate"}  -> {"moved_bytes": [[...], ...], "seconds": s}
+    {"do": "iterate", "timed": bool}
+        -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]}
     {"do": "advance"}  -> {}
+    {"do": "push", "names": [...] or null}, {"do": "pull", "names": [...]}  -> {}    only on devices
     {"do": "stop"}     -> nothing; the process ends
 
 or with ``{"error": {"kind", "what", "facts", "hint"}}``. Arrays go through shared memory (``exchange.py``). When stdin
@@ -30,6 +33,7 @@ from onnx import ModelProto
 
 from planner.errors import TofuError
 from planner.graph.model import StatePair
+from planner.runtime.backend import Backend
 from planner.runtime.exchange import Exchange
 from planner.runtime.executor import Executor
 from planner.worker_model import read_worker_model
@@ -52,7 +56,7 @@ def main() -> NoReturn:
                 executor = _start(request)
                 reply = {"sessions": executor.session_count, "threads": executor.thread_idents}
             else:
-                reply = _serve(executor, str(request["do"]))
+                reply = _serve(executor, request)
         except TofuError as error:
             reply = {
                 "error": {"kind": type(error).__name__, "what": error.what, "facts": error.facts, "hint": error.hint}
@@ -77,13 +81,24 @@ def _start(request: Mapping[str, Any]) -> Executor:
     models = [read_worker_model(ModelProto.FromString(Path(path).read_bytes())) for path in request["models"]]
     exchange = Exchange([model.program for model in models], request["memory"])
     state = [StatePair(current, following) for current, following in request["state"]]
-    return Executor(models, exchange, state, is_shared=True)
+    backend: Backend | None = None
+    if request.get("devices") is not None:
+        from planner.runtime.cuda import CudaBackend
+        from planner.runtime.devices import require_cuda
+
+        cupy, _ = require_cuda()
+        backend = CudaBackend([model.program for model in models], exchange, request["devices"], cupy)
+    return Executor(models, exchange, state, is_shared=True, backend=backend)
 
 
-def _serve(executor: Executor, command: str) -> dict[str, Any]:
+def _serve(executor: Executor, request: Mapping[str, Any]) -> dict[str, Any]:
+    command = str(request["do"])
     if command == "iterate":
-        iteration = executor.iterate()
-        return {"moved_bytes": iteration.moved_bytes, "seconds": iteration.seconds}
+        iteration = executor.iterate(timed=bool(request.get("timed")))
+        return {"moved_bytes": iteration.moved_bytes, "seconds": iteration.seconds, "timings": iteration.timings}
+    if command in ("push", "pull"):
+        (executor.push if command == "push" else executor.pull)(request["names"])
+        return {}
     assert command == "advance", f"unknown command {command!r}"
     executor.advance()
     return {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 
 import numpy as np
 
 from planner.graph.model import StatePair
 from planner.program import WorkerProgram
+from planner.runtime.backend import Backend
 from planner.runtime.exchange import Exchange
 from planner.runtime.executor import Executor, Iteration
 from planner.runtime.transport import Transport
@@ -20,14 +21,27 @@ class Engine(ABC):
     """The workers of one plan, started; a context manager that ends them."""
 
     programs: tuple[WorkerProgram, ...]
+    arena_bytes: tuple[int, ...]
+    """What each worker's arrays take."""
 
     @abstractmethod
     def array(self, worker: int, buffer: str) -> np.ndarray:
         """The memory of a loaded buffer (to be filled) or of a collected one (to be read), between iterations."""
 
     @abstractmethod
-    def iterate(self) -> Iteration:
+    def push(self, names: Collection[str] | None = None) -> None:
+        """Takes what was written to the memory of the loaded buffers of some tensors; None: of all."""
+
+    @abstractmethod
+    def pull(self, names: Collection[str]) -> None:
+        """Brings the collected buffers of some tensors to the memory where they are read."""
+
+    @abstractmethod
+    def iterate(self, *, timed: bool = False) -> Iteration:
         """One iteration of all workers.
+
+        Args:
+            timed: also measure every step.
 
         Raises:
             WorkerError: a worker failed; the engine can only be closed then.
@@ -57,22 +71,38 @@ class InProcessEngine(Engine):
         models: one per worker, in order.
         state: states and their next values.
         transport: how arrays get from worker to worker.
+        make_backend: where they compute, on an exchange of tiles; None: on CPUs.
     """
 
     def __init__(
-        self, models: Sequence[WorkerModel], state: Sequence[StatePair] = (), *, transport: Transport | None = None
+        self,
+        models: Sequence[WorkerModel],
+        state: Sequence[StatePair] = (),
+        *,
+        transport: Transport | None = None,
+        make_backend: Callable[[Exchange], Backend] | None = None,
     ) -> None:
         self.programs = tuple(model.program for model in models)
         self._exchange = Exchange(self.programs)
-        self.executor = Executor(models, self._exchange, state, transport=transport)
+        self.arena_bytes = self._exchange.arena_bytes
+        backend = make_backend(self._exchange) if make_backend is not None else None
+        self.executor = Executor(models, self._exchange, state, transport=transport, backend=backend)
 
     def array(self, worker: int, buffer: str) -> np.ndarray:
         """See ``Engine.array``."""
         return self._exchange.array(worker, buffer)
 
-    def iterate(self) -> Iteration:
+    def push(self, names: Collection[str] | None = None) -> None:
+        """See ``Engine.push``."""
+        self.executor.push(names)
+
+    def pull(self, names: Collection[str]) -> None:
+        """See ``Engine.pull``."""
+        self.executor.pull(names)
+
+    def iterate(self, *, timed: bool = False) -> Iteration:
         """See ``Engine.iterate``."""
-        return self.executor.iterate()
+        return self.executor.iterate(timed=timed)
 
     def advance(self) -> None:
         """See ``Engine.advance``."""

@@ -1,8 +1,9 @@
-"""The memory that the engine and its caller share: tiles that come in and go out, and each worker's whereabouts.
+"""The memory of all workers, shared by the engine and its caller: one arena per worker, and everybody's whereabouts.
 
-Both sides lay it out from the same programs, so no addresses are exchanged: loaded and collected buffers worker by
-worker, each aligned, behind one number per worker that says which step it is in. The memory has no name in any file
-system, so nothing is left behind whatever happens to either side.
+Both sides lay it out from the same programs, so no addresses are exchanged: behind one number per worker, which says
+which step it is in, the arenas, each aligned. Where buffers lie in an arena is what the plan says; without a plan of
+memory they lie one after the other. The memory has no name in any file system, so nothing is left behind whatever
+happens to either side.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from planner.graph.protos import numpy_dtype
-from planner.program import Buffer, WorkerProgram
+from planner.program import Arena, WorkerProgram
 
 ALIGNMENT: Final = 64
 """Bytes; a cache line. Kernels that peel unaligned elements would give other bits at other addresses."""
@@ -30,15 +31,20 @@ def aligned(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
-def new_array(buffer: Buffer) -> np.ndarray:
-    """Aligned memory of a buffer's shape and dtype, zero."""
-    memory = np.zeros(buffer.size_bytes + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + buffer.size_bytes].view(numpy_dtype(buffer.dtype)).reshape(buffer.shape)
+def arena_of(program: WorkerProgram) -> Arena:
+    """Where a worker's buffers lie: as its plan of memory says, or one after the other."""
+    if program.arena is not None:
+        return program.arena
+    offsets: dict[str, int] = {}
+    size = 0
+    for name, buffer in program.buffers.items():
+        offsets[name] = size
+        size = aligned(size + buffer.size_bytes)
+    return Arena(size, offsets, 0)
 
 
 class Exchange:
-    """Arrays of loaded and collected buffers in shared memory.
+    """The arrays of all buffers, in shared memory.
 
     Args:
         programs: what the workers do.
@@ -46,12 +52,12 @@ class Exchange:
     """
 
     def __init__(self, programs: Sequence[WorkerProgram], handle: int | None = None) -> None:
-        offsets: dict[tuple[int, str], int] = {}
+        arenas = {program.worker: arena_of(program) for program in programs}
+        starts: dict[int, int] = {}
         size = aligned(8 * len(programs))
-        for program in programs:
-            for name in dict.fromkeys((*program.loaded, *program.collected)):
-                offsets[program.worker, name] = size
-                size = aligned(size + program.buffers[name].size_bytes)
+        for worker, arena in arenas.items():
+            starts[worker] = size
+            size = aligned(size + arena.size_bytes)
         self.handle = _unnamed_memory(size) if handle is None else handle
         memory = np.frombuffer(mmap.mmap(self.handle, size), np.uint8)
         self.whereabouts: np.ndarray = memory[: 8 * len(programs)].view(np.int64)
@@ -59,20 +65,19 @@ class Exchange:
         if handle is None:
             self.whereabouts[:] = IDLE
         self._arrays: dict[tuple[int, str], np.ndarray] = {}
+        self.arena_bytes = tuple(arena.size_bytes for arena in arenas.values())
+        """What each worker's arrays take."""
         for program in programs:
-            for name in dict.fromkeys((*program.loaded, *program.collected)):
-                buffer = program.buffers[name]
-                start = offsets[program.worker, name]
+            offsets = arenas[program.worker].offsets
+            for name, buffer in program.buffers.items():
+                start = starts[program.worker] + offsets[name]
+                assert offsets[name] + buffer.size_bytes <= arenas[program.worker].size_bytes, f"{name!r} is outside"
                 raw = memory[start : start + buffer.size_bytes]
                 self._arrays[program.worker, name] = raw.view(numpy_dtype(buffer.dtype)).reshape(buffer.shape)
 
     def array(self, worker: int, buffer: str) -> np.ndarray:
-        """The memory of a loaded or collected buffer."""
+        """The memory of a buffer."""
         return self._arrays[worker, buffer]
-
-    def holds(self, worker: int, buffer: str) -> bool:
-        """True if the buffer is a loaded or a collected one."""
-        return (worker, buffer) in self._arrays
 
     def close(self) -> None:
         """Gives up the descriptor; arrays that somebody still holds stay valid."""

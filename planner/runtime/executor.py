@@ -1,8 +1,9 @@
 """All workers of a plan in one process: a thread each, bound once, run many times.
 
-A worker runs its steps in order. A fetch waits until every buffer that it reads has been written in this iteration:
-each worker counts the steps that it has done, and a fetch knows which count of which worker it needs. An iteration
-ends when all workers have ended it, so no buffer is written while somebody still reads its last value.
+A worker runs its steps in order. A fetch waits until every buffer that it reads has been written in this iteration,
+and a step that writes where another buffer lay waits until nobody reads that one any more: each worker counts the
+steps that it has done, and a step knows which count of which worker it needs (``planner.order``). An iteration ends
+when all workers have ended it.
 """
 
 from __future__ import annotations
@@ -10,20 +11,19 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from planner.errors import WorkerError
 from planner.graph.model import StatePair
+from planner.order import Waits, joined_waits
 from planner.program import Fetch, Segment, Source, Step, WorkerProgram
-from planner.runtime.check import check_programs, describe, needs, outputs_of, writers
-from planner.runtime.exchange import IDLE, Exchange, new_array
-from planner.runtime.sessions import SessionMaker, bind, body_model, cores
-from planner.runtime.transport import NumpyTransport, Tile, Transport
-from planner.worker_model import IR_VERSION, WorkerModel
+from planner.runtime.backend import Backend, CpuBackend
+from planner.runtime.check import check_programs, describe
+from planner.runtime.exchange import IDLE, Exchange
+from planner.runtime.transport import Tile, Transport
+from planner.worker_model import WorkerModel
 
 _PATIENCE_SECONDS: Final = 1.0
 """How long the others may take to stop after one has failed."""
@@ -36,6 +36,8 @@ class Iteration:
     moved_bytes: tuple[tuple[int, ...], ...]
     """Per worker, for each of its fetches in order: the bytes that it took from other workers."""
     seconds: float
+    timings: tuple[tuple[tuple[float, float], ...], ...] = ()
+    """If they were asked for: per worker, for each of its steps, the seconds that it waited and that it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class _Action:
     waits: tuple[tuple[int, int], ...]
     """Other workers, and how many steps each must have done."""
     is_awaited: bool
-    """True if another worker reads what it writes."""
+    """True if another worker waits for it."""
     is_fetch: bool
 
 
@@ -108,8 +110,9 @@ class Executor:
         models: one per worker, in order.
         exchange: memory of loaded and collected buffers.
         state: states and their next values.
-        transport: how arrays get from worker to worker.
+        transport: how arrays get from worker to worker, on CPUs.
         is_shared: sessions share one thread pool and one arena (see ``SessionMaker``).
+        backend: where the workers compute; None: on CPUs.
 
     Raises:
         ModelError: the programs do not fit together.
@@ -124,17 +127,17 @@ class Executor:
         *,
         transport: Transport | None = None,
         is_shared: bool = False,
+        backend: Backend | None = None,
     ) -> None:
         self._programs = tuple(model.program for model in models)
-        check_programs(self._programs)
+        check_programs(self._programs, state)
         self._exchange = exchange
-        self._maker = SessionMaker(max(1, cores() // len(models)), is_shared=is_shared)
-        self._sessions: dict[str, Any] = {}
+        self._backend = backend or CpuBackend(exchange, len(models), transport=transport, is_shared=is_shared)
         self._progress = _Progress(len(models))
-        self._arrays = [self._memory(model) for model in models]
-        self._transport = transport or NumpyTransport()
-        awaited = self._awaited()
-        self._actions = [self._prepare(model, awaited) for model in models]
+        self._arrays = [self._backend.arrays(model) for model in models]
+        waits = joined_waits(self._programs)
+        awaited = frozenset((other, count) for steps in waits for wanted in steps for other, count in wanted.items())
+        self._actions = [self._prepare(model, mine, awaited) for model, mine in zip(models, waits, strict=True)]
         self._pairs = [state_buffers(program, state) for program in self._programs]
         self._failure: Failure | None = None
         self._failing = threading.Lock()
@@ -150,27 +153,44 @@ class Executor:
     @property
     def session_count(self) -> int:
         """Distinct sessions."""
-        return len(self._sessions)
+        return self._backend.session_count
 
     @property
     def thread_idents(self) -> tuple[int, ...]:
         """The thread of each worker, as ``threading.get_ident`` gives it."""
         return tuple(thread.ident or 0 for thread in self._threads)
 
-    def iterate(self) -> Iteration:
+    def iterate(self, *, timed: bool = False) -> Iteration:
         """One iteration of all workers, from what is in the loaded buffers now.
+
+        Args:
+            timed: also measure every step.
 
         Raises:
             WorkerError: a worker failed; the first one that did is named, and the others have been stopped.
         """
         self._progress.reset()
+        self._timings: list[tuple[tuple[float, float], ...]] = [()] * len(self._programs)
         start = time.perf_counter()
-        moved = self._all(self._iterate)
-        return Iteration(moved, time.perf_counter() - start)
+        moved = self._all(self._iterate_timed if timed else self._iterate)
+        seconds = time.perf_counter() - start
+        return Iteration(moved, seconds, tuple(self._timings) if timed else ())
 
     def advance(self) -> None:
         """The next state becomes the state: each worker copies its own tiles."""
         self._all(self._advance)
+
+    def push(self, names: Collection[str] | None = None) -> None:
+        """Takes what was written to the exchange for the loaded buffers of some tensors; None: of all."""
+        for program in self._programs:
+            wanted = [name for name in program.loaded if names is None or program.buffers[name].tensor in names]
+            self._backend.push(program.worker, wanted)
+
+    def pull(self, names: Collection[str]) -> None:
+        """Brings the collected buffers of some tensors to the exchange."""
+        for program in self._programs:
+            wanted = [name for name in program.collected if program.buffers[name].tensor in names]
+            self._backend.pull(program.worker, wanted)
 
     def close(self) -> None:
         """Ends the threads."""
@@ -201,6 +221,7 @@ class Executor:
             raise self._failure.error()
 
     def _serve(self, worker: int) -> None:
+        self._backend.enter(worker)
         while (command := self._commands[worker].get()) is not None:
             result: tuple[int, ...] = ()
             try:
@@ -221,104 +242,81 @@ class Executor:
         self._progress.stop()
 
     def _iterate(self, worker: int) -> tuple[int, ...]:
-        whereabouts, progress = self._exchange.whereabouts, self._progress
+        whereabouts, progress, backend = self._exchange.whereabouts, self._progress, self._backend
         moved = []
         for number, action in enumerate(self._actions[worker]):
             whereabouts[worker] = number
             for other, count in action.waits:
                 progress.wait(other, count)
+                backend.wait(worker, other, count)
             taken = action.run()
             if action.is_fetch:
                 moved.append(taken)
+            if action.is_awaited:
+                backend.done(worker, number + 1)
             progress.announce(worker, number + 1, is_awaited=action.is_awaited)
+        backend.end(worker)
         whereabouts[worker] = IDLE
+        return tuple(moved)
+
+    def _iterate_timed(self, worker: int) -> tuple[int, ...]:
+        whereabouts, progress, backend = self._exchange.whereabouts, self._progress, self._backend
+        moved = []
+        timings = []
+        for number, action in enumerate(self._actions[worker]):
+            whereabouts[worker] = number
+            start = time.perf_counter()
+            for other, count in action.waits:
+                progress.wait(other, count)
+                backend.wait(worker, other, count)
+            ready = time.perf_counter()
+            taken = action.run()
+            timings.append((ready - start, time.perf_counter() - ready))
+            if action.is_fetch:
+                moved.append(taken)
+            if action.is_awaited:
+                backend.done(worker, number + 1)
+            progress.announce(worker, number + 1, is_awaited=action.is_awaited)
+        backend.end(worker)
+        whereabouts[worker] = IDLE
+        self._timings[worker] = tuple(timings)
         return tuple(moved)
 
     def _advance(self, worker: int) -> tuple[int, ...]:
         for current, following in self._pairs[worker]:
-            np.copyto(self._arrays[worker][current], self._arrays[worker][following])
+            self._backend.copy(self._arrays[worker][current], self._arrays[worker][following])
+        self._backend.end(worker)
         return ()
 
-    def _memory(self, model: WorkerModel) -> Mapping[str, np.ndarray]:
+    def _prepare(self, model: WorkerModel, waits: Waits, awaited: frozenset[tuple[int, int]]) -> tuple[_Action, ...]:
         program = model.program
-        arrays = {
-            name: self._exchange.array(program.worker, name)
-            if self._exchange.holds(program.worker, name)
-            else new_array(buffer)
-            for name, buffer in program.buffers.items()
-        }
-        for name in program.fixed:
-            np.copyto(arrays[name], model.constants[name])
-        return arrays
-
-    def _awaited(self) -> frozenset[Source]:
-        """Buffers that other workers read."""
-        return frozenset(
-            source
-            for program in self._programs
-            for step in program.steps
-            if isinstance(step, Fetch)
-            for source in needs(program, step)
-            if source.worker != program.worker
+        return tuple(
+            _Action(
+                run=self._fetch(step, program.worker) if isinstance(step, Fetch) else self._segment(step, model),
+                waits=tuple(wanted.items()),
+                is_awaited=(program.worker, number + 1) in awaited,
+                is_fetch=isinstance(step, Fetch),
+            )
+            for number, (step, wanted) in enumerate(zip(program.steps, waits, strict=True))
         )
 
-    def _prepare(self, model: WorkerModel, awaited: frozenset[Source]) -> tuple[_Action, ...]:
-        program = model.program
-        ready = [writers(other) for other in self._programs]
-        actions = []
-        for step in program.steps:
-            counts: dict[int, int] = {}
-            for source in needs(program, step):
-                if source.worker != program.worker:
-                    count = ready[source.worker][source.buffer]
-                    counts[source.worker] = max(count, counts.get(source.worker, 0))
-            actions.append(
-                _Action(
-                    run=self._fetch(step, program.worker) if isinstance(step, Fetch) else self._segment(step, model),
-                    waits=tuple((other, count) for other, count in sorted(counts.items()) if count),
-                    is_awaited=any(Source(program.worker, name) in awaited for name in outputs_of(step)),
-                    is_fetch=isinstance(step, Fetch),
-                )
-            )
-        return tuple(actions)
-
     def _fetch(self, fetch: Fetch, worker: int) -> Callable[[], int]:
-        return self._transport.bind(fetch, worker, self._locate).run
+        return self._backend.transport.bind(fetch, worker, self._locate).run
 
     def _locate(self, source: Source) -> Tile:
         buffer = self._programs[source.worker].buffers[source.buffer]
         return Tile(self._arrays[source.worker][source.buffer].reshape(buffer.region.shape), buffer.region)
 
     def _segment(self, segment: Segment, model: WorkerModel) -> Callable[[], int]:
-        program, body = model.program, model.bodies[segment.function]
-        buffers = program.buffers
-        arrays = self._arrays[program.worker]
+        worker = model.program.worker
         try:
-            if segment.function not in self._sessions:
-                kinds = (
-                    [(buffers[name].shape, buffers[name].dtype) for name in names]
-                    for names in (segment.inputs, segment.outputs)
-                )
-                self._sessions[segment.function] = self._maker.session(body_model(body, *kinds, ir_version=IR_VERSION))
-            session = self._sessions[segment.function]
-            inputs, outputs = (
-                {name: (arrays[n], buffers[n].dtype) for name, n in zip(names, mine, strict=True)}
-                for names, mine in ((body.input, segment.inputs), (body.output, segment.outputs))
-            )
-            binding = bind(session, inputs, outputs)
+            return self._backend.segment(segment, model, self._arrays[worker])
         except Exception as error:
-            raise Failure(program.worker, segment, f"{type(error).__name__}: {error}").error() from error
-
-        def compute() -> int:
-            # Without RunOptions: they would let a run be ended, and cost 26 us in each.
-            session.run_with_iobinding(binding)
-            return 0
-
-        return compute
+            raise Failure(worker, segment, f"{type(error).__name__}: {error}").error() from error
 
 
 def state_buffers(program: WorkerProgram, state: Sequence[StatePair]) -> tuple[tuple[str, str], ...]:
-    """A worker's buffers of each state and of its next value, where they are not one and the same."""
+    """A worker's buffers of each state and of its next value, where they do not lie in one and the same place."""
     pairs = []
     for pair in state:
         made = {
@@ -328,7 +326,10 @@ def state_buffers(program: WorkerProgram, state: Sequence[StatePair]) -> tuple[t
             if _holds(program, name, pair.current):
                 region = program.buffers[name].region
                 assert region in made, f"worker {program.worker} gets {name!r} and does not make its next value"
-                if made[region] != name:
+                is_in_place = program.arena is not None and (
+                    program.arena.offsets[made[region]] == program.arena.offsets[name]
+                )
+                if made[region] != name and not is_in_place:
                     pairs.append((name, made[region]))
     return tuple(pairs)
 

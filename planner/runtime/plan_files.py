@@ -27,6 +27,10 @@ class LoadedPlan:
     models: tuple[WorkerModel, ...]
     paths: tuple[Path, ...] = ()
     """Files of the worker models, in order; () if they exist in memory only."""
+    model_digest: str = ""
+    """Of the model that was planned: checkpoints belong to it."""
+    peak_bytes: tuple[int, ...] = ()
+    """What the plan states for each worker; () if it states nothing."""
 
 
 def load_plan(directory: Path) -> LoadedPlan:
@@ -48,8 +52,20 @@ def load_plan(directory: Path) -> LoadedPlan:
             f"{directory}: worker models of another plan", facts=strangers, hint="plan the model again with `tofu plan`"
         )
     program = Program(tuple(model.program for model in models), folder.inputs, folder.outputs, folder.state)
+    stated = folder.plan.peak_bytes
+    if stated and stated != program.peak_bytes:
+        raise ModelError(
+            f"{directory}: the plan states other memory than its worker models take",
+            facts=tuple(
+                f"worker {worker}: {one} bytes stated, {other} taken"
+                for worker, (one, other) in enumerate(zip(stated, program.peak_bytes, strict=True))
+                if one != other
+            ),
+            hint="plan the model again with `tofu plan`",
+        )
     # The plan's state, and not what the reader would find: the workers' tiles are tied by it.
-    return LoadedPlan(replace(read_model(folder.model), state=folder.state), program, models, paths)
+    graph = replace(read_model(folder.model), state=folder.state)
+    return LoadedPlan(graph, program, models, paths, folder.plan.model_digest, stated)
 
 
 def _worker_model(path: Path) -> WorkerModel:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,29 +13,23 @@ import numpy as np
 
 from planner.errors import DifferenceError, UsageError
 from planner.graph.model import Graph
-from planner.program import Fetch, Program
+from planner.graph.protos import numpy_dtype
+from planner.runtime import schedule
+from planner.runtime.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from planner.runtime.compare import StepComparison, compare_step, difference, worst
 from planner.runtime.engine import Engine, InProcessEngine
+from planner.runtime.executor import Iteration
+from planner.runtime.export import check_export, export_weights
+from planner.runtime.feed import Feed
+from planner.runtime.fetch_bytes import FetchBytes, check_bytes, fetch_table
+from planner.runtime.judge import Judge
 from planner.runtime.plan_files import LoadedPlan, load_plan
-from planner.runtime.reference import NoReferenceError, Reference
-from planner.runtime.state import starting_values
+from planner.runtime.profile import Profile, profile_of
+from planner.runtime.schedule import Schedule
+from planner.runtime.state import TileSource, Values, WeightFile, given_inputs, part_of
 from planner.runtime.supervisor import SupervisedEngine
-from planner.runtime.tiles import gather_tiles, load_tiles
+from planner.runtime.tiles import fill_tiles, gather_tiles, load_tiles
 from planner.runtime.transport import Transport
-from planner.runtime.whole import WholeModel
-
-_LISTED = 20
-
-
-@dataclass(frozen=True, slots=True)
-class FetchBytes:
-    """One fetch: what the plan predicts and what the last step moved, which in every step must be the same."""
-
-    worker: int
-    fetch: str
-    tensor: str
-    predicted_bytes: int
-    moved_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +77,61 @@ class RunResult:
     """Why the split run was held against the whole run and not against float64; "" if it was, or nobody asked."""
     results: Mapping[str, np.ndarray]
     """The last step's outputs, whole: results and next states."""
+    first_step: int
+    """The number of the first step that was done; 1 unless the run was resumed."""
+    arena_bytes: tuple[int, ...]
+    """What each worker's arrays took, as allocated."""
+    workspace_bytes: tuple[int, ...]
+    """What tensors inside of segments take beside that, as planned."""
+    profile: Profile | None
+    """Where the time went, if it was asked for."""
+    checkpoint: Path | None
+    """The last checkpoint that was written."""
+    exported: tuple[str, ...]
+    """Names of the weights that were exported."""
 
     def difference(self) -> DifferenceError | None:
         """What to raise if the verification found a difference; None if it did not."""
         return difference(self.comparisons)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a plan is run."""
+
+    steps: int = 1
+    """The last step to be done; at least 1. A run that is resumed goes on from the step of its checkpoint."""
+    inputs: str | Path | Mapping[str, np.ndarray] | None = None
+    """An npz file or arrays (see ``state.check_inputs``): the same data in every step; or a directory of batches, one
+    for each step (see ``feed.py``)."""
+    weights: Path | None = None
+    """State to start from, and constants that the model does not hold: npz or safetensors."""
+    schedule: Schedule | None = None
+    """Of the learning rate."""
+    verify: bool = False
+    """Also run the whole model, and compare."""
+    seed: int = 0
+    """Of inputs that nobody gives (see ``samples.py``)."""
+    loss: str | None = None
+    """The output to be called the loss; else the first result that is a floating-point scalar."""
+    checkpoint_dir: Path | None = None
+    """Where checkpoints go; None for none."""
+    checkpoint_every: int | None = None
+    """A checkpoint after every so many steps, and after the last; None: after the last."""
+    resume: bool = False
+    """Go on from the newest checkpoint in ``checkpoint_dir``."""
+    export: Path | None = None
+    """Where to write whole weights after the last step: ``.safetensors``, or ``.onnx`` with ``forward``."""
+    forward: Path | None = None
+    """The forward model that gets the weights."""
+    profile: bool = False
+    """Measure every step of every worker."""
+    device: str = "cpu"
+    """``cpu`` or ``cuda``."""
+    device_map: tuple[int, ...] | None = None
+    """For ``cuda``, the GPU of each worker; several may share one."""
+    progress: Progress | None = None
+    """Called after each step."""
 
 
 def run_plan(
@@ -99,6 +145,12 @@ def run_plan(
     progress: Progress | None = None,
     transport: Transport | None = None,
 ) -> RunResult:
+    """``run_with``, with the usual options as arguments; see ``RunOptions``."""
+    options = RunOptions(steps=steps, inputs=inputs, verify=verify, seed=seed, loss=loss, progress=progress)
+    return run_with(plan, options, transport=transport)
+
+
+def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: Transport | None = None) -> RunResult:
     """Runs a plan's workers and counts what they move.
 
     With verification each step is judged alone: the split run, the whole model and its float64 twin start it from the
@@ -107,28 +159,69 @@ def run_plan(
     Args:
         plan: a folder that ``tofu plan`` wrote, or a plan that is loaded already. Worker models that are in memory
             only run in this process, others in a supervised child.
-        steps: how many, at least 1.
-        inputs: an npz file or arrays (see ``state.check_inputs``); the same data in every step.
-        verify: also run the whole model, and compare.
-        seed: of inputs that nobody gives (see ``samples.py``).
-        loss: the output to be called the loss; else the first result that is a floating-point scalar.
-        progress: called after each step.
+        options: how it is run.
         transport: in place of the usual one; only where the workers run in this process.
 
     Raises:
-        UsageError: the plan or the inputs cannot be used.
-        ModelError: the programs do not fit together, or the whole model cannot be run.
+        UsageError: the plan or the options cannot be used.
+        ModelError: the programs do not fit together, the whole model cannot be run, or a checkpoint is another
+            model's or damaged.
         WorkerError: a worker failed; it is named.
         DifferenceError: a fetch moved other bytes than predicted, or workers that hold the same elements differ.
     """
-    if steps < 1:
-        raise UsageError(f"--steps is {steps}, and must be at least 1")
+    _check_options(options)
     loaded = plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan))
-    name = loss_of(loaded.graph, loss)
-    values = starting_values(loaded.graph, inputs, seed=seed)
-    judge = _Judge(loaded.graph) if verify else None
-    with _engine(loaded, transport) as engine:
-        return _Run(loaded, engine, judge, name, progress).go(values, steps)
+    graph = loaded.graph
+    name = loss_of(graph, options.loss)
+    if options.schedule is not None and schedule.INPUT not in graph.inputs:
+        raise UsageError(
+            f"--lr: the model has no input {schedule.INPUT!r}", facts=(f"inputs: {', '.join(graph.inputs)}",)
+        )
+    sources: list[TileSource] = []
+    first, seed = 1, options.seed
+    if options.resume:
+        assert options.checkpoint_dir is not None
+        checkpoint = Checkpoint(newest_checkpoint(options.checkpoint_dir), graph, loaded.model_digest)
+        first, seed = checkpoint.step + 1, checkpoint.seed
+        if first > options.steps:
+            raise UsageError(
+                f"step {checkpoint.step} is done already, and --steps is {options.steps}",
+                hint=f"--steps counts from the beginning: write --steps {checkpoint.step + 1}, or more",
+            )
+        sources.append(checkpoint)
+    if options.weights is not None:
+        sources.append(WeightFile(options.weights, graph))
+    with contextlib.ExitStack() as stack:
+        inputs = options.inputs
+        feed: Feed | None = None
+        if isinstance(inputs, str | Path) and Path(inputs).is_dir():
+            feed = stack.enter_context(Feed(Path(inputs), graph))
+            inputs = feed.batch(first)
+        given = given_inputs(graph, inputs)
+        if options.resume:
+            given = {name: value for name, value in given.items() if not sources[0].holds(name)}
+        values = Values(graph, given, sources=tuple(sources), seed=seed)
+        judge = Judge(_with_constants(graph, values)) if options.verify else None
+        engine = stack.enter_context(_engine(loaded, transport, _device_map(loaded, options)))
+        return _Run(loaded, engine, judge, name, replace(options, seed=seed)).go(values, feed, first)
+
+
+def _check_options(options: RunOptions) -> None:
+    if options.steps < 1:
+        raise UsageError(f"--steps is {options.steps}, and must be at least 1")
+    if options.checkpoint_dir is None and (options.resume or options.checkpoint_every is not None):
+        given = "--resume" if options.resume else "--checkpoint-every"
+        raise UsageError(f"{given}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
+    if options.checkpoint_every is not None and options.checkpoint_every < 1:
+        raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
+    if options.export is not None:
+        check_export(options.export, options.forward)
+
+
+def _with_constants(graph: Graph, values: Values) -> Graph:
+    """The graph with values for the constants that it does not hold."""
+    constants = {**graph.constants, **{name: values.whole(name) for name in values.absent}}
+    return replace(graph, constants=constants) if values.absent else graph
 
 
 def loss_of(graph: Graph, wanted: str | None = None) -> str:
@@ -153,79 +246,82 @@ def loss_of(graph: Graph, wanted: str | None = None) -> str:
     return wanted
 
 
-def _engine(plan: LoadedPlan, transport: Transport | None) -> Engine:
+def _device_map(plan: LoadedPlan, options: RunOptions) -> tuple[int, ...] | None:
+    """The GPU of each worker; None on CPUs."""
+    if options.device == "cpu":
+        if options.device_map is not None:
+            raise UsageError("--map places workers on GPUs", hint="write --device cuda, too")
+        return None
+    from planner.runtime.cuda import devices_of
+    from planner.runtime.devices import require_cuda
+
+    _, count = require_cuda()
+    return devices_of(len(plan.program.workers), options.device_map, count)
+
+
+def _engine(plan: LoadedPlan, transport: Transport | None, device_map: tuple[int, ...] | None) -> Engine:
+    if device_map is not None and not plan.paths:
+        raise UsageError("--device cuda: the plan is not in a folder")
     if plan.paths and transport is None:
-        return SupervisedEngine(plan.paths, plan.program.workers, plan.program.state)
+        return SupervisedEngine(plan.paths, plan.program.workers, plan.program.state, device_map=device_map)
     return InProcessEngine(plan.models, plan.program.state, transport=transport)
 
 
-class _Judge:
-    """The whole model and its float64 twin."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.whole = WholeModel(graph)
-        self.no_reference = ""
-        self._reference: Reference | None = None
-        try:
-            self._reference = Reference(graph)
-        except NoReferenceError as reason:
-            self.no_reference = str(reason)
-
-    def exact(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        """The float64 outputs; None where there are none, and then ``no_reference`` says why."""
-        if self._reference is None:
-            return None
-        try:
-            return self._reference.step(values)
-        except NoReferenceError as reason:
-            self.no_reference, self._reference = str(reason), None
-            return None
-
-
 class _Run:
-    def __init__(
-        self, plan: LoadedPlan, engine: Engine, judge: _Judge | None, loss: str, progress: Progress | None
-    ) -> None:
-        self._plan, self._engine, self._judge, self._loss, self._progress = plan, engine, judge, loss, progress
+    def __init__(self, plan: LoadedPlan, engine: Engine, judge: Judge | None, loss: str, options: RunOptions) -> None:
+        self._plan, self._engine, self._judge, self._loss, self._options = plan, engine, judge, loss, options
         self._shapes = {name: plan.graph.tensors[name].shape for name in plan.program.outputs}
+        self._checkpoint: Path | None = None
 
-    def go(self, values: Mapping[str, np.ndarray], steps: int) -> RunResult:
+    def go(self, values: Values, feed: Feed | None, first: int) -> RunResult:
+        """Runs from a step, counted from 1, to the last one."""
+        options, program = self._options, self._plan.program
         losses: list[float] = []
+        iterations: list[Iteration] = []
         seconds: list[float] = []
         comparisons: list[StepComparison] = []
         outputs: dict[str, np.ndarray] = {}
         fetches: tuple[FetchBytes, ...] = ()
-        load_tiles(self._engine, values)
-        for step in range(1, steps + 1):
+        whole = {name: values.whole(name) for name in self._plan.graph.inputs} if self._judge is not None else {}
+        fill_tiles(self._engine, values.tile)
+        for step in range(first, options.steps + 1):
+            is_last = step == options.steps
+            fresh = self._fresh(feed, step, is_last=is_last)
+            if fresh:
+                load_tiles(self._engine, fresh, fresh.keys())
+                whole.update(fresh if self._judge is not None else {})
             start = time.perf_counter()
-            iteration = self._engine.iterate()
+            iterations.append(self._engine.iterate(timed=options.profile))
             seconds.append(time.perf_counter() - start)
-            fetches = fetch_table(self._plan.program, iteration.moved_bytes)
+            fetches = fetch_table(program, iterations[-1].moved_bytes)
             check_bytes(fetches)
             moved_bytes = sum(fetch.moved_bytes for fetch in fetches)
-            wanted = self._plan.program.outputs if self._judge or step == steps else (self._loss,) * bool(self._loss)
+            wanted = program.outputs if self._judge or is_last else (self._loss,) * bool(self._loss)
             outputs = gather_tiles(self._engine, wanted, self._shapes)
             if self._loss:
                 losses.append(float(outputs[self._loss].reshape(())))
             if self._judge is not None:
-                whole = self._judge.whole.step(values)
-                comparisons.append(compare_step(step, outputs, whole, self._judge.exact(values)))
-                values = {**values, **{pair.current: whole[pair.following] for pair in self._plan.program.state}}
-            if step < steps:
+                right = self._judge.whole.step(whole)
+                comparisons.append(compare_step(step, outputs, right, self._judge.exact(whole)))
+                whole = {**whole, **{pair.current: right[pair.following] for pair in program.state}}
+            if options.checkpoint_dir is not None and (is_last or self._is_due(step)):
+                self._save(options.checkpoint_dir, step, whole)
+            if not is_last:
                 if self._judge is not None:
-                    load_tiles(self._engine, values)
+                    load_tiles(self._engine, whole)
                 else:
                     self._engine.advance()
-            if self._progress is not None:
+            if options.progress is not None:
                 loss = losses[-1] if losses else None
                 judged = comparisons[-1] if comparisons else None
-                self._progress(StepReport(step, steps, loss, moved_bytes, seconds[-1], judged))
+                options.progress(StepReport(step, options.steps, loss, moved_bytes, seconds[-1], judged))
         found = tuple(comparisons)
         return RunResult(
-            steps=steps,
+            steps=options.steps - first + 1,
+            first_step=first,
             loss_name=self._loss,
             losses=tuple(losses),
-            predicted_bytes=self._plan.program.predicted_bytes,
+            predicted_bytes=program.predicted_bytes,
             moved_bytes=sum(fetch.moved_bytes for fetch in fetches),
             fetches=fetches,
             seconds=tuple(seconds),
@@ -234,34 +330,43 @@ class _Run:
             comparisons=found,
             no_reference=self._judge.no_reference if self._judge else "",
             results=outputs,
+            arena_bytes=self._engine.arena_bytes,
+            workspace_bytes=tuple(worker.workspace_bytes for worker in program.workers),
+            profile=profile_of(program, iterations) if options.profile else None,
+            checkpoint=self._checkpoint,
+            exported=self._export(outputs),
         )
 
+    def _fresh(self, feed: Feed | None, step: int, *, is_last: bool) -> dict[str, np.ndarray]:
+        """The inputs that are others than in the step before."""
+        fresh = dict(feed.batch(step, is_last=is_last)) if feed is not None else {}
+        if self._options.schedule is not None:
+            tensor = self._plan.graph.tensors[schedule.INPUT]
+            fresh[schedule.INPUT] = np.full(tensor.shape, self._options.schedule.rate(step), numpy_dtype(tensor.dtype))
+        return fresh
 
-def fetch_table(program: Program, moved_bytes: Sequence[Sequence[int]]) -> tuple[FetchBytes, ...]:
-    """Every fetch of a program beside what one iteration counted, by worker and fetch."""
-    return tuple(
-        FetchBytes(worker.worker, step.name, worker.buffers[step.target].tensor, step.predicted_bytes, moved)
-        for worker, counted in zip(program.workers, moved_bytes, strict=True)
-        for step, moved in zip((step for step in worker.steps if isinstance(step, Fetch)), counted, strict=True)
-    )
+    def _is_due(self, step: int) -> bool:
+        every = self._options.checkpoint_every
+        return every is not None and step % every == 0
 
+    def _save(self, directory: Path, step: int, whole: Mapping[str, np.ndarray]) -> None:
+        """Writes the state from which the next step starts: with verification, the whole model's."""
+        program = self._plan.program
+        current = {pair.following: pair.current for pair in program.state}
+        self._engine.pull(current.keys())
 
-def check_bytes(fetches: Sequence[FetchBytes]) -> None:
-    """The law of this project: every fetch moves what was predicted.
+        def tile_of(worker: int, name: str) -> np.ndarray:
+            if self._judge is None:
+                return self._engine.array(worker, name)
+            return part_of(whole[current[name]], program.workers[worker].buffers[name].region)
 
-    Raises:
-        DifferenceError: fetches moved other bytes; they are named.
-    """
-    facts = [
-        f"worker {fetch.worker}, fetch {fetch.fetch!r} of tensor {fetch.tensor!r}: "
-        f"{fetch.predicted_bytes} bytes predicted, {fetch.moved_bytes} moved"
-        for fetch in fetches
-        if fetch.predicted_bytes != fetch.moved_bytes
-    ]
-    if facts:
-        rest = (f"and {len(facts) - _LISTED} more",) if len(facts) > _LISTED else ()
-        raise DifferenceError(
-            "the run moved other bytes than the plan predicts",
-            facts=(*facts[:_LISTED], *rest),
-            hint="this is a bug in tofu, unless somebody edited the plan",
+        self._checkpoint = write_checkpoint(
+            directory, step, self._options.seed, self._plan.model_digest, program.workers, program.state, tile_of
         )
+
+    def _export(self, outputs: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+        if self._options.export is None:
+            return ()
+        following = {pair.current: pair.following for pair in self._plan.program.state}
+        state = {name: self._plan.graph.tensors[name] for name in following}
+        return export_weights(self._options.export, state, lambda name: outputs[following[name]], self._options.forward)

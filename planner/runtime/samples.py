@@ -1,17 +1,23 @@
 """Inputs made up from a seed, for a model that nobody has given any.
 
-A tensor's numbers depend on the seed and on its name alone, not on the number of workers nor on the order in which
-tensors are drawn. The rule, per input:
+An element's number depends on the seed, the tensor's name and the element's place in the whole tensor, and on nothing
+else: a worker draws its own tile and no more, and any number of workers draws the same whole. The rule, per input:
 
-    - what the model says in its metadata ``tofu.inputs`` (JSON): ``{"labels": {"integers_below": 10}}``, or
-      ``{"learning_rate": {"value": 0.05}}``
+    - what the model says in its metadata ``tofu.inputs`` (JSON): ``{"labels": {"integers_below": 10}}``,
+      ``{"learning_rate": {"value": 0.05}}``, ``{"x": {"normal": true}}`` or ``{"mask": {"booleans": true}}``
     - data in floating point: standard normal
     - data in integers: below the size of the dim that it indexes, found through ops that pass values on; below 2 if it
       is only ever cast to a boolean
     - booleans: fair coins
-    - state in floating point without a first value: normal with standard deviation 1 / sqrt(fan-in), where the fan-in
-      is the number of elements of one output unit (all dims but the first; all elements of a vector)
-    - state in integers without a first value: zero
+    - state, and constants whose values are not there, in floating point: normal with standard deviation
+      1 / sqrt(fan-in), where the fan-in is the number of elements of one output unit (all dims but the first; all
+      elements of a vector)
+    - the same in integers: zero
+
+The numbers: element i of a tensor has two uniform numbers u and v, the outputs 2i and 2i+1 of SplitMix64 (Steele, Lea
+and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, figure 17) started from a hash of seed and
+name, in 53 bits. A normal number is sqrt(-2 ln(1-u)) cos(2 pi v) (Box and Muller, 1958), an integer below n is
+floor(n u).
 """
 
 from __future__ import annotations
@@ -20,16 +26,21 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from planner.algebra.region import Region, index_space
 from planner.errors import ModelError, UsageError
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.protos import elem_type_of, numpy_dtype
 
 INPUTS_NOTE: Final = "tofu.inputs"
 
+_CHUNK_ELEMENTS: Final = 1 << 18
+"""Elements that are drawn at a time; what is held beside the result is a few times that."""
 _BOOL: Final = elem_type_of(DType.BOOL)
 _PASSES_ON: Final = {
     "Cast": (0,),
@@ -50,30 +61,115 @@ _PASSES_ON: Final = {
 """Ops whose results are elements of these inputs (None: of all)."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How the elements of a tensor are made up."""
+
+    value: float | None = None
+    """The same everywhere."""
+    below: int | None = None
+    """Integers from 0 up to, and without, this."""
+    scale: float = 1.0
+    """Else the standard deviation of normal numbers."""
+
+
+class Sampler:
+    """Makes up inputs of a graph, by the rule of this file.
+
+    Args:
+        graph: whose inputs they are.
+        seed: of all that is drawn.
+
+    Raises:
+        ModelError: the metadata cannot be read.
+    """
+
+    def __init__(self, graph: Graph, seed: int) -> None:
+        self._graph = graph
+        self._seed = seed
+        self._notes = _notes(graph)
+        self._rules: dict[str, _Rule | None] = {}
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuses inputs that cannot be made up.
+
+        Raises:
+            UsageError: there are integers of which nothing says how large they may be; all of them are named.
+        """
+        tensors = [self._graph.tensors[name] for name in names if self._rule(name) is None]
+        if tensors:
+            raise UsageError(
+                "integers cannot be made up for inputs that nothing bounds",
+                facts=tuple(f"{tensor.name}: {tensor.dtype.value} {list(tensor.shape)}" for tensor in tensors),
+                hint="give them with --inputs batch.npz",
+            )
+
+    def tile(self, name: str, region: Region) -> np.ndarray:
+        """A region of a tensor, of the region's shape.
+
+        Raises:
+            UsageError: see ``check``.
+        """
+        rule = self._rule(name)
+        if rule is None:
+            self.check([name])
+        assert rule is not None
+        tensor = self._graph.tensors[name]
+        dtype = numpy_dtype(tensor.dtype)
+        if rule.value is not None:
+            return np.full(region.shape, rule.value).astype(dtype)
+        tile = np.empty(region.elements, dtype)
+        digest = hashlib.sha256(f"{self._seed}:{name}".encode()).digest()
+        start = np.uint64(int.from_bytes(digest[:8], "little"))
+        for first in range(0, tile.size, _CHUNK_ELEMENTS):
+            places = _places(region, index_space(tensor.shape), first, min(first + _CHUNK_ELEMENTS, tile.size))
+            u = _uniform(start, 2 * places)
+            if rule.below is not None:
+                numbers: np.ndarray = np.floor(u * rule.below)
+            else:
+                v = _uniform(start, 2 * places + np.uint64(1))
+                numbers = rule.scale * np.sqrt(-2 * np.log1p(-u)) * np.cos(2 * np.pi * v)
+            tile[first : first + len(places)] = numbers.astype(dtype)
+        return tile.reshape(region.shape)
+
+    def _rule(self, name: str) -> _Rule | None:
+        if name not in self._rules:
+            self._rules[name] = _rule_of(self._graph, self._graph.tensors[name], self._notes.get(name, {}))
+        return self._rules[name]
+
+
 def sample(graph: Graph, names: Sequence[str], seed: int) -> dict[str, np.ndarray]:
-    """Values for inputs, by the rule of this file.
+    """Whole values for inputs, by the rule of this file.
 
     Raises:
         UsageError: there are integers of which nothing says how large they may be; all of them are named.
         ModelError: the metadata cannot be read.
     """
-    notes = _notes(graph)
-    values: dict[str, np.ndarray] = {}
-    unknown: list[str] = []
-    for name in names:
-        tensor = graph.tensors[name]
-        value = _draw(graph, tensor, notes.get(name, {}), seed)
-        if value is None:
-            unknown.append(f"{name}: {tensor.dtype.value} {list(tensor.shape)}")
-        else:
-            values[name] = value
-    if unknown:
-        raise UsageError(
-            "integers cannot be made up for inputs that nothing bounds",
-            facts=tuple(unknown),
-            hint="give them with --inputs batch.npz",
-        )
-    return values
+    sampler = Sampler(graph, seed)
+    sampler.check(names)
+    shapes = {name: graph.tensors[name].shape for name in names}
+    return {name: sampler.tile(name, Region.whole(shape)).reshape(shape) for name, shape in shapes.items()}
+
+
+def _places(region: Region, space: Sequence[int], first: int, last: int) -> NDArray[np.uint64]:
+    """The places, in the whole tensor, of a region's elements from one up to another, row by row."""
+    rest = np.arange(first, last, dtype=np.uint64)
+    places = np.zeros(last - first, np.uint64)
+    stride = 1
+    for lo, extent, size in zip(region.lo[::-1], region.shape[::-1], space[::-1], strict=True):
+        places += (rest % np.uint64(extent) + np.uint64(lo)) * np.uint64(stride)
+        rest //= np.uint64(extent)
+        stride *= size
+    return places
+
+
+def _uniform(start: np.uint64, numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Outputs of SplitMix64 by their numbers, in [0, 1)."""
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is meant
+        z = start + (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
 def _notes(graph: Graph) -> Mapping[str, Mapping[str, Any]]:
@@ -87,26 +183,24 @@ def _notes(graph: Graph) -> Mapping[str, Mapping[str, Any]]:
     return notes
 
 
-def _draw(graph: Graph, tensor: Tensor, note: Mapping[str, Any], seed: int) -> np.ndarray | None:
-    dtype = numpy_dtype(tensor.dtype)
-    digest = hashlib.sha256(f"{seed}:{tensor.name}".encode()).digest()
-    generator = np.random.default_rng(int.from_bytes(digest[:16], "little"))
+def _rule_of(graph: Graph, tensor: Tensor, note: Mapping[str, Any]) -> _Rule | None:
     if "value" in note:
-        return np.full(tensor.shape, note["value"]).astype(dtype)
+        return _Rule(value=note["value"])
     if "integers_below" in note:
-        return np.asarray(generator.integers(0, int(note["integers_below"]), tensor.shape)).astype(dtype)
+        return _Rule(below=int(note["integers_below"]))
+    if note.get("booleans"):
+        return _Rule(below=2)
     # Not by its role: a state that is its own next state is an output, too.
-    is_state = any(pair.current == tensor.name for pair in graph.state)
+    is_state = any(pair.current == tensor.name for pair in graph.state) or tensor.name in graph.constants
     if tensor.dtype.is_float:
         fan_in = tensor.elements // tensor.shape[0] if len(tensor.shape) > 1 else tensor.elements
-        scale = 1 / math.sqrt(max(1, fan_in)) if is_state else 1.0
-        return np.asarray(scale * generator.standard_normal(tensor.shape)).astype(dtype)
+        return _Rule(scale=1 / math.sqrt(max(1, fan_in)) if is_state else 1.0)
     if is_state:
-        return np.zeros(tensor.shape, dtype)
+        return _Rule(value=0)
     if tensor.dtype is DType.BOOL:
-        return np.asarray(generator.integers(0, 2, tensor.shape)).astype(dtype)
+        return _Rule(below=2)
     below = index_bound(graph, tensor.name)
-    return None if below is None else np.asarray(generator.integers(0, below, tensor.shape)).astype(dtype)
+    return None if below is None else _Rule(below=below)
 
 
 def index_bound(graph: Graph, name: str) -> int | None:

@@ -89,6 +89,41 @@ class SessionMaker:
         )
 
 
+def cuda_session(model: ModelProto, device: int, stream: int) -> tuple[Any, Any]:
+    """A session on a GPU alone, which computes on a stream of the caller, and the options of its runs.
+
+    Nothing falls back to the CPU: a node without a CUDA kernel is an error. Kernels are chosen by heuristics and not by
+    timing them, and do without TF32, so that two runs give the same bits and as good ones as on a CPU. A run returns
+    when its kernels are on the stream.
+
+    Args:
+        model: of standard operators.
+        device: the GPU's number.
+        stream: the stream's address.
+
+    Raises:
+        onnxruntime's exceptions: there is no such device, or a node has no kernel there.
+    """
+    runtime = onnxruntime()
+    options = runtime.SessionOptions()
+    options.log_severity_level = _ERRORS
+    options.use_deterministic_compute = True
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    provider = {
+        "device_id": str(device),
+        "user_compute_stream": str(stream),
+        "arena_extend_strategy": "kSameAsRequested",
+        "cudnn_conv_algo_search": "HEURISTIC",
+        "use_tf32": "0",
+    }
+    session = runtime.InferenceSession(
+        model.SerializeToString(), options, providers=[("CUDAExecutionProvider", provider)], enable_fallback=0
+    )
+    run_options = runtime.RunOptions()
+    run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    return session, run_options
+
+
 def body_model(
     body: FunctionProto,
     inputs: Sequence[tuple[Shape, DType]],

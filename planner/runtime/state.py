@@ -1,4 +1,4 @@
-"""The values that a run starts from: given, from the model, or made up."""
+"""The values that a run starts from: given, from the model, or made up; tile by tile."""
 
 from __future__ import annotations
 
@@ -6,23 +6,95 @@ import difflib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
+from planner.algebra.region import Region, index_space
 from planner.errors import UsageError
 from planner.graph.model import DType, Graph, Tensor
 from planner.graph.protos import numpy_dtype
-from planner.runtime.samples import sample
+from planner.runtime.safetensors import map_tensor, read_header
+from planner.runtime.samples import Sampler
 
 _IN: Final = "in_"
 _OUT: Final = "out_"
 
 
+class TileSource(Protocol):
+    """Something that has values of some tensors."""
+
+    def holds(self, name: str) -> bool:
+        """True if it has this tensor."""
+
+    def tile(self, name: str, region: Region) -> np.ndarray:
+        """A region of a tensor that it has, of the region's shape."""
+
+
+class Values:
+    """A value for every input of a graph, data and state, before the first step.
+
+    What is asked first answers: what the caller gives, a checkpoint or a file of weights, what the model holds
+    (``Graph.initial``), and for the rest what ``samples.py`` makes up. Constants that the model names and does not hold
+    have values here, too.
+
+    Args:
+        graph: the whole model.
+        given: arrays by name, as ``check_inputs`` returns them.
+        sources: checkpoints and files of weights, the first that has a tensor decides.
+        seed: of what is made up.
+
+    Raises:
+        UsageError: something cannot be made up (see ``Sampler.check``).
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        given: Mapping[str, np.ndarray] | None = None,
+        *,
+        sources: tuple[TileSource, ...] = (),
+        seed: int = 0,
+    ) -> None:
+        self._graph = graph
+        self._arrays = {name: value for name, value in graph.initial.items() if value is not None}
+        self._given = dict(given or {})
+        self._sources = sources
+        self._sampler = Sampler(graph, seed)
+        self.absent = tuple(name for name, value in graph.constants.items() if value is None)
+        """Constants that the model does not hold."""
+        self._sampler.check([name for name in (*graph.inputs, *self.absent) if not self._has(name)])
+
+    def tile(self, name: str, region: Region) -> np.ndarray:
+        """A region of a tensor, of the region's shape."""
+        if name not in self._given:
+            for source in self._sources:
+                if source.holds(name):
+                    return source.tile(name, region)
+        array = self._given.get(name, self._arrays.get(name))
+        if array is None:
+            return self._sampler.tile(name, region)
+        return part_of(array, region)
+
+    def whole(self, name: str) -> np.ndarray:
+        """All of a tensor."""
+        shape = self._graph.tensors[name].shape
+        return self.tile(name, Region.whole(shape)).reshape(shape)
+
+    def _has(self, name: str) -> bool:
+        return name in self._given or name in self._arrays or any(source.holds(name) for source in self._sources)
+
+
+def part_of(array: np.ndarray, region: Region) -> np.ndarray:
+    """A region of a whole array."""
+    space = index_space(array.shape)
+    return array.reshape(space)[region.within(Region.whole(space))]
+
+
 def starting_values(
     graph: Graph, inputs: str | Path | Mapping[str, np.ndarray] | None = None, *, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """A value for every input of the graph, data and state, before the first step.
+    """A whole value for every input of the graph, data and state, before the first step.
 
     Args:
         graph: the whole model.
@@ -33,13 +105,65 @@ def starting_values(
     Raises:
         UsageError: the file cannot be read, or arrays do not fit; all findings at once.
     """
+    values = Values(graph, given_inputs(graph, inputs), seed=seed)
+    return {name: values.whole(name) for name in graph.inputs}
+
+
+def given_inputs(graph: Graph, inputs: str | Path | Mapping[str, np.ndarray] | None) -> dict[str, np.ndarray]:
+    """The arrays that somebody gives, by input.
+
+    Raises:
+        UsageError: the file cannot be read, or arrays do not fit; all findings at once.
+    """
     if isinstance(inputs, str | Path):
-        given = check_inputs(graph, read_npz(Path(inputs)), source=str(inputs))
-    else:
-        given = check_inputs(graph, inputs or {}, source="inputs")
-    values = {name: value for name, value in graph.initial.items() if value is not None} | given
-    values |= sample(graph, [name for name in graph.inputs if name not in values], seed)
-    return {name: values[name] for name in graph.inputs}
+        return check_inputs(graph, read_npz(Path(inputs)), source=str(inputs))
+    return check_inputs(graph, inputs or {}, source="inputs")
+
+
+class WeightFile:
+    """A file of whole tensors, npz or safetensors, as a source of tiles.
+
+    Args:
+        path: of the file; ``.safetensors`` is read as that, anything else as npz.
+        graph: whose state, or constants without a value, it holds.
+
+    Raises:
+        UsageError: it cannot be read, or does not fit the model; all findings at once.
+    """
+
+    def __init__(self, path: Path, graph: Graph) -> None:
+        self._path = path
+        self._stored = read_header(path) if path.suffix == ".safetensors" else {}
+        self._arrays = {} if path.suffix == ".safetensors" else read_npz(path)
+        known = [*graph.inputs, *(name for name, value in graph.constants.items() if value is None)]
+        findings = []
+        for name in (*self._stored, *self._arrays):
+            if name in graph.constants and graph.constants[name] is not None:
+                findings.append(f"{name}: is a constant whose value the plan holds")
+            elif name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                findings.append(f"{name}: no input has this name" + (f"; did you mean {near[0]}?" if near else ""))
+            elif name in self._stored:
+                stored, tensor = self._stored[name], graph.tensors[name]
+                if (stored.dtype, stored.shape) != (tensor.dtype, tensor.shape):
+                    findings.append(
+                        f"{name}: is {stored.dtype.value} {list(stored.shape)}, the input is "
+                        f"{tensor.dtype.value} {list(tensor.shape)}"
+                    )
+            else:
+                fault, self._arrays[name] = _fit(self._arrays[name], graph.tensors[name])
+                findings.extend([f"{name}: {fault}"] if fault else [])
+        if findings:
+            raise UsageError(f"{path} does not fit the model", facts=tuple(findings))
+
+    def holds(self, name: str) -> bool:
+        """See ``TileSource.holds``."""
+        return name in self._stored or name in self._arrays
+
+    def tile(self, name: str, region: Region) -> np.ndarray:
+        """See ``TileSource.tile``."""
+        array = map_tensor(self._path, self._stored[name]) if name in self._stored else self._arrays[name]
+        return part_of(array, region)
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -43,6 +43,7 @@ class SupervisedEngine(Engine):
         paths: the worker models' files, in order of the workers.
         programs: what they say.
         state: states and their next values.
+        device_map: the GPU of each worker; None: on CPUs.
         command: what to start instead of the child, for tests of its death.
 
     Raises:
@@ -55,10 +56,12 @@ class SupervisedEngine(Engine):
         programs: Sequence[WorkerProgram],
         state: Sequence[StatePair] = (),
         *,
+        device_map: Sequence[int] | None = None,
         command: Sequence[str] = _COMMAND,
     ) -> None:
         self.programs = tuple(programs)
         self._exchange = Exchange(self.programs)
+        self.arena_bytes = self._exchange.arena_bytes
         # In place of a pipe, which nobody would empty while the child runs.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the child
         self._threads: tuple[int, ...] = ()
@@ -82,7 +85,9 @@ class SupervisedEngine(Engine):
             "models": [str(Path(path).resolve()) for path in paths],
             "state": [[pair.current, pair.following] for pair in state],
             "memory": self._exchange.handle,
+            "devices": None if device_map is None else list(device_map),
         }
+        self._is_on_device = device_map is not None
         try:
             answer = self._ask(request)
             self._threads = tuple(answer["threads"])
@@ -100,10 +105,24 @@ class SupervisedEngine(Engine):
         """See ``Engine.array``."""
         return self._exchange.array(worker, buffer)
 
-    def iterate(self) -> Iteration:
+    def push(self, names: Collection[str] | None = None) -> None:
+        """See ``Engine.push``."""
+        if self._is_on_device:
+            self._ask({"do": "push", "names": None if names is None else list(names)})
+
+    def pull(self, names: Collection[str]) -> None:
+        """See ``Engine.pull``."""
+        if self._is_on_device:
+            self._ask({"do": "pull", "names": list(names)})
+
+    def iterate(self, *, timed: bool = False) -> Iteration:
         """See ``Engine.iterate``."""
-        answer = self._ask({"do": "iterate"})
-        return Iteration(tuple(tuple(moved) for moved in answer["moved_bytes"]), float(answer["seconds"]))
+        answer = self._ask({"do": "iterate", "timed": timed})
+        return Iteration(
+            tuple(tuple(moved) for moved in answer["moved_bytes"]),
+            float(answer["seconds"]),
+            tuple(tuple((waited, took) for waited, took in steps) for steps in answer["timings"]),
+        )
 
     def advance(self) -> None:
         """See ``Engine.advance``."""

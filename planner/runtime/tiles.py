@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -10,20 +10,36 @@ from planner.algebra.region import Region, index_space
 from planner.errors import DifferenceError
 from planner.program import Buffer
 from planner.runtime.engine import Engine
+from planner.runtime.state import part_of
 
 
-def load_tiles(engine: Engine, values: Mapping[str, np.ndarray]) -> None:
-    """Fills every loaded buffer with its region of the tensor's value."""
+def load_tiles(engine: Engine, values: Mapping[str, np.ndarray], names: Collection[str] | None = None) -> None:
+    """Fills loaded buffers, all or those of some tensors, with their regions of whole values."""
+    fill_tiles(engine, lambda name, region: part_of(values[name], region), names)
+
+
+def fill_tiles(
+    engine: Engine, source: Callable[[str, Region], np.ndarray], names: Collection[str] | None = None
+) -> None:
+    """Fills loaded buffers, each with what is asked for its region alone.
+
+    Args:
+        engine: between iterations.
+        source: a region of a tensor, of the region's shape.
+        names: the tensors whose buffers are filled; None: all.
+    """
     for program in engine.programs:
         for name in program.loaded:
             buffer = program.buffers[name]
-            np.copyto(engine.array(program.worker, name), tile_of(values[buffer.tensor], buffer))
+            if names is None or buffer.tensor in names:
+                part = source(buffer.tensor, buffer.region)
+                np.copyto(engine.array(program.worker, name), part.reshape(buffer.shape))
+    engine.push(names)
 
 
 def tile_of(value: np.ndarray, buffer: Buffer) -> np.ndarray:
     """The part of a whole array that a buffer holds, in the buffer's shape."""
-    space = index_space(value.shape)
-    return value.reshape(space)[buffer.region.within(Region.whole(space))].reshape(buffer.shape)
+    return part_of(value, buffer.region).reshape(buffer.shape)
 
 
 def gather_tiles(engine: Engine, names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
@@ -39,6 +55,7 @@ def gather_tiles(engine: Engine, names: Sequence[str], shapes: Mapping[str, tupl
     Raises:
         DifferenceError: two workers hold different values of an element.
     """
+    engine.pull(names)
     tiles: dict[str, list[tuple[int, Buffer, np.ndarray]]] = {name: [] for name in names}
     for program in engine.programs:
         for name in program.collected:

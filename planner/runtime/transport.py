@@ -8,9 +8,9 @@ of the two is the law of this project, and it is made by the caller.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,8 @@ Box: TypeAlias = tuple[slice, ...]
 class Tile:
     """A buffer's memory, seen as an array of its region's shape ((1,) for a scalar)."""
 
-    array: np.ndarray
+    array: Any
+    """A NumPy array; on a GPU, CuPy's."""
     region: Region
 
 
@@ -78,6 +79,8 @@ class NumpyTransport(Transport):
                 tile = locate(source)
                 parts.append(Part(tile.array, piece.region.within(tile.region), source.worker != worker))
             pieces.append((target.array[piece.region.within(target.region)], tuple(parts)))
+        if type(self) is NumpyTransport:  # one that is derived from it may watch, or change, every piece
+            return _direct(pieces, fetch.reducer)
         return _NumpyFetch(self, tuple(pieces), fetch.reducer)
 
     def assemble(self, target: np.ndarray, parts: tuple[Part, ...], reducer: Reducer | None) -> int:
@@ -108,6 +111,39 @@ class _NumpyFetch(BoundFetch):
         for target, parts in self.pieces:
             moved += self.transport.assemble(target, parts, self.reducer)
         return moved
+
+
+def _direct(pieces: Sequence[tuple[np.ndarray, tuple[Part, ...]]], reducer: Reducer | None) -> BoundFetch:
+    """A fetch whose slices are cut once, when it is bound, and not in every iteration."""
+    copies: list[tuple[np.ndarray, np.ndarray]] = []
+    joins: list[tuple[np.ndarray, list[np.ndarray]]] = []
+    moved = 0
+    for target, parts in pieces:
+        taken = [part.array[part.box] for part in parts]
+        moved += sum(view.nbytes for view, part in zip(taken, parts, strict=True) if part.is_remote)
+        if len(taken) == 1:
+            copies.append((target, taken[0]))
+        else:
+            joins.append((target, taken))
+    assert reducer is not None or not joins, "several sources and no reducer"
+    return _DirectFetch(tuple(copies), tuple(joins), None if reducer is None else _JOIN[reducer], moved)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _DirectFetch(BoundFetch):
+    copies: tuple[tuple[np.ndarray, np.ndarray], ...]
+    joins: tuple[tuple[np.ndarray, list[np.ndarray]], ...]
+    join: np.ufunc | None
+    moved_bytes: int
+    """Of the slices that are read from other workers' arrays."""
+
+    def run(self) -> int:
+        for target, view in self.copies:
+            np.copyto(target, view)
+        for target, taken in self.joins:
+            assert self.join is not None
+            _join(target, taken, self.join)
+        return self.moved_bytes
 
 
 _JOIN = {Reducer.SUM: np.add, Reducer.MAX: np.maximum, Reducer.MIN: np.minimum, Reducer.PROD: np.multiply}

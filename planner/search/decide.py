@@ -5,21 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from planner.cost.compute import replicated_share
+from planner.cost.compute import REPLICATED_SHARE_LIMIT, replicated_share
+from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph
 from planner.plan import OpStrategy, Plan
-from planner.search.baselines import data_parallel
-from planner.search.factors import prime_factors
-from planner.search.improve import improve
+from planner.search.methods import METHODS
 from planner.search.pins import pinned
-from planner.search.problem import Problem, no_restriction
-from planner.search.recurse import Found, search_recursively
+from planner.search.problem import Problem, Restriction
+from planner.search.recurse import Found
 from planner.tdl.bind import BoundOp
 
-STRATEGIES = ("tofu", "data")
+STRATEGIES = tuple(METHODS)
 """Names of the strategies: our search, and those of the literature."""
+
+
+_BUDGETS = (1.0, 0.75, 0.5, 0.25, 0.0)
+"""Shares of the limit on replicated work that the search is given, one after the other, until its plan keeps to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ def decide(
     partitioned_inputs: bool = False,
     model_digest: str = "",
     progress: Callable[[str], None] = lambda line: None,
+    tables: CostTables | None = None,
 ) -> Decision:
     """Finds a plan.
 
@@ -54,6 +59,7 @@ def decide(
         partitioned_inputs: leave replication out of the data inputs' tilings.
         model_digest: identifies the model in the plan.
         progress: told what is being done.
+        tables: of an earlier search with the same descriptions, so that what both have is not counted twice.
 
     Raises:
         UsageError: a pin that cannot be kept, or fewer than one worker.
@@ -67,17 +73,35 @@ def decide(
             f"{workers} workers are more than the {largest} elements of the largest tensor",
             hint=f"at most {largest} workers can have something to do",
         )
-    cuts = prime_factors(workers)
     started = time.perf_counter()
     progress("tables of the graph")
-    problem = Problem(graph, ops, workers, partitioned_inputs)
-    restriction = data_parallel(problem) if strategy == "data" else no_restriction
-    restriction = pinned(problem, pins or {}, cuts, restriction)
-    found = search_recursively(problem, cuts, restriction, progress)
-    found = improve(problem, cuts, restriction, found, progress)
+    shared = CostTables() if tables is None else tables
+    for fraction in _BUDGETS:
+        # A budget is drawn up before it is known how often an op is repeated; a plan that overdraws it is not taken.
+        problem = Problem(graph, ops, workers, partitioned_inputs, fraction * REPLICATED_SHARE_LIMIT, tables=shared)
+        cuts, found = METHODS[strategy].search(problem, workers, partial(_with_pins, problem, pins or {}), progress)
+        if strategy != "tofu" or _chosen_share(problem, found) <= REPLICATED_SHARE_LIMIT:
+            break
     seconds = time.perf_counter() - started
     plan = _plan(problem, found, cuts, strategy, model_digest)
     return Decision(plan, seconds, problem.tables.entries, found.largest_table)
+
+
+def _with_pins(problem: Problem, pins: Mapping[str, str], inner: Restriction, cuts: tuple[int, ...]) -> Restriction:
+    return pinned(problem, pins, cuts, inner)
+
+
+def _chosen_share(problem: Problem, found: Found) -> float:
+    """Work that is repeated because the plan is cheaper so, and not because an op could not be cut."""
+    total = sum(problem.works.values())
+    stuck = set(found.unsplit)
+    extra = 0.0
+    for bound in problem.ops:
+        number = problem.variable_of_op[bound.op.name]
+        if number not in stuck:
+            points = float(bound.ranges(found.composites[number]).elements.sum())
+            extra += problem.works[bound.op.name] * (points / max(1, bound.whole_points) - 1)
+    return extra / total if total else 0.0
 
 
 def _plan(problem: Problem, found: Found, cuts: tuple[int, ...], strategy: str, model_digest: str) -> Plan:

@@ -61,6 +61,8 @@ class Problem:
     workers: int
     partitioned_inputs: bool = False
     """Charge data inputs that are not a disjoint split: leave replication out of their tilings."""
+    replication_budget: float = REPLICATED_SHARE_LIMIT
+    """Work that may be repeated, as a share of the graph's."""
     variables: list[SearchVariable] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     tables: CostTables = field(default_factory=CostTables)
@@ -84,13 +86,28 @@ class Problem:
             self._link(bound)
         works = {bound.op.name: work(bound, self.graph) for bound in self.ops}
         self.works = works
-        share = REPLICATED_SHARE_LIMIT * sum(works.values()) / max(1, len(works)) / max(1, self.workers - 1)
-        self.may_replicate = {name: amount <= share for name, amount in works.items()}
-        self._local: dict[tuple[object, ...], bool] = {}
+        self.may_replicate = self._cheap_enough()
+        self._negligible = REPLICATED_SHARE_LIMIT * sum(works.values()) / max(1, len(works)) / max(1, self.workers - 1)
+        self._local = self.tables.local
         self._extensions: dict[tuple[object, Tiling, int], Candidates] = {}
-        self._lists: dict[Candidates, Candidates] = {}
+        self._lists = self.tables.lists
         self._numbered: dict[object, int] = {}
         self.content = [self._content_of(variable) for variable in self.variables]
+
+    def _cheap_enough(self) -> dict[str, bool]:
+        """Which ops may be repeated for the plan's own benefit: the smallest ones, as many as the budget holds.
+
+        What a repetition adds depends on how many workers repeat; two is assumed here, and the plan's true share is
+        checked afterwards.
+        """
+        left = self.replication_budget * sum(self.works.values())
+        allowed = dict.fromkeys(self.works, False)
+        for name, amount in sorted(self.works.items(), key=lambda item: (item[1], item[0])):
+            left -= amount
+            if left < 0:
+                break
+            allowed[name] = True
+        return allowed
 
     def _content_of(self, variable: SearchVariable) -> object:
         """What a variable's candidates depend on: equal for repeated layers, so that they are found once."""
@@ -126,7 +143,7 @@ class Problem:
     def is_stuck(self, variable: SearchVariable, candidates: Candidates) -> bool:
         """True if an op can only be repeated at this cut, and is too much work for that to be free."""
         bound = variable.op
-        if bound is None or self.may_replicate[bound.op.name]:
+        if bound is None or self.works[bound.op.name] <= self._negligible:
             return False
         return all(isinstance(candidate.placements[-1], Replicate) for candidate in candidates)
 

@@ -196,7 +196,7 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
         ),
         reads=tuple(dict.fromkeys(reads)),
         is_elementwise=not (reductions or opaque or positional or matched) and _is_elementwise(outputs, present),
-        is_opaque=bool(opaque),
+        is_opaque=any(isinstance(value, OpaqueResult) for root in values for value in subvalues(root)),
         arithmetic=sum(
             isinstance(value, Apply | Reduce | OpaqueResult) for root in values for value in subvalues(root)
         ),

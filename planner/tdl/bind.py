@@ -5,7 +5,7 @@ The analysis of a signature is made once and shared by every op that has it; bin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -15,9 +15,9 @@ import numpy as np
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import Reducer, Shard, Tiling
 from planner.errors import DescriptionError, UnsupportedError
-from planner.graph.model import Attribute, Graph, Op, Shape
+from planner.graph.model import Graph, Op
 from planner.tdl.analyse import Analysis, Variable, analyse
-from planner.tdl.builder import Description, NodeView
+from planner.tdl.builder import Derivation, Description, NodeView
 from planner.tdl.interval import End, Ints, Symbol
 from planner.tdl.local import LocalOp, Part, same_op
 
@@ -203,7 +203,7 @@ class Descriptions:
             DescriptionError: an op type is described twice.
         """
         self._by_type: dict[tuple[str, str], Description] = {}
-        self._asked: dict[object, tuple[tuple[str, int, int], ...]] = {}
+        self._asked: dict[object, _Asked] = {}
         self._analyses: dict[object, Analysis] = {}
         for description in descriptions:
             for op_type in description.op_types:
@@ -218,6 +218,10 @@ class Descriptions:
     def described(self) -> tuple[tuple[str, str], ...]:
         """(domain, op type) of every operator that has a description, sorted."""
         return tuple(sorted(self._by_type))
+
+    def description(self, domain: str, op_type: str) -> Description:
+        """The description of an operator; KeyError where it has none."""
+        return self._by_type[domain, op_type]
 
     @property
     def analyses_made(self) -> int:
@@ -286,15 +290,27 @@ class Descriptions:
             what = f"{len(present)} outputs, {len(outputs)} described"
             raise DescriptionError(f"description of {node.op.op_type} (op {node.op.name}): {what}")
         analysis = analyse(outputs[: len(present)], present)
-        everything = tuple(sorted(set(asked or ()) | node.asked))
+        before = asked or _Asked((), ())
+        everything = _Asked(
+            tuple(sorted({*before.values, *node.asked})), tuple(dict.fromkeys((*before.derived, *node.derived)))
+        )
         self._asked[family] = everything
         self._analyses[family, _answers(everything, node)] = analysis
         return analysis
 
 
-def _answers(asked: tuple[tuple[str, int, int], ...], node: NodeView) -> tuple[Attribute | Shape | str | None, ...]:
-    answers: list[Attribute | Shape | str | None] = []
-    for side, position, dim in asked:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What descriptions of a family have asked of their ops: the answers tell signatures apart."""
+
+    values: tuple[tuple[str, int, int], ...]
+    """As in ``NodeView.asked``, sorted."""
+    derived: tuple[Derivation, ...]
+
+
+def _answers(asked: _Asked, node: NodeView) -> tuple[Hashable, ...]:
+    answers: list[Hashable] = [node.answer(function) for function in asked.derived]
+    for side, position, dim in asked.values:
         if side == "constant":
             value = node.constants[position] if position < len(node.constants) else None
             answers.append(None if value is None else f"{value.dtype}{value.shape}{value.tobytes().hex()}")

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -201,7 +201,10 @@ def at(value: Val) -> At:
 
 
 def match(element: Val, index: Ix | int) -> Val:
-    """1 where an element of a tensor is the index, else 0: ``Sum(lambda v: X[v, d] * match(I[i], v))`` looks up."""
+    """A value: 1 where an element of a tensor is the index, else 0.
+
+    ``Sum(lambda v: X[v, d] * match(I[i], v))`` looks up ``X[I[i], d]``.
+    """
     if not isinstance(element.tree, Access):
         raise DescriptionError("match(...) takes an element of a tensor, and an index")
     return Val(Match(element.tree, _index(index)))
@@ -316,6 +319,9 @@ def _apply(function: Callable[..., Any], variables: Sequence[Var]) -> Any:
     return function(*positional, **keywords)
 
 
+Derivation: TypeAlias = "Callable[[NodeView], Hashable]"
+
+
 @dataclass
 class NodeView:
     """What a description and a local rule may know of the op.
@@ -337,6 +343,23 @@ class NodeView:
     output_dtypes: tuple[DType | None, ...] = ()
     opset: int = 21
     """Version of the default operator domain."""
+    derived: dict[Derivation, None] = field(default_factory=dict)
+    """What ``derive`` was asked for, in order."""
+
+    def derive(self, function: Derivation) -> Any:
+        """What a function makes of the op; its result becomes part of the signature, and not the sizes that it reads.
+
+        A Reshape needs of its shapes only how dims are merged and split.
+
+        Args:
+            function: defined once (not inside of the description), so that it is known again; its result is hashable.
+        """
+        self.derived[function] = None
+        return self.answer(function)
+
+    def answer(self, function: Derivation) -> Hashable:
+        """What a function makes of the op, without a trace of what it asked."""
+        return function(replace(self, asked=set(), derived={}))
 
     def attribute(self, name: str, default: Attribute | None = None) -> Any:
         """The attribute's value; ONNX's default must be given by the caller."""

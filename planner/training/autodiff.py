@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TypeAlias
 
 from planner.errors import UnsupportedError
-from planner.graph.model import Op
+from planner.graph.model import Op, Tensor
 from planner.training.attributes import label
 from planner.training.builder import Builder
 
@@ -98,13 +98,13 @@ def collect(*modules: ModuleType) -> dict[str, GradientRule]:
 
 
 def active_tensors(
-    builder: Builder, ops: Sequence[Op], wanted: Iterable[str], rules: Mapping[str, GradientRule]
+    tensors: Mapping[str, Tensor], ops: Sequence[Op], wanted: Iterable[str], rules: Mapping[str, GradientRule]
 ) -> frozenset[str]:
     """The tensors through which the loss may depend on a wanted one."""
     active = set(wanted)
     for op in ops:
         if _active_inputs(op, active, rules):
-            active.update(name for name in op.outputs if name and builder.dtype(name).is_float)
+            active.update(name for name in op.outputs if name and tensors[name].dtype.is_float)
     return frozenset(active)
 
 
@@ -143,7 +143,7 @@ def backward(
     Raises:
         UnsupportedError: ops on the way that have no rule, or whose rule refuses their form: all of them.
     """
-    active = active_tensors(builder, ops, wanted, rules)
+    active = active_tensors(builder.tensors, ops, wanted, rules)
     pending = dict(seeds)
     first_reader: dict[str, int] = {}
     for index, op in enumerate(ops):

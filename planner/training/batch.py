@@ -16,7 +16,7 @@ from planner.graph.check import check_graph
 from planner.graph.model import Graph, Op, Tensor
 from planner.graph.protos import dtype_of_array
 from planner.graph.wellformed import fresh_name
-from planner.training.attributes import label
+from planner.training.attributes import axis_of, label
 from planner.training.batch_rules import RULES
 from planner.training.tracks import Site, Track
 
@@ -63,18 +63,25 @@ class _Follower:
         self.refusals: list[str] = []
         self.constants = dict(graph.constants)
         self.made: dict[str, Tensor] = {}
-        """New constants."""
+        """New constants, and what is made from them."""
+        self.regrown: list[Op] = []
+        """Ops that make a tensor anew, to stand before the op that reads it."""
 
     def run(self) -> Graph:
-        ops = tuple(self._follow(op) for op in self.graph.ops)
+        ops: list[Op] = []
+        for op in self.graph.ops:
+            followed = self._follow(op)
+            ops += [*self.regrown, followed]
+            self.regrown.clear()
         if self.refusals:
             raise UnsupportedError(
                 f"the batch cannot be changed from {self.old} to {self.new}",
                 facts=tuple(self.refusals),
                 hint="export the model with the batch that is wanted",
             )
-        used = {name for op in ops for name in op.inputs}
-        dropped = {name for name in self.constants if name not in used}
+        ops = self._live(ops)
+        used = {name for op in ops for name in (*op.inputs, *op.outputs)} | set(self.graph.inputs)
+        dropped = {name for name in (*self.graph.tensors, *self.constants) if name not in used}
         tensors = {
             name: self._resized(tensor)
             for name, tensor in {**self.graph.tensors, **self.made}.items()
@@ -84,7 +91,7 @@ class _Follower:
         folded = (self.graph.folded | self.made.keys()) & constants.keys()
         initial = {name: value for name, value in self.graph.initial.items() if name not in self.tracks}
         changed = replace(
-            self.graph, tensors=tensors, ops=ops, constants=constants, folded=frozenset(folded), initial=initial
+            self.graph, tensors=tensors, ops=tuple(ops), constants=constants, folded=frozenset(folded), initial=initial
         )
         check_graph(changed)
         return changed
@@ -100,7 +107,9 @@ class _Follower:
             return op
         if not any(name in self.tracks for name in op.inputs):
             return op
-        site = Site(op, self.graph.tensors, self.constants, self.tracks, self.old, self.new, self._constant)
+        site = Site(
+            op, self.graph.tensors, self.constants, self.tracks, self.old, self.new, self._constant, self._regrow
+        )
         rule = None if op.domain else RULES.get(op.op_type)
         try:
             if rule is None:
@@ -116,6 +125,36 @@ class _Follower:
                 assert size == track.size(self.old), f"{label(op)}: {track} does not fit size {size} of {name}"
                 self.tracks[name] = track
         return replace(op, inputs=tuple(site.inputs))
+
+    def _live(self, ops: list[Op]) -> list[Op]:
+        """The ops that lead to an output: what was made anew may have left its original unread."""
+        wanted, live = set(self.graph.outputs), list[Op]()
+        for op in reversed(ops):
+            if any(name in wanted for name in op.outputs):
+                wanted.update(op.inputs)
+                live.append(op)
+        return live[::-1]
+
+    def _regrow(self, name: str, track: Track, site: Site) -> str | None:
+        """A Gather by known indices that have one value for each sample (token types, positions): with others."""
+        op = self.graph.producer.get(name)
+        indices = self.constants.get(op.inputs[1]) if op is not None and op.op_type == "Gather" else None
+        if op is None or indices is None:
+            return None
+        axis = axis_of(op, len(self.graph.tensors[op.inputs[0]].shape), 0)
+        if not axis <= track.dim < axis + indices.ndim:
+            return None
+        fresh = self._constant(site.repeated(indices, op.inputs[1], track.at(track.dim - axis)), op.inputs[1])
+        made = fresh_name(f"{name}.batch{self.new}", self.graph.tensors.keys() | self.made.keys())
+        tensor = self.graph.tensors[name]
+        self.made[made] = Tensor(made, track.resized(tensor.shape, self.new), tensor.dtype)
+        taken = {known.name for known in (*self.graph.ops, *self.regrown)}
+        self.regrown.append(
+            replace(
+                op, name=fresh_name(f"{op.name}.batch{self.new}", taken), inputs=(op.inputs[0], fresh), outputs=(made,)
+            )
+        )
+        return made
 
     def _constant(self, value: np.ndarray, like: str) -> str:
         """A new constant that stands for constant ``like`` at the new batch."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from planner.graph.model import Shape
 from planner.training.attributes import axis_of, integer, integers
 from planner.training.tracks import Site, Track
@@ -282,6 +284,34 @@ def _gather_elements(site: Site) -> Sequence[Track]:
     return [data]
 
 
+def _gather_nd(site: Site) -> Sequence[Track]:
+    """Index tuples that pick each sample by its number, and the same elements of each: others for other samples."""
+    site.only(0)
+    track = site.track(0)
+    indices = site.constants.get(site.op.inputs[1])
+    if track is None or track != Track(0) or integer(site.op, "batch_dims", 0) or indices is None:
+        raise site.refuse("its index tuples do not pick the samples by their number")
+    numbers = indices[..., 0]
+    found = [
+        dim
+        for dim, size in enumerate(numbers.shape)
+        if size == site.old and np.array_equal(numbers, _counting(numbers.shape, dim))
+    ]
+    if len(found) != 1:
+        raise site.refuse("its index tuples do not pick the samples by their number")
+    (dim,) = found
+    changed = site.repeated(indices[..., 1:], site.op.inputs[1], Track(dim))
+    first = _counting(changed.shape[:-1], dim)[..., None]
+    site.inputs[1] = site.make(np.concatenate([first, changed], axis=-1).astype(np.int64), site.op.inputs[1])
+    return [Track(dim)]
+
+
+def _counting(shape: Shape, dim: int) -> np.ndarray:
+    """0, 1, 2 ... along a dim."""
+    line = np.arange(shape[dim]).reshape([-1 if index == dim else 1 for index in range(len(shape))])
+    return np.broadcast_to(line, shape)
+
+
 def _on_matrices(site: Site) -> Sequence[Track]:
     """Trilu: every matrix of the last two dims is treated by itself."""
     site.only(0)
@@ -339,6 +369,7 @@ RULES: Final[Mapping[str, BatchRule]] = MappingProxyType(
         "Flatten": _flatten,
         "Gather": _gather,
         "GatherElements": _gather_elements,
+        "GatherND": _gather_nd,
         "Gemm": _gemm,
         "LayerNormalization": _layer_normalization,
         "MatMul": _matmul,

@@ -11,16 +11,18 @@ import numpy as np
 
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.check import check_graph
-from planner.graph.model import DType, Graph, StatePair, Tensor
-from planner.graph.protos import numpy_dtype
+from planner.graph.model import DType, Graph, Op, StatePair
 from planner.training import rules
 from planner.training.attributes import axis_of
 from planner.training.autodiff import backward
 from planner.training.batch import with_batch
 from planner.training.builder import Builder
-from planner.training.losses import loss_function
+from planner.training.expand import expanded
+from planner.training.losses import OUTPUT_PREFIX, LossOptions, loss_function
 from planner.training.lowering import OLDEST_OPSET, OPSET, lower
-from planner.training.optimizers import Update, optimizer_function
+from planner.training.optimizers import Hyper, optimizer_function
+from planner.training.precision import Precision, with_precision
+from planner.training.updates import Schedule, Updates
 
 INPUTS: Final = "tofu.inputs"
 """Note that tells how sample data for each input is drawn, as JSON: ``{"labels": {"integers_below": 10}, "x":
@@ -37,6 +39,10 @@ def build_training_graph(
     batchnorm: Literal["train", "frozen"] = "train",
     batch: int | None = None,
     output: str | None = None,
+    hyper: Hyper | None = None,
+    schedule: Schedule = Schedule(),
+    loss_options: LossOptions = LossOptions(),
+    precision: Precision = "float32",
 ) -> Graph:
     """The graph of one training step, in standard operators.
 
@@ -45,14 +51,18 @@ def build_training_graph(
 
     Args:
         forward: a model without state.
-        loss: its name, see ``losses.LOSSES``.
+        loss: its name, see ``losses.LOSSES``; or ``output:NAME``.
         optimizer: its name, see ``optimizers.OPTIMIZERS``.
         learning_rate: default value of the data input ``learning_rate``.
-        momentum: how much of the accumulated gradient the momentum optimizer keeps.
+        momentum: how much of the accumulated gradient the momentum optimizers keep, where ``hyper`` is not given.
         batchnorm: "train": BatchNormalization normalises by its batch, and its running statistics are state (see
             ``lowering``); "frozen": by its running statistics, which stay as they are.
         batch: new number of samples, see ``batch.with_batch``; None: that of the model.
         output: what the loss looks at; None: the model's only output.
+        hyper: the optimizer's numbers.
+        schedule: clipping, accumulation, loss scaling.
+        loss_options: class weights and the like.
+        precision: "float16" or "bfloat16": the model computes in that, from float32 parameters (see ``precision``).
 
     Returns:
         Inputs: the model's, the loss's target, ``learning_rate``, and state: parameters, what the optimizer remembers
@@ -64,7 +74,10 @@ def build_training_graph(
         UnsupportedError: the batch cannot be changed; ops that have no gradient: all of them; nothing to train.
     """
     make_loss, step = loss_function(loss), optimizer_function(optimizer)
-    _check_numbers(learning_rate, momentum)
+    hyper = Hyper(momentum=momentum) if hyper is None else hyper
+    _check_rate(learning_rate)
+    hyper.check()
+    schedule.check()
     if batchnorm not in ("train", "frozen"):
         raise UsageError(f"batchnorm is {batchnorm!r}", facts=("known: frozen, train",))
     if forward.state:
@@ -75,45 +88,31 @@ def build_training_graph(
         )
     if forward.opset < OLDEST_OPSET:
         raise UnsupportedError(f"the model is of opset {forward.opset}; the oldest that is taken is {OLDEST_OPSET}")
-    target = _chosen_output(forward, output)
+    target = chosen_output(forward, loss, output)
     if batch is not None:
         forward = with_batch(forward, batch)
+    forward = with_precision(forward, precision)
+    rule_table = rules.standard()
+    candidates = [name for name in forward.constants if may_be_trained(forward, name)]
+    forward = expanded(forward, candidates, rule_table)
+    candidates = [name for name in candidates if name in forward.constants]
 
     builder = Builder(forward)
     lowered = lower(builder, forward.ops, opset=forward.opset, batch_statistics=batchnorm == "train")
-    scalar_loss = make_loss(builder, target)
+    scalar_loss = make_loss(builder, target, loss_options)
     rate = builder.declare("learning_rate", (), DType.FLOAT32)
-    states: list[tuple[str, str]] = []
-    memories: list[tuple[str, str]] = []
-    initial: dict[str, np.ndarray | None] = {rate: np.array(learning_rate, np.float32)}
-    samples: dict[str, Mapping[str, object]] = {
-        **{name: _sample(forward, name) for name in forward.inputs},
-        scalar_loss.target: scalar_loss.sample,
-        rate: {"value": learning_rate},
-    }
-
-    def update(parameter: str, gradient: str) -> None:
-        """A parameter's update stands right after its gradient, which is then needed no longer."""
-        with builder.scope(f"{parameter}.update"):
-            own_rate = builder.cast(rate, builder.dtype(parameter))
-            updated = step(Update(builder, parameter, gradient, own_rate, momentum))
-        states.append((parameter, updated.parameter))
-        for memory, following in updated.memory.values():
-            memories.append((memory, following))
-            initial[memory] = _zeros(builder.tensors[memory], known=forward.constants[parameter] is not None)
-            if initial[memory] is None:
-                samples[memory] = {"value": 0.0}
-
-    candidates = [name for name in forward.constants if _may_be_trained(forward, name)]
+    updates = Updates(builder, forward, step, hyper, schedule, rate)
     backward(
         builder,
         forward.ops,
-        {target: scalar_loss.gradient},
+        {target: updates.scaled(scalar_loss.gradient)},
         [name for name in candidates if name not in lowered.updates],
-        rules=rules.standard(),
+        rules=rule_table,
         saved=lowered.saved,
-        ready=update,
+        ready=updates.ready,
     )
+    updates.finish()
+    states = updates.parameters
     if not states:
         raise UnsupportedError(
             f"output {target!r} depends on no parameter, so there is nothing to train",
@@ -121,32 +120,54 @@ def build_training_graph(
         )
     order = {name: index for index, name in enumerate(forward.constants)}
     states.sort(key=lambda pair: order[pair[0]])
-    memories.reverse()
-    pairs = [*states, *memories, *lowered.updates.items()]
-    initial.update((name, forward.constants[name]) for name, _ in (*states, *lowered.updates.items()))
-    for name, _ in (*states, *lowered.updates.items()):
+    kept = [*states, *lowered.updates.items()]
+    samples: dict[str, Mapping[str, object]] = {
+        **{name: sample_of(forward, name) for name in forward.inputs},
+        **scalar_loss.targets,
+        rate: {"value": learning_rate},
+        **updates.samples,
+    }
+    initial: dict[str, np.ndarray | None] = {rate: np.array(learning_rate, np.float32), **updates.initial}
+    initial.update((name, forward.constants[name]) for name, _ in kept)
+    for name, _ in kept:
         builder.take(name)
+    pairs = [*states, *updates.memories, *lowered.updates.items()]
     state = tuple(StatePair(current, builder.output(following, f"{current}.next")) for current, following in pairs)
     result = builder.finish(
-        inputs=(*forward.inputs, scalar_loss.target, rate, *(pair.current for pair in state)),
+        inputs=(*forward.inputs, *scalar_loss.targets, rate, *(pair.current for pair in state)),
         outputs=(builder.output(scalar_loss.value, "loss"), *forward.outputs, *(pair.following for pair in state)),
         state=state,
         initial={**forward.initial, **initial},
-        opset=max(OPSET, forward.opset),
+        # Before 22, convolutions and pooling are not defined for bfloat16.
+        opset=max(OPSET, forward.opset, 22 if precision == "bfloat16" else 0),
         notes={**forward.notes, INPUTS: json.dumps(samples)},
     )
     check_graph(result)
     return result
 
 
-def _check_numbers(learning_rate: float, momentum: float) -> None:
+def _check_rate(learning_rate: float) -> None:
     if not (math.isfinite(learning_rate) and learning_rate > 0):
         raise UsageError(f"the learning rate is {learning_rate}; it must be a positive number")
-    if not 0 <= momentum < 1:
-        raise UsageError(f"the momentum is {momentum}; it must be at least 0 and below 1")
 
 
-def _chosen_output(forward: Graph, output: str | None) -> str:
+def _stated_output(loss: str, output: str | None) -> str | None:
+    """What the loss looks at: ``output:NAME`` says it itself."""
+    if not loss.startswith(OUTPUT_PREFIX):
+        return output
+    own = loss.removeprefix(OUTPUT_PREFIX)
+    if output not in (None, own):
+        raise UsageError(f"the loss is {loss!r}, and it is to look at {output!r}")
+    return own
+
+
+def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
+    """The output that the loss looks at.
+
+    Raises:
+        UsageError: there is none of that name, or several and none is named.
+    """
+    output = _stated_output(loss, output)
     if output is None and len(forward.outputs) == 1:
         return forward.outputs[0]
     known = tuple(
@@ -160,26 +181,36 @@ def _chosen_output(forward: Graph, output: str | None) -> str:
     return output
 
 
-def _may_be_trained(forward: Graph, name: str) -> bool:
+def may_be_trained(forward: Graph, name: str) -> bool:
+    """Whether a constant is a parameter: a float of rank 1 or more that the file states, no weights of classes."""
     tensor = forward.tensors[name]
-    return tensor.dtype.is_float and bool(tensor.shape) and name not in forward.folded
+    weighs_classes = all(
+        op.op_type in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") and op.inputs[2:] == (name,)
+        for op in forward.consumers[name]
+    )
+    return tensor.dtype.is_float and bool(tensor.shape) and name not in forward.folded and not weighs_classes
 
 
-def _zeros(tensor: Tensor, *, known: bool) -> np.ndarray | None:
-    """Zeros; None beside a parameter whose value was not loaded: such a model may be too large for any file."""
-    return np.zeros(tensor.shape, numpy_dtype(tensor.dtype)) if known else None
-
-
-def _sample(forward: Graph, name: str) -> Mapping[str, object]:
+def sample_of(forward: Graph, name: str) -> Mapping[str, object]:
     """How sample data of an input is drawn: indices within the tables that they are looked up in."""
     dtype = forward.tensors[name].dtype
     if dtype.is_float:
         return {"normal": True}
     if dtype is DType.BOOL:
         return {"booleans": True}
-    tables = [
-        forward.tensors[op.inputs[0]].shape[axis_of(op, len(forward.tensors[op.inputs[0]].shape), 0)]
-        for op in forward.consumers[name]
-        if op.op_type == "Gather" and op.inputs[1] == name
-    ]
-    return {"integers_below": min(tables, default=2)}
+    bounds = [_classes(forward, op, name) for op in forward.consumers[name]]
+    return {"integers_below": min((bound for bound in bounds if bound), default=2)}
+
+
+def _classes(forward: Graph, op: Op, name: str) -> int:
+    """The size of the table that an op looks up in by a tensor, or of the classes that it compares it with; else 0."""
+    tables = {"Gather": 1, "NegativeLogLikelihoodLoss": 1, "SoftmaxCrossEntropyLoss": 1}
+    if tables.get(op.op_type) is not None and op.inputs[1] == name:
+        shape = forward.tensors[op.inputs[0]].shape
+        return shape[axis_of(op, len(shape), 0)] if op.op_type == "Gather" else shape[1]
+    if op.op_type == "Unsqueeze":
+        return max((_classes(forward, reader, op.outputs[0]) for reader in forward.consumers[op.outputs[0]]), default=0)
+    if op.op_type == "Equal":
+        others = [forward.constants.get(other) for other in op.inputs if other != name]
+        return max((other.size for other in others if other is not None), default=0)
+    return 0

@@ -98,6 +98,15 @@ class GraphBuilder:
         """The value of a constant, if it is known."""
         return self.constants.get(name)
 
+    def source_tensor(self, name: str) -> Tensor:
+        """A tensor of the source, whether or not what makes it was taken over."""
+        return self._source.tensors.get(name) or self.tensors[name]
+
+    @property
+    def ops(self) -> Sequence[Op]:
+        """Everything emitted and taken over so far."""
+        return self._ops
+
     def declare(self, wanted: str, shape: Shape, dtype: DType) -> str:
         """A new tensor that no emitted op makes: an input, or an output of an op that is replayed."""
         name = self.reserve(wanted)
@@ -145,22 +154,24 @@ class GraphBuilder:
         *,
         hint: str = "",
         attributes: Mapping[str, Attribute] = NO_ATTRIBUTES,
+        domain: str = "",
     ) -> tuple[str, ...]:
         """Emit an op, or hand back the outputs of an equal one.
 
         Args:
-            op_type: an operator of the default domain.
+            op_type: the operator.
             inputs: by position; "" where an optional one is absent.
             shapes: of the outputs.
             dtypes: of the outputs.
             hint: last part of the outputs' names; the operator's name if "".
             attributes: of the op.
+            domain: of the operator; "" is ONNX's default one.
 
         Returns:
             The names of the outputs.
         """
         stated = tuple(sorted(attributes.items(), key=lambda item: item[0]))
-        key = (op_type, tuple(inputs), stated)
+        key = (domain, op_type, tuple(inputs), stated)
         if key in self._memo:
             return self._memo[key]
         stem = f"{self._scope}.{hint or op_type.lower()}" if self._scope else hint or op_type.lower()
@@ -169,7 +180,7 @@ class GraphBuilder:
             self.tensors[name] = Tensor(name, tuple(shape), dtype)
         self._own.update(names)
         # Its name is settled with its output's, in ``finish``.
-        self._append(Op("", op_type, tuple(inputs), names, stated))
+        self._append(Op("", op_type, tuple(inputs), names, stated, domain))
         self._memo[key] = names
         return names
 
@@ -192,7 +203,7 @@ class GraphBuilder:
         Raises:
             AssertionError: the tensor that was made has another shape or dtype, or is no fresh one.
         """
-        expected = self._source.tensors[output]
+        expected = self.source_tensor(output)
         actual = self.tensors[made]
         assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype), f"{output} is {expected}, not {actual}"
         if made in self._own and made not in self._final:

@@ -64,7 +64,7 @@ def lower(builder: Builder, ops: tuple[Op, ...], *, opset: int, batch_statistics
             continue
         with builder.scope(op.name):
             try:
-                _lower(builder, _upgraded(builder, op, opset), batch_statistics, saved, updates)
+                lower_op(builder, op, opset, batch_statistics=batch_statistics, saved=saved, updates=updates)
             except UnsupportedError as error:
                 faults.append(error.what)
                 builder.replay(op)
@@ -90,18 +90,28 @@ def _upgraded(builder: Builder, op: Op, opset: int) -> Op:
     return op
 
 
-def _lower(
+def lower_op(
     builder: Builder,
     op: Op,
+    opset: int,
+    *,
     batch_statistics: bool,
     saved: dict[str, Mapping[str, str]],
     updates: dict[str, str],
 ) -> None:
+    """Emit one forward op; see ``lower``.
+
+    Raises:
+        UnsupportedError: a form that cannot be part of a training step.
+    """
+    op = _upgraded(builder, op, opset)
     match op.op_type if not op.domain else "":
         case "BatchNormalization" if batch_statistics:
             saved[op.name] = _batch_normalization(builder, op, updates)
         case "LayerNormalization":
             saved[op.name] = _layer_normalization(builder, op)
+        case "Dropout" if _drops(builder, op):
+            saved[op.name] = _dropout(builder, op)
         case "ReduceMean":
             axes = reduced_axes(builder, op)
             _mean(builder, op, axes, keepdims=bool(integer(op, "keepdims", 1)))
@@ -109,6 +119,28 @@ def _lower(
             _mean(builder, op, tuple(range(2, builder.rank(op.inputs[0]))), keepdims=True)
         case _:
             builder.replay(op)
+
+
+def _drops(builder: Builder, op: Op) -> bool:
+    """Whether a Dropout is in training mode.
+
+    Raises:
+        UnsupportedError: nothing says so when the graph is built.
+    """
+    if len(op.inputs) < 3 or not op.inputs[2]:
+        return False
+    mode = builder.value(op.inputs[2])
+    if mode is None:
+        raise refuse(op, "its training_mode is not a known constant")
+    return bool(mode)
+
+
+def _dropout(builder: Builder, op: Op) -> Mapping[str, str]:
+    """The op with its mask, which its backward reads."""
+    y, mask = [*op.outputs, ""][:2]
+    mask = mask or builder.declare(f"{y}.mask", builder.shape(op.inputs[0]), DType.BOOL)
+    builder.replay(replace(op, outputs=(y, mask)))
+    return {"mask": mask}
 
 
 def _mean(builder: Builder, op: Op, axes: tuple[int, ...], *, keepdims: bool) -> None:

@@ -49,6 +49,8 @@ class Site:
     new: int
     make: Callable[[np.ndarray, str], str]
     """Makes a new constant in the place of another, and says its name."""
+    regrow: Callable[[str, Track, Site], str | None]
+    """Makes a tensor that depends on no sample, but has one value for each, anew; None if that is not known how."""
     inputs: list[str] = field(init=False)
     """The op's operands at the new batch; rules replace constants in it."""
 
@@ -106,13 +108,24 @@ class Site:
         """
         name = self.op.inputs[position]
         value = self.constants.get(name)
-        if value is None:
+        if value is not None:
+            self.inputs[position] = self.make(self.repeated(value, name, track), name)
+            return
+        regrown = self.regrow(name, track, self)
+        if regrown is None:
             raise self.refuse(f"its operand {name!r} has the size of the batch, but is no known constant")
+        self.inputs[position] = regrown
+
+    def repeated(self, value: np.ndarray, name: str, track: Track) -> np.ndarray:
+        """A constant with as many samples as there are now.
+
+        Raises:
+            UnsupportedError: it differs between samples.
+        """
         before, after = value.shape[: track.dim], value.shape[track.dim + 1 :]
         split = value.reshape(*before, track.outer, self.old, track.inner, *after)
         along = len(before) + 1
         one = np.take(split, [0], axis=along)
         if not np.array_equal(np.broadcast_to(one, split.shape), split, equal_nan=value.dtype.kind == "f"):
             raise self.refuse(f"its constant {name!r} differs between samples")
-        repeated = np.repeat(one, self.new, axis=along).reshape(*before, track.size(self.new), *after)
-        self.inputs[position] = self.make(repeated, name)
+        return np.repeat(one, self.new, axis=along).reshape(*before, track.size(self.new), *after)

@@ -5,7 +5,7 @@ Random inputs are of mixed sign, so that a wrong reducer shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -25,7 +25,8 @@ class Given:
     shape: Shape
     dtype: str = "float32"
     low: float = -2.0
-    high: float = 2.0
+    high: float = 3.0
+    """Of mixed sign, and more on one side: partial sums that are joined by a wrong reducer show."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +50,7 @@ class Case:
     attributes: tuple[tuple[str, Attribute], ...] = ()
     outputs: int = 1
     opset: int = 21
+    domain: str = ""
 
     def __str__(self) -> str:
         parts = []
@@ -65,10 +67,17 @@ class Case:
         return f"{self.op_type}({','.join(parts)}{';' if stated else ''}{stated})"
 
 
-def make(op_type: str, *operands: Operand | Shape, outputs: int = 1, opset: int = 21, **attributes: Attribute) -> Case:
-    """A case; a bare shape is a random float32 input."""
+def make(
+    op_type: str,
+    *operands: Operand | Shape,
+    outputs: int = 1,
+    opset: int = 21,
+    domain: str = "",
+    **attributes: Attribute,
+) -> Case:
+    """A case; a bare shape is a random float32 input, what is not named among these an attribute of the op."""
     given = tuple(Given(operand) if isinstance(operand, tuple) else operand for operand in operands)
-    return Case(op_type, given, tuple(sorted(attributes.items())), outputs, opset)
+    return Case(op_type, given, tuple(sorted(attributes.items())), outputs, opset, domain)
 
 
 def ints(*values: int) -> Known:
@@ -92,10 +101,10 @@ def bind_case(
             (constants if operand.constant else arrays)[names[-1]] = operand.array
     outputs = tuple(f"y{position}" for position in range(case.outputs))
     given = {**arrays, **constants}
-    node = LocalNode(case.op_type, tuple(names), outputs, dict(case.attributes))
+    node = LocalNode(case.op_type, tuple(names), outputs, dict(case.attributes), case.domain)
     made = execute_any(LocalOp((node,)), given, outputs, case.opset)
     tensors = {name: Tensor(name, array.shape, dtype_of_array(array)) for name, array in {**given, **made}.items()}
-    op = Op(str(case), case.op_type, tuple(names), outputs, case.attributes)
+    op = Op(str(case), case.op_type, tuple(names), outputs, case.attributes, case.domain)
     graph = Graph("case", tensors, (op,), tuple(arrays), outputs, constants, opset=case.opset)
     whole = {position: made[name] for position, name in enumerate(outputs)}
     return descriptions.bind(op, graph), arrays, whole
@@ -112,15 +121,27 @@ def _random(operand: Given, generator: np.random.Generator) -> np.ndarray:
 
 def all_cases() -> tuple[Case, ...]:
     """Every case of every family."""
-    from planner.verify import cases_compute, cases_movement
+    from planner.verify import cases_compute, cases_images, cases_layers, cases_movement, cases_quantised
 
-    families: tuple[Iterator[Case], ...] = (*cases_compute.families(), *cases_movement.families())
-    return tuple(case for family in families for case in family)
+    files = (cases_compute, cases_movement, cases_layers, cases_images, cases_quantised)
+    return tuple(case for file in files for family in file.families() for case in family)
+
+
+def qualified(domain: str, op_type: str) -> str:
+    """An operator's name: ``Conv``, or ``my.domain.MyConv``."""
+    return f"{domain}.{op_type}" if domain else op_type
+
+
+def find_operator(name: str, known: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
+    """(domain, op type) of an operator that is named with its domain, or without where only one has the name."""
+    operators = sorted(known)
+    exact = [key for key in operators if qualified(*key) == name]
+    return next(iter(exact or [key for key in operators if key[1] == name]), None)
 
 
 def by_type(cases: tuple[Case, ...]) -> Mapping[str, tuple[Case, ...]]:
-    """The cases of each op type."""
+    """The cases of each operator, by its qualified name."""
     found: dict[str, list[Case]] = {}
     for case in cases:
-        found.setdefault(case.op_type, []).append(case)
+        found.setdefault(qualified(case.domain, case.op_type), []).append(case)
     return {name: tuple(group) for name, group in found.items()}

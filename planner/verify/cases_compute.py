@@ -60,6 +60,9 @@ def elementwise() -> Iterator[Case]:
     yield make("Cast", (5, 4), to=7)
     yield make("CastLike", (5, 4), Given((1,), "int32"))
     yield make("Gelu", (5, 4), approximate="tanh")
+    yield make("Swish", (5, 4), opset=24)
+    yield make("Swish", (3, 1, 7), alpha=0.5, opset=24)
+    yield make("BitCast", Given((5, 4), "int32"), to=1, opset=26)
     yield make("Dropout", (5, 4))
     yield make("Dropout", (5, 4), Known(np.array(0.3, dtype=np.float32)), Known(np.array(False)), outputs=2)
 
@@ -163,13 +166,6 @@ def reductions() -> Iterator[Case]:
     for name in ("ArgMax", "ArgMin"):
         yield make(name, (4, 5, 6), axis=1)
         yield make(name, (4, 5), axis=-1, keepdims=0)
-    yield make("CumSum", (4, 5), ints_scalar(1))
-    yield make("CumSum", (4, 5), ints_scalar(-2), exclusive=1, reverse=1)
-
-
-def ints_scalar(value: int) -> Known:
-    """A constant scalar input."""
-    return Known(np.array(value, dtype=np.int64))
 
 
 def normalisations() -> Iterator[Case]:

@@ -79,9 +79,9 @@ def stretches() -> Iterator[Case]:
         yield make("Trilu", (2, 5, 4), Known(np.array(-1, dtype=np.int64)), upper=upper)
 
 
-def _positions(shape: Shape, below: int, *, constant: bool = False, lowest: int = 0) -> Known:
+def _positions(shape: Shape, below: int, *, constant: bool = False, lowest: int = 0, dtype: str = "int64") -> Known:
     values = np.random.default_rng(7).integers(lowest, below, shape)
-    return Known(values.astype(np.int64), constant)
+    return Known(np.asarray(values).astype(dtype), constant)
 
 
 def _distinct(rows: int, columns: int, below: int) -> Known:
@@ -107,6 +107,14 @@ def lookups() -> Iterator[Case]:
     values = Known(np.array([0.5, -2.0], dtype=np.float32))
     yield make("OneHot", _positions((5,), 3), three, values)
     yield make("OneHot", _positions((4, 5), 3), three, values, axis=0)
+    yield make("OneHot", _positions((4, 1), 9, lowest=-9), Known(np.array(7, dtype=np.int64)), values, axis=1)
+    yield make("OneHot", _positions((3,), 5, dtype="float32"), Known(np.array(5, dtype=np.int64)), values)
+    yield make("Gather", (7, 5), _positions((4, 3), 7, lowest=-7, dtype="int32"))
+    yield make("Gather", (1, 5), _positions((4,), 1))
+    yield make("Gather", Given((11, 2), "int64"), _positions((), 11))
+    yield make("Gather", Given((6, 2), "bool"), _positions((3,), 6))
+    yield make("GatherElements", (6, 7), _positions((5, 7), 6, lowest=-6), axis=0)
+    yield make("GatherND", (4, 5, 6), _positions((7, 3), 4, lowest=-4))
 
 
 def scatters() -> Iterator[Case]:
@@ -122,6 +130,13 @@ def scatters() -> Iterator[Case]:
     yield make("ScatterND", (6, 5), _positions((7, 2), 5), (7,), reduction="add")
     yield make("ScatterND", (6, 5), _distinct(4, 1, 6), (4, 5))
     yield make("ScatterND", (6, 5), _positions((4, 1), 6), (4, 5), reduction="mul")
+    yield make("ScatterND", (6, 5, 4), _positions((7, 2), 5, lowest=-5), (7, 4), reduction="add")
+    yield make("ScatterND", (6, 5), _positions((9, 1), 6), (9, 5), reduction="max")
+    for reduction in ("add", "mul", "min", "max"):
+        yield make("ScatterElements", (7, 6), _positions((4, 6), 7, lowest=-7), (4, 6), axis=0, reduction=reduction)
+    yield make("ScatterElements", (7, 1), _positions((4, 1), 7), (4, 1), reduction="add")
+    yield make("Scatter", (5, 6), _distinct(2, 6, 5), (2, 6), opset=10)
+    yield make("Scatter", (5, 6), _positions((5, 1), 6), (5, 1), axis=1, opset=10)
 
 
 def made() -> Iterator[Case]:

@@ -10,7 +10,7 @@ import onnx
 from onnx import helper, numpy_helper, shape_inference
 
 from planner.errors import TofuError
-from planner.graph.load import MAX_IR_VERSION
+from planner.graph.load import MAX_IR_VERSION, MAX_OPSET
 from planner.graph.model import DType, Op
 from planner.graph.protos import dtype_of, dtype_of_array, elem_type_of, op_to_node
 from planner.tdl.bind import BoundOp
@@ -68,16 +68,16 @@ def execute_any(
     """As ``execute``, where the dtypes of the outputs are not known: shape inference says them.
 
     Raises:
-        ExecutionError: it cannot be executed, or inference does not say them.
+        ExecutionError: it cannot be executed.
     """
     model = to_model(local, inputs, dict.fromkeys(outputs, DType.FLOAT32), opset)
     for value in model.graph.output:
         value.ClearField("type")
     inferred = shape_inference.infer_shapes(model)
     dtypes = {value.name: dtype_of(value.type.tensor_type.elem_type) for value in inferred.graph.output}
-    known = {name: dtype for name, dtype in dtypes.items() if dtype is not None}
-    if len(known) < len(outputs):
-        raise ExecutionError(f"the dtypes of {', '.join(sorted(set(outputs) - set(known)))} cannot be inferred")
+    # Shape inference says nothing of some operators that are functions (GroupNormalization): they keep the dtype.
+    first = dtype_of_array(next(iter(inputs.values()))) if inputs else DType.FLOAT32
+    known = {name: first if dtype is None else dtype for name, dtype in dtypes.items()}
     return execute(local, inputs, known, opset)
 
 
@@ -105,6 +105,8 @@ def execute(
     model = to_model(local, inputs, outputs, opset)
     names = {value.name for value in model.graph.input}
     feed = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in inputs.items() if name in names}
+    if opset > MAX_OPSET:
+        return dict(zip(outputs, _by_reference(model, feed, list(outputs)), strict=True))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4

@@ -66,6 +66,8 @@ class Verdict:
     """Empty if it is right."""
     bit_equal: bool = False
     """True if every output has the very bits of the whole op's."""
+    largest_error: float = 0.0
+    """Largest difference of an output, over the largest element of the whole result."""
 
     @property
     def is_vetoed(self) -> bool:
@@ -120,11 +122,12 @@ def enumerate_strategies(bound: BoundOp, *ways: int) -> tuple[Candidate, ...]:
         if key in seen or int(ranges.elements.min()) == 0:
             continue
         seen.add(key)
-        found.append(Candidate(strategy, strategy_text(bound, strategy), _veto(bound, ranges)))
+        found.append(Candidate(strategy, strategy_text(bound, strategy), candidate_veto(bound, ranges)))
     return tuple(found)
 
 
-def _veto(bound: BoundOp, ranges: Boxes) -> str:
+def candidate_veto(bound: BoundOp, ranges: Boxes) -> str:
+    """Why some worker's part has no local op; "" if every part has one."""
     reads = bound.reads(ranges)
     for worker in range(ranges.workers):
         try:
@@ -176,15 +179,16 @@ def verify_strategy(
         return Verdict(strategy, text, (Finding(Kind.FAILED, str(error)),))
     if findings:
         return Verdict(strategy, text, tuple(findings))
-    bit_equal = True
+    bit_equal, largest = True, 0.0
     for position, array in sorted(expected.items()):
         joined = _join(bound, strategy, made, position, array, findings)
         difference = normwise_error(joined, array)
         bit_equal = bit_equal and joined.tobytes() == array.tobytes()
+        largest = max(largest, difference)
         if difference > tolerance(array.dtype):
             message = f"output {position} differs from the whole op's by {difference:.2e} of its largest element"
             findings.append(Finding(Kind.DIFFERENT, message, difference))
-    return Verdict(strategy, text, tuple(findings), bit_equal)
+    return Verdict(strategy, text, tuple(findings), bit_equal, largest)
 
 
 def _arrays(bound: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:

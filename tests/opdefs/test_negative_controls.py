@@ -7,11 +7,12 @@ import pytest
 
 import opdefs
 from opdefs.convolution import conv_local
+from opdefs.indexing import masked_lookup
 from opdefs.movement import slice_local
 from planner.tdl.bind import Descriptions
-from planner.tdl.builder import Description, NodeView, Opaque, Sum, TensorArg, op, over
+from planner.tdl.builder import Description, Max, NodeView, Opaque, Sum, TensorArg, call, match, op, over
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
-from planner.verify.cases import Case, bind_case, ints, make
+from planner.verify.cases import Case, Known, bind_case, ints, make
 from planner.verify.strategies import Finding, Kind, enumerate_strategies, verify_strategy
 
 
@@ -77,6 +78,42 @@ def statistics_that_forget_a_dim(node: NodeView, X: TensorArg, scale: TensorArg)
     )
 
 
+@op("Gather")
+def lookup_by_the_indices_of_the_whole(node: NodeView, X: TensorArg, indices: TensorArg) -> object:
+    return lambda i, d: Sum(lambda v: X[v, d] * match(indices[i], v))
+
+
+@op("Gather", local=lambda node, part: masked_lookup(node, part, (0,), listed=False, after=1))
+def lookup_joined_by_maximum(node: NodeView, X: TensorArg, indices: TensorArg) -> object:
+    return lambda i, d: Max(lambda v: X[v, d] * match(indices[i], v))
+
+
+def depth_of_the_part_only(node: NodeView, part: Part) -> LocalOp:
+    depth = np.array(part.ranges["j"][1] - part.ranges["j"][0], dtype=np.int64)
+    return LocalOp((LocalNode("OneHot", ("in0", "depth", "in2"), ("out0",)),), {"depth": depth})
+
+
+@op("OneHot", local=depth_of_the_part_only)
+def one_hot_by_the_indices_of_the_whole(
+    node: NodeView, indices: TensorArg, depth: TensorArg, values: TensorArg
+) -> object:
+    return lambda i, j: call("OneHot", match(indices[i], j), values[:])
+
+
+def scattered(node: NodeView, part: Part) -> LocalOp:
+    return LocalOp((LocalNode("ScatterElements", ("in0", "in1", "in2"), ("out0",), dict(node.op.attributes)),))
+
+
+@op("ScatterElements", local=scattered)
+def sums_scattered_into_the_data_every_time(
+    node: NodeView, X: TensorArg, indices: TensorArg, updates: TensorArg
+) -> object:
+    return lambda i: Sum(lambda u: X[i] + match(indices[u], i) * updates[u])
+
+
+ROWS = Known(np.array([5, 0, 3, 2]), constant=False)
+ON_AND_OFF = Known(np.array([0.5, -2.0], dtype=np.float32))
+SIX = Known(np.array(6, dtype=np.int64))
 CONV = make("Conv", (2, 3, 8), (4, 3, 3), pads=(1, 1))
 CONTROLS: list[tuple[Description, Case, str, Kind]] = [
     (conv_without_halo, make("Conv", (2, 3, 9), (4, 3, 3), pads=(1, 1)), "y0", Kind.SHAPE),
@@ -89,6 +126,15 @@ CONTROLS: list[tuple[Description, Case, str, Kind]] = [
     (transpose_unturned, make("Transpose", (6, 6)), "i", Kind.SHAPE),
     (gemm_with_the_bias_inside, make("Gemm", (4, 6), (6, 5), (5,)), "k", Kind.DIFFERENT),
     (gemm_that_adds_a_bias_it_has_not, make("Gemm", (4, 6), (6, 5), (5,)), "k", Kind.FAILED),
+    (lookup_by_the_indices_of_the_whole, make("Gather", (6, 5), ROWS), "v", Kind.FAILED),
+    (lookup_joined_by_maximum, make("Gather", (6, 5), ROWS), "v", Kind.DIFFERENT),
+    (one_hot_by_the_indices_of_the_whole, make("OneHot", ROWS, SIX, ON_AND_OFF), "j", Kind.DIFFERENT),
+    (
+        sums_scattered_into_the_data_every_time,
+        make("ScatterElements", (6,), ROWS, (4,), reduction="add"),
+        "u",
+        Kind.DIFFERENT,
+    ),
     (statistics_that_forget_a_dim, make("LayerNormalization", (4, 6), (6,), outputs=2), "i", Kind.SHAPE),
 ]
 

@@ -1,17 +1,18 @@
-"""Window operators, reshapes and slices with attributes chosen at random, executed split and whole."""
+"""Window operators, reshapes, slices and lookups with attributes chosen at random, executed split and whole."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import opdefs
 from planner.graph.model import Attribute, Shape
-from planner.verify.cases import Case, Given, Operand, bind_case, ints, make
+from planner.verify.cases import Case, Given, Known, Operand, bind_case, ints, make
 from planner.verify.execute import ExecutionError
 from planner.verify.strategies import enumerate_strategies, verify_strategy
 
@@ -96,6 +97,35 @@ def paddings(draw: st.DrawFn) -> Case:
     return make("Pad", (draw(st.integers(3, 6)), draw(st.integers(4, 7))), ints(*(draw(pad) for _ in range(4))))
 
 
+@st.composite
+def lookups(draw: st.DrawFn) -> Case:
+    op_type = draw(st.sampled_from(["Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "OneHot"]))
+    rows, columns, wanted = draw(st.integers(1, 9)), draw(st.integers(1, 5)), draw(st.integers(1, 7))
+    seed = draw(st.integers(0, 2**16))
+
+    def positions(*shape: int) -> Known:
+        drawn = np.random.default_rng(seed).integers(-rows, rows, shape)
+        return Known(drawn.astype(draw(st.sampled_from(["int64", "int32"]))), constant=draw(st.booleans()))
+
+    reduction = draw(st.sampled_from(["add", "max", "min"]))
+    match op_type:
+        case "Gather":
+            return make(op_type, (rows, columns), positions(wanted, 2))
+        case "GatherElements":
+            return make(op_type, (rows, columns), positions(wanted, columns))
+        case "GatherND":
+            return make(op_type, (rows, columns), Known(positions(wanted, 1).array.astype(np.int64), constant=False))
+        case "ScatterElements":
+            return make(op_type, (rows, columns), positions(wanted, columns), (wanted, columns), reduction=reduction)
+        case "ScatterND":
+            places = Known(positions(wanted, 1).array.astype(np.int64), constant=False)
+            return make(op_type, (rows, columns), places, (wanted, columns), reduction=reduction)
+    depth = Known(np.array(rows, dtype=np.int64))
+    # The runtime has OneHot for indices of 64 bits, or of 32 with other types of depth.
+    places = Known(positions(wanted).array.astype(np.int64), constant=False)
+    return make("OneHot", places, depth, Known(np.array([0.5, -2.0], dtype=np.float32)))
+
+
 WINDOWED = ["Conv", "ConvTranspose", "MaxPool", "AveragePool"]
 WAYS = st.sampled_from([(2,), (3,), (4,), (2, 2), (2, 3)])
 
@@ -107,7 +137,7 @@ def test_windows(op_type: str, data: st.DataObject, ways: tuple[int, ...]) -> No
     check(data.draw(windows(op_type)), *ways)
 
 
-@given(case=st.one_of(reshapes(), slices(), paddings()), ways=WAYS)
+@given(case=st.one_of(reshapes(), slices(), paddings(), lookups()), ways=WAYS)
 @FEW
 def test_movement(case: Case, ways: tuple[int, ...]) -> None:
     check(case, *ways)
@@ -122,7 +152,7 @@ def test_windows_at_length(op_type: str, data: st.DataObject, ways: tuple[int, .
 
 
 @pytest.mark.slow
-@given(case=st.one_of(reshapes(), slices(), paddings()), ways=WAYS)
+@given(case=st.one_of(reshapes(), slices(), paddings(), lookups()), ways=WAYS)
 @MANY
 def test_movement_at_length(case: Case, ways: tuple[int, ...]) -> None:
     check(case, *ways)

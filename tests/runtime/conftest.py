@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 from onnx import FunctionProto, NodeProto, helper
 
+import opdefs
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.folder import MODEL, PLAN, worker_file, write_folder
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.to_onnx import to_model
+from planner.partition.build import partition
 from planner.plan import Plan, digest
 from planner.program import Buffer, Fetch, Piece, Program, Segment, Source, Step, WorkerProgram
 from planner.runtime.plan_files import LoadedPlan
+from planner.search.decide import decide
 from planner.worker_model import WorkerModel, make_body, write_worker_model
 
 OPSET = 21
@@ -268,3 +271,24 @@ def halo() -> Case:
         conv = helper.make_node("Conv", ["a", "k"], ["b"], kernel_shape=[3], pads=pads)
         bodies |= body(f"conv{number}", ["a", "k"], ["b"], conv)
     return Case(graph, Program(tuple(workers), graph.inputs, graph.outputs, ()), bodies, dict(graph.constants))
+
+
+@pytest.fixture
+def plan_of() -> Callable[..., LoadedPlan]:
+    """Plans a graph and loads the plan from memory; without ``arenas``, every buffer has memory of its own."""
+
+    def make(graph: Graph, workers: int, *, arenas: bool = True) -> LoadedPlan:
+        ops = opdefs.standard().bind_all(graph)
+        partitioned = partition(graph, ops, decide(graph, ops, workers).plan)
+
+        def kept(program: WorkerProgram) -> WorkerProgram:
+            return program if arenas else replace(program, arena=None)
+
+        program = replace(partitioned.program, workers=tuple(kept(worker) for worker in partitioned.program.workers))
+        models = tuple(
+            WorkerModel(worker, partitioned.bodies, fixed, "")
+            for worker, fixed in zip(program.workers, partitioned.fixed, strict=True)
+        )
+        return LoadedPlan(graph, program, models, model_digest="of the model")
+
+    return make

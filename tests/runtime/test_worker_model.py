@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from onnx import ModelProto
 
 from planner.errors import ModelError
+from planner.program import Arena
 from planner.worker_model import read_worker_model, write_worker_model
 
 
@@ -32,6 +34,17 @@ def test_round_trip(case: Any) -> None:
         for name in program.fixed:
             np.testing.assert_array_equal(read.constants[name], case.constants[name])
             assert read.constants[name].dtype == case.constants[name].dtype
+
+
+def test_the_memory_plan_is_in_the_file(training: Any) -> None:
+    program = training.program.workers[0]
+    offsets = {name: 64 * number for number, name in enumerate(program.buffers)}
+    placed = replace(program, arena=Arena(64 * len(offsets), offsets, 128))
+    model = write_worker_model(placed, training.bodies, training.constants, opset=21)
+    assert read_worker_model(model).program == placed
+    next(entry for entry in model.metadata_props if entry.key == "tofu.arena").value = "[]"
+    with pytest.raises(ModelError, match="is no worker model"):
+        read_worker_model(model)
 
 
 def test_every_buffer_has_a_type_in_the_file(training: Any) -> None:

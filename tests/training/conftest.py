@@ -164,16 +164,67 @@ class Pad(OpRun):
         widths = [(0, 0)] * x.ndim
         for index, axis in enumerate(axes):
             widths[axis] = (int(pads[index]), int(pads[len(axes) + index]))
-        x = np.pad(
-            x,
-            [(max(0, before), max(0, after)) for before, after in widths],
-            constant_values=0 if value is None else value,
-        )
+        border = [(max(0, before), max(0, after)) for before, after in widths]
+        if mode in (None, "", "constant"):
+            x = np.pad(x, border, constant_values=0 if value is None else value)
+        else:
+            x = np.pad(x, border, mode=mode)
         cut = tuple(slice(max(0, -b), size - max(0, -a)) for (b, a), size in zip(widths, x.shape, strict=True))
         return (x[cut],)
 
 
-OWN: list[type[OpRun]] = [Pad, Conv, ConvTranspose, MaxPool, AveragePool, Erf, Gelu]
+class Mean(OpRun):
+    """The evaluator's own adds in place, into the first operand's shape."""
+
+    def _run(self, *operands):
+        return (sum(operands) / len(operands),)
+
+
+class LpNormalization(OpRun):
+    """The evaluator's own takes no absolute values."""
+
+    def _run(self, x, axis=None, p=None):
+        return (x / np.linalg.norm(x, ord=p or 2, axis=-1 if axis is None else axis, keepdims=True),)
+
+
+class MeanVarianceNormalization(OpRun):
+    """The evaluator's own function body is in float32."""
+
+    def _run(self, x, axes=None):
+        over = tuple(axes or (0, 2, 3))
+        return ((x - x.mean(over, keepdims=True)) / (x.std(over, keepdims=True) + 1e-9),)
+
+
+class LRN(OpRun):
+    """The evaluator's own loops over samples where it means channels."""
+
+    def _run(self, x, alpha=None, beta=None, bias=None, size=None):
+        total = np.zeros_like(x)
+        for c in range(x.shape[1]):
+            first, last = max(0, c - (size - 1) // 2), c + size // 2 + 1
+            total[:, c] = (x[:, first:last] ** 2).sum(axis=1)
+        return (x / ((1.0 if bias is None else bias) + alpha / size * total) ** (0.75 if beta is None else beta),)
+
+
+class LpPool(OpRun):
+    def _run(
+        self, x, auto_pad=None, ceil_mode=0, dilations=None, kernel_shape=None, p=2, pads=None, strides=None,
+    ):  # fmt: skip
+        before, after, strides, dilations = _spatial(
+            pads, strides, dilations, len(kernel_shape), auto_pad, x.shape[2:], kernel_shape
+        )
+        windows = _windows(x, kernel_shape, before, after, strides, dilations, 0, bool(ceil_mode))
+        return (np.nansum(abs(windows) ** p, axis=-1) ** (1 / p),)
+
+
+class GlobalLpPool(OpRun):
+    def _run(self, x, p=2):
+        return ((abs(x) ** p).sum(axis=tuple(range(2, x.ndim)), keepdims=True) ** (1 / p),)
+
+
+OWN: list[type[OpRun]] = [
+    GlobalLpPool, LRN, LpPool, Pad, Conv, ConvTranspose, MaxPool, AveragePool, Erf, Gelu, Mean, LpNormalization, MeanVarianceNormalization,
+]  # fmt: skip
 for _class in OWN:
     _class.op_domain = ""
 

@@ -193,21 +193,24 @@ def test_names_that_are_taken(forward_model, reference):
 
 def test_every_op_in_the_way_is_named(forward_model):
     nodes = [
-        node("Hardmax", ["w"], ["a"], name="one"),
+        node("Col2Im", ["w", "image", "block"], ["a"], name="one"),
         node("Relu", ["a"], ["b"], name="fine"),
-        node("Pad", ["b", "p"], ["c"], name="two", mode="edge"),
-        node("Mish", ["c"], ["y"], name="three"),
-        node("Hardmax", ["x"], ["aside"], name="not in the way"),
+        node("ScatterND", ["b", "i", "u"], ["c"], name="two", reduction="max"),
+        node("GridSample", ["c", "grid"], ["y"], name="three"),
+        node("GridSample", ["c", "grid"], ["aside"], name="not in the way"),
     ]
-    forward = forward_model(nodes, {"w": random((2, 3))}, {"x": random((2, 3))},
-                            {"p": np.array([0, 1, 0, 1])}, outputs=["y", "aside"])  # fmt: skip
+    constants = {
+        "image": np.array([4, 4]), "block": np.array([1, 1]), "i": np.array([[0]]),
+        "u": random((1, 3, 4, 4)), "grid": np.zeros((1, 2, 2, 2), np.float32),
+    }  # fmt: skip
+    forward = forward_model(nodes, {"w": random((1, 3, 16))}, {}, constants, outputs=["y", "aside"])
     with pytest.raises(UnsupportedError) as error:
         built(forward, loss="mse", output="y")
     assert error.value.what == "the loss cannot be differentiated: 3 ops in the way"
     assert error.value.facts == (
-        "op 'one' (Hardmax): no gradient rule",
-        "op 'two' (Pad): no gradient rule for mode 'edge', only for 'constant'",
-        "op 'three' (Mish): no gradient rule",
+        "op 'one' (Col2Im): no gradient rule",
+        "op 'two' (ScatterND): no gradient rule for reduction 'max', only for 'none' and 'add'",
+        "op 'three' (GridSample): no gradient rule",
     )
 
 

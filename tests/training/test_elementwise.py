@@ -79,11 +79,9 @@ def test_power_of_zero_by_zero_is_no_nan(reference, forward_model):
     assert np.isfinite(reference(to_model(step), {"target": np.ones((2, 3))})["x.next"]).all()
 
 
-def test_exponent_that_is_trained_is_refused(check_gradients, forward_model):
-    forward = forward_model([node("Pow", ["x", "p"], ["y"])], {"x": np.ones((2, 3)), "p": np.full((3,), 2.0)})
-    with pytest.raises(UnsupportedError, match="cannot be differentiated") as error:
-        check_gradients(forward)
-    assert "exponent" in error.value.facts[0]
+def test_exponent_that_is_trained(check_gradients, forward_model):
+    parameters = {"x": abs(away_from_zero((2, 3))) + 0.2, "p": away_from_zero((3,), 4)}
+    check_gradients(forward_model([node("Pow", ["x", "p"], ["y"])], parameters))
 
 
 @pytest.mark.parametrize("bounds", [(-0.5, 0.5), (None, 0.3), (-0.2, None)])
@@ -119,9 +117,22 @@ def test_dropout_at_inference(check_gradients, forward_model):
     check_gradients(forward_model(nodes, {"x": away_from_zero((3, 3))}))
 
 
-def test_dropout_in_training_mode_is_refused(check_gradients, forward_model):
+def test_dropout_in_training_mode(forward_model, reference):
+    """Its gradient is that of the mask that was drawn."""
+    nodes = [node("Dropout", ["x", "ratio", "mode"], ["y"], name="drop", seed=3)]
+    constants = {"ratio": np.array(0.25), "mode": np.array(True)}
+    forward = forward_model(nodes, {"x": away_from_zero((6, 5))}, constants=constants)
+    step = build_training_graph(forward.graph(), loss="mse", optimizer="sgd", learning_rate=1.0)
+    target = np.zeros((6, 5))
+    found = reference(to_model(step), {"target": target})
+    kept = found["y"] != 0
+    assert 0 < kept.sum() < 30
+    np.testing.assert_allclose(forward.parameters["x"] - found["x.next"], kept * 2 * found["y"] / 30 / 0.75)
+
+
+def test_dropout_whose_mode_is_not_known_is_refused(check_gradients, forward_model):
     nodes = [node("Dropout", ["x", "ratio", "mode"], ["y"], name="drop")]
-    constants = {"ratio": np.array(0.5), "mode": np.array(True)}
+    forward = forward_model(nodes, {"x": away_from_zero((3, 3))}, {"mode": np.array(True)}, {"ratio": np.array(0.5)})
     with pytest.raises(UnsupportedError) as error:
-        check_gradients(forward_model(nodes, {"x": away_from_zero((3, 3))}, constants=constants))
-    assert error.value.facts == ("op 'drop' (Dropout): no gradient rule for training mode",)
+        check_gradients(forward)
+    assert error.value.facts == ("op 'drop' (Dropout): its training_mode is not a known constant",)

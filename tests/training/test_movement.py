@@ -125,8 +125,11 @@ def test_gather_nd(check_gradients, forward_model):
 @pytest.mark.parametrize(
     ("nodes", "constants", "reason"),
     [
-        ([node("Pad", ["x", "p"], ["y"], name="n", mode="reflect")], {"p": ints(1, 1, 1, 1)}, "mode 'reflect'"),
-        ([node("GatherND", ["x", "i"], ["y"], name="n", batch_dims=1)], {"i": np.array([[1], [0]])}, "batch_dims"),
+        (
+            [node("ScatterElements", ["x", "i", "x"], ["y"], name="n", reduction="mul")],
+            {"i": np.array([[1, 0, 0], [0, 1, 1]])},
+            "reduction 'mul'",
+        ),
     ],
 )
 def test_refused(nodes, constants, reason, check_gradients, forward_model):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from planner.training.autodiff import GradientRule, collect
 from planner.training.rules import (
+    activations,
     convolution,
+    einsum,
     elementwise,
+    linear_maps,
     matmul,
     movement,
     normalisation,
     pooling,
     reduction,
+    scatter,
     softmax,
     stops,
 )
@@ -18,4 +22,18 @@ from planner.training.rules import (
 
 def standard() -> dict[str, GradientRule]:
     """The rules of the standard operators, by operator."""
-    return collect(convolution, elementwise, matmul, movement, normalisation, pooling, reduction, softmax, stops)
+    return collect(
+        activations,
+        convolution,
+        einsum,
+        elementwise,
+        linear_maps,
+        matmul,
+        movement,
+        normalisation,
+        pooling,
+        reduction,
+        scatter,
+        softmax,
+        stops,
+    )

@@ -1,4 +1,4 @@
-"""Gradient rule of Conv, any number of spatial dims.
+"""Gradient rules of Conv and ConvTranspose, any number of spatial dims.
 
 With stride s, dilation d and padding p, y[n,m,o] = Σ x[n,c,o*s + i*d - p] w[m,c,i]. The gradients are the two other
 contractions of the same three tensors (Dumoulin and Visin, "A guide to convolution arithmetic", 2016, §4; DistCNN §2
@@ -11,7 +11,7 @@ from planner.graph.model import Attribute
 from planner.training.attributes import integer
 from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
-from planner.training.rules.windows import Windows, windows_of
+from planner.training.rules.windows import Windows, transposed_windows, windows_of
 
 
 @gradient("Conv")
@@ -85,3 +85,32 @@ def _weight_gradient(emit: Builder, x: str, dy: str, shape: tuple[int, ...], win
     full = emit.one("Conv", [turned, kernels], (shape[1], shape[0], *made), emit.dtype(x), attributes=stated)
     cut = emit.slice(full, (0,) * len(shape), (shape[1], shape[0], *shape[2:]))
     return emit.transpose(cut, swapped)
+
+
+@gradient("ConvTranspose")
+def conv_transpose(context: Backward) -> Contributions:
+    """For Y = ConvTranspose(X, W, B), the data gradient of a Conv that takes Y to X with the same kernels.
+
+    dX = that Conv of dY; dW = its weight gradient, with dY as its input and X as its output's gradient; dB = Σ dY over
+    samples and positions.
+    """
+    emit, op, dy = context.builder, context.op, context.dy
+    x, w = op.inputs[:2]
+    group = integer(op, "group", 1)
+    windows = transposed_windows(op, emit.shape(w)[2:], emit.shape(x)[2:], emit.shape(dy)[2:])
+    dx = dw = db = None
+    if context.wanted[0]:
+        stated: dict[str, Attribute] = {"kernel_shape": windows.kernel, "strides": windows.strides}
+        if any(windows.pads):
+            stated["pads"] = windows.pads
+        if any(step != 1 for step in windows.dilations):
+            stated["dilations"] = windows.dilations
+        if group != 1:
+            stated["group"] = group
+        read = emit.pad(dy, (0,) * emit.rank(dy), (0, 0, *(-width for width in windows.unreached)))
+        dx = emit.one("Conv", [read, w], emit.shape(x), emit.dtype(dy), attributes=stated)
+    if context.wanted[1]:
+        dw = _weight_gradient(emit, dy, x, emit.shape(w), windows, group)
+    if context.has_input(2) and context.wanted[2]:
+        db = emit.reduce_sum(dy, [dim for dim in range(emit.rank(dy)) if dim != 1])
+    return [dx, dw, db]

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from planner.graph.model import DType
 from planner.training.attributes import number, refuse, text
 from planner.training.autodiff import Backward, Contributions, gradient
 
@@ -101,11 +102,11 @@ def reciprocal(context: Backward) -> Contributions:
 
 @gradient("Pow", inputs=(0, 1))
 def power(context: Backward) -> Contributions:
-    """For y = xᵖ, p a known constant: dx = dy p xᵖ⁻¹; 0 where p is 0, whatever x is."""
+    """For y = xᵖ: dx = dy p xᵖ⁻¹, 0 where p is 0, whatever x is; dp = Σ dy y ln x, 0 where x is not positive."""
     emit, op = context.builder, context.op
     exponent = emit.value(op.inputs[1])
-    if context.wanted[1] or exponent is None:
-        raise refuse(op, "no gradient rule for an exponent that is not a known constant")
+    if exponent is None or context.wanted[1]:
+        return _general_power(context)
     p = exponent.astype(np.float64)
     if p.size == 1:
         p = p.reshape(())
@@ -122,6 +123,23 @@ def power(context: Backward) -> Contributions:
         lower = emit.constant(np.where(p == 0, 0, p - 1).astype(numpy_dtype), f"constant.{op.name}.exponent_less_1")
         slope = emit.mul(context.dy, emit.mul(factor, emit.binary("Pow", context.x, lower)))
     return [_sum_to_input(context, 0, slope)]
+
+
+def _general_power(context: Backward) -> Contributions:
+    emit, x = context.builder, context.x
+    p = emit.cast(context.op.inputs[1], emit.dtype(x))
+    zero, one = emit.scalar(0.0, x), emit.scalar(1.0, x)
+    dx = dp = None
+    if context.wanted[0]:
+        is_zero = emit.compare("Equal", p, zero)
+        lower = emit.where(is_zero, zero, emit.sub(p, one))
+        dx = _sum_to_input(context, 0, emit.mul(context.dy, emit.mul(p, emit.binary("Pow", x, lower))))
+    if context.wanted[1]:
+        positive = emit.compare("Greater", x, zero)
+        logarithm = emit.unary("Log", emit.where(positive, x, one))
+        full = emit.mul(context.dy, emit.where(positive, emit.mul(context.y, logarithm), zero))
+        dp = emit.cast(_sum_to_input(context, 1, full), emit.dtype(context.op.inputs[1]))
+    return [dx, dp]
 
 
 @gradient("Relu")
@@ -208,12 +226,25 @@ def gelu(context: Backward) -> Contributions:
     return [emit.mul(context.dy, total)]
 
 
-@gradient("Clip", inputs=(0,))
+@gradient("Clip")
 def clip(context: Backward) -> Contributions:
-    """For y = min(max(x, lo), hi): dx = dy where y = x, else 0 (dy at the bounds)."""
-    emit = context.builder
-    kept = emit.compare("Equal", context.x, context.y)
-    return [emit.where(kept, context.dy, emit.scalar(0.0, context.x))]
+    """For y = min(max(x, lo), hi): dx = dy where y = x, else 0 (dy at the bounds).
+
+    dlo = Σ dy where x < lo (and lo < hi), dhi = Σ dy where x > hi.
+    """
+    emit, op, x = context.builder, context.op, context.x
+    zero = emit.scalar(0.0, x)
+    kept = emit.compare("Equal", x, context.y)
+    parts: list[str | None] = [emit.where(kept, context.dy, zero) if context.wanted[0] else None, None, None]
+    for position in (1, 2):
+        if not (context.has_input(position) and context.wanted[position]):
+            continue
+        bound = op.inputs[position]
+        held = emit.compare(
+            "And", emit.compare("Equal", context.y, bound), emit.one("Not", [kept], emit.shape(kept), DType.BOOL)
+        )
+        parts[position] = emit.unbroadcast(emit.where(held, context.dy, zero), emit.shape(bound))
+    return parts
 
 
 @gradient("Where", inputs=(1, 2))
@@ -228,17 +259,37 @@ def where(context: Backward) -> Contributions:
 
 @gradient("Max", "Min")
 def extremum(context: Backward) -> Contributions:
-    """For y = max(a, b) or min(a, b): dy to the operand that is y; to the first where they are equal."""
+    """For y = max(a, b, ...) or min(a, b, ...): dy to the operand that is y; to the first where several are."""
     emit, op = context.builder, context.op
     if len(op.inputs) == 1:
         return [context.dy]
-    if len(op.inputs) > 2:
-        raise refuse(op, f"no gradient rule for {len(op.inputs)} operands, only for 2")
-    a, b = op.inputs
-    first = emit.compare("GreaterOrEqual" if op.op_type == "Max" else "LessOrEqual", a, b)
     zero = emit.scalar(0.0, context.dy)
-    da = _sum_to_input(context, 0, emit.where(first, context.dy, zero)) if context.wanted[0] else None
-    db = _sum_to_input(context, 1, emit.where(first, zero, context.dy)) if context.wanted[1] else None
+    left = context.dy
+    parts: list[str | None] = []
+    for position, (name, wanted) in enumerate(zip(op.inputs, context.wanted, strict=True)):
+        hit = emit.compare("Equal", name, context.y)
+        parts.append(_sum_to_input(context, position, emit.where(hit, left, zero)) if wanted else None)
+        left = emit.where(hit, zero, left, "left")
+    return parts
+
+
+@gradient("Mean")
+def mean_of_all(context: Backward) -> Contributions:
+    """For y = (x1 + x2 + ...) / n: each dx = dy / n."""
+    share = context.builder.scale(context.dy, 1.0 / len(context.op.inputs))
+    return [_sum_to_input(context, i, share) if wanted else None for i, wanted in enumerate(context.wanted)]
+
+
+@gradient("Mod")
+def modulus(context: Backward) -> Contributions:
+    """For y = a - b q with a whole q: da = dy, db = -Σ dy q."""
+    emit = context.builder
+    a, b = context.op.inputs
+    da = _sum_to_input(context, 0, context.dy) if context.wanted[0] else None
+    db = None
+    if context.wanted[1]:
+        q = emit.unary("Round", emit.div(emit.sub(a, context.y), b))
+        db = emit.unary("Neg", _sum_to_input(context, 1, emit.mul(context.dy, q)))
     return [da, db]
 
 
@@ -256,9 +307,12 @@ def identity(context: Backward) -> Contributions:
 
 @gradient("Dropout", inputs=(0,))
 def dropout(context: Backward) -> Contributions:
-    """Inference mode, y = x: dx = dy. Training mode is refused: nothing here draws random numbers."""
-    if context.has_input(2):
-        mode = context.builder.value(context.op.inputs[2])
-        if mode is None or bool(mode):
-            raise refuse(context.op, "no gradient rule for training mode")
-    return [context.dy]
+    """Inference mode, y = x: dx = dy. Training mode, y = x mask / (1 - ratio): dx = dy mask / (1 - ratio)."""
+    emit, op = context.builder, context.op
+    if "mask" not in context.saved:
+        return [context.dy]
+    ratio = emit.value(op.inputs[1]) if context.has_input(1) else np.array(0.5)
+    if ratio is None:
+        raise refuse(op, "its ratio is not a known constant")
+    kept = emit.scale(context.dy, 1.0 / (1.0 - float(ratio)))
+    return [emit.where(context.saved["mask"], kept, emit.scalar(0.0, context.dy))]

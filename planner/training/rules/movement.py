@@ -8,6 +8,8 @@ from planner.graph.model import Op
 from planner.training.attributes import axis_of, integers, refuse, text
 from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
+from planner.training.rules.linear_maps import padded_by
+from planner.training.rules.scatter import scatter_nd
 
 
 def _known(emit: Builder, op: Op, position: int, what: str) -> tuple[int, ...]:
@@ -137,20 +139,33 @@ def expand(context: Backward) -> Contributions:
     return [context.builder.unbroadcast(context.dy, context.builder.shape(context.x))]
 
 
-@gradient("Pad", inputs=(0,))
+@gradient("Pad", inputs=(0, 2))
 def pad(context: Backward) -> Contributions:
-    """Constant mode: dx is dy without the border; zeros where a negative pad had cut x."""
+    """Constant mode: dx is dy without the border; zeros where a negative pad had cut x. dvalue = Σ dy of the border.
+
+    Modes edge, reflect and wrap repeat elements: the gradients of the copies are added up (see ``linear_maps``).
+    """
     emit, op = context.builder, context.op
     mode = text(op, "mode", "constant")
-    if mode != "constant":
-        raise refuse(op, f"no gradient rule for mode {mode!r}, only for 'constant'")
     rank = emit.rank(context.x)
     pads = _known(emit, op, 1, "pads")
     axes = _known(emit, op, 3, "axes") if context.has_input(3) else tuple(range(rank))
     before, after = [0] * rank, [0] * rank
     for index, axis in enumerate(axes):
         before[axis % rank], after[axis % rank] = -pads[index], -pads[len(axes) + index]
-    return [emit.pad(context.dy, before, after)]
+    if mode != "constant":
+        added = [[-width for width in side] for side in (before, after)]
+        return [padded_by(emit, context.dy, emit.shape(context.x), added[0], added[1], mode)]
+    inner = emit.pad(context.dy, before, after) if context.wanted[0] or context.has_input(2) else None
+    value = None
+    if context.has_input(2) and context.wanted[2]:
+        assert inner is not None, "made just above"
+        every = range(rank)
+        cut = [min(0, width) for width in before], [min(0, width) for width in after]
+        kept = emit.pad(context.dy, *cut)
+        border = emit.sub(emit.reduce_sum(context.dy, every), emit.reduce_sum(kept, every))
+        value = emit.reshape(border, emit.shape(op.inputs[2]))
+    return [inner if context.wanted[0] else None, None, value]
 
 
 @gradient("Gather", inputs=(0,))
@@ -177,7 +192,7 @@ def gather(context: Backward) -> Contributions:
     updates = emit.transpose(dy, [*picked, *others])
     moved = (shape[axis], *shape[:axis], *shape[axis + 1 :])
     column = emit.unsqueeze(indices, [rank_of_indices])
-    total = _scatter_nd(emit, emit.zeros(moved, dy), column, updates)
+    total = scatter_nd(emit, emit.zeros(moved, dy), column, updates)
     return [emit.transpose(total, [*range(1, axis + 1), 0, *range(axis + 1, len(shape))])]
 
 
@@ -187,20 +202,6 @@ def _run(indices: np.ndarray | None, size: int) -> int | None:
         return None
     flat = np.where(indices < 0, indices + size, indices).reshape(-1)
     return int(flat[0]) if bool((np.diff(flat) == 1).all()) else None
-
-
-def _scatter_nd(emit: Builder, zeros: str, indices: str, updates: str) -> str:
-    operands = [zeros, indices, updates]
-    return emit.one("ScatterND", operands, emit.shape(zeros), emit.dtype(zeros), attributes={"reduction": "add"})
-
-
-@gradient("GatherND", inputs=(0,))
-def gather_nd(context: Backward) -> Contributions:
-    """For y = x at index tuples: dx = zeros with dy added there. Without batch_dims."""
-    emit, op = context.builder, context.op
-    if op.attribute("batch_dims", 0):
-        raise refuse(op, "no gradient rule for batch_dims other than 0")
-    return [_scatter_nd(emit, emit.zeros(emit.shape(context.x), context.dy), op.inputs[1], context.dy)]
 
 
 @gradient("GatherElements", inputs=(0,))

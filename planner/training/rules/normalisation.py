@@ -91,3 +91,23 @@ def layer_normalization(context: Backward) -> Contributions:
     if context.has_input(2) and context.wanted[2]:
         dbias = emit.unbroadcast(dy, emit.shape(op.inputs[2]))
     return [dx, dscale, dbias]
+
+
+@gradient("LpNormalization")
+def lp_normalization(context: Backward) -> Contributions:
+    """For y = x / n, n the p-norm along ``axis``: dx = (dy - s Σ dy y) / n, s = y for p = 2 and sign(x) for p = 1.
+
+    0 where n is 0.
+    """
+    emit, op, x = context.builder, context.op, context.x
+    axis = axis_of(op, emit.rank(x), -1)
+    p = integer(op, "p", 2)
+    sizes = emit.mul(x, x) if p == 2 else emit.unary("Abs", x)
+    norm = emit.reduce_sum(sizes, [axis], keepdims=True, hint="norm")
+    if p == 2:
+        norm = emit.unary("Sqrt", norm, "norm")
+    total = emit.reduce_sum(emit.mul(context.dy, context.y), [axis], keepdims=True)
+    along = emit.mul(context.y if p == 2 else emit.unary("Sign", x), total)
+    nothing = emit.compare("Equal", norm, emit.scalar(0.0, norm))
+    safe = emit.where(nothing, emit.scalar(1.0, norm), norm)
+    return [emit.where(nothing, emit.scalar(0.0, x), emit.div(emit.sub(context.dy, along), safe))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -119,3 +120,42 @@ def global_average_pool(context: Backward) -> Contributions:
     emit = context.builder
     shape = emit.shape(context.x)
     return [emit.expand(emit.scale(context.dy, 1.0 / math.prod(shape[2:])), shape)]
+
+
+@gradient("GlobalMaxPool")
+def global_max_pool(context: Backward) -> Contributions:
+    """For Y = max over all positions: dY in equal shares to the elements that are Y."""
+    emit = context.builder
+    hit = emit.cast(emit.compare("Equal", context.x, context.y), emit.dtype(context.dy))
+    share = emit.div(context.dy, emit.reduce_sum(hit, range(2, emit.rank(hit)), keepdims=True))
+    return [emit.mul(hit, share)]
+
+
+def _p_norm_slope(context: Backward, p: int, spread: Callable[[str], str]) -> str:
+    """For y = (Σ |x|ᵖ)^(1/p): dx = sign(x) |x|ᵖ⁻¹ Σ dy y¹⁻ᵖ over the sums that x is in; 0 where y is 0."""
+    emit, x, y = context.builder, context.x, context.y
+    zero, one = emit.scalar(0.0, y), emit.scalar(1.0, y)
+    nothing = emit.compare("Equal", y, zero)
+    powered = emit.binary("Pow", emit.where(nothing, one, y), emit.scalar(float(1 - p), y))
+    total = spread(emit.where(nothing, zero, emit.mul(context.dy, powered)))
+    size = emit.binary("Pow", emit.unary("Abs", x), emit.scalar(float(p - 1), x))
+    return emit.mul(emit.mul(emit.unary("Sign", x), size), total)
+
+
+@gradient("LpPool")
+def lp_pool(context: Backward) -> Contributions:
+    """For Y = (Σ |x|ᵖ)^(1/p) of each window: dX = sign(x) |x|ᵖ⁻¹ Σ dY Y¹⁻ᵖ over its windows (a ConvTranspose)."""
+    emit = context.builder
+    windows = _windows(context)
+    channels = emit.shape(context.dy)[1]
+    dtype = np.asarray(emit.value(emit.scalar(1.0, context.dy))).dtype
+    ones = emit.constant(np.ones((channels, 1, *windows.kernel), dtype), f"ones.{channels}")
+    shape = emit.shape(context.x)
+    p = integer(context.op, "p", 2)
+    return [_p_norm_slope(context, p, lambda share: data_gradient(emit, share, ones, shape, windows, channels))]
+
+
+@gradient("GlobalLpPool")
+def global_lp_pool(context: Backward) -> Contributions:
+    """For Y = (Σ |x|ᵖ)^(1/p) over all positions: dX = sign(x) |x|ᵖ⁻¹ dY Y¹⁻ᵖ."""
+    return [_p_norm_slope(context, integer(context.op, "p", 2), lambda share: share)]

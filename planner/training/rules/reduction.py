@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Final
+
+import numpy as np
 
 from planner.graph.model import Op
 from planner.training.attributes import integer, integers, refuse
 from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
+
+_MOST_FACTORS: Final = 128
 
 
 def reduced_axes(emit: Builder, op: Op) -> tuple[int, ...]:
@@ -59,3 +64,76 @@ def reduce_extremum(context: Backward) -> Contributions:
     hit = emit.cast(emit.compare("Equal", context.x, y), emit.dtype(dy))
     share = emit.div(dy, emit.reduce_sum(hit, axes, keepdims=True))
     return [emit.mul(hit, share)]
+
+
+@gradient("ReduceL1", inputs=(0,))
+def reduce_l1(context: Backward) -> Contributions:
+    """For y = Σ |x|: dx = dy sign(x), 0 at 0."""
+    emit = context.builder
+    dy = _with_kept_dims(context, context.dy, reduced_axes(emit, context.op))
+    return [emit.mul(emit.unary("Sign", context.x), dy)]
+
+
+@gradient("ReduceL2", inputs=(0,))
+def reduce_l2(context: Backward) -> Contributions:
+    """For y = √Σ x²: dx = dy x / y, 0 where y is 0."""
+    emit = context.builder
+    axes = reduced_axes(emit, context.op)
+    y, dy = (_with_kept_dims(context, name, axes) for name in (context.y, context.dy))
+    nothing = emit.compare("Equal", y, emit.scalar(0.0, y))
+    share = emit.where(nothing, emit.scalar(0.0, y), emit.div(dy, emit.where(nothing, emit.scalar(1.0, y), y)))
+    return [emit.mul(context.x, share)]
+
+
+@gradient("ReduceSumSquare", inputs=(0,))
+def reduce_sum_square(context: Backward) -> Contributions:
+    """For y = Σ x²: dx = 2 dy x."""
+    emit = context.builder
+    dy = _with_kept_dims(context, context.dy, reduced_axes(emit, context.op))
+    return [emit.mul(context.x, emit.scale(dy, 2.0))]
+
+
+@gradient("ReduceLogSum", inputs=(0,))
+def reduce_log_sum(context: Backward) -> Contributions:
+    """For y = ln Σ x: dx = dy e⁻ʸ, repeated."""
+    emit = context.builder
+    axes = reduced_axes(emit, context.op)
+    y, dy = (_with_kept_dims(context, name, axes) for name in (context.y, context.dy))
+    share = emit.mul(dy, emit.unary("Exp", emit.unary("Neg", y)))
+    return [emit.expand(share, emit.shape(context.x))]
+
+
+@gradient("ReduceLogSumExp", inputs=(0,))
+def reduce_log_sum_exp(context: Backward) -> Contributions:
+    """For y = ln Σ eˣ: dx = dy e^(x - y)."""
+    emit = context.builder
+    axes = reduced_axes(emit, context.op)
+    y, dy = (_with_kept_dims(context, name, axes) for name in (context.y, context.dy))
+    return [emit.mul(dy, emit.unary("Exp", emit.sub(context.x, y)))]
+
+
+@gradient("ReduceProd", inputs=(0,))
+def reduce_product(context: Backward) -> Contributions:
+    """For y = Π x: dx = dy times the product of the others, which is not y/x where an x is 0.
+
+    The others' products of n elements take n² elements, so n is at most 128.
+    """
+    emit = context.builder
+    axes = reduced_axes(emit, context.op)
+    shape = emit.shape(context.x)
+    if not axes:
+        return [context.dy]
+    kept = [dim for dim in range(len(shape)) if dim not in axes]
+    count = math.prod(shape[axis] for axis in axes)
+    if count > _MOST_FACTORS:
+        raise refuse(context.op, f"no gradient rule for a product of {count} elements, only up to {_MOST_FACTORS}")
+    order = [*kept, *axes]
+    lead = tuple(shape[dim] for dim in kept)
+    lines = emit.reshape(emit.transpose(context.x, order), (*lead, 1, count))
+    itself = emit.constant(np.eye(count, dtype=bool), f"eye.{count}")
+    others = emit.where(itself, emit.scalar(1.0, lines), lines, "others")
+    axis = emit.ints([len(lead) + 1], "axes")
+    products = emit.one("ReduceProd", [others, axis], (*lead, count), emit.dtype(lines), attributes={"keepdims": 0})
+    back = emit.reshape(products, (*lead, *(shape[axis] for axis in axes)))
+    turned = emit.transpose(back, [order.index(dim) for dim in range(len(shape))])
+    return [emit.mul(turned, _with_kept_dims(context, context.dy, axes))]

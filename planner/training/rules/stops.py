@@ -6,7 +6,7 @@ from planner.training.autodiff import Backward, Contributions, gradient
 
 
 @gradient(
-    "Ceil", "Floor", "Round", "Sign",  # piecewise constant
+    "Ceil", "Floor", "Hardmax", "Round", "Sign",  # piecewise constant
     "Bernoulli", "ConstantOfShape", "EyeLike", "OneHot", "RandomNormalLike", "RandomUniformLike", "Range",
     inputs=(),
 )  # fmt: skip

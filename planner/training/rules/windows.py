@@ -70,3 +70,34 @@ def windows_of(op: Op, kernel: Shape, x: Shape, y: Shape) -> Windows:
         raise refuse(op, "its pads are negative")
     after = tuple(wanted - size - first for wanted, size, first in zip(reach, x, before, strict=True))
     return Windows(kernel, strides, dilations, before, after)
+
+
+def transposed_windows(op: Op, kernel: Shape, x: Shape, y: Shape) -> Windows:
+    """The windows of a ConvTranspose: over its output, one for each element of its input.
+
+    Where auto_pad or output_shape leave the pads open, they follow from the sizes (ONNX ConvTranspose).
+
+    Raises:
+        UnsupportedError: negative pads.
+    """
+    count = len(kernel)
+    strides = integers(op, "strides", (1,) * count)
+    dilations = integers(op, "dilations", (1,) * count)
+    extra = integers(op, "output_padding", (0,) * count)
+    reach = tuple(
+        (size - 1) * stride + (width - 1) * dilation + 1
+        for size, stride, width, dilation in zip(x, strides, kernel, dilations, strict=True)
+    )
+    mode = text(op, "auto_pad", "NOTSET")
+    if mode == "VALID":
+        before = (0,) * count
+    elif mode == "NOTSET" and not op.attribute("output_shape"):
+        before = integers(op, "pads", (0,) * (2 * count))[:count]
+    else:
+        total = tuple(max(0, end + more - size) for end, more, size in zip(reach, extra, y, strict=True))
+        less = tuple(width // 2 for width in total)
+        before = less if mode == "SAME_UPPER" else tuple(a - b for a, b in zip(total, less, strict=True))
+    if min(before, default=0) < 0:
+        raise refuse(op, "its pads are negative")
+    after = tuple(end - size - first for end, size, first in zip(reach, y, before, strict=True))
+    return Windows(kernel, strides, dilations, before, after)

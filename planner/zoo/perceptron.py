@@ -1,4 +1,4 @@
-"""Models of the papers, as training graphs without weights."""
+"""SoyBean's multi-layer perceptrons."""
 
 from __future__ import annotations
 

@@ -1,0 +1,74 @@
+"""What the partitioned run costs beside the plain runtime, on the same processors.
+
+    python bench/overhead.py
+
+One training step, median over rounds: the unpartitioned model in one session of ONNX Runtime on all processors, and the
+plan's workers sharing them. The share in fetches is of the workers' busy time, waiting left out.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from models import MODELS, planned
+from rich.console import Console
+from rich.table import Table
+
+from planner.runtime.plan_files import load_plan
+from planner.runtime.profile import profile_of
+from planner.runtime.state import starting_values
+from planner.runtime.supervisor import SupervisedEngine
+from planner.runtime.tiles import load_tiles
+from planner.runtime.whole import WholeModel
+
+ROUNDS = 12
+"""The two are measured in turn, so that what else the machine does meets both."""
+CALLS = 3
+"""In each round, of which the fastest counts."""
+
+
+def fastest(run: Callable[[], object]) -> float:
+    """The time of the fastest of some calls."""
+    times: list[float] = []
+    for _ in range(CALLS):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def main() -> None:
+    table = Table("model", "workers", "ms a step", "plain: ms", "ratio", "share in fetches", "segments", "fetches")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in MODELS:
+            for workers in (1, 2, 4):
+                plan = load_plan(planned(name, workers, Path(folder)))
+                values = starting_values(plan.graph)
+                whole = WholeModel(plan.graph)
+                with SupervisedEngine(plan.paths, plan.program.workers, plan.program.state) as engine:
+                    load_tiles(engine, values)
+                    pairs = [
+                        (fastest(engine.iterate), fastest(lambda whole=whole, values=values: whole.step(values)))  # type: ignore[misc]
+                        for _ in range(ROUNDS)
+                    ]
+                    profile = profile_of(plan.program, [engine.iterate(timed=True) for _ in range(5)])
+                split, plain = (statistics.median(times) for times in zip(*pairs, strict=True))
+                table.add_row(
+                    name,
+                    str(workers),
+                    f"{1e3 * split:.2f}",
+                    f"{1e3 * plain:.2f}",
+                    f"{statistics.median(one / other for one, other in pairs):.2f}",
+                    f"{profile.fetch_share:.1%}",
+                    str(sum(worker.segments for worker in profile.workers)),
+                    str(sum(worker.fetches for worker in profile.workers)),
+                )
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()

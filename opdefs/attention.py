@@ -1,0 +1,165 @@
+"""Attention and RotaryEmbedding: samples and heads are independent, and without a causal mask the queries are.
+
+Inputs of rank 3 hold the heads side by side in their last dim, which is cut between heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from planner.graph.model import Attribute
+from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
+from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
+
+EVERYTHING = slice(None)
+
+
+def _heads(node: NodeView) -> tuple[int, int]:
+    """Heads of the queries, and of the keys and values."""
+    if node.rank(0) == 3:
+        return node.attribute("q_num_heads"), node.attribute("kv_num_heads")
+    return node.size(0, 1), node.size(1, 1)
+
+
+def attention_local(node: NodeView, part: Part) -> LocalOp:
+    """The heads that the part holds.
+
+    Raises:
+        NotLocalError: it holds a part of a head, or parts of several groups of heads.
+    """
+    queries, keys = _heads(node)
+    made, read = part.outputs[0], part.inputs
+    assert made is not None, "the output is made"
+    assert read[0] is not None, "the queries are read"
+    assert read[1] is not None, "the keys are read"
+    together = queries // keys
+    flat = node.rank(0) == 3
+    size = node.size(0, 2) // queries if flat else 1
+    key_size = node.size(1, 2) // keys if flat else 1
+    value_size = node.output_size(2) // queries if flat else 1
+    dim = 2 if flat else 1
+    if made.lo[dim] % value_size or made.hi[dim] % value_size:
+        raise NotLocalError("a part of an attention holds whole heads")
+    first, last = made.lo[dim] // value_size, made.hi[dim] // value_size
+    own, own_keys = read[0].shape[dim] // size, read[1].shape[dim] // key_size
+    if own != last - first or own != own_keys * min(together, own):
+        raise NotLocalError("a part of an attention holds whole groups of heads, or lies in one")
+    if own_keys > 1 and (first % together or last % together):
+        raise NotLocalError("a part of an attention holds whole groups of heads, or lies in one")
+    changed: dict[str, Attribute] = {"q_num_heads": own, "kv_num_heads": own_keys} if flat else {}
+    return same_op(node, part, attributes=changed)
+
+
+@op("Attention", local=attention_local)
+def attention(
+    node: NodeView,
+    Q: TensorArg,
+    K: TensorArg,
+    V: TensorArg,
+    mask: TensorArg | None = None,
+    past_key: TensorArg | None = None,
+    past_value: TensorArg | None = None,
+    lengths: TensorArg | None = None,
+) -> object:
+    """Softmax of the queries' products with all keys, times the values.
+
+    A causal mask or a window depends on the query's position, so that queries then stay together.
+    """
+    queries, keys = _heads(node)
+    together = queries // keys
+    flat = Q.rank == 3
+    windowed = any(node.attribute(name, -1) >= 0 for name in ("left_window_size", "right_window_size"))
+    placed = bool(node.attribute("is_causal", 0)) or windowed
+    more = any(shape is not None for shape in node.output_shapes[1:])
+
+    def head(tensor: TensorArg, b: Ix, number: Ix, s: Ix | slice, heads: int) -> Val:
+        if tensor.rank == 4:
+            return tensor[b, number, s, :]
+        size = node.size(tensor.slot, 2) // heads
+        return Sum(over((f"r{tensor.slot}",), lambda r: tensor[b, s, number * size + r]), extents=(size,))
+
+    def values(b: Ix, h: Ix, e: Ix | slice) -> list[Val]:
+        group = h // together
+        rows = [V[b, group, :, e] if V.rank == 4 else head(V, b, group, EVERYTHING, keys)]
+        return rows if past_value is None else [*rows, past_value[b, group, :, e]]
+
+    def scored(b: Ix, h: Ix, s: Ix) -> list[Val]:
+        group = h // together
+        rows = [head(Q, b, h, EVERYTHING if placed else s, queries), head(K, b, group, EVERYTHING, keys)]
+        rows += [] if past_key is None else [past_key[b, group, :, :]]
+        if mask is not None:
+            wanted: Sequence[Ix | slice] = (b, h, EVERYTHING if placed else s, EVERYTHING)
+            first = 4 - mask.rank
+            leading = [0 if node.is_single(mask.slot, d) else wanted[first + d] for d in range(mask.rank - 1)]
+            rows.append(mask[(*leading, EVERYTHING)])
+        return rows if lengths is None else [*rows, lengths[b]]
+
+    def result(name: str, b: Ix, h: Ix, s: Ix, more_read: Sequence[Val], *inner: Ix) -> Val:
+        # Where the caches are made too, and several heads share one, heads stay together.
+        kept = [*([s] if placed else []), *([h] if more and together > 1 and not flat else []), *inner]
+        return Opaque(name)(*scored(b, h, s), *more_read)[tuple(kept)]
+
+    shared = together == 1 and not flat
+    """Whether the caches' heads are the outputs' heads, so that they are cut together."""
+
+    def cache(own: TensorArg, past: TensorArg | None) -> Callable[..., Val | float]:
+        def body(b: Ix, h: Ix, t: Ix, d: Ix) -> Val:
+            rows = [own[b, h, :, d] if own.rank == 4 else head(own, b, h, EVERYTHING, keys)]
+            rows += [] if past is None else [past[b, h, :, d]]
+            whole_size = own is K or flat
+            return Opaque("cache")(*rows)[(*([] if shared else [h]), t, *([d] if whole_size else []))]
+
+        return body
+
+    def attended(b: Ix, s: Ix, c: Ix) -> Val:
+        size = node.output_size(2) // queries
+        return result("Attention", b, c // size, s, values(b, c // size, EVERYTHING), *([c] if more else []))
+
+    first = (
+        over(("b", "s", "c"), attended) if flat else lambda b, h, s, e: result("Attention", b, h, s, values(b, h, e))
+    )
+    heads = "h" if shared else "kv"
+    return (
+        first,
+        over(("b", heads, "t", "dk"), cache(K, past_key)),
+        over(("b", heads, "t", "e"), cache(V, past_value)),
+        lambda b, h, s, t: result("scores", b, h, s, (), t, *([h] if flat else [])),
+    )
+
+
+def rotary_local(node: NodeView, part: Part) -> LocalOp:
+    """The heads that the part holds.
+
+    Raises:
+        NotLocalError: it holds a part of a head.
+    """
+    if node.rank(0) == 4:
+        return same_op(node, part)
+    size = node.size(0, 2) // node.attribute("num_heads")
+    made = part.outputs[0]
+    assert made is not None, "the output is made"
+    if made.lo[2] % size or made.hi[2] % size:
+        raise NotLocalError("a part of a rotary embedding holds whole heads")
+    return same_op(node, part, attributes={"num_heads": made.shape[2] // size})
+
+
+@op("RotaryEmbedding", local=rotary_local)
+def rotary_embedding(
+    node: NodeView, X: TensorArg, cosine: TensorArg, sine: TensorArg, positions: TensorArg | None = None
+) -> object:
+    """Turns pairs of each head's elements by an angle that depends on the position."""
+
+    def angles(b: Ix, s: Ix) -> list[Val]:
+        if positions is None:
+            return [tensor[b, s, :] for tensor in (cosine, sine)]
+        return [cosine[:, :], sine[:, :], positions[b, s]]
+
+    def turned(b: Ix, h: Ix, s: Ix, d: Ix) -> Val:
+        return Opaque("RotaryEmbedding")(X[b, h, s, :], *angles(b, s))[d]
+
+    def turned_flat(b: Ix, s: Ix, c: Ix) -> Val:
+        size = node.size(0, 2) // node.attribute("num_heads")
+        head = Sum(lambda r: X[b, s, (c // size) * size + r], extents=(size,))
+        return Opaque("RotaryEmbedding")(head, *angles(b, s))[()]
+
+    return turned if X.rank == 4 else turned_flat

@@ -1,0 +1,84 @@
+"""Einsum: its equation is a description."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.errors import DescriptionError
+from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, op, over
+
+ELLIPSIS = "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """Labels of each operand and of the output; dims under an ellipsis are called ``e0``, ``e1``, ..."""
+
+    operands: tuple[tuple[str, ...], ...]
+    output: tuple[str, ...]
+
+
+def parse_equation(text: str, ranks: tuple[int, ...]) -> Equation:
+    """Reads an equation, explicit (``ij,jk->ik``) or implicit (``ij,jk``: labels that stand once, in order).
+
+    Raises:
+        DescriptionError: it does not fit the operands.
+    """
+    left, arrow, right = text.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise DescriptionError(f"equation {text!r} has {len(terms)} operands, not {len(ranks)}")
+    broadcast = max(
+        (rank - len(term.replace(ELLIPSIS, "")) for term, rank in zip(terms, ranks, strict=True) if ELLIPSIS in term),
+        default=0,
+    )
+    operands = tuple(_labels(term, rank, broadcast) for term, rank in zip(terms, ranks, strict=True))
+    if arrow:
+        return Equation(operands, _labels(right, None, broadcast))
+    letters = [label for term in terms for label in term.replace(ELLIPSIS, "")]
+    alone = sorted(label for label in set(letters) if letters.count(label) == 1)
+    return Equation(operands, (*(f"e{number}" for number in range(broadcast)), *alone))
+
+
+def _labels(term: str, rank: int | None, broadcast: int) -> tuple[str, ...]:
+    before, dots, after = term.partition(ELLIPSIS)
+    count = len(before) + len(after)
+    if rank is not None and (rank < count or (not dots and rank != count)):
+        raise DescriptionError(f"operand {term!r} of an equation names {count} dims, and has {rank}")
+    shared = 0 if not dots else broadcast if rank is None else rank - count
+    return (*before, *(f"e{number}" for number in range(broadcast - shared, broadcast)), *after)
+
+
+@op("Einsum")
+def einsum(node: NodeView, *inputs: TensorArg) -> object:
+    """The sum of the operands' product over every label that the output has not; dims of size 1 broadcast."""
+    equation = parse_equation(node.attribute("equation"), tuple(tensor.rank for tensor in inputs))
+    places: dict[str, list[tuple[int, int]]] = {}
+    for slot, labels in enumerate(equation.operands):
+        for dim, label in enumerate(labels):
+            places.setdefault(label, []).append((slot, dim))
+    broadcast = {
+        (slot, dim)
+        for found in places.values()
+        if len(found) > 1 and not all(node.is_single(slot, dim) for slot, dim in found)
+        for slot, dim in found
+        if node.is_single(slot, dim)
+    }
+    summed = tuple(sorted(set(places) - set(equation.output)))
+    prefixed = tuple(
+        f"i_{label}" if not label.startswith("e") or len(label) == 1 else label for label in equation.output
+    )
+
+    def value(*i: Ix) -> Val:
+        def product(*r: Ix) -> Val:
+            index = {**dict(zip(equation.output, i, strict=True)), **dict(zip(summed, r, strict=True))}
+            total: Val | None = None
+            for slot, labels in enumerate(equation.operands):
+                where = tuple(0 if (slot, dim) in broadcast else index[label] for dim, label in enumerate(labels))
+                total = inputs[slot][where] if total is None else total * inputs[slot][where]
+            assert total is not None, "an equation has an operand"
+            return total
+
+        return Sum(over([f"r_{label}" for label in summed], product))
+
+    return over(prefixed, value)

@@ -1,0 +1,98 @@
+"""A user's own descriptions, from a Python file: ``--opdefs my_ops.py``.
+
+The file is executed: give only files that you would run yourself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from planner.errors import DescriptionError, TofuError, UsageError
+from planner.tdl.builder import Description
+
+CASES = "CASES"
+"""What a file calls the cases that its descriptions are verified with."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpdefsFile:
+    """What a user's file describes."""
+
+    path: Path
+    descriptions: tuple[Description, ...]
+    """In the order of their definition."""
+    cases: tuple[Any, ...]
+    """``planner.verify.cases.Case``s that the file gives; () where it gives none."""
+
+
+def load_file(path: str | os.PathLike[str]) -> OpdefsFile:
+    """Executes a file and gathers its descriptions.
+
+    Raises:
+        UsageError: there is no such file.
+        DescriptionError: it cannot be executed, describes nothing, or describes an operator twice.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file of descriptions", hint="docs/describe-an-operator.md shows one")
+    module = _execute(file)
+    found = {name: value for name, value in vars(module).items() if isinstance(value, Description)}
+    if not found:
+        raise DescriptionError(
+            f"{file} describes no operator",
+            hint='a description is a function under @op("Name", domain="my.domain"); docs/describe-an-operator.md',
+        )
+    _refuse_duplicates(file, found)
+    cases = getattr(module, CASES, ())
+    if not isinstance(cases, tuple | list):
+        raise DescriptionError(f"{file}: {CASES} is a {type(cases).__name__}, not a list of cases")
+    return OpdefsFile(file, tuple(found.values()), tuple(cases))
+
+
+def _execute(file: Path) -> ModuleType:
+    name = f"tofu_opdefs_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise DescriptionError(f"{file} is no Python file", hint="its name ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses of the file look themselves up here while it runs
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise DescriptionError(f"{file}:{error.lineno}: {error.msg}", facts=_source(error)) from error
+    except TofuError:
+        raise
+    except Exception as error:
+        raise DescriptionError(f"{file}:{_line(file, error)}: {type(error).__name__}: {error}") from error
+    finally:
+        del sys.modules[name]
+    return module
+
+
+def _source(error: SyntaxError) -> tuple[str, ...]:
+    return (error.text.strip(),) if error.text else ()
+
+
+def _line(file: Path, error: BaseException) -> int:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
+    return next((line for line in reversed(lines) if line is not None), 0)
+
+
+def _refuse_duplicates(file: Path, found: dict[str, Description]) -> None:
+    seen: dict[tuple[str, str], str] = {}
+    twice = []
+    for name, description in found.items():
+        for op_type in description.op_types:
+            key = (description.domain, op_type)
+            first = seen.setdefault(key, name)
+            if first != name and found[first] is not description:
+                twice.append(f"{'.'.join(filter(None, key))}: by {first} and by {name}")
+    if twice:
+        raise DescriptionError(f"{file} describes operators twice", facts=tuple(sorted(twice)))

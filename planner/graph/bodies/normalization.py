@@ -1,0 +1,178 @@
+"""Normalisations as means of the elements and of their squared distances from the mean.
+
+The variance takes two passes: E[x²] - E[x]² cancels. Both means are sums of parts, so that a worker may have any part
+of the elements. What normalises in a higher precision than its operand's (``stash_type``) does so here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.graph.bodies.softmax import axis_of
+from planner.graph.emitter import Emitter
+from planner.graph.model import DType, Op
+
+_HALVES = (DType.FLOAT16, DType.BFLOAT16)
+
+
+def _number(op: Op, name: str, default: float) -> float:
+    value = op.attribute(name, default)
+    assert isinstance(value, int | float), f"{name} is a number"
+    return float(value)
+
+
+def _widened(emitter: Emitter, op: Op) -> str:
+    """The first operand in the precision that it is normalised in (``stash_type`` 1: at least float32)."""
+    x = op.inputs[0]
+    if op.attribute("stash_type", 1) == 1 and emitter.dtype(x) in _HALVES:
+        return emitter.cast(x, DType.FLOAT32, "wide")
+    return x
+
+
+def _inverse_deviation(emitter: Emitter, variance: str, epsilon: float) -> str:
+    dtype = emitter.dtype(variance)
+    safe = emitter.each("Add", "safe", variance, emitter.scalar(epsilon, dtype, "epsilon"))
+    return emitter.each("Reciprocal", "inverse", emitter.each("Sqrt", "deviation", safe))
+
+
+def _centred(emitter: Emitter, x: str, axes: Sequence[int]) -> tuple[str, str, str]:
+    """(mean, x - mean, variance); the dims stay, with size 1 in mean and variance."""
+    mean = emitter.reduce("ReduceMean", x, axes, "mean")
+    centred = emitter.each("Sub", "centred", x, mean)
+    squared = emitter.each("Mul", "squared", centred, centred)
+    return mean, centred, emitter.reduce("ReduceMean", squared, axes, "variance")
+
+
+def _standard(emitter: Emitter, x: str, axes: Sequence[int], epsilon: float) -> tuple[str, str, str]:
+    """((x - mean) / deviation, mean, 1 / deviation)."""
+    mean, centred, variance = _centred(emitter, x, axes)
+    inverse = _inverse_deviation(emitter, variance, epsilon)
+    return emitter.each("Mul", "normal", centred, inverse), mean, inverse
+
+
+def _learned(emitter: Emitter, normal: str, scale: str, bias: str) -> str:
+    """Normal * scale + bias; "" where there is none."""
+    scaled = emitter.each("Mul", "scaled", normal, scale)
+    return emitter.each("Add", "shifted", scaled, bias) if bias else scaled
+
+
+def _by_channel(emitter: Emitter, name: str, rank: int, part: str) -> str:
+    """A vector [C] as [C, 1, ..., 1], to broadcast against a tensor of this rank whose dim 1 are channels."""
+    return emitter.reshape(name, (emitter.shape(name)[0], *(1 for _ in range(rank - 2))), part)
+
+
+def _slot(op: Op, slot: int) -> str:
+    return op.inputs[slot] if slot < len(op.inputs) else ""
+
+
+def layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """Over the dims from axis on; also the mean and the inverse deviation, in the precision of normalising."""
+    dtype = emitter.dtype(op.inputs[0])
+    x = _widened(emitter, op)
+    axes = range(axis_of(emitter, op, -1), emitter.rank(x))
+    normal, mean, inverse = _standard(emitter, x, axes, _number(op, "epsilon", 1e-5))
+    y = _learned(emitter, emitter.cast(normal, dtype, "narrow"), op.inputs[1], _slot(op, 2))
+    statistics = []
+    for output, made, part in zip(op.outputs[1:], (mean, inverse), ("mean.out", "inverse.out"), strict=False):
+        statistics.append(emitter.cast(made, emitter.dtype(output), part) if output else made)
+    return (y, *statistics)
+
+
+def rms_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """Over the dims from axis on, without subtracting the mean."""
+    dtype = emitter.dtype(op.inputs[0])
+    x = _widened(emitter, op)
+    axes = range(axis_of(emitter, op, -1), emitter.rank(x))
+    power = emitter.reduce("ReduceMean", emitter.each("Mul", "squared", x, x), axes, "power")
+    normal = emitter.each("Mul", "normal", x, _inverse_deviation(emitter, power, _number(op, "epsilon", 1e-5)))
+    return (_learned(emitter, emitter.cast(normal, dtype, "narrow"), op.inputs[1], ""),)
+
+
+def instance_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """Over the spatial dims of each sample and channel."""
+    x = op.inputs[0]
+    rank = emitter.rank(x)
+    if rank < 3:
+        return None
+    normal, _, _ = _standard(emitter, x, range(2, rank), _number(op, "epsilon", 1e-5))
+    scale, bias = (_by_channel(emitter, op.inputs[slot], rank, part) for slot, part in ((1, "scale.c"), (2, "bias.c")))
+    return (_learned(emitter, normal, scale, bias),)
+
+
+def group_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """Over the spatial dims and the channels of each group; scale and bias by group (opset 18) or by channel (21)."""
+    groups = op.attribute("num_groups")
+    assert isinstance(groups, int), "num_groups is an integer"
+    dtype, shape = emitter.dtype(op.inputs[0]), emitter.shape(op.inputs[0])
+    channels, spatial = shape[1], shape[2:]
+    if channels % groups:
+        return None
+    x = emitter.reshape(_widened(emitter, op), (shape[0], groups, channels // groups, *spatial), "grouped")
+    normal, _, _ = _standard(emitter, x, range(2, emitter.rank(x)), _number(op, "epsilon", 1e-5))
+    normal = emitter.cast(normal, dtype, "narrow")
+    if emitter.opset >= 21:
+        flat = emitter.reshape(normal, shape, "flat")
+        scale, bias = (
+            _by_channel(emitter, op.inputs[slot], len(shape), part) for slot, part in ((1, "scale.c"), (2, "bias.c"))
+        )
+        return (_learned(emitter, flat, scale, bias),)
+    scale, bias = (
+        _by_channel(emitter, op.inputs[slot], len(shape) + 1, part) for slot, part in ((1, "scale.g"), (2, "bias.g"))
+    )
+    learned = _learned(emitter, normal, scale, bias)
+    return (emitter.reshape(learned, shape, "flat"),)
+
+
+def mean_variance_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """(x - mean) / (deviation + 1e-9) over axes."""
+    x = op.inputs[0]
+    stated = op.attribute("axes", (0, 2, 3))
+    assert isinstance(stated, tuple), "axes is a list"
+    axes = sorted({int(axis) % emitter.rank(x) for axis in stated})
+    _, centred, variance = _centred(emitter, x, axes)
+    deviation = emitter.each("Sqrt", "deviation", variance)
+    safe = emitter.each("Add", "safe", deviation, emitter.scalar(1e-9, emitter.dtype(x), "epsilon"))
+    return (emitter.each("Div", "normal", centred, safe),)
+
+
+def batch_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """In training mode, by the statistics of the batch; running ones take (1 - momentum) of them (opset 14)."""
+    if not op.attribute("training_mode", 0):
+        return None
+    x, scale, bias, mean, variance = op.inputs[:5]
+    rank = emitter.rank(x)
+    if rank < 2:
+        return None
+    axes = (0, *range(2, rank))
+    batch_mean, centred, batch_variance = _centred(emitter, x, axes)
+    inverse = _inverse_deviation(emitter, batch_variance, _number(op, "epsilon", 1e-5))
+    normal = emitter.each("Mul", "normal", centred, inverse)
+    y = _learned(
+        emitter,
+        normal,
+        _by_channel(emitter, emitter.cast(scale, emitter.dtype(x), "scale.x"), rank, "scale.c"),
+        _by_channel(emitter, emitter.cast(bias, emitter.dtype(x), "bias.x"), rank, "bias.c"),
+    )
+    momentum = _number(op, "momentum", 0.9)
+    running = []
+    for old, new, part in ((mean, batch_mean, "running_mean"), (variance, batch_variance, "running_variance")):
+        dtype = emitter.dtype(old)
+        flat = emitter.cast(emitter.reshape(new, emitter.shape(old), f"{part}.batch"), dtype, f"{part}.cast")
+        kept = emitter.each("Mul", f"{part}.kept", old, emitter.scalar(momentum, dtype, f"{part}.momentum"))
+        added = emitter.each("Mul", f"{part}.added", flat, emitter.scalar(1 - momentum, dtype, f"{part}.rest"))
+        running.append(emitter.each("Add", part, kept, added))
+    return (y, *running)
+
+
+def lp_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """X divided by its 1-norm or 2-norm along axis; zeros stay."""
+    x = op.inputs[0]
+    axis, dtype = axis_of(emitter, op, -1), emitter.dtype(x)
+    if op.attribute("p", 2) == 1:
+        norm = emitter.reduce("ReduceSum", emitter.each("Abs", "absolute", x), (axis,), "norm")
+    else:
+        squared = emitter.reduce("ReduceSum", emitter.each("Mul", "squared", x, x), (axis,), "power")
+        norm = emitter.each("Sqrt", "norm", squared)
+    zero, one = emitter.scalar(0.0, dtype, "zero"), emitter.scalar(1.0, dtype, "one")
+    is_zero = emitter.each("Equal", "is_zero", norm, zero, dtype=DType.BOOL)
+    return (emitter.each("Div", "normal", x, emitter.each("Where", "divisor", is_zero, one, norm)),)

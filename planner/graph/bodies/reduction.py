@@ -1,0 +1,55 @@
+"""Reductions that end in a function of the total: its argument can be joined from parts, the result cannot."""
+
+from __future__ import annotations
+
+from planner.graph.emitter import Emitter
+from planner.graph.model import DType, Op
+
+
+def _axes(emitter: Emitter, op: Op) -> tuple[int, ...] | None:
+    """The dims that are reduced; None where nothing is, or it is not known."""
+    stated = op.attribute("axes")
+    if stated is None and len(op.inputs) > 1 and op.inputs[1]:
+        value = emitter.value(op.inputs[1])
+        if value is None:
+            return None
+        stated = tuple(int(axis) for axis in value.ravel())
+    if not stated:
+        return None if op.attribute("noop_with_empty_axes", 0) else tuple(range(emitter.rank(op.inputs[0])))
+    assert isinstance(stated, tuple), "axes is a list"
+    return tuple(sorted({int(axis) % emitter.rank(op.inputs[0]) for axis in stated}))
+
+
+def _shaped(emitter: Emitter, op: Op, value: str) -> tuple[str, ...]:
+    """The result without the dims of size 1 where the op does not keep them."""
+    return (emitter.reshape(value, emitter.shape(op.outputs[0]), "shaped"),)
+
+
+def reduce_l2(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """The square root of the sum of squares."""
+    axes = _axes(emitter, op)
+    if axes is None or not emitter.dtype(op.inputs[0]).is_float:
+        return None
+    total = emitter.reduce("ReduceSumSquare", op.inputs[0], axes, "power")
+    return _shaped(emitter, op, emitter.each("Sqrt", "root", total))
+
+
+def reduce_log_sum(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """The logarithm of the sum."""
+    axes = _axes(emitter, op)
+    if axes is None or not emitter.dtype(op.inputs[0]).is_float:
+        return None
+    return _shaped(emitter, op, emitter.each("Log", "log", emitter.reduce("ReduceSum", op.inputs[0], axes, "sum")))
+
+
+def reduce_log_sum_exp(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """The logarithm of the sum of exponentials, the maximum taken out; an infinite one is left in."""
+    axes, x = _axes(emitter, op), op.inputs[0]
+    if axes is None or not emitter.dtype(x).is_float:
+        return None
+    top = emitter.reduce("ReduceMax", x, axes, "max")
+    infinite = emitter.each("IsInf", "is_infinite", top, dtype=DType.BOOL)
+    shift = emitter.each("Where", "shift", infinite, emitter.scalar(0.0, emitter.dtype(x), "zero"), top)
+    raised = emitter.each("Exp", "exp", emitter.each("Sub", "shifted", x, shift))
+    log = emitter.each("Log", "log", emitter.reduce("ReduceSum", raised, axes, "sum"))
+    return _shaped(emitter, op, emitter.each("Add", "total", log, shift))

@@ -1,0 +1,185 @@
+"""The static memory plan of a worker: where in one arena each of its buffers lies.
+
+Liveness is taken over the whole step. A buffer is needed from the step that writes it to the last step that reads it,
+here or on another worker; where another worker reads it, until the next step here whose level is above the reader's
+(``planner.order``), which then waits for that reader. Loaded and fixed buffers are resident; collected ones are needed
+to the end. A next state is written over its state where nothing can read the state any more.
+
+Tofu (section 6) leaves reuse to MXNet's allocator and adds control dependencies so that each worker keeps the
+original order; here the order of a worker's steps is fixed, so offsets are computed once, before the first step.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+import numpy as np
+from onnx import FunctionProto
+
+from planner.graph.model import StatePair
+from planner.order import last_local_reads, levels, remote_readers, writers
+from planner.partition.workspace import is_in_place_body
+from planner.program import Arena, Program, Segment, Source, WorkerProgram
+
+ALIGNMENT: Final = 64
+"""Bytes; a cache line. Kernels that peel unaligned elements would give other bits at other addresses."""
+
+Span: TypeAlias = tuple[int, int, int]
+"""A buffer's size in bytes, and the first and the last step, counted from 0, in which it is needed."""
+
+
+def with_arenas(program: Program, bodies: Mapping[str, FunctionProto], workspaces: Mapping[str, int]) -> Program:
+    """The program with a place for every buffer.
+
+    Args:
+        program: of all workers; what lies where another worker reads it depends on that worker's steps.
+        bodies: of its segments, by function.
+        workspaces: bytes of the tensors inside of each function, at most (``workspace.py``).
+    """
+    level = levels(program.workers)
+    readers = remote_readers(program.workers)
+    known: dict[tuple[Span, ...], tuple[tuple[int, ...], int]] = {}
+    workers = []
+    for worker in program.workers:
+        spans = live_spans(worker, level, readers)
+        over = in_place(worker, program.state, bodies, level, readers)
+        placed = tuple(name for name in worker.buffers if name not in over)
+        key = tuple(spans[name] for name in placed)
+        if key not in known:
+            known[key] = best_fit(key)
+        offsets = dict(zip(placed, known[key][0], strict=True))
+        offsets.update({name: offsets[current] for name, current in over.items()})
+        workspace = max(
+            (workspaces[step.function] for step in worker.steps if isinstance(step, Segment)),
+            default=0,
+        )
+        workers.append(replace(worker, arena=Arena(known[key][1], offsets, workspace)))
+    return replace(program, workers=tuple(workers))
+
+
+def live_spans(
+    program: WorkerProgram, level: Sequence[Sequence[int]], readers: Mapping[Source, Mapping[int, int]]
+) -> dict[str, Span]:
+    """When each buffer of a worker is needed.
+
+    Args:
+        program: the worker's.
+        level: of every step of every worker.
+        readers: on other workers, of each buffer (``order.remote_readers``).
+    """
+    ready, read = writers(program), last_local_reads(program)
+    mine = level[program.worker]
+    last = len(program.steps)
+    resident, collected = {*program.loaded, *program.fixed}, set(program.collected)
+    spans: dict[str, Span] = {}
+    for name, buffer in program.buffers.items():
+        first = 0 if name in resident else ready[name] - 1
+        until = max(first, read.get(name, 0) - 1)
+        for other, count in readers.get(Source(program.worker, name), {}).items():
+            until = max(until, bisect_right(mine, level[other][count - 1]) - 1)
+        if name in resident or name in collected:
+            until = last
+        spans[name] = (buffer.size_bytes, first, until)
+    return spans
+
+
+def in_place(
+    program: WorkerProgram,
+    state: Sequence[StatePair],
+    bodies: Mapping[str, FunctionProto],
+    level: Sequence[Sequence[int]],
+    readers: Mapping[Source, Mapping[int, int]],
+) -> dict[str, str]:
+    """Next states that may be written over their states: by the next state's buffer, the state's.
+
+    Legal if everything that reads the state is done, or is the very segment that makes the next state, by element-wise
+    nodes on whose results the next state depends.
+    """
+    ready, read = writers(program), last_local_reads(program)
+    mine = level[program.worker]
+    loaded, collected = set(program.loaded), set(program.collected)
+    found: dict[str, str] = {}
+    for pair in state:
+        now, then = pair.current, pair.following
+        if now == then or now not in loaded or now in collected or then not in collected or then in loaded:
+            continue
+        if program.buffers[now].region != program.buffers[then].region:
+            continue
+        number = ready[then] - 1
+        elsewhere = readers.get(Source(program.worker, now), {})
+        if any(level[other][count - 1] >= mine[number] for other, count in elsewhere.items()):
+            continue
+        last = read.get(now, 0) - 1
+        step = program.steps[number]
+        is_over = last < number
+        if last == number and isinstance(step, Segment):
+            is_over = is_in_place_body(bodies[step.function], step.inputs.index(now), step.outputs.index(then))
+        if is_over:
+            found[then] = now
+    return found
+
+
+def best_fit(spans: Sequence[Span]) -> tuple[tuple[int, ...], int]:
+    """Offsets of buffers in one arena, and the arena's size; both in bytes.
+
+    Greedy, in several orders, of which the best is taken: the largest first, the longest-lived first, the largest
+    product of both, the earliest. Each goes into the smallest gap that holds it between those that are needed at the
+    same time (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020, section 5).
+    O(n^2) in NumPy for each order.
+    """
+    least = least_bytes(spans)
+    best: tuple[tuple[int, ...], int] | None = None
+    for key in _ORDERS:
+        found = _placed(spans, sorted(range(len(spans)), key=lambda index: (*key(spans[index]), index)))
+        if best is None or found[1] < best[1]:
+            best = found
+        if best[1] == least:
+            break
+    assert best is not None
+    return best
+
+
+_ORDERS: Final[tuple[Callable[[Span], tuple[int, ...]], ...]] = (
+    lambda span: (-span[0], span[1]),
+    lambda span: (span[1] - span[2], -span[0]),
+    lambda span: (-span[0] * (span[2] - span[1] + 1),),
+    lambda span: (span[1], -span[0]),
+)
+
+
+def _placed(spans: Sequence[Span], order: Sequence[int]) -> tuple[tuple[int, ...], int]:
+    count = len(spans)
+    firsts, lasts, starts, stops = (np.zeros(count, np.int64) for _ in range(4))
+    offsets = [0] * count
+    total = 0
+    for placed, index in enumerate(order):
+        size, first, last = spans[index]
+        size = -(-size // ALIGNMENT) * ALIGNMENT
+        among = np.nonzero((firsts[:placed] <= last) & (lasts[:placed] >= first))[0]
+        lows, highs = starts[among], stops[among]
+        by_place = np.argsort(lows, kind="stable")
+        ends = np.maximum.accumulate(np.concatenate([np.zeros(1, np.int64), highs[by_place]]))
+        gaps = lows[by_place] - ends[:-1]
+        fitting = np.nonzero(gaps >= size)[0]
+        start = int(ends[fitting[gaps[fitting].argmin()]]) if fitting.size else int(ends[-1])
+        firsts[placed], lasts[placed], starts[placed], stops[placed] = first, last, start, start + size
+        offsets[index] = start
+        total = max(total, start + size)
+    return tuple(offsets), total
+
+
+def least_bytes(spans: Sequence[Span]) -> int:
+    """What is needed at the same time at most: no arena can be smaller."""
+    change: dict[int, int] = {}
+    for size, first, last in spans:
+        size = -(-size // ALIGNMENT) * ALIGNMENT
+        change[first] = change.get(first, 0) + size
+        change[last + 1] = change.get(last + 1, 0) - size
+    needed = peak = 0
+    for step in sorted(change):
+        needed += change[step]
+        peak = max(peak, needed)
+    return peak

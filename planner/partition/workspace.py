@@ -1,0 +1,123 @@
+"""What lies inside of a segment: tensors that only its own nodes see.
+
+The runtime that executes a segment allocates them; this file says how many bytes they are at most, by their liveness
+in the order of the nodes, and which results of a segment may be written over one of its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import onnx
+from onnx import FunctionProto, TypeProto, helper
+
+from planner.graph.model import DType, Shape
+from planner.graph.protos import dtype_of, elem_type_of
+
+_ELEMENTWISE: Final = frozenset(
+    {"Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Identity", "Abs", "Exp", "Tanh", "Relu", "Sigmoid", "Reciprocal"}
+)
+"""Operators that may write over an input: each element of a result depends on the same element of it alone."""
+
+
+def workspace_bytes(
+    body: FunctionProto,
+    inputs: Sequence[tuple[Shape, DType]],
+    outputs: Sequence[tuple[Shape, DType]],
+) -> int:
+    """Bytes of the tensors inside of a function that are needed at the same time, at most.
+
+    An element-wise node takes over the memory of an input that nobody needs after it, as ONNX Runtime's planner lets
+    it. Constants and what kernels allocate for themselves are not counted.
+
+    Args:
+        body: the function.
+        inputs: shape and dtype by position of its inputs.
+        outputs: the same of its outputs.
+    """
+    sizes = _sizes(body, inputs, outputs)
+    outside = {*body.input, *body.output}
+    last: dict[str, int] = {}
+    for number, node in enumerate(body.node):
+        last.update(dict.fromkeys(node.input, number))
+    needed = peak = 0
+    alive: dict[str, int] = {}
+    for number, node in enumerate(body.node):
+        dying = [name for name in dict.fromkeys(node.input) if name in alive and last[name] == number]
+        if node.op_type != "Constant":
+            for name in node.output:
+                size = sizes.get(name, 0)
+                if not name or name in outside:
+                    continue
+                taken = next((other for other in dying if alive[other] == size), None)
+                if taken is not None and node.op_type in _ELEMENTWISE:
+                    needed -= alive.pop(taken)
+                    dying.remove(taken)
+                alive[name] = size
+                needed += size
+        peak = max(peak, needed)
+        for name in (*dying, *(name for name in node.output if name in alive and name not in last)):
+            needed -= alive.pop(name)
+    return peak
+
+
+def is_in_place_body(body: FunctionProto, source: int, target: int) -> bool:
+    """True if an output may be written where an input lies.
+
+    That is so if the output is the result of an element-wise node, and every node that reads the input is that one or
+    one on which it depends: whatever the order in which nodes run, the input has been read when the output is
+    written, but for the very elements that are being replaced.
+
+    Args:
+        body: the function; input and output have equal shapes.
+        source: position of the input.
+        target: position of the output.
+    """
+    name, result = body.input[source], body.output[target]
+    maker = {output: node for node in body.node for output in node.output}
+    if result not in maker or maker[result].op_type not in _ELEMENTWISE or name in body.output:
+        return False
+    before: set[int] = set()
+    waiting = [result]
+    while waiting:
+        node = maker.get(waiting.pop())
+        if node is not None and id(node) not in before:
+            before.add(id(node))
+            waiting.extend(node.input)
+    # The same protobuf objects as in ``maker``, so that identity is theirs.
+    nodes = {id(node): node for node in maker.values()}
+    return all(number in before for number, node in nodes.items() if name in node.input)
+
+
+def _sizes(
+    body: FunctionProto,
+    inputs: Sequence[tuple[Shape, DType]],
+    outputs: Sequence[tuple[Shape, DType]],
+) -> Mapping[str, int]:
+    """Bytes of every value whose shape can be inferred."""
+    graph = helper.make_graph(
+        list(body.node),
+        "body",
+        [
+            helper.make_tensor_value_info(name, elem_type_of(dtype), list(shape))
+            for name, (shape, dtype) in zip(body.input, inputs, strict=True)
+        ],
+        [
+            helper.make_tensor_value_info(name, elem_type_of(dtype), list(shape))
+            for name, (shape, dtype) in zip(body.output, outputs, strict=True)
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=list(body.opset_import))
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    return {value.name: _size_bytes(value.type) for value in inferred.value_info}
+
+
+def _size_bytes(kind: TypeProto) -> int:
+    dtype = dtype_of(kind.tensor_type.elem_type)
+    if dtype is None:
+        return 0
+    count = dtype.item_bytes
+    for dim in kind.tensor_type.shape.dim:
+        count *= dim.dim_value
+    return count

@@ -1,0 +1,246 @@
+"""``tofu ops``: coverage, one operator's page, and what the verifier found, as tables and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from planner.verify.coverage import Coverage, OperatorClass, OperatorRow
+from planner.verify.page import OperatorPage
+from planner.verify.verification import OperatorVerification, Verification
+
+SCHEMA_VERSION = 1
+_WIDE = 100_000
+_MOST_WRONG = 50
+
+
+def coverage_json(coverage: Coverage) -> dict[str, Any]:
+    """What ``tofu ops --json`` prints."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "described": coverage.described,
+        "counts": {kind.value: coverage.count(kind) for kind in OperatorClass},
+        "operators": [_row_json(row) for row in coverage.rows],
+    }
+
+
+def _row_json(row: OperatorRow) -> dict[str, Any]:
+    return {
+        "domain": row.domain,
+        "op_type": row.op_type,
+        "since_version": row.since_version,
+        "versions": list(row.versions),
+        "described": row.described,
+        "class": row.operator_class.value,
+        "opaque": row.is_opaque,
+        "reductions": row.has_reductions,
+        "reason": row.reason,
+        "gradient": row.gradient,
+        "deprecated": row.is_deprecated,
+    }
+
+
+def page_json(page: OperatorPage, verification: OperatorVerification | None) -> dict[str, Any]:
+    """What ``tofu ops NAME --json`` prints."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "domain": page.domain,
+        "op_type": page.op_type,
+        "source": page.source,
+        "documentation": page.documentation,
+        "examples": [
+            {
+                "case": example.case,
+                "mathematics": list(example.mathematics),
+                "variables": [
+                    {
+                        "name": line.name,
+                        "extent": line.extent,
+                        "kind": line.kind,
+                        "how": line.how,
+                        "reads": list(line.reads),
+                    }
+                    for line in example.variables
+                ],
+            }
+            for example in page.examples
+        ],
+        "verification": None if verification is None else _operator_json(verification),
+    }
+
+
+def verification_json(result: Verification) -> dict[str, Any]:
+    """What ``tofu ops --verify --json`` prints."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "right": result.is_right,
+        "executed": result.executed,
+        "ways": [list(ways) for ways in result.ways],
+        "wrong": list(result.wrong),
+        "missing": list(result.missing),
+        "operators": [_operator_json(operator) for operator in result.operators],
+    }
+
+
+def _operator_json(operator: OperatorVerification) -> dict[str, Any]:
+    return {
+        "domain": operator.domain,
+        "op_type": operator.op_type,
+        "right": operator.is_right,
+        "shapes": operator.shapes,
+        "executed": operator.executed,
+        "pairs": operator.pairs,
+        "bit_equal": operator.bit_equal,
+        "largest_error": operator.largest_error,
+        "variables": list(operator.variables),
+        "vetoed": operator.vetoed,
+        "veto_reason": operator.veto_reason,
+        "wrong": list(operator.wrong),
+        "missing": list(operator.missing),
+        "left_out": list(operator.left_out),
+    }
+
+
+def print_coverage(coverage: Coverage, file: TextIO) -> None:
+    """Prints the counts in the form of Tofu, section 4.1, and every operator."""
+    console = _console(file)
+    described = [row for row in coverage.rows if row.described]
+    own = [row for row in coverage.rows if row.domain == ""]
+    counts = [
+        ("operators", f"{len(own)} of ONNX's default domain" + _deprecated(own)),
+        ("described", str(len(described))),
+        ("  element-wise", str(coverage.count(OperatorClass.ELEMENTWISE))),
+        ("  with reductions", str(sum(row.has_reductions for row in described))),
+        ("  with an opaque function", str(sum(row.is_opaque for row in described))),
+        ("  other affine indices", str(coverage.count(OperatorClass.AFFINE))),
+        ("  that cannot be cut", str(sum(bool(row.reason) for row in described))),
+        ("excluded", str(coverage.count(OperatorClass.EXCLUDED))),
+    ]
+    _facts(console, counts)
+    console.print()
+    rows = [
+        (
+            f"{row.domain}.{row.op_type}" if row.domain else row.op_type,
+            ", ".join(map(str, row.versions)),
+            row.operator_class.value,
+            row.reason,
+        )
+        for row in coverage.rows
+    ]
+    _print(console, _table(("operator", "opsets", "class", "why not"), rows))
+
+
+def _deprecated(rows: Sequence[OperatorRow]) -> str:
+    count = sum(row.is_deprecated for row in rows)
+    return f", {count} of them deprecated" if count else ""
+
+
+def print_page(page: OperatorPage, verification: OperatorVerification | None, file: TextIO) -> None:
+    """Prints one operator: its mathematics, strategies with halos, and verification."""
+    console = _console(file)
+    name = f"{page.domain}.{page.op_type}" if page.domain else page.op_type
+    _facts(console, [("operator", name), ("described in", page.source), ("says", page.documentation)])
+    for example in page.examples:
+        console.print()
+        console.print(Text(example.case))
+        for line in example.mathematics:
+            console.print(Text(f"  {line}"), soft_wrap=True)
+        rows = [(line.name, str(line.extent), line.kind, line.how, "; ".join(line.reads)) for line in example.variables]
+        if rows:
+            _print(console, _table(("variable", "extent", "kind", "cut along it", "read by 2 workers"), rows))
+    if verification is not None:
+        console.print()
+        _print_operator(console, verification)
+
+
+def _print_operator(console: Console, operator: OperatorVerification) -> None:
+    facts = [
+        (
+            "verified",
+            f"{operator.executed} strategies of {operator.shapes} ops, {operator.pairs} of them pairs of cuts",
+        ),
+        ("equal bit by bit", str(operator.bit_equal)),
+        ("largest error", f"{operator.largest_error:.1e}"),
+        ("wrong", str(len(operator.wrong))),
+        ("missing", str(len(operator.missing))),
+    ]
+    if operator.vetoed:
+        facts.append(("without local op", f"{operator.vetoed}: {operator.veto_reason}"))
+    _facts(console, facts)
+    _print_findings(console, operator.wrong, operator.missing)
+    for text in operator.left_out:
+        console.print(Text(f"left out: {text}"), soft_wrap=True)
+
+
+def print_verification(result: Verification, file: TextIO) -> None:
+    """Prints what was found of every operator, then what is wrong or missing."""
+    console = _console(file)
+    rows = [
+        (
+            operator.op_type,
+            " ".join(operator.variables),
+            str(operator.shapes),
+            str(operator.executed),
+            str(operator.bit_equal),
+            f"{operator.largest_error:.0e}",
+            str(operator.vetoed),
+            str(len(operator.wrong)),
+            str(len(operator.missing)),
+        )
+        for operator in result.operators
+    ]
+    numbers = ("ops", "executed", "bit-equal", "error", "vetoed", "wrong", "missing")
+    _print(console, _table(("operator", "cut along", *numbers), rows, numbers))
+    console.print()
+    _facts(
+        console,
+        [
+            ("operators", str(len(result.operators))),
+            ("strategies executed", f"{result.executed:,}"),
+            ("incorrect", str(len(result.wrong))),
+            ("missing", str(len(result.missing))),
+            ("left out, with a reason", str(sum(len(operator.left_out) for operator in result.operators))),
+        ],
+    )
+    _print_findings(console, result.wrong, result.missing)
+
+
+def _print_findings(console: Console, wrong: Sequence[str], missing: Sequence[str]) -> None:
+    for what, texts in (("incorrect", wrong), ("missing", missing)):
+        for text in texts[:_MOST_WRONG]:
+            console.print(Text(f"{what}: {text}"), soft_wrap=True)
+        if len(texts) > _MOST_WRONG:
+            console.print(f"{what}: {len(texts) - _MOST_WRONG} more; --json lists them all")
+
+
+def _console(file: TextIO) -> Console:
+    return Console(file=file, highlight=False, markup=False, width=None if file.isatty() else _WIDE)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def _facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(Text(name), Text(value))
+    _print(console, table)
+
+
+def _print(console: Console, table: Table) -> None:
+    with console.capture() as captured:
+        console.print(table)
+    console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

@@ -1,0 +1,79 @@
+"""Whole weights after a run: as a safetensors file, or back in the forward model that they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, numpy_helper
+
+from planner.errors import ModelError, UsageError
+from planner.graph.load import load_model
+from planner.graph.model import Tensor
+from planner.graph.protos import elem_type_of
+from planner.runtime.results import write_bytes
+from planner.runtime.safetensors import write_safetensors
+
+
+def export_weights(
+    path: Path, state: Mapping[str, Tensor], value_of: Callable[[str], np.ndarray], forward: Path | None = None
+) -> tuple[str, ...]:
+    """Writes states, whole; returns the names of those that were written.
+
+    Args:
+        path: ``.safetensors``: every state; ``.onnx``: ``forward`` with the initializers that are states replaced.
+        state: by name.
+        value_of: the whole value of a state.
+        forward: the forward model, for ``.onnx``.
+
+    Raises:
+        UsageError: another kind of file, no forward model, or the file cannot be written.
+        ModelError: the forward model cannot be read, or shares no weight with the state.
+    """
+    check_export(path, forward)
+    if path.suffix == ".safetensors":
+        write_safetensors(path, state, value_of)
+        return tuple(state)
+    assert forward is not None
+    model = load_model(forward)
+    written = []
+    for position, initializer in enumerate(model.graph.initializer):
+        tensor = state.get(initializer.name)
+        if tensor is None:
+            continue
+        if (tuple(initializer.dims), initializer.data_type) != (tensor.shape, elem_type_of(tensor.dtype)):
+            raise ModelError(
+                f"{forward}: initializer {initializer.name!r} is {list(initializer.dims)}, "
+                f"the state of that name is {tensor.dtype.value} {list(tensor.shape)}"
+            )
+        value = np.ascontiguousarray(value_of(initializer.name)).reshape(tensor.shape)
+        model.graph.initializer[position].CopyFrom(numpy_helper.from_array(value, initializer.name))
+        written.append(initializer.name)
+    if not written:
+        raise ModelError(f"{forward} has no initializer that is a state of the plan", facts=tuple(sorted(state)[:10]))
+    external = [entry.name for entry in model.graph.initializer if entry.data_location == TensorProto.EXTERNAL]
+    if external and path.resolve().parent != forward.resolve().parent:
+        raise UsageError(
+            f"{forward} refers to external data", facts=tuple(external), hint="export into the folder of that model"
+        )
+    try:
+        content = model.SerializeToString(deterministic=True)
+    except ValueError as error:  # more than 2 GiB
+        raise ModelError(f"{path} would not fit an ONNX file: {error}", hint="export to .safetensors") from None
+    write_bytes(path, content)
+    return tuple(written)
+
+
+def check_export(path: Path, forward: Path | None) -> None:
+    """Refuses, before a run, what could not be exported after it.
+
+    Raises:
+        UsageError: another kind of file, no forward model, or no folder to write to.
+    """
+    if path.suffix not in (".safetensors", ".onnx"):
+        raise UsageError(f"{path} is neither .safetensors nor .onnx")
+    if path.suffix == ".onnx" and forward is None:
+        raise UsageError(f"{path}: into which model?", hint="name the forward model with --forward")
+    if not path.resolve().parent.is_dir():
+        raise UsageError(f"{path} cannot be written: there is no folder {path.parent}")

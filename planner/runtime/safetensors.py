@@ -1,0 +1,121 @@
+"""The safetensors format: eight bytes of length, a JSON header, and the tensors' bytes one after the other.
+
+Written and read with NumPy alone; reading maps the file and opens no more of it than what is asked for. The format:
+https://github.com/huggingface/safetensors#format
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+
+from planner.errors import UsageError
+from planner.graph.model import DType, Shape, Tensor
+from planner.graph.protos import numpy_dtype
+from planner.runtime.results import write_atomically
+
+_NAMES: Final[Mapping[DType, str]] = {
+    DType.FLOAT64: "F64",
+    DType.FLOAT32: "F32",
+    DType.FLOAT16: "F16",
+    DType.BFLOAT16: "BF16",
+    DType.INT64: "I64",
+    DType.INT32: "I32",
+    DType.INT16: "I16",
+    DType.INT8: "I8",
+    DType.UINT64: "U64",
+    DType.UINT32: "U32",
+    DType.UINT16: "U16",
+    DType.UINT8: "U8",
+    DType.BOOL: "BOOL",
+}
+_DTYPES: Final = {name: dtype for dtype, name in _NAMES.items()}
+_MAX_HEADER_BYTES: Final = 100_000_000
+"""The format's own limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """Where a tensor lies in a file."""
+
+    dtype: DType
+    shape: Shape
+    offset: int
+    """In bytes, from the beginning of the file."""
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, Tensor], value_of: Callable[[str], np.ndarray]) -> None:
+    """Writes tensors: all of them, or no file at all. Equal tensors give equal bytes.
+
+    Args:
+        path: of the file.
+        tensors: shapes and dtypes by the name to be stored.
+        value_of: the value by that name; asked for one tensor at a time.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    header: dict[str, Any] = {}
+    offset = 0
+    for name, tensor in tensors.items():
+        ends = offset + tensor.size_bytes
+        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, ends]}
+        offset = ends
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+
+    def write(stream: IO[bytes]) -> None:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for name, tensor in tensors.items():
+            value = np.ascontiguousarray(value_of(name), numpy_dtype(tensor.dtype))
+            assert value.nbytes == tensor.size_bytes, f"{name!r} has {value.nbytes} bytes"
+            stream.write(value.reshape(-1).view(np.uint8).data)
+
+    write_atomically(path, write)
+
+
+def read_header(path: Path) -> dict[str, StoredTensor]:
+    """What a file holds, by name.
+
+    Raises:
+        UsageError: it cannot be read, or is no safetensors file.
+    """
+    try:
+        with path.open("rb") as stream:
+            size = path.stat().st_size
+            length = int.from_bytes(stream.read(8), "little")
+            if not 2 <= length <= min(_MAX_HEADER_BYTES, size - 8):
+                raise ValueError("its header's length is wrong")
+            header = json.loads(stream.read(length))
+        start = 8 + length
+        return {str(name): _entry(name, entry, start, size) for name, entry in header.items() if name != "__metadata__"}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path} cannot be read as safetensors: {error}") from None
+
+
+def map_tensor(path: Path, stored: StoredTensor) -> np.ndarray:
+    """A tensor of a file, of which only what is touched is read."""
+    dtype = numpy_dtype(stored.dtype)
+    if 0 in stored.shape:
+        return np.empty(stored.shape, dtype)
+    count = int(np.prod(stored.shape, dtype=np.int64)) * dtype.itemsize
+    raw = np.memmap(path, np.uint8, "r", offset=stored.offset, shape=(count,))
+    array: np.ndarray = np.asarray(raw).view(dtype).reshape(stored.shape)
+    return array
+
+
+def _entry(name: str, entry: Mapping[str, Any], start: int, size: int) -> StoredTensor:
+    dtype = _DTYPES.get(entry["dtype"])
+    if dtype is None:
+        raise ValueError(f"tensor {name!r} is of {entry['dtype']}")
+    shape = tuple(int(extent) for extent in entry["shape"])
+    lo, hi = (int(offset) for offset in entry["data_offsets"])
+    wanted = Tensor(name, shape, dtype).size_bytes
+    if min(shape, default=0) < 0 or not 0 <= lo <= hi <= size - start or hi - lo != wanted:
+        raise ValueError(f"tensor {name!r} does not lie in the file")
+    return StoredTensor(dtype, shape, start + lo)

@@ -1,0 +1,295 @@
+"""Composite ops in the search: cut through their bodies where that saves bytes, one kernel everywhere else.
+
+The graph is planned twice: as it is, and with every composite (Softmax, LayerNormalization, ...) replaced by its body,
+whose reductions can be cut along the dims that the composite normalises over. In the second plan every composite whose
+body moves no less than the op itself would, its neighbours' tilings kept, becomes one op again. The plan that moves
+less is the plan, the first where they are equal: so bodies never make a plan dearer, and a plan that needs none is the
+plan that would have been made without them.
+
+What a plan may repeat comes before what it moves: a composite that cannot be cut without its body would be executed
+whole by every worker, at 0 bytes. With a body it can be cut, so the first plan does not stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from planner.algebra.tiling import Replicate, Shard, Tiling
+from planner.cost.compute import REPLICATED_SHARE_LIMIT, replicated_share, work
+from planner.cost.tables import CostTables
+from planner.graph.bodies import Body, Expanded, expand, has_body
+from planner.graph.bodies.expand import fused, without_copies
+from planner.graph.model import Graph, is_used
+from planner.plan import OpStrategy, Plan
+from planner.search.decide import Decision, decide
+from planner.tdl.bind import BoundOp, Descriptions
+from planner.tdl.interval import Interval
+from planner.tdl.local import NotLocalError
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A plan, and the graph that it is of."""
+
+    graph: Graph
+    """The model, with the bodies of those composites that were planned through them."""
+    ops: tuple[BoundOp, ...]
+    """Of that graph."""
+    decision: Decision
+
+
+def decide_with_bodies(
+    graph: Graph,
+    descriptions: Descriptions,
+    workers: int,
+    *,
+    strategy: str = "tofu",
+    through_bodies: bool = True,
+    pins: Mapping[str, str] | None = None,
+    partitioned_inputs: bool = False,
+    model_digest: str = "",
+    progress: Callable[[str], None] = lambda line: None,
+) -> Decided:
+    """Finds a plan, composite ops cut through their bodies where that is cheaper.
+
+    An op whose type has a body and no description is always planned through its body.
+
+    Args:
+        graph: the training graph.
+        descriptions: of its operators.
+        workers: see ``decide``; so are the others.
+        strategy: bodies are searched by ``tofu`` only; the literature's strategies take the ops as they are.
+        through_bodies: False: composite ops are taken as they are.
+        pins: by tensor, a tiling's text form.
+        partitioned_inputs: leave replication out of the data inputs' tilings.
+        model_digest: identifies the model in the plan.
+        progress: told what is being done.
+
+    Raises:
+        UnsupportedError: operators without a description and without a body.
+        UsageError, InfeasibleError: see ``decide``.
+    """
+    tables = CostTables()
+
+    def decided(planned: Graph, ops: tuple[BoundOp, ...]) -> Decision:
+        return decide(
+            planned,
+            ops,
+            workers,
+            strategy=strategy,
+            pins=pins,
+            partitioned_inputs=partitioned_inputs,
+            model_digest=model_digest,
+            progress=progress,
+            tables=tables,
+        )
+
+    undescribed = {op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op)}
+    least = expand(graph, undescribed)
+    ops = descriptions.bind_all(least.graph)
+    decision = decided(least.graph, ops)
+    plain = _put_back(least, {}, ops, decision, tables, descriptions)
+    if not through_bodies or strategy != "tofu" or workers == 1:
+        return plain
+    most = expand(graph)
+    names = {op.name for body in most.bodies for op in (body.op, *body.ops)}
+    again = _repeated_share(plain, names)
+    if len(most.bodies) == len(least.bodies) or not (decision.plan.moved_bytes or again > REPLICATED_SHARE_LIMIT):
+        return plain
+    progress("again, through the bodies of composite ops")
+    whole = {bound.op.name: bound for bound in ops}
+    inner = _bound(descriptions, most.graph, whole)
+    second = decided(most.graph, inner)
+    cut = _put_back(most, whole, inner, second, tables, descriptions)
+    saved = again - _repeated_share(cut, names)
+    if abs(saved) > REPLICATED_SHARE_LIMIT:
+        best = cut if saved > 0 else plain
+    else:
+        best = cut if cut.decision.plan.moved_bytes < plain.decision.plan.moved_bytes else plain
+    seconds = decision.search_seconds + second.search_seconds
+    return replace(
+        best,
+        decision=replace(
+            best.decision,
+            search_seconds=seconds,
+            table_entries=tables.entries,
+            largest_table=max(decision.largest_table, second.largest_table),
+        ),
+    )
+
+
+def _repeated_share(decided: Decided, names: Collection[str]) -> float:
+    """Work of these ops that other workers do again, as a share of the graph's work."""
+    strategies = decided.decision.plan.strategies
+    works = [(work(bound, decided.graph), bound, strategies[bound.op.name].tiling) for bound in decided.ops]
+    inner = [entry for entry in works if entry[1].op.name in names]
+    total = sum(amount for amount, _, _ in works)
+    return replicated_share(inner) * sum(amount for amount, _, _ in inner) / total if total else 0.0
+
+
+def _bound(descriptions: Descriptions, graph: Graph, known: Mapping[str, BoundOp]) -> tuple[BoundOp, ...]:
+    """The graph's ops with their descriptions; those that are bound already are not bound again."""
+    found = []
+    for op in graph.ops:
+        there = known.get(op.name)
+        found.append(there if there is not None and there.op == op else descriptions.bind(op, graph))
+    return tuple(found)
+
+
+def _put_back(
+    expanded: Expanded,
+    whole: Mapping[str, BoundOp],
+    ops: tuple[BoundOp, ...],
+    decision: Decision,
+    tables: CostTables,
+    descriptions: Descriptions,
+) -> Decided:
+    """Makes composites one op again where their bodies save nothing, and leaves out copies that move nothing."""
+    if not expanded.bodies:
+        return Decided(expanded.graph, ops, decision)
+    plan, graph = decision.plan, expanded.graph
+    bound = {one.op.name: one for one in ops}
+    strategies = dict(plan.strategies)
+    unsplit = set(plan.unsplit)
+    names = []
+    for body in expanded.bodies:
+        inner = [bound[op.name] for op in body.ops]
+        moved = sum(amount for one in inner for _, amount in _op_bytes(graph, one, strategies, plan.tilings, tables))
+        original = whole.get(body.op.name)
+        found = None if original is None else _best_whole(body, original, inner, graph, plan, tables)
+        if found is not None and found[0] <= moved:
+            names.append(body.op.name)
+            strategies[body.op.name] = found[1]
+            if any(op.name in unsplit for op in body.ops):
+                unsplit.add(body.op.name)
+    kept = fused(expanded, names)
+    planned = {op.name for op in kept.graph.ops} - {
+        copy.name
+        for body in kept.bodies
+        for copy in body.copies
+        if plan.tilings[copy.inputs[0]] == plan.tilings[copy.outputs[0]]
+        and not any(amount for _, amount in _op_bytes(graph, bound[copy.name], strategies, plan.tilings, tables))
+    }
+    final = without_copies(kept, planned)
+    final_ops = descriptions.bind_all(final)
+    return Decided(
+        final, final_ops, replace(decision, plan=_plan_of(final, final_ops, plan, strategies, unsplit, tables))
+    )
+
+
+def _plan_of(
+    graph: Graph,
+    ops: tuple[BoundOp, ...],
+    plan: Plan,
+    strategies: Mapping[str, OpStrategy],
+    unsplit: set[str],
+    tables: CostTables,
+) -> Plan:
+    """The plan of a graph some of whose ops were replaced, every tensor's tiling kept."""
+    tilings = {name: plan.tilings[name] for name in graph.tensors if name not in graph.constants}
+    by_tensor = dict.fromkeys(tilings, 0)
+    for bound in ops:
+        for name, amount in _op_bytes(graph, bound, strategies, tilings, tables):
+            by_tensor[name] += amount
+    works = [(work(bound, graph), bound, strategies[bound.op.name].tiling) for bound in ops]
+    return replace(
+        plan,
+        tilings=tilings,
+        strategies={bound.op.name: strategies[bound.op.name] for bound in ops},
+        tensor_bytes=by_tensor,
+        moved_bytes=sum(by_tensor.values()),
+        replicated_flop_share=replicated_share(works),
+        unsplit=tuple(bound.op.name for bound in ops if bound.op.name in unsplit),
+    )
+
+
+def _op_bytes(
+    graph: Graph,
+    bound: BoundOp,
+    strategies: Mapping[str, OpStrategy],
+    tilings: Mapping[str, Tiling],
+    tables: CostTables,
+) -> Iterator[tuple[str, int]]:
+    """What moves so that an op can read its inputs and its outputs arrive, by tensor."""
+    strategy = (strategies[bound.op.name].tiling,)
+    for slot, first in bound.delivered_slots.items():
+        name = bound.op.inputs[slot]
+        if slot == first and name not in graph.constants:
+            table = tables.input_bytes(bound, slot, graph.tensors[name], (tilings[name],), strategy)
+            yield name, int(table[0, 0])
+    for position, name in enumerate(bound.op.outputs):
+        if name and is_used(graph, name):
+            table = tables.output_bytes(bound, position, graph.tensors[name], (tilings[name],), strategy)
+            yield name, int(table[0, 0])
+
+
+def _best_whole(
+    body: Body, original: BoundOp, inner: list[BoundOp], graph: Graph, plan: Plan, tables: CostTables
+) -> tuple[int, OpStrategy] | None:
+    """The cheapest way to run the composite as one op between its neighbours' tilings: bytes and strategy."""
+    names = tuple(variable.name for variable in original.variables)
+    best = None
+    for tiling in _candidates(body, original, inner, graph, plan):
+        strategy = OpStrategy(tiling, names)
+        parts = _op_bytes(graph, original, {original.op.name: strategy}, plan.tilings, tables)
+        moved = sum(amount for _, amount in parts)
+        if (best is None or moved < best[0]) and _is_local(original, tiling):
+            best = (moved, strategy)
+    return best
+
+
+def _candidates(body: Body, original: BoundOp, inner: list[BoundOp], graph: Graph, plan: Plan) -> tuple[Tiling, ...]:
+    """Strategies of the composite that divide it as some tensor in or around its body is divided.
+
+    A tensor's dim and an index variable are matched by the description: an input that is indexed by the variable
+    alone, or an output's dim. The composite repeats work only where all of its body does.
+    """
+    repeated = [
+        all(isinstance(plan.strategies[one.op.name].tiling.placements[cut], Replicate) for one in inner)
+        for cut in range(len(plan.cuts))
+    ]
+    around = tuple(dict.fromkeys(name for name in (*body.op.inputs, *body.op.outputs) if name in plan.tilings))
+    found: dict[Tiling, None] = {}
+    for name, dims in _directions(original):
+        shape = graph.tensors[name].shape
+        for like in dict.fromkeys((*around, *body.tensors)):
+            if like not in plan.tilings or graph.tensors[like].shape != shape:
+                continue
+            placements = tuple(
+                Shard(variable, placement.block)
+                if isinstance(placement, Shard) and (variable := dims[placement.dim]) is not None
+                else Replicate()
+                for placement in plan.tilings[like].placements
+            )
+            possible = all(
+                not original.variables[placement.dim].obstacle if isinstance(placement, Shard) else repeated[cut]
+                for cut, placement in enumerate(placements)
+            )
+            if possible:
+                found[Tiling(placements, plan.cuts)] = None
+    return tuple(found)
+
+
+def _directions(bound: BoundOp) -> Iterator[tuple[str, tuple[int | None, ...]]]:
+    """By output and input of an op the index variable that each dim goes with."""
+    for name, numbers in zip(bound.op.outputs, bound.analysis.outputs, strict=True):
+        if name and numbers is not None:
+            yield name, numbers
+    alone = {Interval.variable(variable.name): number for number, variable in enumerate(bound.variables)}
+    for read in bound.analysis.reads:
+        yield bound.op.inputs[read.slot], tuple(None if dim is None else alone.get(dim) for dim in read.dims)
+
+
+def _is_local(bound: BoundOp, strategy: Tiling) -> bool:
+    """True if every worker's part can be computed by a local op."""
+    if bound.description.local is None:
+        return True
+    ranges = bound.ranges(strategy)
+    reads = bound.reads(ranges)
+    try:
+        for worker in range(strategy.workers):
+            bound.local_op(bound.part(ranges, reads, worker))
+    except NotLocalError:
+        return False
+    return True

@@ -1,0 +1,164 @@
+"""How a plan is found: tofu's own way, and the strategies of the literature as restrictions of the same search.
+
+All of them count the same bytes for the same plan, so that they can stand in one table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+
+from planner.algebra.tiling import Tiling
+from planner.cost.tables import Candidates
+from planner.errors import ModelError
+from planner.search import baselines
+from planner.search.factors import prime_factors
+from planner.search.improve import improve
+from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
+from planner.search.recurse import Found, search_recursively
+
+MANY_OPS = 300
+"""A graph of more ops than this is searched from one start only."""
+
+Progress: TypeAlias = Callable[[str], None]
+Narrow: TypeAlias = Callable[[Restriction, tuple[int, ...]], Restriction]
+"""Puts the user's pins above a method's restriction, for these cuts."""
+Search: TypeAlias = Callable[[Problem, int, Narrow, Progress], tuple[tuple[int, ...], Found]]
+"""From the problem and the number of workers to the cuts and what was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A way to find a plan."""
+
+    name: str
+    what: str
+    """In a few words, with the source."""
+    search: Search
+
+
+def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False) -> Search:
+    def search(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
+        cuts = prime_factors(workers)
+        restrict = narrow(make(problem), cuts)
+        found = search_recursively(problem, cuts, restrict, progress)
+        return cuts, improve(problem, cuts, restrict, found, progress) if improved else found
+
+    return search
+
+
+def _joint(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
+    """Several plans, each improved until it is stable; the best of them.
+
+    Improvement is local, so where it starts matters: on a transformer the best plan grows out of the hybrid one, on
+    convolutions with many channels out of a recursive one.
+    """
+    cuts = prime_factors(workers)
+    starts: list[Restriction] = [no_restriction]
+    if len(cuts) > 1 and len(problem.ops) <= MANY_OPS:
+        starts.append(baselines.partitioned(problem))
+        with contextlib.suppress(ModelError):  # a model without a batch has no such plans
+            starts.extend(baselines.preferring(restriction) for restriction in _hybrids(problem, len(cuts)))
+    free = narrow(no_restriction, cuts)
+    plans = (
+        improve(problem, cuts, free, search_recursively(problem, cuts, narrow(start, cuts), progress), progress)
+        for start in starts
+    )
+    return cuts, min(plans, key=lambda found: found.moved_bytes)
+
+
+def _hybrids(problem: Problem, cuts: int) -> list[Restriction]:
+    """Data parallelism at the outer cuts and model parallelism at the inner ones, for all group sizes."""
+    by_data, by_model = baselines.data_parallel(problem), baselines.model_parallel(problem)
+    return [baselines.by_cut((*[by_data] * outer, *[by_model] * (cuts - outer))) for outer in range(1, cuts)]
+
+
+def _hybrid(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
+    """Data parallelism across groups, model parallelism within; of all group sizes the best."""
+    cuts = prime_factors(workers)
+    restrictions = _hybrids(problem, len(cuts)) or [baselines.data_parallel(problem)]
+    plans = (search_recursively(problem, cuts, narrow(restriction, cuts), progress) for restriction in restrictions)
+    return cuts, min(plans, key=lambda found: found.moved_bytes)
+
+
+def _equal_chop(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
+    """Every tensor and op is chopped along one dim only, into as many pieces as there are workers."""
+    cuts = (workers,) if workers > 1 else ()
+    return cuts, search_recursively(problem, cuts, narrow(baselines.partitioned(problem), cuts), progress)
+
+
+def _spartan(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
+    """The largest tensor first, along its best dim; then the ops at it; then the next largest."""
+    cuts = (workers,) if workers > 1 else ()
+    restrict = narrow(baselines.partitioned(problem), cuts)
+    if not cuts:
+        return cuts, search_recursively(problem, cuts, restrict, progress)
+    start = Tiling((), ())
+    options = [restrict(variable, problem.extensions(variable, start, workers)) for variable in problem.variables]
+    factors = problem.factors(options)
+    touching: dict[int, list[int]] = {}
+    for number, factor in enumerate(factors):
+        for variable in factor.variables:
+            touching.setdefault(variable, []).append(number)
+    chosen: dict[int, int] = {}
+
+    def choose(variable: int) -> None:
+        total = np.zeros(len(options[variable]), dtype=np.int64)
+        for number in touching.get(variable, ()):
+            tensor, op = factors[number].variables
+            table = factors[number].table
+            other = op if variable == tensor else tensor
+            along = table if variable == tensor else table.T
+            total += along[:, chosen[other]] if other in chosen else along.min(axis=1)
+        chosen[variable] = int(total.argmin())
+
+    tensors = [variable for variable in problem.variables if variable.op is None]
+    for tensor in sorted(tensors, key=lambda v: (-baselines.elements_of(problem, v), v.number)):
+        choose(tensor.number)
+        for number in touching.get(tensor.number, ()):
+            op = factors[number].variables[1]
+            if op not in chosen:
+                choose(op)
+    for left in problem.variables:
+        if left.number not in chosen:
+            choose(left.number)
+    fixed = [options[variable.number][chosen[variable.number]] for variable in problem.variables]
+
+    def keep(variable: SearchVariable, candidates: Candidates) -> Candidates:
+        return (fixed[variable.number],)
+
+    return cuts, search_recursively(problem, cuts, keep, progress)
+
+
+def _nothing(problem: Problem) -> Restriction:
+    return no_restriction
+
+
+_ALL = (
+    Method("tofu", "the best of several plans, improved over all cuts together (this program's own)", _joint),
+    Method("tofu-recursion", "Tofu, section 5.2: cut by cut, nothing replicated", _recursive(baselines.partitioned)),
+    Method("soybean", "SoyBean, section 4: cut by cut, with replication", _recursive(_nothing)),
+    Method("data", "data parallelism", _recursive(baselines.data_parallel)),
+    Method("model", "model parallelism (SoyBean, section 4.1)", _recursive(baselines.model_parallel)),
+    Method(
+        "mixed", "one weird trick: convolutions by data, dense layers by model", _recursive(baselines.one_weird_trick)
+    ),
+    Method("hybrid", "data across groups, model within, the best group size", _hybrid),
+    Method("fsdp", "ZeRO-3 or FSDP: compute by data, state cut", _recursive(baselines.fully_sharded)),
+    Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(baselines.first_dim)),
+    Method("spartan", "the largest tensor first (Tofu, section 7.3)", _spartan),
+    Method("equalchop", "every tensor along one dim only (Tofu, section 7.3)", _equal_chop),
+    Method(
+        "icml18",
+        "without output reduction (Tofu, section 7.3)",
+        _recursive(baselines.no_output_reduction, improved=True),
+    ),
+)
+
+METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _ALL})
+"""By name, tofu's own first."""

@@ -1,0 +1,107 @@
+"""onnxruntime-training's artifacts: a training model of com.microsoft operators, and an optimizer model beside it.
+
+The training model reads its parameters and gives ``W_grad`` to an accumulator for each; the optimizer model is one
+op over sequences of all parameters. Both become one graph: the gradients, lowered, and the optimizer's step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from onnx import ModelProto
+
+from planner.errors import UnsupportedError
+from planner.graph.from_onnx import graph_from_proto
+from planner.graph.load import load_model
+from planner.graph.model import Graph
+from planner.graph.protos import op_of
+from planner.graph.to_onnx import to_model
+from planner.training.attributes import integer, number
+from planner.training.doors.microsoft import DOMAIN, TABLE
+from planner.training.doors.walk import graph_of, walk
+from planner.training.optimizers import Hyper
+from planner.training.updates import Schedule
+
+TRAINING_MODEL: Final = "training_model.onnx"
+OPTIMIZER_MODEL: Final = "optimizer_model.onnx"
+_ACCUMULATORS: Final = frozenset({"InPlaceAccumulator", "InPlaceAccumulatorV2"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """The optimizer that an optimizer model holds."""
+
+    name: str
+    hyper: Hyper
+    schedule: Schedule
+
+
+def is_artifact(model: ModelProto) -> bool:
+    """Whether a model has the accumulators with which generated training models end."""
+    return any(node.domain == DOMAIN and node.op_type in _ACCUMULATORS for node in model.graph.node)
+
+
+def read_gradients(model: ModelProto) -> tuple[Graph, tuple[tuple[str, str], ...]]:
+    """A training model as a gradient-only graph of standard operators.
+
+    Returns:
+        The graph, whose outputs are the model's results (the loss) and the gradients; and (parameter, gradient).
+
+    Raises:
+        ModelError, UnsupportedError: an operator without a standard form, or a model that is malformed.
+    """
+    state, source = walk(model, TABLE)
+    accumulators = [node for node in model.graph.node if node.domain == DOMAIN and node.op_type in _ACCUMULATORS]
+    internal = {name for node in accumulators for name in (node.input[0], *node.input[2:])}
+    flags = {name for node in accumulators for name in node.output}
+    gradients = [node.input[1] for node in accumulators]
+    inputs = tuple(name for name in source.inputs if name not in internal)
+    results = [value.name for value in model.graph.output if value.name not in flags]
+    graph = graph_of(state, source, inputs=inputs, outputs={name: name for name in (*results, *gradients)})
+    # Reading it again folds what shape arithmetic is left, and infers every shape anew.
+    graph = graph_from_proto(to_model(graph), state_pairs=[])
+    pairs = [(name.removesuffix("_grad"), name) for name in gradients]
+    missing = [f"{gradient!r}" for parameter, gradient in pairs if parameter not in graph.tensors]
+    if missing:
+        raise UnsupportedError("gradients whose parameter is not in the training model", facts=tuple(missing))
+    return graph, tuple(pairs)
+
+
+def read_optimizer(path: Path) -> Stated:
+    """The optimizer of an optimizer model.
+
+    Raises:
+        UnsupportedError: an optimizer other than AdamW and SGD, or without bias correction.
+    """
+    found: Stated | None = None
+    most: float | None = None
+    for index, node in enumerate(load_model(path).graph.node):
+        op = op_of(node, node.name or f"{node.op_type}.{index}")
+        match op.op_type:
+            case "AdamWOptimizer":
+                if not integer(op, "correct_bias", 1):
+                    raise UnsupportedError(f"{path}: AdamWOptimizer without bias correction")
+                hyper = Hyper(
+                    beta1=_clean(number(op, "alpha", 0.9)),
+                    beta2=_clean(number(op, "beta", 0.999)),
+                    epsilon=_clean(number(op, "epsilon", 1e-8)),
+                    weight_decay=_clean(number(op, "weight_decay", 1e-2)),
+                )
+                found = Stated("adamw" if integer(op, "adam_mode", 0) == 0 else "adamw_after", hyper, Schedule())
+            case "SGDOptimizerV2":
+                found = Stated("sgd", Hyper(), Schedule())
+            case "InplaceClipGradNorm":
+                most = _clean(number(op, "max_norm", 1.0))
+            case _:
+                raise UnsupportedError(f"{path}: op {op.name!r}: the optimizer {op.op_type} is not known")
+    if found is None:
+        raise UnsupportedError(f"{path}: holds no optimizer")
+    return replace(found, schedule=Schedule(clip_norm=most))
+
+
+def _clean(value: float) -> float:
+    """0.9 for the float32 that is nearest to it."""
+    return float(str(np.float32(value)))

@@ -1,0 +1,186 @@
+"""Gradient-only graphs: which gradient belongs to which parameter, and the optimizer that is put behind them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from planner.errors import UnsupportedError, UsageError
+from planner.graph.check import check_graph
+from planner.graph.model import DType, Graph, StatePair
+from planner.training.build import INPUTS, may_be_trained, sample_of
+from planner.training.builder import Builder
+from planner.training.lowering import OPSET
+from planner.training.optimizers import Hyper, optimizer_function
+from planner.training.updates import Schedule, Updates
+
+_SUFFIXES: Final = (".grad", "_grad", ".gradient", "_gradient")
+_PREFIXES: Final = ("grad.", "grad_", "gradient_", "d_")
+_LISTED: Final = 5
+
+
+def infer_pairs(graph: Graph) -> tuple[tuple[str, str], ...]:
+    """Parameters and their gradients, by name, or else by shape and order.
+
+    By name: output ``W_grad``, ``W.grad``, ``grad_W`` and the like, for every output that is no scalar. Else gradients
+    are taken to be in the order of their parameters, as differentiating a function gives them: output by output, each
+    to a later input (or initializer) of its shape and dtype. That must be possible in one way only.
+
+    Raises:
+        UsageError: it is possible in no way, or in several; with the candidates of each gradient.
+    """
+    outputs = [name for name in graph.outputs if graph.tensors[name].shape and graph.tensors[name].dtype.is_float]
+    known = [name for name in graph.inputs if graph.tensors[name].shape and graph.tensors[name].dtype.is_float] + [
+        name for name in graph.constants if may_be_trained(graph, name)
+    ]
+    if not outputs:
+        raise UsageError("the graph has no output that could be a gradient")
+    by_name = [(_named(output, known), output) for output in outputs]
+    if all(parameter for parameter, _ in by_name):
+        return tuple(by_name)
+    return tuple(zip(_in_order(graph, known, outputs), outputs, strict=True))
+
+
+def _named(output: str, known: Sequence[str]) -> str:
+    stems = {output.removesuffix(suffix) for suffix in _SUFFIXES if output.endswith(suffix)}
+    stems |= {output.removeprefix(prefix) for prefix in _PREFIXES if output.startswith(prefix)}
+    return next((name for name in known if name in stems), "")
+
+
+def _in_order(graph: Graph, known: Sequence[str], outputs: Sequence[str]) -> list[str]:
+    def fits(output: str, name: str) -> bool:
+        left, right = graph.tensors[output], graph.tensors[name]
+        return (left.shape, left.dtype) == (right.shape, right.dtype)
+
+    # The first and the last way to place them, in order; where they agree there is one way only.
+    first = _placed(known, outputs, fits)
+    last = _placed(known[::-1], outputs[::-1], fits)
+    if first is None or last is None:
+        facts = tuple(_candidates(graph, output, [name for name in known if fits(output, name)]) for output in outputs)
+        raise UsageError(
+            "the outputs are not the gradients of the inputs in their order", facts=facts,
+            hint="say which belong together with --gradients pairs.yaml",
+        )  # fmt: skip
+    last.reverse()
+    open_outputs = [index for index, pair in enumerate(zip(first, last, strict=True)) if pair[0] != pair[1]]
+    if open_outputs:
+        facts = tuple(
+            _candidates(graph, outputs[index], [name for name in known if fits(outputs[index], name)])
+            for index in open_outputs
+        )
+        raise UsageError(
+            f"which parameters {len(open_outputs)} gradients belong to cannot be told", facts=facts,
+            hint="say so with --gradients pairs.yaml",
+        )  # fmt: skip
+    return first
+
+
+def _placed(known: Sequence[str], outputs: Sequence[str], fits: object) -> list[str] | None:
+    assert callable(fits), "a predicate"
+    placed: list[str] = []
+    waiting = list(outputs)
+    for name in known:
+        if waiting and fits(waiting[0], name):
+            placed.append(name)
+            waiting.pop(0)
+    return None if waiting else placed
+
+
+def _candidates(graph: Graph, output: str, names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+    return f"{output!r} {list(graph.tensors[output].shape)}: {shown or 'nothing of its shape'}"
+
+
+def with_optimizer(
+    graph: Graph,
+    pairs: Sequence[tuple[str, str]] | None,
+    *,
+    optimizer: str,
+    learning_rate: float,
+    hyper: Hyper | None = None,
+    schedule: Schedule = Schedule(),
+) -> Graph:
+    """A gradient-only graph with an optimizer's step behind it.
+
+    Args:
+        graph: without state; its parameters are inputs or initializers, their gradients outputs.
+        pairs: (parameter, gradient); None: inferred, see ``infer_pairs``.
+        optimizer: its name, see ``optimizers.OPTIMIZERS``.
+        learning_rate: default value of the data input ``learning_rate``.
+        hyper: the optimizer's numbers.
+        schedule: clipping and accumulation.
+
+    Returns:
+        The graph with parameters as state; gradients are outputs no longer.
+
+    Raises:
+        UsageError: names that are not there, or that do not fit; a loss scale, for the loss is not ours here.
+        UnsupportedError: the graph has state already.
+    """
+    if graph.state:
+        raise UnsupportedError("the graph has state, so it has its updates already", hint="plan it as it is")
+    hyper = hyper or Hyper()
+    hyper.check()
+    schedule.check()
+    if schedule.dynamic_scale or schedule.loss_scale is not None:
+        raise UsageError("a graph of gradients cannot be given a loss scale: its loss is differentiated already")
+    pairs = infer_pairs(graph) if pairs is None else pairs
+    _check(graph, pairs)
+    builder = Builder(graph)
+    for op in graph.ops:
+        builder.replay(op)
+    rate = builder.declare("learning_rate", (), DType.FLOAT32)
+    updates = Updates(builder, graph, optimizer_function(optimizer), hyper, schedule, rate)
+    for parameter, gradient in pairs:
+        updates.ready(parameter, gradient)
+    updates.finish()
+    trained = {parameter for parameter, _ in updates.parameters}
+    gradients = {gradient for _, gradient in pairs}
+    initial: dict[str, np.ndarray | None] = {
+        **graph.initial, rate: np.array(learning_rate, np.float32), **updates.initial,
+    }  # fmt: skip
+    for name in trained & graph.constants.keys():
+        initial[name] = graph.constants[name]
+        builder.take(name)
+    states = [*updates.parameters, *updates.memories]
+    state = tuple(StatePair(current, builder.output(following, f"{current}.next")) for current, following in states)
+    samples: dict[str, Mapping[str, object]] = {
+        **{name: sample_of(graph, name) for name in graph.inputs if name not in trained},
+        rate: {"value": learning_rate},
+        **updates.samples,
+    }
+    if INPUTS in graph.notes:
+        samples.update(json.loads(graph.notes[INPUTS]))
+    kept = [name for name in graph.inputs if name not in trained]
+    result = builder.finish(
+        inputs=(*kept, rate, *(pair.current for pair in state)),
+        outputs=(*(name for name in graph.outputs if name not in gradients), *(pair.following for pair in state)),
+        state=state,
+        initial=initial,
+        opset=max(OPSET, graph.opset),
+        notes={**graph.notes, INPUTS: json.dumps(samples)},
+    )
+    check_graph(result)
+    return result
+
+
+def _check(graph: Graph, pairs: Sequence[tuple[str, str]]) -> None:
+    facts: list[str] = []
+    for parameter, gradient in pairs:
+        if parameter not in graph.inputs and parameter not in graph.constants:
+            facts.append(f"{parameter!r} is no input and no initializer of the model")
+        elif gradient not in graph.outputs:
+            facts.append(f"{gradient!r} is no output of the model")
+        elif graph.tensors[parameter].shape != graph.tensors[gradient].shape:
+            facts.append(
+                f"{parameter!r} is {list(graph.tensors[parameter].shape)}, "
+                f"but {gradient!r} is {list(graph.tensors[gradient].shape)}"
+            )
+    for position in (0, 1):
+        names = [pair[position] for pair in pairs]
+        facts.extend(f"{name!r} is in two pairs" for name in dict.fromkeys(names) if names.count(name) > 1)
+    if facts:
+        raise UsageError("these cannot be paired as parameter and gradient", facts=tuple(facts))

@@ -1,0 +1,136 @@
+"""``tofu grad``: a file of any form becomes a training graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from onnx import ModelProto
+
+from planner.errors import UnsupportedError, UsageError
+from planner.graph.model import Graph
+from planner.training.build import build_training_graph
+from planner.training.doors.gradients import infer_pairs, with_optimizer
+from planner.training.doors.pairs import read_pairs
+from planner.training.doors.read import Opened, open_training
+from planner.training.doors.write_info import training_info_model
+from planner.training.losses import LossOptions
+from planner.training.optimizers import Hyper
+from planner.training.precision import Precision
+from planner.training.updates import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is asked of a training graph."""
+
+    loss: str | None = None
+    """Name of the loss, or ``output:NAME``; None for a model that has its gradients already."""
+    optimizer: str | None = None
+    """Name of the optimizer; None where the file says it."""
+    learning_rate: float = 0.01
+    output: str | None = None
+    """What the loss looks at; None: the only output."""
+    batchnorm: Literal["train", "frozen"] = "train"
+    batch: int | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+    hyper: Hyper | None = None
+    """None: the optimizer's defaults, or what the file says."""
+    schedule: Schedule = field(default_factory=Schedule)
+    loss_options: LossOptions = field(default_factory=LossOptions)
+    precision: Precision = "float32"
+    gradients: Path | None = None
+    """Pairs of parameter and gradient, for a graph of gradients."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A training graph, and what it was made with."""
+
+    graph: Graph
+    loss: str
+    optimizer: str
+
+
+def make(path: Path, wishes: Wishes) -> Made:
+    """The training graph of a model file or a folder of artifacts.
+
+    Raises:
+        TofuError: the file cannot be read, what is asked does not fit it, or it cannot be trained.
+    """
+    opened = open_training(path, dims=wishes.dims or None)
+    graph = opened.graph
+    if graph.state:
+        return _complete(path, opened, wishes)
+    if wishes.loss is not None and opened.gradients is None and wishes.gradients is None:
+        return _from_forward(graph, wishes)
+    return _from_gradients(path, opened, wishes)
+
+
+def make_training_info(path: Path, wishes: Wishes) -> tuple[Made, ModelProto]:
+    """The model with its training in ONNX's own format; and the graph that it stands for.
+
+    Raises:
+        TofuError: as ``make``; a form that the format does not have.
+    """
+    if wishes.loss is None or wishes.optimizer is None:
+        raise UsageError("training information is written for a forward model, a loss and an optimizer")
+    if wishes.schedule != Schedule() or wishes.precision != "float32" or wishes.batch is not None:
+        raise UnsupportedError(
+            "training information is written without clipping, accumulation, loss scaling, other precisions and batches"
+        )
+    graph = open_training(path, dims=wishes.dims or None).graph
+    model = training_info_model(
+        graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
+        hyper=wishes.hyper or Hyper(), output=wishes.output, loss_options=wishes.loss_options,
+    )  # fmt: skip
+    return _from_forward(graph, wishes), model
+
+
+def _from_forward(graph: Graph, wishes: Wishes) -> Made:
+    if wishes.optimizer is None:
+        raise UsageError("with which optimizer?", hint="write --optimizer NAME")
+    assert wishes.loss is not None, "the caller looked"
+    step = build_training_graph(
+        graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
+        hyper=wishes.hyper or Hyper(), schedule=wishes.schedule, loss_options=wishes.loss_options,
+        batchnorm=wishes.batchnorm, batch=wishes.batch, output=wishes.output, precision=wishes.precision,
+    )  # fmt: skip
+    return Made(step, wishes.loss, wishes.optimizer)
+
+
+def _from_gradients(path: Path, opened: Opened, wishes: Wishes) -> Made:
+    if wishes.loss is not None or wishes.output is not None:
+        raise UsageError(f"{path}: has its loss already, so that --loss cannot be given")
+    if wishes.batch is not None or wishes.precision != "float32":
+        raise UsageError(f"{path}: has its gradients already: its batch and its precision cannot be changed")
+    pairs = opened.gradients if wishes.gradients is None else read_pairs(wishes.gradients)
+    if pairs is None:
+        try:
+            pairs = infer_pairs(opened.graph)
+        except UsageError as error:
+            hint = error.hint or "for a forward model, say what is lowered: --loss NAME"
+            raise UsageError(f"{path}: {error.what}", facts=error.facts, hint=hint) from error
+    optimizer, hyper, schedule = wishes.optimizer, wishes.hyper, wishes.schedule
+    if opened.optimizer is not None and optimizer is None:
+        optimizer, hyper = opened.optimizer.name, hyper or opened.optimizer.hyper
+        schedule = opened.optimizer.schedule if schedule == Schedule() else schedule
+    if optimizer is None:
+        raise UsageError("with which optimizer?", hint="write --optimizer NAME")
+    step = with_optimizer(
+        opened.graph, pairs, optimizer=optimizer, learning_rate=wishes.learning_rate, hyper=hyper, schedule=schedule
+    )
+    return Made(step, "the model's own", optimizer)
+
+
+def _complete(path: Path, opened: Opened, wishes: Wishes) -> Made:
+    """A model that holds a whole step, which is written in standard operators as it is."""
+    if wishes.loss is not None or wishes.optimizer is not None:
+        raise UnsupportedError(
+            f"{path}: the model has state, so it is a training step already",
+            facts=tuple(f"{pair.current!r} becomes {pair.following!r}" for pair in opened.graph.state[:5]),
+            hint="plan it as it is, or leave --loss and --optimizer out to write it in standard operators",
+        )
+    return Made(opened.graph, "the model's own", "the model's own")

@@ -1,0 +1,64 @@
+"""Files of pairs: which output replaces which input (``--state``), which is whose gradient (``--gradients``).
+
+    fc.weight: fc.weight.next        # YAML, one pair a line; the state (or parameter) first
+    fc.bias: fc.bias.next
+
+YAML is used as a notation and for nothing else: one mapping of strings, without tags, anchors or repeated keys.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from planner.errors import UsageError
+
+_MOST_CHARACTERS: Final = 10_000_000
+
+
+def read_pairs(path: Path) -> tuple[tuple[str, str], ...]:
+    """The pairs of a file, in its order.
+
+    Raises:
+        UsageError: it cannot be read, or is no such mapping; with every finding and its line.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a text file (byte {error.start} is not UTF-8)") from error
+    if len(text) > _MOST_CHARACTERS:
+        raise UsageError(f"{path}: {len(text)} characters are too many")
+    try:
+        # Events come one by one and build nothing: an alias is refused before it could be followed.
+        events = list(yaml.parse(text, Loader=yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: not YAML", facts=(" ".join(str(error).split()),)) from error
+    return _pairs(path, events)
+
+
+def _pairs(path: Path, events: list[yaml.Event]) -> tuple[tuple[str, str], ...]:
+    inner = [event for event in events if not isinstance(event, yaml.StreamStartEvent | yaml.StreamEndEvent)]
+    body = [event for event in inner if not isinstance(event, yaml.DocumentStartEvent | yaml.DocumentEndEvent)]
+    if len(inner) - len(body) > 2:
+        raise UsageError(f"{path}: more than one YAML document")
+    is_mapping = len(body) >= 2 and isinstance(body[0], yaml.MappingStartEvent)
+    if not is_mapping or not isinstance(body[-1], yaml.MappingEndEvent):
+        raise UsageError(f"{path}: it must be a mapping, one 'state: next state' a line")
+    facts: list[str] = []
+    names: list[str] = []
+    for event in body[1:-1]:
+        line = event.start_mark.line + 1 if event.start_mark is not None else 0
+        if not isinstance(event, yaml.ScalarEvent) or event.tag or event.anchor:
+            facts.append(f"line {line}: only plain names are taken")
+        else:
+            names.append(event.value)
+    pairs = tuple(zip(names[::2], names[1::2], strict=False))
+    states = [state for state, _ in pairs]
+    facts.extend(f"{state!r} is there twice" for state in dict.fromkeys(states) if states.count(state) > 1)
+    if facts:
+        raise UsageError(f"{path}: not a file of pairs", facts=tuple(facts))
+    return pairs

@@ -1,0 +1,92 @@
+"""Which door a file is for: forward model, flat step, training information, generated artifacts, gradients only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.errors import ModelError, UsageError
+from planner.graph.from_onnx import graph_from_proto
+from planner.graph.load import load_model
+from planner.graph.model import Graph
+from planner.training.doors.artifacts import (
+    OPTIMIZER_MODEL,
+    TRAINING_MODEL,
+    Stated,
+    is_artifact,
+    read_gradients,
+    read_optimizer,
+)
+from planner.training.doors.training_info import is_training_model, read_training_info
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What came through a door."""
+
+    graph: Graph
+    """Without state where an optimizer has yet to be put behind it, or a loss."""
+    gradients: tuple[tuple[str, str], ...] | None = None
+    """(parameter, gradient) where the file says which belong together."""
+    optimizer: Stated | None = None
+    """What an optimizer model beside it says."""
+
+
+def open_training(
+    path: str | os.PathLike[str],
+    *,
+    dims: Mapping[str, int] | None = None,
+    state_pairs: Sequence[tuple[str, str]] | None = None,
+) -> Opened:
+    """Read a model of any form.
+
+    Args:
+        path: an ONNX file, or a folder of artifacts (training_model.onnx, optimizer_model.onnx).
+        dims: sizes of symbolic dims, see ``read_model``.
+        state_pairs: see ``read_model``.
+
+    Raises:
+        ModelError, UnsupportedError, UsageError: see ``read_model``, ``read_training_info`` and ``read_gradients``.
+    """
+    file = Path(path)
+    if file.is_dir() and (file / TRAINING_MODEL).is_file():
+        file = file / TRAINING_MODEL
+    model = load_model(file)
+    try:
+        if is_training_model(model):
+            _no_options(file, dims, state_pairs)
+            return Opened(read_training_info(model))
+        if is_artifact(model):
+            _no_options(file, dims, state_pairs)
+            graph, pairs = read_gradients(model)
+            beside = file.parent / OPTIMIZER_MODEL
+            return Opened(graph, pairs, read_optimizer(beside) if beside.is_file() else None)
+        return Opened(graph_from_proto(model, dims=dims, state_pairs=state_pairs, name=file.stem))
+    except UsageError:
+        raise
+    except ModelError as error:
+        named = error.what if error.what.startswith(str(file)) else f"{file}: {error.what}"
+        raise type(error)(named, facts=error.facts, hint=error.hint) from error
+
+
+def read_step(
+    path: str | os.PathLike[str],
+    *,
+    dims: Mapping[str, int] | None = None,
+    state_pairs: Sequence[tuple[str, str]] | None = None,
+) -> Graph:
+    """The graph of a file, to be planned: a training step, or a forward model as it is.
+
+    Raises:
+        ModelError, UnsupportedError, UsageError: see ``open_training``.
+    """
+    return open_training(path, dims=dims, state_pairs=state_pairs).graph
+
+
+def _no_options(file: Path, dims: Mapping[str, int] | None, state_pairs: Sequence[tuple[str, str]] | None) -> None:
+    if dims:
+        raise UsageError(f"{file}: --dim is not taken for a model that says how it is trained")
+    if state_pairs is not None:
+        raise UsageError(f"{file}: it says itself what its state is")

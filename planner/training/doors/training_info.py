@@ -1,0 +1,155 @@
+"""ONNX's own training format: ``TrainingInfoProto`` in.
+
+The training step is the inference graph and the algorithm graph together (onnx.proto, TrainingInfoProto); initializers
+that ``update_binding`` names are state. Operators of ai.onnx.preview.training are expanded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, ValueInfoProto, helper
+
+from planner.errors import ModelError, UnsupportedError
+from planner.graph.from_onnx import graph_from_proto
+from planner.graph.load import CONVERTED_OPSET, MIN_OPSET, default_opset
+from planner.graph.model import Graph
+from planner.graph.protos import dtype_of
+from planner.graph.to_onnx import to_model
+from planner.training.build import INPUTS, sample_of
+from planner.training.doors.preview import DOMAIN, TABLE
+from planner.training.doors.walk import graph_of, walk
+
+
+def is_training_model(model: ModelProto) -> bool:
+    """Whether a model says how it is trained: by training information, or by operators of the preview domain."""
+    return bool(model.training_info) or any(node.domain == DOMAIN for node in model.graph.node)
+
+
+def read_training_info(model: ModelProto) -> Graph:
+    """The training step of a model that says how it is trained.
+
+    Returns:
+        Inputs: those of both graphs, and the initializers that are updated (state). Outputs: those of both graphs that
+        no binding uses up, and the next states.
+
+    Raises:
+        ModelError: bindings that name what is not there, or a malformed graph.
+        UnsupportedError: several algorithms; an operator that cannot be differentiated, or that has no standard form.
+    """
+    if len(model.training_info) > 1:
+        raise UnsupportedError(f"the model has {len(model.training_info)} training algorithms; only one is taken")
+    if not any(entry.domain in ("", "ai.onnx") for entry in model.opset_import):
+        model = _with_default_domain(model)
+    opset = default_opset(model)
+    if opset < MIN_OPSET:
+        raise UnsupportedError(f"a model with training information must be of opset {MIN_OPSET} or later, not {opset}")
+    if model.functions:
+        raise UnsupportedError("a model with training information and local functions is not taken")
+    combined, pairs = _combined(model)
+    state, source = walk(combined, TABLE, differentiates=True)
+    outputs = {value.name: value.name for value in combined.graph.output}
+    bound = {following for _, following in pairs}
+    # A next state needs a name of its own: one tensor may be the next value of several states.
+    named = {f"{current}.next" if following in source.tensors else following: following for current, following in pairs}
+    graph = graph_of(
+        state,
+        source,
+        inputs=source.inputs,
+        outputs={**{name: name for name in outputs if name not in bound}, **named},
+    )
+    held = {following: name for name, following in named.items()}
+    initial = {**graph.initial, **_initial(model, [current for current, _ in pairs])}
+    graph = graph_from_proto(to_model(graph), state_pairs=[(current, held[following]) for current, following in pairs])
+    return _with_initial(graph, initial)
+
+
+def _with_default_domain(model: ModelProto) -> ModelProto:
+    """A model that uses operators of the preview domain alone need not import another."""
+    imported = ModelProto()
+    imported.CopyFrom(model)
+    imported.opset_import.append(helper.make_opsetid("", CONVERTED_OPSET))
+    return imported
+
+
+def _with_initial(graph: Graph, initial: Mapping[str, np.ndarray | None]) -> Graph:
+    """The graph with these first values, and with what says how sample data of the rest is drawn."""
+    known = {name: value for name, value in initial.items() if name in graph.inputs}
+    first = {**graph.initial, **known}
+    samples = {name: sample_of(graph, name) for name in graph.inputs if first.get(name) is None}
+    states = {pair.current for pair in graph.state}
+    drawn = {name: sample for name, sample in samples.items() if name not in states}
+    return replace(graph, initial=first, notes={**graph.notes, INPUTS: json.dumps(drawn)})
+
+
+def _combined(model: ModelProto) -> tuple[ModelProto, list[tuple[str, str]]]:
+    """Both graphs as one, in which states are inputs; and the pairs of state and next state."""
+    combined = ModelProto(ir_version=model.ir_version)
+    combined.opset_import.extend(model.opset_import)
+    graph = combined.graph
+    graph.CopyFrom(model.graph)
+    del graph.value_info[:]
+    pairs: list[tuple[str, str]] = []
+    for info in model.training_info:
+        part = info.algorithm
+        graph.node.extend(part.node)
+        graph.initializer.extend(part.initializer)
+        graph.input.extend(part.input)
+        known = {value.name for value in graph.output}
+        graph.output.extend(value for value in part.output if value.name not in known)
+        pairs.extend((entry.key, entry.value) for entry in info.update_binding)
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
+    inputs = {value.name for value in graph.input}
+    made = {name for node in graph.node for name in node.output} | inputs | initializers.keys()
+    faults = [f"it updates {current!r}, which is no initializer" for current, _ in pairs if current not in initializers]
+    faults += [f"{current!r} becomes {following!r}, which nothing makes" for current, following in pairs
+               if following not in made]  # fmt: skip
+    names = [current for current, _ in pairs]
+    faults += [f"{name!r} is updated twice" for name in dict.fromkeys(names) if names.count(name) > 1]
+    if faults:
+        raise ModelError("the bindings of the training information do not hold", facts=tuple(faults))
+    graph.input.extend(_as_input(initializers[name]) for name in names if name not in inputs)
+    outputs = {value.name for value in graph.output}
+    # Walking drops what leads nowhere, so every next state is an output, with a type that is inferred later.
+    graph.output.extend(helper.make_empty_tensor_value_info(name) for name in
+                        dict.fromkeys(following for _, following in pairs) if name not in outputs)  # fmt: skip
+    return combined, pairs
+
+
+def _as_input(tensor: TensorProto) -> ValueInfoProto:
+    if dtype_of(tensor.data_type) is None:
+        raise UnsupportedError(f"state {tensor.name!r} is of a dtype that cannot be planned")
+    return helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+
+
+def _initial(model: ModelProto, states: Iterable[str]) -> dict[str, np.ndarray | None]:
+    """First values that the initialization graph gives; None where it draws them at random."""
+    wanted = set(states)
+    values: dict[str, np.ndarray | None] = {}
+    for info in model.training_info:
+        bindings = [entry for entry in info.initialization_binding if entry.key in wanted]
+        if bindings:
+            values.update(_evaluated(model, info.initialization, bindings))
+    return values
+
+
+def _evaluated(
+    model: ModelProto, initialization: GraphProto, bindings: Iterable[StringStringEntryProto]
+) -> dict[str, np.ndarray | None]:
+    alone = ModelProto(ir_version=model.ir_version)
+    alone.opset_import.extend(model.opset_import)
+    alone.graph.CopyFrom(initialization)
+    alone.graph.name = alone.graph.name or "initialization"
+    try:
+        graph = graph_from_proto(alone, state_pairs=[])
+    except ModelError:
+        return {entry.key: None for entry in bindings}
+    values: dict[str, np.ndarray | None] = {}
+    for entry in bindings:
+        op = graph.producer.get(entry.value)
+        is_known = op is not None and op.op_type == "Identity"
+        values[entry.key] = graph.constants.get(op.inputs[0]) if op is not None and is_known else None
+    return values

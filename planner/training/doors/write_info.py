@@ -1,0 +1,169 @@
+"""ONNX's own training format: ``TrainingInfoProto`` out.
+
+The forward model stays as it is; the algorithm graph holds the loss, one ``Gradient``, and the optimizer's operators of
+ai.onnx.preview.training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from onnx import ModelProto, StringStringEntryProto, TrainingInfoProto, helper, numpy_helper
+
+from planner.errors import UnsupportedError
+from planner.graph.model import Graph
+from planner.graph.protos import op_to_node
+from planner.graph.to_onnx import to_model, value_info
+from planner.training.build import build_training_graph, chosen_output
+from planner.training.builder import Builder
+from planner.training.doors.preview import DOMAIN
+from planner.training.losses import LossOptions, loss_function
+from planner.training.optimizers import Hyper
+
+_OPERATORS: Final[Mapping[str, str]] = {
+    "adagrad": "Adagrad", "adam": "Adam", "momentum": "Momentum", "nesterov": "Momentum", "sgd": "",
+}  # fmt: skip
+_MEMORIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "adagrad": ("squares",), "adam": ("mean", "squares"), "momentum": ("momentum",), "nesterov": ("momentum",),
+    "sgd": (),
+}  # fmt: skip
+
+
+def training_info_model(
+    forward: Graph,
+    *,
+    loss: str,
+    optimizer: str,
+    learning_rate: float,
+    hyper: Hyper,
+    output: str | None = None,
+    loss_options: LossOptions = LossOptions(),
+) -> ModelProto:
+    """The forward model with training information.
+
+    T counts updates from 1, so that reading the model back gives the step that ``build_training_graph`` builds.
+
+    Raises:
+        UnsupportedError: an optimizer that the domain does not have; a model with BatchNormalization, whose training
+            form the inference graph cannot hold.
+        UsageError, UnsupportedError: see ``build_training_graph``.
+    """
+    if optimizer not in _OPERATORS:
+        raise UnsupportedError(
+            f"{DOMAIN} has no operator for {optimizer!r}", facts=(f"it has: {', '.join(_OPERATORS)}",)
+        )
+    norms = [op.name for op in forward.ops if op.op_type == "BatchNormalization"]
+    if norms:
+        raise UnsupportedError(
+            f"op {norms[0]!r} (BatchNormalization): training information cannot say that it normalises by its batch"
+        )
+    step = build_training_graph(
+        forward, loss=loss, optimizer=optimizer, learning_rate=learning_rate, hyper=hyper, output=output,
+        loss_options=loss_options,
+    )  # fmt: skip
+    parameters = [pair.current for pair in step.state if pair.current in forward.constants]
+    lossy, value, targets = _with_loss(forward, loss, output, loss_options)
+    model = to_model(forward)
+    model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    info = model.training_info.add()
+    own = {op.name for op in forward.ops}
+    graph = info.algorithm
+    graph.name = "training"
+    graph.node.extend(op_to_node(op) for op in lossy.ops if op.name not in own)
+    for name, array in lossy.constants.items():
+        if name not in forward.constants:
+            assert array is not None, "a loss's own constants have values"
+            graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
+    graph.input.extend(value_info(lossy.tensors[name]) for name in targets)
+    graph.input.append(helper.make_tensor_value_info("learning_rate", 1, []))
+    graph.initializer.append(numpy_helper.from_array(np.array(learning_rate, np.float32), "learning_rate"))
+    graph.output.append(value_info(lossy.tensors[value]))
+    gradients = [f"{name}.grad" for name in parameters]
+    zs = [*forward.inputs, *targets]
+    graph.node.append(
+        helper.make_node(
+            "Gradient", [*parameters, *zs], gradients, name="gradient", domain=DOMAIN, xs=parameters, zs=zs, y=value
+        )
+    )
+    _optimizer(info, step, parameters, optimizer, hyper)
+    return model
+
+
+def _with_loss(
+    forward: Graph, loss: str, output: str | None, options: LossOptions
+) -> tuple[Graph, str, tuple[str, ...]]:
+    """The forward graph with the loss behind it, the loss's name, and its new inputs."""
+    builder = Builder(forward)
+    for op in forward.ops:
+        builder.replay(op)
+    made = loss_function(loss)(builder, chosen_output(forward, loss, output), options)
+    value = builder.output(made.value, "loss")
+    graph = builder.finish(
+        inputs=(*forward.inputs, *made.targets), outputs=(value, *forward.outputs), state=(), initial={},
+        opset=forward.opset, notes={},
+    )  # fmt: skip
+    return graph, value, tuple(made.targets)
+
+
+def _optimizer(info: TrainingInfoProto, step: Graph, parameters: Sequence[str], optimizer: str, hyper: Hyper) -> None:
+    graph = info.algorithm
+    bindings = {name: f"{name}.next" for name in parameters}
+    if optimizer == "sgd":
+        for name in parameters:
+            gradient = _decayed(info, name, step, hyper)
+            graph.node.append(helper.make_node("Mul", ["learning_rate", gradient], [f"{name}.step"]))
+            graph.node.append(helper.make_node("Sub", [name, f"{name}.step"], [f"{name}.next"]))
+    else:
+        graph.initializer.append(numpy_helper.from_array(np.array(0, np.int64), "updates"))
+        graph.initializer.append(numpy_helper.from_array(np.array(1, np.int64), "updates.one"))
+        graph.node.append(helper.make_node("Add", ["updates", "updates.one"], ["updates.next"]))
+        bindings["updates"] = "updates.next"
+        groups: dict[float, list[str]] = {}
+        for name in parameters:
+            groups.setdefault(hyper.decay_of(name, step.tensors[name].shape), []).append(name)
+        for decay, names in groups.items():
+            memories = [f"{name}.{memory}" for memory in _MEMORIES[optimizer] for name in names]
+            for memory in memories:
+                array = np.zeros(step.tensors[memory].shape, step.tensors[memory].dtype.value)
+                graph.initializer.append(numpy_helper.from_array(array, memory))
+                bindings[memory] = f"{memory}.next"
+            # Adagrad counts the updates before this one, Adam this one as well.
+            count = "updates" if optimizer == "adagrad" else "updates.next"
+            inputs = ["learning_rate", count, *names, *(f"{name}.grad" for name in names), *memories]
+            outputs = [f"{name}.next" for name in (*names, *memories)]
+            node = helper.make_node(_OPERATORS[optimizer], inputs, outputs, domain=DOMAIN)
+            node.attribute.extend(
+                helper.make_attribute(key, value) for key, value in _numbers(optimizer, hyper, decay).items()
+            )
+            graph.node.append(node)
+    made = {name for node in graph.node for name in node.output}
+    assert all(following in made for following in bindings.values()), "every binding is made"
+    entries = [StringStringEntryProto(key=key, value=value) for key, value in bindings.items()]
+    info.update_binding.extend(entries)
+
+
+def _decayed(info: TrainingInfoProto, name: str, step: Graph, hyper: Hyper) -> str:
+    decay = hyper.decay_of(name, step.tensors[name].shape)
+    if not decay:
+        return f"{name}.grad"
+    graph = info.algorithm
+    array = np.array(decay, step.tensors[name].dtype.value)
+    graph.initializer.append(numpy_helper.from_array(array, f"{name}.weight_decay"))
+    graph.node.append(helper.make_node("Mul", [name, f"{name}.weight_decay"], [f"{name}.decay"]))
+    graph.node.append(helper.make_node("Add", [f"{name}.decay", f"{name}.grad"], [f"{name}.regularized"]))
+    return f"{name}.regularized"
+
+
+def _numbers(optimizer: str, hyper: Hyper, decay: float) -> dict[str, float | str]:
+    match optimizer:
+        case "adam":
+            epsilon = 1e-8 if hyper.epsilon is None else hyper.epsilon
+            return {"alpha": hyper.beta1, "beta": hyper.beta2, "epsilon": epsilon, "norm_coefficient": decay}
+        case "adagrad":
+            epsilon = 1e-10 if hyper.epsilon is None else hyper.epsilon
+            return {"decay_factor": hyper.decay_factor, "epsilon": epsilon, "norm_coefficient": decay}
+        case _:
+            mode = "nesterov" if optimizer == "nesterov" else "standard"
+            return {"alpha": hyper.momentum, "beta": 1.0, "mode": mode, "norm_coefficient": decay}

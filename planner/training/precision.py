@@ -1,0 +1,130 @@
+"""A float32 model that computes in float16 or bfloat16 while its parameters stay float32 (Micikevicius et al. 2018).
+
+Parameters, inputs and outputs keep their dtype, so that the state of the training step and what it is fed are the same
+in every precision: Casts stand where the model begins and ends. The rule of Cast brings gradients back to float32.
+Sums, exponentials and normalisations are computed in float32, as automatic mixed precision does.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from planner.errors import UsageError
+from planner.graph.model import DType, Graph, Op, TensorAttribute
+from planner.graph.protos import elem_type_of, numpy_dtype
+from planner.training.builder import Builder
+
+Precision: TypeAlias = Literal["float32", "float16", "bfloat16"]
+
+_LARGEST: Final = {DType.FLOAT16: 65504.0, DType.BFLOAT16: 3.3895313892515355e38}
+_FULL_NAMES: Final = (
+    "BatchNormalization CumSum EyeLike Exp GroupNormalization InstanceNormalization LRN LayerNormalization Log "
+    "LogSoftmax LpNormalization MeanVarianceNormalization NegativeLogLikelihoodLoss Pow RMSNormalization "
+    "RandomNormalLike RandomUniformLike Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean "
+    "ReduceProd ReduceSum ReduceSumSquare Resize Softmax SoftmaxCrossEntropyLoss Softplus Sqrt"
+)
+_IN_FULL: Final = frozenset(_FULL_NAMES.split())
+"""Operators that are computed in float32 whatever the precision: their results overflow or lose digits in 16 bits."""
+
+
+def with_precision(forward: Graph, precision: Precision) -> Graph:
+    """The model computing in another float type; itself for "float32".
+
+    Raises:
+        UsageError: a precision that there is not.
+    """
+    if precision == "float32":
+        return forward
+    if precision not in ("float16", "bfloat16"):
+        raise UsageError(f"unknown precision {precision!r}", facts=("known: bfloat16, float16, float32",))
+    return _Lowering(forward, DType(precision)).run()
+
+
+class _Lowering:
+    def __init__(self, forward: Graph, low: DType) -> None:
+        self.forward = forward
+        self.low = low
+        self.emit = Builder(forward)
+        self.names: dict[tuple[str, DType], str] = {}
+        """Where a float32 tensor of the model is to be had in each dtype."""
+
+    def run(self) -> Graph:
+        for op in self.forward.ops:
+            self._take(op)
+        for name in self.forward.outputs:
+            if self._is_full(name) and name not in self.forward.inputs:
+                self.emit.define(name, self._in(name, DType.FLOAT32))
+        forward = self.forward
+        return self.emit.finish(
+            inputs=forward.inputs,
+            outputs=forward.outputs,
+            state=forward.state,
+            initial=forward.initial,
+            opset=forward.opset,
+            notes=forward.notes,
+        )
+
+    def _is_full(self, name: str) -> bool:
+        return bool(name) and self.forward.tensors[name].dtype is DType.FLOAT32
+
+    def _take(self, op: Op) -> None:
+        floats = [name for name in (*op.inputs, *op.outputs) if self._is_full(name)]
+        to_float = op.op_type == "Cast" and not op.domain and self._is_full(op.outputs[0])
+        wanted = DType.FLOAT32 if op.op_type in _IN_FULL or op.domain else self.low
+        operands = [self._in(name, wanted) if self._is_full(name) else self._other(name) for name in op.inputs]
+        attributes = dict(op.attributes)
+        if to_float:
+            attributes["to"] = elem_type_of(wanted)
+        value = attributes.get("value")
+        if op.op_type == "ConstantOfShape" and floats:
+            fill = value.array if isinstance(value, TensorAttribute) else np.zeros(1, np.float32)
+            attributes["value"] = TensorAttribute(self._rounded(fill, wanted))
+        tensors = [self.emit.source_tensor(name) if name else None for name in op.outputs]
+        first = next(tensor for tensor in tensors if tensor is not None)
+        with self.emit.scope(op.name):
+            made = self.emit.emit(
+                op.op_type,
+                operands,
+                [(tensor or first).shape for tensor in tensors],
+                [wanted if (tensor or first).dtype is DType.FLOAT32 else (tensor or first).dtype for tensor in tensors],
+                hint=op.op_type.lower(),
+                attributes=attributes,
+                domain=op.domain,
+            )
+        for name, result in zip(op.outputs, made, strict=True):
+            if self._is_full(name):
+                self.names[name, wanted] = result
+            elif name in self.forward.outputs:
+                self.emit.define(name, result)
+                self.names[name, DType.BOOL] = name
+            elif name:
+                self.names[name, DType.BOOL] = result
+
+    def _other(self, name: str) -> str:
+        """A tensor that is no float32: under its own name, or that of what makes it."""
+        return self.names.get((name, DType.BOOL), name)
+
+    def _in(self, name: str, dtype: DType) -> str:
+        """A float32 tensor of the model in a dtype."""
+        key = (name, dtype)
+        if key not in self.names:
+            known = [self.names[name, other] for other in (DType.FLOAT32, self.low) if (name, other) in self.names]
+            source = known[0] if known else name
+            value = self.forward.constants.get(name)
+            is_computed = name in self.forward.folded or (value is not None and not value.shape)
+            if value is not None and is_computed and dtype is not DType.FLOAT32:
+                self.names[key] = self.emit.constant(self._rounded(value, dtype), f"{name}.{dtype.value}")
+            else:
+                with self.emit.scope(name):
+                    self.names[key] = self.emit.cast(source, dtype)
+        return self.names[key]
+
+    def _rounded(self, value: np.ndarray, dtype: DType) -> np.ndarray:
+        """Numbers in another dtype; those that would overflow become its largest (masks often are -3.4e38)."""
+        if dtype is DType.FLOAT32:
+            return value
+        largest = _LARGEST[dtype]
+        kept = np.where(np.isfinite(value), np.clip(value, -largest, largest), value)
+        return np.asarray(kept).astype(numpy_dtype(dtype))

@@ -1,0 +1,213 @@
+"""RNN, GRU and LSTM unrolled over time: ONNX's operators give only their last cell state, and no gradient's way back.
+
+Formulas and gate orders are those of ONNX's operator specifications. What does not depend on the step before (the
+inputs' product with W, and the biases) is computed for all steps at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.graph.model import Op
+from planner.training.attributes import integer, number, refuse, text
+from planner.training.builder import Builder
+
+_PLAIN: Final = frozenset({"Elu", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"})
+"""Activations that are operators of their own, with the same defaults."""
+
+Cell: TypeAlias = Callable[["Direction", str, tuple[str, ...]], tuple[str, ...]]
+"""One step: from the step's share of X Wᵀ + biases and the state before, to the state after (hidden state first)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """One direction of a recurrent op."""
+
+    emit: Builder
+    op: Op
+    hidden: int
+    recurrence: str
+    """Rᵀ, [H, gates*H]."""
+    recurrence_bias: str | None
+    """[gates*H], where it is not added with the inputs' (GRU's)."""
+    peepholes: str | None
+    """[3*H] of LSTM."""
+    activations: tuple[str, ...]
+
+    def part(self, x: str, index: int, count: int = 1) -> str:
+        """Gates ``index`` to ``index + count`` of the last dim."""
+        shape = self.emit.shape(x)
+        starts, ends = [0] * len(shape), list(shape)
+        starts[-1], ends[-1] = index * self.hidden, (index + count) * self.hidden
+        return self.emit.slice(x, starts, ends)
+
+    def act(self, index: int, x: str) -> str:
+        """Activation ``index`` of what is clipped first, if the op says so."""
+        clip = number(self.op, "clip", 0.0)
+        if clip:
+            bounds = [self.emit.scalar(-clip, x), self.emit.scalar(clip, x)]
+            x = self.emit.one("Clip", [x, *bounds], self.emit.shape(x), self.emit.dtype(x))
+        return self.emit.unary(self.activations[index], x)
+
+
+def rnn(emit: Builder, op: Op) -> tuple[str, ...]:
+    """H_t = f(X_t Wᵀ + H_(t-1) Rᵀ + Wb + Rb)."""
+
+    def cell(way: Direction, share: str, state: tuple[str, ...]) -> tuple[str, ...]:
+        return (way.act(0, emit.add(share, emit.matmul(state[0], way.recurrence))),)
+
+    return _unroll(emit, op, gates=1, states=1, cell=cell, defaults=("Tanh",))
+
+
+def gru(emit: Builder, op: Op) -> tuple[str, ...]:
+    """z, r = f(X Wᵀ + H Rᵀ + Wb + Rb); h = g(X Whᵀ + (r H) Rhᵀ + Rbh + Wbh); H_t = (1 - z) h + z H.
+
+    With linear_before_reset, h = g(X Whᵀ + r (H Rhᵀ + Rbh) + Wbh).
+    """
+    before_reset = bool(integer(op, "linear_before_reset", 0))
+
+    def cell(way: Direction, share: str, state: tuple[str, ...]) -> tuple[str, ...]:
+        (before,) = state
+        recurrence_zr, recurrence_h = way.part(way.recurrence, 0, 2), way.part(way.recurrence, 2)
+        gates = emit.add(way.part(share, 0, 2), emit.matmul(before, recurrence_zr))
+        bias_h = None
+        if way.recurrence_bias is not None:
+            gates = emit.add(gates, way.part(way.recurrence_bias, 0, 2))
+            bias_h = way.part(way.recurrence_bias, 2)
+        z, r = (way.act(0, way.part(gates, index)) for index in (0, 1))
+        inner = emit.matmul(before if before_reset else emit.mul(r, before), recurrence_h)
+        if bias_h is not None:
+            inner = emit.add(inner, bias_h)
+        h = way.act(1, emit.add(way.part(share, 2), emit.mul(r, inner) if before_reset else inner))
+        kept = emit.sub(emit.scalar(1.0, z), z)
+        return (emit.add(emit.mul(kept, h), emit.mul(z, before)),)
+
+    return _unroll(emit, op, gates=3, states=1, cell=cell, defaults=("Sigmoid", "Tanh"))
+
+
+def lstm(emit: Builder, op: Op) -> tuple[str, ...]:
+    """i, o, f = f(X Wᵀ + H Rᵀ + P C + Wb + Rb), c = g(...); C_t = f C + i c; H_t = o h(C_t).
+
+    P are peepholes; o looks at C_t. With input_forget, f = 1 - i.
+    """
+    coupled = bool(integer(op, "input_forget", 0))
+
+    def cell(way: Direction, share: str, state: tuple[str, ...]) -> tuple[str, ...]:
+        hidden, memory = state
+        gates = emit.add(share, emit.matmul(hidden, way.recurrence))
+        i, o, f, c = (way.part(gates, index) for index in range(4))
+        peep = [None if way.peepholes is None else way.part(way.peepholes, index) for index in range(3)]
+
+        def seen(gate: str, weights: str | None, looked_at: str) -> str:
+            return gate if weights is None else emit.add(gate, emit.mul(weights, looked_at))
+
+        i = way.act(0, seen(i, peep[0], memory))
+        f = emit.sub(emit.scalar(1.0, i), i) if coupled else way.act(0, seen(f, peep[2], memory))
+        following = emit.add(emit.mul(f, memory), emit.mul(i, way.act(1, c)))
+        o = way.act(0, seen(o, peep[1], following))
+        return emit.mul(o, emit.unary(way.activations[2], following)), following
+
+    return _unroll(emit, op, gates=4, states=2, cell=cell, defaults=("Sigmoid", "Tanh", "Tanh"))
+
+
+def _activations(op: Op, directions: int, defaults: Sequence[str]) -> list[tuple[str, ...]]:
+    stated = op.attribute("activations") or tuple(defaults) * directions
+    assert isinstance(stated, tuple), "the schema was checked"
+    known = {name.lower(): name for name in _PLAIN}
+    names = [known.get(str(name).lower(), "") for name in stated]
+    if not all(names) or op.attribute("activation_alpha") or op.attribute("activation_beta"):
+        raise refuse(op, f"its activations {list(stated)} are not unrolled: only {sorted(_PLAIN)} with their defaults")
+    count = len(defaults)
+    return [tuple(names[start : start + count]) for start in range(0, directions * count, count)]
+
+
+def _unroll(
+    emit: Builder, op: Op, *, gates: int, states: int, cell: Cell, defaults: tuple[str, ...]
+) -> tuple[str, ...]:
+    operands = [*op.inputs, *([""] * 8)]
+    x, w, r, b, lengths, first_h, first_c, peepholes = operands[:8]
+    batch_first = bool(integer(op, "layout", 0))
+    if batch_first:
+        x = emit.transpose(x, [1, 0, 2])
+    steps, batch, _ = emit.shape(x)
+    directions, _, hidden = emit.shape(r)
+    ways = {"forward": [False], "reverse": [True]}.get(text(op, "direction", "forward"), [False, True])
+    activations = _activations(op, directions, defaults)
+    masks = _masks(emit, lengths, steps, batch)
+    outputs: list[list[str]] = []
+    last: list[list[str]] = [[] for _ in range(states)]
+    for index, backwards in enumerate(ways):
+        own = [_of_direction(emit, name, index) if name else None for name in (w, r, b, peepholes)]
+        kernel, recurrence, bias, peep = own
+        assert kernel is not None, "W is required"
+        assert recurrence is not None, "R is required"
+        share = emit.matmul(x, emit.transpose(kernel, [1, 0]))
+        recurrence_bias = None
+        if bias is not None:
+            of_input, of_state = (emit.slice(bias, [start], [start + gates * hidden]) for start in (0, gates * hidden))
+            share = emit.add(share, of_input)
+            if gates == 3:
+                recurrence_bias = of_state
+            else:
+                share = emit.add(share, of_state)
+        way = Direction(emit, op, hidden, emit.transpose(recurrence, [1, 0]), recurrence_bias, peep, activations[index])
+        state = tuple(
+            _first(emit, name, index, (batch, hidden), x, batch_first) for name in (first_h, first_c)[:states]
+        )
+        made: list[str] = [""] * steps
+        for step in reversed(range(steps)) if backwards else range(steps):
+            with emit.scope(f"{op.name}.{'reverse' if backwards else 'forward'}.{step}"):
+                now = emit.slice(share, [step, 0, 0], [step + 1, batch, gates * hidden])
+                following = cell(way, emit.squeeze(now, [0]), state)
+                made[step] = following[0]
+                if masks is not None:
+                    made[step] = emit.where(masks[step], following[0], emit.scalar(0.0, x))
+                    following = tuple(
+                        emit.where(masks[step], new, old) for new, old in zip(following, state, strict=True)
+                    )
+                state = following
+        outputs.append(made)
+        for kept, value in zip(last, state, strict=True):
+            kept.append(value)
+    at = 2 if batch_first else 1
+    y = ""
+    if op.outputs[0]:
+        per_direction = [
+            emit.concat([emit.unsqueeze(name, [1 if batch_first else 0]) for name in made], 1 if batch_first else 0)
+            for made in outputs
+        ]
+        y = emit.concat([emit.unsqueeze(name, [at]) for name in per_direction], at)
+    axis = 1 if batch_first else 0
+    finals = [emit.concat([emit.unsqueeze(name, [axis]) for name in kept], axis) for kept in last]
+    return (y, *finals)
+
+
+def _of_direction(emit: Builder, name: str, index: int) -> str:
+    """A direction's share of a tensor whose dim 0 is directions."""
+    shape = emit.shape(name)
+    zeros = (0,) * (len(shape) - 1)
+    return emit.squeeze(emit.slice(name, (index, *zeros), (index + 1, *shape[1:])), [0])
+
+
+def _first(emit: Builder, name: str, index: int, shape: tuple[int, int], like: str, batch_first: bool) -> str:
+    if not name:
+        return emit.zeros(shape, like)
+    return _of_direction(emit, emit.transpose(name, [1, 0, 2]) if batch_first else name, index)
+
+
+def _masks(emit: Builder, lengths: str, steps: int, batch: int) -> list[str] | None:
+    """For each step, which samples have not ended, [batch, 1]; None where none ends early."""
+    if not lengths:
+        return None
+    value = emit.value(lengths)
+    if value is not None and bool((value >= steps).all()):
+        return None
+    column = emit.reshape(lengths, (batch, 1))
+    dtype = np.int32 if emit.dtype(lengths).value == "int32" else np.int64
+    return [
+        emit.compare("Greater", column, emit.constant(np.array(step, dtype), f"int.{step}")) for step in range(steps)
+    ]

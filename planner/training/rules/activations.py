@@ -1,0 +1,168 @@
+"""Gradient rules of ONNX's activations beyond the common ones in ``elementwise``, and of the other smooth functions.
+
+Formulas are the derivatives of the functions in ONNX's operator specifications; at a kink the side is stated.
+"""
+
+from __future__ import annotations
+
+from planner.training.attributes import number
+from planner.training.autodiff import Backward, Contributions, gradient
+
+
+def _where_positive(context: Backward, slope: str) -> str:
+    """``dy`` where x > 0, else ``dy slope``."""
+    emit = context.builder
+    positive = emit.compare("Greater", context.x, emit.scalar(0.0, context.x))
+    return emit.where(positive, context.dy, emit.mul(context.dy, slope))
+
+
+@gradient("Elu")
+def elu(context: Backward) -> Contributions:
+    """For y = x, or alpha (eˣ - 1) below 0: dx = dy, or dy (y + alpha) there (at 0, too)."""
+    emit = context.builder
+    return [_where_positive(context, emit.add(context.y, emit.scalar(number(context.op, "alpha", 1.0), context.y)))]
+
+
+@gradient("Celu")
+def celu(context: Backward) -> Contributions:
+    """For y = max(0, x) + min(0, alpha (e^(x/alpha) - 1)): dx = dy, or dy (y/alpha + 1) below 0 (at 0, too)."""
+    emit = context.builder
+    slope = emit.add(emit.scale(context.y, 1.0 / number(context.op, "alpha", 1.0)), emit.scalar(1.0, context.y))
+    return [_where_positive(context, slope)]
+
+
+@gradient("Selu")
+def selu(context: Backward) -> Contributions:
+    """For y = gamma x, or gamma alpha (eˣ - 1) below 0: dx = gamma dy, or dy (y + gamma alpha) there (at 0, too)."""
+    emit, op = context.builder, context.op
+    alpha, gamma = number(op, "alpha", 1.67326319217681884765625), number(op, "gamma", 1.05070102214813232421875)
+    positive = emit.compare("Greater", context.x, emit.scalar(0.0, context.x))
+    below = emit.mul(context.dy, emit.add(context.y, emit.scalar(alpha * gamma, context.y)))
+    return [emit.where(positive, emit.scale(context.dy, gamma), below)]
+
+
+@gradient("HardSigmoid")
+def hard_sigmoid(context: Backward) -> Contributions:
+    """For y = max(0, min(1, alpha x + beta)): dx = alpha dy where 0 < y < 1, else 0."""
+    emit, y = context.builder, context.y
+    above = emit.compare("Greater", y, emit.scalar(0.0, y))
+    inside = emit.compare("And", above, emit.compare("Less", y, emit.scalar(1.0, y)))
+    return [emit.where(inside, emit.scale(context.dy, number(context.op, "alpha", 0.2)), emit.scalar(0.0, y))]
+
+
+@gradient("HardSwish")
+def hard_swish(context: Backward) -> Contributions:
+    """For y = x max(0, min(1, x/6 + 1/2)): dx = dy (x/3 + 1/2) where -3 < x < 3, 0 below and dy above."""
+    emit, x = context.builder, context.x
+    zero = emit.scalar(0.0, x)
+    sloped = emit.mul(context.dy, emit.add(emit.scale(x, 1.0 / 3.0), emit.scalar(0.5, x)))
+    below = emit.where(emit.compare("Greater", x, emit.scalar(-3.0, x)), sloped, zero)
+    return [emit.where(emit.compare("Less", x, emit.scalar(3.0, x)), below, context.dy)]
+
+
+@gradient("Mish")
+def mish(context: Backward) -> Contributions:
+    """For y = x t, t = tanh(softplus(x)): dx = dy (t + x (1 - t²) sigmoid(x))."""
+    emit, x = context.builder, context.x
+    t = emit.unary("Tanh", emit.unary("Softplus", x))
+    rest = emit.sub(emit.scalar(1.0, x), emit.mul(t, t))
+    slope = emit.add(t, emit.mul(x, emit.mul(rest, emit.unary("Sigmoid", x))))
+    return [emit.mul(context.dy, slope)]
+
+
+@gradient("Swish")
+def swish(context: Backward) -> Contributions:
+    """For y = x s, s = sigmoid(alpha x): dx = dy (s + alpha x s (1 - s))."""
+    emit, x = context.builder, context.x
+    scaled = emit.scale(x, number(context.op, "alpha", 1.0))
+    s = emit.unary("Sigmoid", scaled)
+    rest = emit.mul(scaled, emit.sub(emit.scalar(1.0, x), s))
+    return [emit.mul(context.dy, emit.mul(s, emit.add(emit.scalar(1.0, x), rest)))]
+
+
+@gradient("PRelu")
+def prelu(context: Backward) -> Contributions:
+    """For y = x, or slope x below 0: dx = dy, or dy slope there; dslope = Σ dy x there (dx = dy at 0)."""
+    emit, op, dy = context.builder, context.op, context.dy
+    x, slope = op.inputs
+    zero = emit.scalar(0.0, x)
+    below = emit.compare("Less", x, zero)
+    dx = emit.where(below, emit.mul(dy, slope), dy) if context.wanted[0] else None
+    dslope = None
+    if context.wanted[1]:
+        dslope = emit.unbroadcast(emit.where(below, emit.mul(dy, x), zero), emit.shape(slope))
+    return [dx, dslope]
+
+
+@gradient("Shrink")
+def shrink(context: Backward) -> Contributions:
+    """For y = x - bias above lambd, x + bias below -lambd, else 0: dx = dy where |x| > lambd, else 0."""
+    emit, x = context.builder, context.x
+    outside = emit.compare("Greater", emit.unary("Abs", x), emit.scalar(number(context.op, "lambd", 0.5), x))
+    return [emit.where(outside, context.dy, emit.scalar(0.0, x))]
+
+
+@gradient("ThresholdedRelu")
+def thresholded_relu(context: Backward) -> Contributions:
+    """For y = x above alpha, else 0: dx = dy where x > alpha, else 0."""
+    emit, x = context.builder, context.x
+    above = emit.compare("Greater", x, emit.scalar(number(context.op, "alpha", 1.0), x))
+    return [emit.where(above, context.dy, emit.scalar(0.0, x))]
+
+
+@gradient("Softsign")
+def softsign(context: Backward) -> Contributions:
+    """For y = x / (1 + |x|): dx = dy / (1 + |x|)²."""
+    emit, x = context.builder, context.x
+    below = emit.add(emit.unary("Abs", x), emit.scalar(1.0, x))
+    return [emit.div(context.dy, emit.mul(below, below))]
+
+
+@gradient("Tan")
+def tan(context: Backward) -> Contributions:
+    """For y = tan x: dx = dy (1 + y²)."""
+    emit, y = context.builder, context.y
+    return [emit.mul(context.dy, emit.add(emit.mul(y, y), emit.scalar(1.0, y)))]
+
+
+@gradient("Sinh")
+def sinh(context: Backward) -> Contributions:
+    """For y = sinh x: dx = dy cosh x."""
+    return [context.builder.mul(context.dy, context.builder.unary("Cosh", context.x))]
+
+
+@gradient("Cosh")
+def cosh(context: Backward) -> Contributions:
+    """For y = cosh x: dx = dy sinh x."""
+    return [context.builder.mul(context.dy, context.builder.unary("Sinh", context.x))]
+
+
+@gradient("Asin", "Acos")
+def arc_sine(context: Backward) -> Contributions:
+    """For y = arcsin x: dx = dy / √(1 - x²); for arccos the negative of that."""
+    emit, x = context.builder, context.x
+    root = emit.unary("Sqrt", emit.sub(emit.scalar(1.0, x), emit.mul(x, x)))
+    slope = emit.div(context.dy, root)
+    return [slope if context.op.op_type == "Asin" else emit.unary("Neg", slope)]
+
+
+@gradient("Atan")
+def arc_tangent(context: Backward) -> Contributions:
+    """For y = arctan x: dx = dy / (1 + x²)."""
+    emit, x = context.builder, context.x
+    return [emit.div(context.dy, emit.add(emit.mul(x, x), emit.scalar(1.0, x)))]
+
+
+@gradient("Asinh", "Acosh")
+def area_sine(context: Backward) -> Contributions:
+    """For y = arsinh x: dx = dy / √(x² + 1); for arcosh dy / √(x² - 1)."""
+    emit, x = context.builder, context.x
+    added = emit.scalar(1.0 if context.op.op_type == "Asinh" else -1.0, x)
+    return [emit.div(context.dy, emit.unary("Sqrt", emit.add(emit.mul(x, x), added)))]
+
+
+@gradient("Atanh")
+def area_tangent(context: Backward) -> Contributions:
+    """For y = artanh x: dx = dy / (1 - x²)."""
+    emit, x = context.builder, context.x
+    return [emit.div(context.dy, emit.sub(emit.scalar(1.0, x), emit.mul(x, x)))]

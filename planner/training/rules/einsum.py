@@ -1,0 +1,80 @@
+"""Gradient rule of Einsum."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+
+from planner.graph.model import Shape
+from planner.training.attributes import refuse, text
+from planner.training.autodiff import Backward, Contributions, gradient
+from planner.training.builder import Builder
+
+
+def explicit(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """An equation's terms with letters for every dim, and its output; the ellipsis becomes capital letters.
+
+    The letters of an ellipsis are counted from the last dim, as broadcasting does. Letters of the equation that are
+    capitals keep their meaning: others are taken for the ellipsis.
+    """
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    free = [letter for letter in reversed(string.ascii_letters) if letter not in equation]
+    widths = [
+        rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks, strict=True)
+    ]
+    widest = max(widths, default=0)
+    spare = free[:widest]
+    terms = [term.replace("...", "".join(spare[widest - width :])) for term, width in zip(terms, widths, strict=True)]
+    if arrow:
+        return terms, right.replace("...", "".join(spare))
+    once = sorted(letter for letter in set(left) if letter.isalpha() and left.count(letter) == 1)
+    return terms, "".join(spare) + "".join(once)
+
+
+def _without_repeated(emit: Builder, term: str, name: str, sizes: Mapping[str, int]) -> tuple[str, str]:
+    """An operand without the dims of size 1 that an ellipsis repeats: only an ellipsis may repeat, letters may not."""
+    repeated = [
+        dim
+        for dim, (letter, size) in enumerate(zip(term, emit.shape(name), strict=True))
+        if size == 1 and sizes[letter] != 1
+    ]
+    kept = "".join(letter for dim, letter in enumerate(term) if dim not in repeated)
+    return kept, emit.squeeze(name, repeated)
+
+
+@gradient("Einsum")
+def einsum(context: Backward) -> Contributions:
+    """For y = A B ... contracted: dA = dy B ... contracted to A's letters; dims that only A has are repeated.
+
+    A letter that an operand has twice (a diagonal) is refused.
+    """
+    emit, op, dy = context.builder, context.op, context.dy
+    terms, out = explicit(text(op, "equation", ""), [emit.rank(name) for name in op.inputs])
+    if any(len(set(term)) < len(term) for term in (*terms, out)):
+        raise refuse(op, "no gradient rule for a letter that an operand has twice")
+    sizes: dict[str, int] = {}
+    for term, name in zip(terms, op.inputs, strict=True):
+        for letter, size in zip(term, emit.shape(name), strict=True):
+            sizes[letter] = max(sizes.get(letter, 1), size)
+    contributions: list[str | None] = []
+    for position, (term, name) in enumerate(zip(terms, op.inputs, strict=True)):
+        if not context.wanted[position]:
+            contributions.append(None)
+            continue
+        others = [
+            (other, operand)
+            for index, (other, operand) in enumerate(zip(terms, op.inputs, strict=True))
+            if index != position
+        ]
+        narrow = [_without_repeated(emit, other, operand, sizes) for other, operand in others]
+        known = set(out).union(*(other for other, _ in narrow))
+        made = "".join(letter for letter in term if letter in known)
+        equation = ",".join([out, *(other for other, _ in narrow)]) + f"->{made}"
+        shape: Shape = tuple(sizes[letter] for letter in made)
+        operands = [dy, *(operand for _, operand in narrow)]
+        part = emit.one("Einsum", operands, shape, emit.dtype(dy), attributes={"equation": equation})
+        full = tuple(sizes[letter] for letter in term)
+        part = emit.unsqueeze(part, [index for index, letter in enumerate(term) if letter not in known])
+        contributions.append(emit.unbroadcast(emit.expand(part, full), emit.shape(name)))
+    return contributions

@@ -1,0 +1,221 @@
+"""Gradient rules of operators that are a linear map along each dim, known when the graph is built.
+
+Such an operator is y = M x along a dim for a constant matrix M; its gradient is dx = Mᵀ dy along the same dim, one
+MatMul for each dim that it changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from planner.graph.protos import numpy_dtype
+from planner.training.attributes import integer, integers, number, refuse, text
+from planner.training.autodiff import Backward, Contributions, gradient
+from planner.training.builder import Builder
+
+
+def along(emit: Builder, x: str, dim: int, matrix: np.ndarray, hint: str) -> str:
+    """``matrix`` [m, n] times the lines of ``x`` along a dim of size n."""
+    if matrix.shape[0] == matrix.shape[1] and np.array_equal(matrix, np.eye(len(matrix))):
+        return x
+    rank = emit.rank(x)
+    moved = [*(d for d in range(rank) if d != dim), dim]
+    constant = emit.constant(np.ascontiguousarray(matrix.T).astype(numpy_dtype(emit.dtype(x))), hint)
+    turned = emit.transpose(x, moved)
+    if rank == 1:
+        turned = emit.reshape(turned, (1, *emit.shape(turned)))
+    made = emit.matmul(turned, constant)
+    if rank == 1:
+        made = emit.reshape(made, (matrix.shape[0],))
+    return emit.transpose(made, [moved.index(d) for d in range(rank)])
+
+
+def interpolation(
+    size: int, made: int, scale: float, *, mode: str, coordinates: str, rounding: str, cubic: float, exclude: bool
+) -> np.ndarray:
+    """The matrix [made, size] of ONNX Resize along one dim, in float64 (ONNX operator Resize, its reference formulas).
+
+    Raises:
+        ValueError: a coordinate transformation that is no function of the sizes and the scale.
+    """
+    out = np.arange(made, dtype=np.float64)
+    match coordinates:
+        case "asymmetric":
+            at = out / scale
+        case "half_pixel":
+            at = (out + 0.5) / scale - 0.5
+        case "pytorch_half_pixel":
+            at = (out + 0.5) / scale - 0.5 if made > 1 else np.zeros(made)
+        case "align_corners":
+            at = out * (size - 1) / (made - 1) if made > 1 else np.zeros(made)
+        case "half_pixel_symmetric":
+            adjustment = made / (scale * size)
+            center = size / 2
+            at = center * (1 - adjustment) + (out + 0.5) / scale - 0.5
+        case _:
+            raise ValueError(coordinates)
+    matrix = np.zeros((made, size))
+    rows = np.arange(made)
+    if mode == "nearest":
+        match rounding:
+            case "round_prefer_floor":
+                nearest = np.ceil(at - 0.5)
+            case "round_prefer_ceil":
+                nearest = np.floor(at + 0.5)
+            case "floor":
+                nearest = np.floor(at)
+            case _:
+                nearest = np.ceil(at)
+        matrix[rows, np.clip(nearest, 0, size - 1).astype(int)] = 1.0
+        return matrix
+    first = np.floor(at)
+    ratio = at - first
+    offsets: tuple[int, ...]
+    weights: tuple[np.ndarray, ...]
+    if mode == "linear":
+        offsets, weights = (0, 1), (1 - ratio, ratio)
+    else:
+        offsets = (-1, 0, 1, 2)
+        weights = tuple(_cubic(np.abs(ratio - offset), cubic) for offset in offsets)
+    if exclude:
+        inside = [((first + offset >= 0) & (first + offset < size)) for offset in offsets]
+        weights = tuple(weight * kept for weight, kept in zip(weights, inside, strict=True))
+        total = sum(weights)
+        weights = tuple(weight / total for weight in weights)
+    for offset, weight in zip(offsets, weights, strict=True):
+        np.add.at(matrix, (rows, np.clip(first + offset, 0, size - 1).astype(int)), weight)
+    return matrix
+
+
+def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
+    """Keys' kernel (1981) with parameter ``a``."""
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    kernel: np.ndarray = np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+    return kernel
+
+
+@gradient("Resize", inputs=(0,))
+def resize(context: Backward) -> Contributions:
+    """Nearest, linear and cubic interpolation are separable: dx = Mᵀ dy along each dim that changes.
+
+    Refused: antialias, tf_crop_and_resize, scales that are not known.
+    """
+    emit, op = context.builder, context.op
+    x_shape, y_shape = emit.shape(context.x), emit.shape(context.y)
+    coordinates = text(op, "coordinate_transformation_mode", "half_pixel")
+    if integer(op, "antialias", 0) or coordinates == "tf_crop_and_resize":
+        raise refuse(op, "no gradient rule for antialias and tf_crop_and_resize")
+    scales = [made / size for made, size in zip(y_shape, x_shape, strict=True)]
+    if context.has_input(2):
+        value = emit.value(op.inputs[2])
+        if value is None:
+            raise refuse(op, "its scales are not a known constant")
+        axes = integers(op, "axes", tuple(range(len(x_shape))))
+        for axis, scale in zip(axes, value, strict=True):
+            scales[axis % len(x_shape)] = float(scale)
+    elif text(op, "keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise refuse(op, "no gradient rule for a keep_aspect_ratio_policy other than 'stretch'")
+    dx = context.dy
+    for dim, (size, made, scale) in enumerate(zip(x_shape, y_shape, scales, strict=True)):
+        if size == made and scale == 1.0:
+            continue
+        matrix = interpolation(
+            size,
+            made,
+            scale,
+            mode=text(op, "mode", "nearest"),
+            coordinates=coordinates,
+            rounding=text(op, "nearest_mode", "round_prefer_floor"),
+            cubic=number(op, "cubic_coeff_a", -0.75),
+            exclude=bool(integer(op, "exclude_outside", 0)),
+        )
+        dx = along(emit, dx, dim, matrix.T, f"resize.{made}x{size}")
+    return [dx]
+
+
+def padded_by(emit: Builder, dy: str, x: Sequence[int], before: Sequence[int], after: Sequence[int], mode: str) -> str:
+    """The gradient of a Pad in mode edge, reflect or wrap: every copy's gradient goes back to what was copied."""
+    for dim, size in enumerate(x):
+        low, high = before[dim], after[dim]
+        if not (low or high):
+            continue
+        start, end = max(0, -low), size - max(0, -high)
+        read = np.pad(np.arange(start, end), (max(0, low), max(0, high)), mode=mode)  # type: ignore[call-overload]
+        matrix = np.zeros((len(read), size))
+        matrix[np.arange(len(read)), read] = 1.0
+        dy = along(emit, dy, dim, matrix.T, f"pad.{mode}.{size}")
+    return dy
+
+
+def _band(channels: int, size: int) -> np.ndarray:
+    """[C, C]: whether channel j is in the window of channel c, from c - ⌊(size-1)/2⌋ to c + ⌈(size-1)/2⌉."""
+    distance = np.arange(channels)[None, :] - np.arange(channels)[:, None]
+    return ((distance >= -((size - 1) // 2)) & (distance <= size // 2)).astype(np.float64)
+
+
+@gradient("LRN")
+def local_response_normalization(context: Backward) -> Contributions:
+    """For y = x d^-beta, d = bias + alpha/size Σ x² over a window of channels (Krizhevsky 2012, §3.3).
+
+    dx = dy d^-beta - 2 alpha beta / size x Σ' dy y / d, where Σ' runs over the channels whose window has this one.
+    The sums are products with a banded matrix of ones.
+    """
+    emit, op, dy, x = context.builder, context.op, context.dy, context.x
+    size, beta = integer(op, "size", 1), number(op, "beta", 0.75)
+    share = number(op, "alpha", 1e-4) / size
+    band = _band(emit.shape(x)[1], size)
+    total = along(emit, emit.mul(x, x), 1, band, "band")
+    d = emit.add(emit.scale(total, share), emit.scalar(number(op, "bias", 1.0), x))
+    direct = emit.mul(dy, emit.binary("Pow", d, emit.scalar(-beta, x)))
+    through = along(emit, emit.div(emit.mul(dy, context.y), d), 1, band.T, "band")
+    return [emit.sub(direct, emit.mul(emit.scale(x, 2.0 * share * beta), through))]
+
+
+@gradient("CumSum", inputs=(0,))
+def cumulative_sum(context: Backward) -> Contributions:
+    """For y = running sums of x: dx = running sums of dy the other way round."""
+    emit, op = context.builder, context.op
+    attributes = {"exclusive": integer(op, "exclusive", 0), "reverse": 1 - integer(op, "reverse", 0)}
+    operands = [context.dy, op.inputs[1]]
+    return [emit.one("CumSum", operands, emit.shape(context.x), emit.dtype(context.dy), attributes=attributes)]
+
+
+@gradient("Trilu", inputs=(0,))
+def triangle(context: Backward) -> Contributions:
+    """For y = a triangle of x: dx = the same triangle of dy."""
+    emit, op = context.builder, context.op
+    operands = [context.dy, *op.inputs[1:]]
+    attributes = {"upper": integer(op, "upper", 1)}
+    return [emit.one("Trilu", operands, emit.shape(context.x), emit.dtype(context.dy), attributes=attributes)]
+
+
+@gradient("Tile", inputs=(0,))
+def tile(context: Backward) -> Contributions:
+    """For y = x repeated: dx = dy summed over the repetitions."""
+    emit = context.builder
+    shape, made = emit.shape(context.x), emit.shape(context.dy)
+    counts = [of_y // of_x for of_y, of_x in zip(made, shape, strict=True)]
+    split = [size for pair in zip(counts, shape, strict=True) for size in pair]
+    wide = emit.reshape(context.dy, tuple(split))
+    return [emit.reshape(emit.reduce_sum(wide, range(0, 2 * len(shape), 2)), shape)]
+
+
+@gradient("DepthToSpace", "SpaceToDepth")
+def blocks(context: Backward) -> Contributions:
+    """Both are a Reshape, a Transpose and a Reshape: dx is dy through them backwards."""
+    emit, op = context.builder, context.op
+    size = integer(op, "blocksize", 1)
+    n, c, h, w = emit.shape(context.x)
+    if op.op_type == "SpaceToDepth":
+        inner, perm = (n, c, h // size, size, w // size, size), [0, 3, 5, 1, 2, 4]
+    elif text(op, "mode", "DCR") == "DCR":
+        inner, perm = (n, size, size, c // size**2, h, w), [0, 3, 4, 1, 5, 2]
+    else:
+        inner, perm = (n, c // size**2, size, size, h, w), [0, 1, 4, 2, 5, 3]
+    wide = emit.reshape(context.dy, tuple(inner[dim] for dim in perm))
+    assert math.prod(inner) == n * c * h * w, "blocks do not divide the dims"
+    return [emit.reshape(emit.transpose(wide, [perm.index(dim) for dim in range(6)]), (n, c, h, w))]

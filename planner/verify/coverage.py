@@ -1,0 +1,159 @@
+"""Which operators of ONNX are described, how, and why the others are not (Tofu, section 4.1, reports 134 of 139)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from planner.errors import TofuError
+from planner.graph.load import MAX_OPSET
+from planner.tdl.bind import BoundOp, Descriptions
+from planner.tdl.expr import VarKind
+from planner.verify.cases import Case, bind_case, by_type, qualified
+
+OLDEST_OPSET = 7
+"""Models older than this are refused; those older than 13 are converted."""
+
+
+class OperatorClass(enum.Enum):
+    """What a description is made of."""
+
+    ELEMENTWISE = "element-wise"
+    REDUCTION = "reduction"
+    """Some of it is a reduction: a product, a convolution, a lookup."""
+    OPAQUE = "opaque"
+    """Some of it is an opaque function, and there is no reduction."""
+    AFFINE = "affine"
+    """Other indices than the element's own: elements are moved, repeated, padded, made."""
+    EXCLUDED = "excluded"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRow:
+    """One operator."""
+
+    domain: str
+    op_type: str
+    since_version: int
+    """Opset of its latest form that the runtime takes; 0 for domains other than ONNX's."""
+    versions: tuple[int, ...]
+    """Of all its forms in force at opsets 7 to 26."""
+    described: bool
+    operator_class: OperatorClass
+    is_opaque: bool
+    has_reductions: bool
+    reason: str
+    """Why it is excluded, or why it can be cut along nothing; else ""."""
+    gradient: bool | None
+    """Whether it has a gradient rule; None where that was not asked."""
+    is_deprecated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """All operators."""
+
+    rows: tuple[OperatorRow, ...]
+
+    def count(self, operator_class: OperatorClass) -> int:
+        """Described operators of a class (excluded ones for that class)."""
+        return sum(row.operator_class is operator_class for row in self.rows)
+
+    @property
+    def described(self) -> int:
+        return sum(row.described for row in self.rows)
+
+
+def coverage(
+    descriptions: Descriptions,
+    excluded: Mapping[str, str],
+    cases: Sequence[Case],
+    *,
+    gradients: Collection[str] | None = None,
+) -> Coverage:
+    """Every operator of ONNX's default domain, and those of other domains that are described.
+
+    Args:
+        descriptions: what is described.
+        excluded: the reasons of those that are not, by operator.
+        cases: examples, from which an operator's class is told.
+        gradients: operators that have a gradient rule, if known.
+    """
+    from onnx import defs
+
+    schemas: dict[str, list[tuple[int, bool]]] = {}
+    for schema in defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            schemas.setdefault(schema.name, []).append((schema.since_version, schema.deprecated))
+    examples = by_type(tuple(cases))
+    rows = []
+    for domain, op_type in sorted({("", name) for name in schemas} | set(descriptions.described)):
+        history = sorted(schemas.get(op_type, ())) if domain == "" else []
+        deprecated = {version for version, is_deprecated in history if is_deprecated}
+        versions = _in_force([version for version, _ in history]) if history else ()
+        described = (domain, op_type) in descriptions
+        kind = _Kind() if not described else _kind(examples.get(qualified(domain, op_type), ()), descriptions)
+        gone = max((version for version, _ in history), default=0) in deprecated
+        rows.append(
+            OperatorRow(
+                domain=domain,
+                op_type=op_type,
+                since_version=max((v for v in versions if v not in deprecated), default=0),
+                versions=tuple(v for v in versions if v not in deprecated),
+                described=described,
+                operator_class=kind.operator_class if described else OperatorClass.EXCLUDED,
+                is_opaque=kind.is_opaque,
+                has_reductions=kind.has_reductions,
+                reason=kind.reason if described else excluded.get(op_type, "not described"),
+                gradient=None if gradients is None else op_type in gradients,
+                is_deprecated=gone,
+            )
+        )
+    return Coverage(tuple(rows))
+
+
+def _in_force(versions: Sequence[int]) -> tuple[int, ...]:
+    """The versions that some opset from 7 to 26 means; the first one, for what is newer."""
+    found = set()
+    for opset in range(OLDEST_OPSET, MAX_OPSET + 1):
+        older = [version for version in versions if version <= opset]
+        if older:
+            found.add(max(older))
+    return tuple(sorted(found or {min(versions)}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    operator_class: OperatorClass = OperatorClass.EXCLUDED
+    is_opaque: bool = False
+    has_reductions: bool = False
+    reason: str = ""
+
+
+def _kind(cases: Sequence[Case], descriptions: Descriptions) -> _Kind:
+    bound = []
+    for case in cases:
+        try:
+            bound.append(bind_case(case, descriptions)[0])
+        except TofuError:
+            continue  # the verifier says what is wrong with it
+    if not bound:
+        return _Kind(OperatorClass.AFFINE)
+    opaque = any(one.analysis.is_opaque for one in bound)
+    reductions = any(variable.kind is VarKind.REDUCTION for one in bound for variable in one.variables)
+    if all(one.analysis.is_elementwise for one in bound) and any(one.read_slots for one in bound):
+        kind = OperatorClass.ELEMENTWISE
+    elif reductions:
+        kind = OperatorClass.REDUCTION
+    else:
+        kind = OperatorClass.OPAQUE if opaque else OperatorClass.AFFINE
+    return _Kind(kind, opaque, reductions, why_none(bound))
+
+
+def why_none(bound: Sequence[BoundOp]) -> str:
+    """Why none of these ops can be cut; "" if one can."""
+    if any(not variable.obstacle for one in bound for variable in one.variables):
+        return ""
+    obstacles = sorted({variable.obstacle for one in bound for variable in one.variables})
+    return "; ".join(obstacles) or "its result is one number, known from the shapes"

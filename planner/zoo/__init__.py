@@ -1,0 +1,7 @@
+"""Models of the papers, as training graphs without weights: planning reads shapes only."""
+
+from planner.zoo.catalogue import FAMILIES, build, family_of, names
+from planner.zoo.perceptron import mlp
+from planner.zoo.step import trained
+
+__all__ = ["FAMILIES", "build", "family_of", "mlp", "names", "trained"]

@@ -1,0 +1,222 @@
+"""A body computes what its composite computes, whole and in float64; and putting bodies back gives the graph again."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from planner.graph.bodies import BODIES, expand, planned_graph
+from planner.graph.check import check_graph
+from planner.graph.model import Attribute, DType, Graph, Op, Tensor
+from planner.runtime.whole import WholeModel
+
+FLOAT, INT = DType.FLOAT32, DType.INT64
+Arrays = Mapping[str, np.ndarray]
+
+
+def one_op(
+    op_type: str,
+    inputs: Arrays,
+    outputs: Mapping[str, tuple[int, ...]],
+    *,
+    opset: int = 21,
+    constants: Arrays | None = None,
+    **attributes: Attribute,
+) -> Graph:
+    every = {**inputs, **(constants or {})}
+    tensors = {name: Tensor(name, value.shape, DType(value.dtype.name)) for name, value in every.items()}
+    tensors |= {name: Tensor(name, shape, FLOAT) for name, shape in outputs.items()}
+    stated = tuple(sorted(attributes.items()))
+    return Graph(
+        "one",
+        tensors,
+        (Op("composite", op_type, tuple(every), tuple(outputs), stated),),
+        tuple(inputs),
+        tuple(outputs),
+        dict(constants or {}),
+        frozenset(constants or {}),
+        opset=opset,
+    )
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(1.0, 2.0, shape).astype(np.float32)
+
+
+def labels(*shape: int, below: int) -> np.ndarray:
+    return np.random.default_rng(5).integers(0, below, shape)
+
+
+def normalisation(op_type: str, shape: tuple[int, ...], learned: int, **attributes: Attribute) -> tuple[Graph, Arrays]:
+    inputs = {"x": normal(*shape), "scale": normal(learned, seed=1), "bias": normal(learned, seed=2)}
+    opset = int(attributes.pop("opset", 21))  # type: ignore[arg-type]
+    return one_op(op_type, inputs, {"y": shape}, opset=opset, **attributes), inputs
+
+
+def case(name: str) -> tuple[Graph, Arrays]:
+    x = normal(3, 7, 5)
+    scores, classes = normal(6, 9), labels(6, below=9)
+    weights = np.abs(normal(9, seed=3))
+    head = normal(2, 4, 6, 8)
+    cases = {
+        "Softmax": lambda: (one_op("Softmax", {"x": x}, {"y": x.shape}, axis=1), {"x": x}),
+        "Softmax of large numbers": lambda: (
+            one_op("Softmax", {"x": x * 100}, {"y": x.shape}),
+            {"x": x * 100},
+        ),
+        "Softmax 13": lambda: (one_op("Softmax", {"x": x}, {"y": x.shape}, axis=0, opset=13), {"x": x}),
+        "LogSoftmax": lambda: (one_op("LogSoftmax", {"x": x}, {"y": x.shape}), {"x": x}),
+        "LayerNormalization": lambda: normalisation("LayerNormalization", (4, 6, 10), 10),
+        "LayerNormalization 17": lambda: normalisation("LayerNormalization", (4, 6, 10), 10, opset=17, epsilon=1e-3),
+        "InstanceNormalization": lambda: normalisation("InstanceNormalization", (2, 3, 5, 4), 3),
+        "GroupNormalization": lambda: normalisation("GroupNormalization", (2, 6, 5, 4), 6, num_groups=3),
+        "GroupNormalization 18": lambda: normalisation("GroupNormalization", (2, 6, 5, 4), 3, num_groups=3, opset=18),
+        "MeanVarianceNormalization": lambda: (
+            one_op("MeanVarianceNormalization", {"x": head}, {"y": head.shape}),
+            {"x": head},
+        ),
+        "LpNormalization": lambda: (one_op("LpNormalization", {"x": x}, {"y": x.shape}, axis=1, p=2), {"x": x}),
+        "LpNormalization 1": lambda: (one_op("LpNormalization", {"x": x}, {"y": x.shape}, p=1), {"x": x}),
+        "ReduceL2": lambda: (
+            one_op("ReduceL2", {"x": x}, {"y": (3, 5)}, constants={"axes": np.array([1])}, keepdims=0),
+            {"x": x},
+        ),
+        "ReduceLogSum": lambda: (one_op("ReduceLogSum", {"x": abs(x)}, {"y": (1, 1, 1)}), {"x": abs(x)}),
+        "ReduceLogSumExp": lambda: (
+            one_op("ReduceLogSumExp", {"x": x}, {"y": (3, 1, 5)}, constants={"axes": np.array([-2])}),
+            {"x": x},
+        ),
+        "SoftmaxCrossEntropyLoss": lambda: (
+            one_op("SoftmaxCrossEntropyLoss", {"x": scores, "t": classes}, {"loss": (), "log_p": scores.shape}),
+            {"x": scores, "t": classes},
+        ),
+        "SoftmaxCrossEntropyLoss with weights and an ignored class": lambda: (
+            one_op(
+                "SoftmaxCrossEntropyLoss",
+                {"x": scores, "t": classes, "w": weights},
+                {"loss": ()},
+                ignore_index=int(classes[0]),
+            ),
+            {"x": scores, "t": classes, "w": weights},
+        ),
+        "SoftmaxCrossEntropyLoss over positions": lambda: (
+            one_op(
+                "SoftmaxCrossEntropyLoss",
+                {"x": head, "t": labels(2, 6, 8, below=4)},
+                {"loss": (2, 6, 8)},
+                reduction="none",
+            ),
+            {"x": head, "t": labels(2, 6, 8, below=4)},
+        ),
+        "NegativeLogLikelihoodLoss": lambda: (
+            one_op("NegativeLogLikelihoodLoss", {"x": scores, "t": classes}, {"loss": ()}, reduction="sum"),
+            {"x": scores, "t": classes},
+        ),
+        "Attention": lambda: (
+            one_op(
+                "Attention",
+                {"q": head, "k": normal(2, 4, 7, 8, seed=1), "v": normal(2, 4, 7, 3, seed=2)},
+                {"y": (2, 4, 6, 3)},
+                opset=23,
+            ),
+            {"q": head, "k": normal(2, 4, 7, 8, seed=1), "v": normal(2, 4, 7, 3, seed=2)},
+        ),
+        "Attention of merged heads, causal": lambda: (
+            one_op(
+                "Attention",
+                {"q": normal(2, 6, 12), "k": normal(2, 6, 12, seed=1), "v": normal(2, 6, 12, seed=2)},
+                {"y": (2, 6, 12)},
+                opset=23,
+                q_num_heads=3,
+                kv_num_heads=3,
+                is_causal=1,
+            ),
+            {"q": normal(2, 6, 12), "k": normal(2, 6, 12, seed=1), "v": normal(2, 6, 12, seed=2)},
+        ),
+        "RMSNormalization": lambda: (
+            one_op("RMSNormalization", {"x": x, "s": normal(5, seed=1)}, {"y": x.shape}, opset=23),
+            {"x": x, "s": normal(5, seed=1)},
+        ),
+    }
+    graph, values = cases[name]()
+    return graph, values
+
+
+def batch_normalization() -> tuple[Graph, Arrays]:
+    inputs = {"x": normal(4, 3, 5)}
+    inputs |= {part: np.abs(normal(3, seed=number)) for number, part in enumerate(("scale", "bias", "mean", "var"))}
+    outputs = {"y": (4, 3, 5), "mean.next": (3,), "var.next": (3,)}
+    return one_op("BatchNormalization", inputs, outputs, training_mode=1, momentum=0.7), inputs
+
+
+CASES = (
+    "Softmax",
+    "Softmax of large numbers",
+    "Softmax 13",
+    "LogSoftmax",
+    "LayerNormalization",
+    "LayerNormalization 17",
+    "InstanceNormalization",
+    "GroupNormalization",
+    "GroupNormalization 18",
+    "MeanVarianceNormalization",
+    "LpNormalization",
+    "LpNormalization 1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "SoftmaxCrossEntropyLoss",
+    "SoftmaxCrossEntropyLoss with weights and an ignored class",
+    "SoftmaxCrossEntropyLoss over positions",
+    "NegativeLogLikelihoodLoss",
+    "Attention",
+    "Attention of merged heads, causal",
+    "RMSNormalization",
+    "BatchNormalization",
+)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_body_computes_what_the_composite_computes(name: str) -> None:
+    graph, values = batch_normalization() if name == "BatchNormalization" else case(name)
+    expanded = expand(graph)
+    check_graph(expanded.graph)
+    assert [body.op.name for body in expanded.bodies] == ["composite"]
+    wanted, got = WholeModel(graph).step(values), WholeModel(expanded.graph).step(values)
+    for output in graph.outputs:
+        largest = np.abs(wanted[output]).max()
+        assert np.abs(wanted[output] - got[output]).max() <= 3e-6 * max(largest, 1e-30), output
+
+
+def test_every_body_has_a_case() -> None:
+    assert {name.split()[0] for name in CASES} == set(BODIES)
+
+
+def test_what_needs_its_whole_operand_stays_whole() -> None:
+    x = normal(3, 4)
+    assert not expand(one_op("Hardmax", {"x": x}, {"y": x.shape})).bodies
+    frozen, _ = batch_normalization()
+    op = frozen.ops[0]
+    still = Op(op.name, op.op_type, op.inputs, op.outputs[:1])
+    assert not expand(Graph("g", frozen.tensors, (still,), frozen.inputs, ("y",), {})).bodies
+
+
+def test_a_plan_of_the_whole_ops_is_of_the_graph_itself() -> None:
+    graph, _ = case("LayerNormalization")
+    assert planned_graph(graph, {"composite"}) is graph or planned_graph(graph, {"composite"}).ops == graph.ops
+    expanded = expand(graph).graph
+    names = {op.name for op in expanded.ops}
+    assert planned_graph(graph, names) == expanded
+    without = planned_graph(graph, {name for name in names if "/input" not in name})
+    check_graph(without)
+    assert not any(op.op_type == "Identity" for op in without.ops)
+    assert len(without.ops) == len(expanded.ops) - 1
+
+
+def test_names_of_a_body_do_not_meet_the_graphs() -> None:
+    graph, _ = case("Softmax")
+    clash = Tensor("composite/max", (1,), FLOAT)
+    crowded = Graph("g", {**graph.tensors, clash.name: clash}, graph.ops, ("x", clash.name), ("y",), {})
+    expanded = expand(crowded)
+    check_graph(expanded.graph)
+    assert all(op.name.startswith("composite.2/") for op in expanded.bodies[0].ops)

@@ -1,0 +1,80 @@
+"""Every operator of ONNX's default domain is described or excluded with a reason."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from onnx import defs
+
+import opdefs
+from opdefs.exclusions import EXCLUDED
+from planner.report import operators as report
+from planner.verify.cases import all_cases
+from planner.verify.coverage import Coverage, OperatorClass, coverage
+
+DESCRIPTIONS = opdefs.standard()
+NAMES = {schema.name for schema in defs.get_all_schemas_with_history() if schema.domain == ""}
+
+
+@pytest.fixture(scope="module")
+def found() -> Coverage:
+    return coverage(DESCRIPTIONS, EXCLUDED, all_cases(), gradients={"Conv"})
+
+
+def test_each_operator_is_described_or_excluded_and_none_is_both() -> None:
+    described = {op_type for domain, op_type in DESCRIPTIONS.described if domain == ""}
+    assert sorted(NAMES - described - set(EXCLUDED)) == []
+    assert sorted(described & set(EXCLUDED)) == []
+    assert sorted((described | set(EXCLUDED)) - NAMES) == []
+
+
+def test_at_least_170_operators_that_are_not_deprecated_are_described(found: Coverage) -> None:
+    assert sum(row.described and not row.is_deprecated for row in found.rows if row.domain == "") >= 170
+
+
+def test_what_cannot_be_cut_says_why(found: Coverage) -> None:
+    reasons = {row.op_type: row.reason for row in found.rows if row.described and row.reason}
+    assert reasons["DynamicQuantizeLinear"] == "an opaque function computes this dim as a whole"
+    assert reasons["Range"] == "the result depends on the position itself"
+    assert len(reasons) <= 7
+    assert all(row.reason for row in found.rows if not row.described)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "kind"),
+    [
+        ("Relu", OperatorClass.ELEMENTWISE),
+        ("Conv", OperatorClass.REDUCTION),
+        ("Gather", OperatorClass.REDUCTION),
+        ("Softmax", OperatorClass.OPAQUE),
+        ("Det", OperatorClass.OPAQUE),
+        ("Transpose", OperatorClass.AFFINE),
+        ("Loop", OperatorClass.EXCLUDED),
+    ],
+)
+def test_classes(found: Coverage, op_type: str, kind: OperatorClass) -> None:
+    assert next(row for row in found.rows if row.op_type == op_type).operator_class is kind
+
+
+def test_versions_are_those_in_force(found: Coverage) -> None:
+    rows = {row.op_type: row for row in found.rows}
+    assert rows["Add"].versions == (7, 13, 14)
+    assert rows["Scatter"].versions == (9,)
+    assert rows["Scatter"].is_deprecated
+    assert rows["SwiGLU"].versions == (28,)
+    assert rows["Attention"].since_version == 25
+
+
+def test_json_and_table_say_the_same(found: Coverage) -> None:
+    printed = json.loads(json.dumps(report.coverage_json(found)))
+    assert {"domain", "op_type", "since_version", "described", "class", "reason", "gradient"} <= set(
+        printed["operators"][0]
+    )
+    assert [row["gradient"] for row in printed["operators"] if row["op_type"] in ("Conv", "Cos")] == [True, False]
+    text = io.StringIO()
+    report.print_coverage(found, text)
+    assert f"described                  {printed['described']}\n" in text.getvalue()
+    for name in NAMES:
+        assert name in text.getvalue()

@@ -1,0 +1,88 @@
+"""A user's file of descriptions: read, refused with the line, verified; the page that teaches it is executed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import opdefs
+from planner.errors import DescriptionError, UsageError
+from planner.verify.verification import QUICK, verify_operators
+
+PAGE = Path(__file__).parents[2] / "docs" / "describe-an-operator.md"
+HEAD = "from planner.tdl.builder import call, op\n"
+RELU = '@op("MyRelu", domain="my.domain")\ndef my_relu(node, X):\n    return lambda *i: call("Relu", X[i])\n'
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "my_ops.py"
+    file.write_text(text)
+    return file
+
+
+def test_descriptions_join_the_standard_ones(tmp_path: Path) -> None:
+    mine = opdefs.load_file(write(tmp_path, HEAD + RELU))
+    assert [description.op_types for description in mine.descriptions] == [("MyRelu",)]
+    assert mine.cases == ()
+    described = opdefs.standard(*mine.descriptions).described
+    assert ("my.domain", "MyRelu") in described
+    assert ("", "Relu") in described
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (HEAD + "def broken(:\n", r"my_ops\.py:2: "),
+        (HEAD + "x = 1 / 0\n", r"my_ops\.py:2: ZeroDivisionError: division by zero"),
+        ("import no_such_module_at_all\n", r"my_ops\.py:1: ModuleNotFoundError"),
+        (HEAD, r"my_ops\.py describes no operator"),
+        (
+            HEAD + RELU + RELU.replace("my_relu", "again"),
+            "describes operators twice\n  my.domain.MyRelu: by my_relu and by again",
+        ),
+        (HEAD + RELU + "CASES = 7\n", "CASES is a int, not a list of cases"),
+    ],
+    ids=["syntax", "exception", "import", "nothing", "duplicate", "cases"],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(DescriptionError, match=said):
+        opdefs.load_file(write(tmp_path, text))
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file of descriptions"):
+        opdefs.load_file(tmp_path / "absent.py")
+
+
+def test_an_operator_of_the_standard_set_is_not_described_again(tmp_path: Path) -> None:
+    mine = opdefs.load_file(write(tmp_path, HEAD + RELU.replace("MyRelu", "Relu").replace("my.domain", "")))
+    with pytest.raises(DescriptionError, match="operator Relu is described twice"):
+        opdefs.standard(*mine.descriptions)
+
+
+def test_a_wrong_line_of_the_file_is_named(tmp_path: Path) -> None:
+    wrong = '@op("BiasGelu", domain="com.microsoft")\ndef f(node, X, B):\n    return lambda i, j: X[i * j, 0]\n'
+    cases = 'from planner.verify.cases import make\nCASES = [make("BiasGelu", (4, 6), (6,), domain="com.microsoft")]\n'
+    mine = opdefs.load_file(write(tmp_path, HEAD + wrong + cases))
+    found = verify_operators(opdefs.standard(*mine.descriptions), cases=mine.cases, ways=QUICK)
+    assert not found.is_right
+    assert "my_ops.py:4: the product of two index variables is not affine" in found.wrong[0]
+
+
+def test_the_code_of_the_page_does_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    text = PAGE.read_text()
+    for file, code in re.findall(r"```python(?: file=(\S+))?\n(.*?)```", text, re.DOTALL):
+        if file:
+            Path(file).write_text(code)
+        else:
+            exec(compile(code, str(PAGE), "exec"), names)
+    printed = capsys.readouterr().out
+    (said,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    assert printed.startswith(said)
+    assert "BiasGelu" in printed.removeprefix(said)

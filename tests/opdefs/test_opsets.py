@@ -1,0 +1,42 @@
+"""The shipped cases again at other opsets, wherever the operator has the same form there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import opdefs
+from planner.graph.load import MAX_OPSET
+from planner.verify.cases import all_cases, bind_case, by_type
+from planner.verify.execute import ExecutionError
+from planner.verify.strategies import enumerate_strategies, verify_strategy
+
+CASES = by_type(all_cases())
+DESCRIPTIONS = opdefs.standard()
+
+
+def wrong_at(op_type: str, opset: int) -> list[str]:
+    wrong = []
+    for case in CASES[op_type]:
+        try:
+            bound, inputs, whole = bind_case(replace(case, opset=opset), DESCRIPTIONS)
+        except ExecutionError:
+            continue  # at this opset the operator has another form: axes as an attribute, or no such type
+        for candidate in enumerate_strategies(bound, 2):
+            verdict = verify_strategy(bound, candidate.strategy, inputs, whole=whole)
+            if verdict.is_wrong:
+                wrong.append(f"{case} at opset {opset}: {verdict.text}: {verdict.findings[0].message}")
+    return wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opset", [13, 18, MAX_OPSET])
+@pytest.mark.parametrize("op_type", sorted(CASES))
+def test_the_same_op_at_another_opset(op_type: str, opset: int) -> None:
+    assert wrong_at(op_type, opset) == []
+
+
+@pytest.mark.parametrize("op_type", ["Softmax", "ReduceSum", "Resize", "GroupNormalization", "Gather", "Split"])
+def test_operators_that_changed_at_the_newest_opset(op_type: str) -> None:
+    assert wrong_at(op_type, MAX_OPSET) == []

@@ -1,0 +1,157 @@
+"""The static memory plan: nothing that is needed is written over, and little is wasted."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
+
+import opdefs
+from planner.errors import ModelError
+from planner.graph.model import DType
+from planner.order import data_waits, joined_waits, levels, remote_readers, stuck
+from planner.partition.build import partition
+from planner.partition.memory import ALIGNMENT, Span, best_fit, least_bytes, live_spans
+from planner.partition.segments import Partitioned
+from planner.partition.workspace import is_in_place_body, workspace_bytes
+from planner.plan import Plan
+from planner.program import WorkerProgram
+from planner.runtime.check import check_programs
+from planner.search.decide import decide
+from planner.search.problem import Problem
+from planner.worker_model import make_body
+from planner.zoo import mlp
+
+
+@st.composite
+def span(draw: st.DrawFn) -> Span:
+    first = draw(st.integers(0, 12))
+    return draw(st.integers(1, 1000)), first, draw(st.integers(first, 12))
+
+
+@given(st.lists(span(), min_size=1, max_size=25))
+def test_what_is_needed_at_the_same_time_does_not_overlap(spans: list[Span]) -> None:
+    offsets, size = best_fit(spans)
+    assert least_bytes(spans) <= size <= sum(-(-span[0] // ALIGNMENT) * ALIGNMENT for span in spans)
+    for number, ((length, first, last), offset) in enumerate(zip(spans, offsets, strict=True)):
+        assert offset % ALIGNMENT == 0
+        assert offset + length <= size
+        for (other_length, start, stop), other in zip(spans[:number], offsets, strict=False):
+            if first <= stop and start <= last:
+                assert offset + length <= other or other + other_length <= offset
+
+
+def test_buffers_that_follow_each_other_share_a_place() -> None:
+    offsets, size = best_fit([(100, 0, 1), (128, 2, 3), (64, 0, 3), (10, 4, 4)])
+    assert size == 192
+    assert offsets[0] == offsets[1]
+
+
+def planned(workers: int) -> Partitioned:
+    graph = mlp(4, 64, 128)
+    ops = opdefs.standard().bind_all(graph)
+    return partition(graph, ops, decide(graph, ops, workers).plan)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 6, 8])
+def test_an_arena_is_hardly_larger_than_what_is_needed_at_once(workers: int) -> None:
+    program = planned(workers).program
+    level, readers = levels(program.workers), remote_readers(program.workers)
+    for worker in program.workers:
+        assert worker.arena is not None
+        spans = live_spans(worker, level, readers)
+        for pair in program.state:
+            if worker.arena.offsets[pair.following] == worker.arena.offsets[pair.current]:
+                del spans[pair.following]
+        assert worker.arena.size_bytes <= 1.05 * least_bytes(list(spans.values()))
+        assert worker.arena.size_bytes <= sum(buffer.size_bytes for buffer in worker.buffers.values()) + 64 * 100
+    assert program.peak_bytes == tuple(w.arena_bytes + w.workspace_bytes for w in program.workers)
+
+
+def test_weights_are_updated_in_place() -> None:
+    program = planned(4).program
+    for worker in program.workers:
+        assert worker.arena is not None
+        assert all(worker.arena.offsets[pair.following] == worker.arena.offsets[pair.current] for pair in program.state)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("workers", [2, 3, 4, 8])
+def test_random_plans_have_sound_arenas(
+    random_plan: Callable[[Problem, int, int], Plan], workers: int, seed: int
+) -> None:
+    graph = mlp(3, 12, 16)
+    ops = opdefs.standard().bind_all(graph)
+    program = partition(graph, ops, random_plan(Problem(graph, ops, workers), workers, seed)).program
+    check_programs(program.workers, program.state)
+    for waits in (data_waits(program.workers), joined_waits(program.workers)):
+        assert not stuck(waits)
+
+
+def moved(program: WorkerProgram, buffer: str, offset: int) -> WorkerProgram:
+    assert program.arena is not None
+    return replace(program, arena=replace(program.arena, offsets={**program.arena.offsets, buffer: offset}))
+
+
+def test_a_layout_that_is_wrong_is_refused() -> None:
+    program = planned(2).program
+    first, *rest = program.workers
+    assert first.arena is not None
+    x, w = first.arena.offsets["x0"], first.arena.offsets["w2"]
+    assert x != w
+    with pytest.raises(ModelError, match="inconsistent") as caught:
+        check_programs([moved(first, "x0", w), *rest], program.state)
+    assert "lie in one place at the same time" in caught.value.facts[0]
+    with pytest.raises(ModelError, match="inconsistent") as caught:
+        check_programs([moved(first, "x0", first.arena.size_bytes), *rest], program.state)
+    assert "does not lie in the arena" in caught.value.facts[0]
+    with pytest.raises(ModelError, match="inconsistent") as caught:
+        check_programs([moved(first, "x0", x + 1), *rest], program.state)
+    assert "does not lie in the arena" in caught.value.facts[0]
+    with pytest.raises(ModelError, match="inconsistent"):
+        check_programs(program.workers)  # in-place updates of what nobody calls state
+
+
+def test_writing_over_an_input_is_legal_where_nothing_else_reads_it() -> None:
+    node = helper.make_node
+    update = make_body(
+        "f", ["w", "g"], ["next"], [node("Mul", ["g", "rate"], ["u"]), node("Sub", ["w", "u"], ["next"])], 21
+    )
+    assert is_in_place_body(update, 0, 0)
+    decayed = make_body(
+        "f", ["w", "g"], ["next"], [node("Mul", ["w", "g"], ["u"]), node("Sub", ["w", "u"], ["next"])], 21
+    )
+    assert is_in_place_body(decayed, 0, 0)
+    read_elsewhere = make_body(
+        "f", ["w", "g"], ["next", "y"], [node("Sub", ["w", "g"], ["next"]), node("MatMul", ["w", "g"], ["y"])], 21
+    )
+    assert not is_in_place_body(read_elsewhere, 0, 0), "the product may run after the update"
+    product = make_body("f", ["w", "g"], ["next"], [node("MatMul", ["w", "g"], ["next"])], 21)
+    assert not is_in_place_body(product, 0, 0)
+
+
+def test_the_workspace_of_a_body_is_what_lives_inside_at_once() -> None:
+    node = helper.make_node
+    body = make_body(
+        "f",
+        ["a"],
+        ["z"],
+        [
+            node("MatMul", ["a", "a"], ["b"]),
+            node("Relu", ["b"], ["c"]),  # takes over b
+            node("MatMul", ["c", "a"], ["d"]),  # c and d
+            node("Add", ["d", "c"], ["e"]),
+            node("MatMul", ["e", "a"], ["z"]),
+        ],
+        21,
+    )
+    kind = [((8, 8), DType.FLOAT32)]
+    assert workspace_bytes(body, kind, kind) == 2 * 8 * 8 * 4
+
+
+def test_the_order_of_steps_rises() -> None:
+    for worker in levels(planned(4).program.workers):
+        assert np.all(np.diff(worker) > 0)

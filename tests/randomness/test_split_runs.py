@@ -1,0 +1,77 @@
+"""Bit for bit the same numbers on any number of workers, step by step."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner import api
+from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.to_onnx import write_model
+
+F = DType.FLOAT32
+
+
+def noisy(rows: int = 13, width: int = 37) -> Graph:
+    """A state that random walks, and what it is made of."""
+    shape = (rows, width)
+    floats = ("w", "w.next", "normal", "uniform", "coins", "dropped")
+    tensors = {name: Tensor(name, shape, F) for name in floats}
+    tensors["mask"] = Tensor("mask", shape, DType.BOOL)
+    tensors["ratio"], tensors["train"] = Tensor("ratio", (), F), Tensor("train", (), DType.BOOL)
+    ops = (
+        Op("normal_op", "RandomNormalLike", ("w",), ("normal",), (("scale", 0.5),)),
+        Op("uniform_op", "RandomUniformLike", ("w",), ("uniform",)),
+        Op("coins_op", "Bernoulli", ("uniform",), ("coins",)),
+        Op("drop_op", "Dropout", ("normal", "ratio", "train"), ("dropped", "mask")),
+        Op("add_op", "Add", ("w", "dropped"), ("w.next",)),
+    )
+    constants = {"ratio": np.array(0.25, np.float32), "train": np.array(True)}
+    outputs = ("normal", "uniform", "coins", "mask", "w.next")
+    return Graph("noisy", tensors, ops, ("w",), outputs, constants, frozenset(constants),
+                 state=(StatePair("w", "w.next"),))  # fmt: skip
+
+
+def bits(path: Path) -> Mapping[str, bytes]:
+    with np.load(path) as arrays:
+        return {name: arrays[name].tobytes() for name in arrays.files}
+
+
+@pytest.mark.parametrize("tiling", [None, "S(0)", "S(1)"])
+def test_any_number_of_workers_draws_the_same(tmp_path: Path, tiling: str | None) -> None:
+    write_model(noisy(), tmp_path / "m.onnx")
+    found = []
+    for workers in (1, 2, 3, 4):
+        directory, result = tmp_path / f"plan{workers}", tmp_path / f"{workers}.npz"
+        pin = {} if tiling is None else dict.fromkeys(("w", "normal", "mask", "uniform", "coins"), tiling)
+        planned = api.plan(tmp_path / "m.onnx", gpus=workers, out=directory, pin=pin)
+        assert planned.plan.moved_bytes == 0
+        api.run(directory, steps=3, result=result)
+        found.append(bits(result))
+    assert all(other == found[0] for other in found[1:])
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_split_run_is_verified_and_steps_differ(tmp_path: Path, workers: int) -> None:
+    write_model(noisy(), tmp_path / "m.onnx")
+    api.plan(tmp_path / "m.onnx", gpus=workers, out=tmp_path / "plan")
+    result = api.run(tmp_path / "plan", steps=3, verify=True)
+    assert result.verified, result.difference()
+    assert not result.no_reference
+    assert result.moved_bytes == result.predicted_bytes
+    masks = []
+    for steps in (1, 2):
+        api.run(tmp_path / "plan", steps=steps, result=tmp_path / "out.npz")
+        masks.append(bits(tmp_path / "out.npz")["mask"])
+    assert masks[0] != masks[1]
+    with np.load(tmp_path / "out.npz") as arrays:
+        assert arrays["tofu.step.next"] == 2
+
+
+def test_explain_reads_a_plan_of_random_ops(tmp_path: Path) -> None:
+    write_model(noisy(), tmp_path / "m.onnx")
+    planned = api.plan(tmp_path / "m.onnx", gpus=2, out=tmp_path / "plan")
+    explained = api.explain(tmp_path / "plan")
+    assert {row.name for row in explained.ops} == set(planned.plan.strategies)
+    assert {row.name for row in explained.tensors} == set(planned.plan.tilings)

@@ -1,0 +1,127 @@
+"""Checkpoints: whole or not there, bit-identical, and good for another number of workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.algebra.region import Region
+from planner.errors import ModelError, UsageError
+from planner.runtime import checkpoint as module
+from planner.runtime.checkpoint import Checkpoint, newest_checkpoint
+from planner.runtime.run import RunOptions, RunResult, run_with
+from planner.runtime.schedule import parse_schedule
+from planner.zoo import mlp
+
+Planner = Callable[..., Any]
+GRAPH = mlp(3, 24, 36, learning_rate=0.001)
+
+
+def bits(result: RunResult) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in result.results.items()}
+
+
+def test_a_resumed_run_gives_the_same_bits(plan_of: Planner, tmp_path: Path) -> None:
+    plan = plan_of(GRAPH, 4)
+    straight = run_with(plan, RunOptions(steps=5, seed=3))
+    options = RunOptions(steps=2, seed=3, checkpoint_dir=tmp_path, checkpoint_every=1)
+    first = run_with(plan, options)
+    assert first.checkpoint == tmp_path / "step-00000002"
+    again = run_with(plan, RunOptions(steps=5, checkpoint_dir=tmp_path, resume=True))
+    assert (again.first_step, again.steps) == (3, 3)
+    assert bits(again) == bits(straight)
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 6), (3, 4), (1, 8)])
+def test_another_number_of_workers_takes_its_tiles_from_the_regions(
+    plan_of: Planner, tmp_path: Path, before: int, after: int
+) -> None:
+    run_with(plan_of(GRAPH, before), RunOptions(steps=2, checkpoint_dir=tmp_path))
+    straight = run_with(plan_of(GRAPH, before), RunOptions(steps=2))
+    checkpoint = Checkpoint(newest_checkpoint(tmp_path), GRAPH, "of the model")
+    for program in plan_of(GRAPH, after).program.workers:
+        for pair in GRAPH.state:
+            region = program.buffers[pair.current].region
+            whole = straight.results[pair.following]
+            np.testing.assert_array_equal(
+                checkpoint.tile(pair.current, region), whole[region.within(Region.whole(whole.shape))]
+            )
+    resumed = run_with(plan_of(GRAPH, after), RunOptions(steps=3, checkpoint_dir=tmp_path, resume=True, verify=True))
+    assert resumed.verified
+
+
+def test_with_verification_it_holds_the_whole_models_state(plan_of: Planner, tmp_path: Path) -> None:
+    plan = plan_of(GRAPH, 2)
+    run_with(plan, RunOptions(steps=1, verify=True, checkpoint_dir=tmp_path))
+    assert run_with(plan, RunOptions(steps=3, verify=True, checkpoint_dir=tmp_path, resume=True)).verified
+
+
+def test_what_is_given_does_not_replace_the_checkpoints_state(plan_of: Planner, tmp_path: Path) -> None:
+    plan = plan_of(GRAPH, 2)
+    given = {"w1": np.full((24, 24), 0.01, np.float32)}
+    straight = run_with(plan, RunOptions(steps=3, inputs=given))
+    run_with(plan, RunOptions(steps=2, inputs=given, checkpoint_dir=tmp_path))
+    again = run_with(plan, RunOptions(steps=3, inputs=given, checkpoint_dir=tmp_path, resume=True))
+    assert bits(again) == bits(straight)
+
+
+def test_no_torn_checkpoint(plan_of: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(GRAPH, 2)
+    run_with(plan, RunOptions(steps=1, checkpoint_dir=tmp_path))
+    write = module.write_arrays
+
+    def full(path: Path, arrays: Any) -> None:
+        if path.name == "worker1.npz":
+            raise OSError(28, "No space left on device")
+        write(path, arrays)
+
+    monkeypatch.setattr(module, "write_arrays", full)
+    with pytest.raises(UsageError, match="cannot be written: No space"):
+        run_with(plan, RunOptions(steps=2, checkpoint_dir=tmp_path))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_what_does_not_belong_is_refused(plan_of: Planner, tmp_path: Path) -> None:
+    plan = plan_of(GRAPH, 2)
+    options = RunOptions(steps=1, checkpoint_dir=tmp_path)
+    with pytest.raises(UsageError, match="holds no checkpoint"):
+        run_with(plan, replace(options, resume=True))
+    run_with(plan, options)
+    with pytest.raises(UsageError, match="step 1 is done already"):
+        run_with(plan, replace(options, resume=True))
+    more = replace(options, steps=2, resume=True)
+    with pytest.raises(ModelError, match="checkpoint of another model"):
+        run_with(replace(plan, model_digest="another"), more)
+    folder = tmp_path / "step-00000001"
+    tiles = folder / "worker0.npz"
+    sound = tiles.read_bytes()
+    tiles.write_bytes(sound[:100] + b"?" + sound[101:])
+    with pytest.raises(ModelError, match="cannot be resumed from") as caught:
+        run_with(plan, more)
+    assert "worker0.npz is not the file that was written" in caught.value.facts[0]
+    tiles.write_bytes(sound)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["tiles"]["w2"] = manifest["tiles"]["w2"][:-1]
+    del manifest["tiles"]["w3"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ModelError, match="cannot be resumed from") as caught:
+        run_with(plan, more)
+    assert caught.value.facts == ("state 'w3' is not in it", "state 'w2' is not covered by its tiles")
+    (folder / "manifest.json").write_text("{")
+    with pytest.raises(ModelError, match="no checkpoint that can be read"):
+        run_with(plan, more)
+
+
+def test_options_that_do_not_go_together(plan_of: Planner) -> None:
+    plan = plan_of(GRAPH, 1)
+    for options in (RunOptions(resume=True), RunOptions(checkpoint_every=2)):
+        with pytest.raises(UsageError, match="of which checkpoints"):
+            run_with(plan, options)
+    with pytest.raises(UsageError, match="no input 'learning_rate'"):
+        run_with(plan, RunOptions(schedule=parse_schedule("0.1")))

@@ -1,0 +1,141 @@
+"""Batches of a directory, schedules, and the profile of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.errors import UsageError
+from planner.graph.model import Graph
+from planner.runtime.feed import Feed, batch_files
+from planner.runtime.run import RunOptions, run_with
+from planner.runtime.schedule import parse_schedule
+from planner.zoo import mlp
+
+Planner = Callable[..., Any]
+GRAPH = mlp(2, 12, 8, learning_rate=0.001)
+
+
+def batches(directory: Path, form: str, count: int = 3) -> list[np.ndarray]:
+    arrays = [np.random.default_rng(seed).standard_normal((8, 12)).astype(np.float32) for seed in range(count)]
+    for number, array in enumerate(arrays):
+        if form == "npz":
+            np.savez(directory / f"{number}.npz", x0=array)
+        elif form == "npy":
+            np.save(directory / f"{number}.npy", array)
+        else:
+            (directory / str(number)).mkdir()
+            np.save(directory / str(number) / "x0.npy", array)
+    return arrays
+
+
+@pytest.mark.parametrize("form", ["npz", "npy", "folder"])
+def test_one_batch_per_step_and_round_again(plan_of: Planner, tmp_path: Path, form: str) -> None:
+    arrays = batches(tmp_path, form)
+    fed = run_with(plan_of(GRAPH, 2), RunOptions(steps=4, inputs=tmp_path, seed=2))
+    state: dict[str, np.ndarray] = {}
+    outcome = None
+    for step in range(4):
+        outcome = run_with(plan_of(GRAPH, 2), RunOptions(inputs={"x0": arrays[step % 3], **state}, seed=2))
+        state = {pair.current: outcome.results[pair.following] for pair in GRAPH.state}
+    assert outcome is not None
+    assert {name: array.tobytes() for name, array in fed.results.items()} == {
+        name: array.tobytes() for name, array in outcome.results.items()
+    }
+
+
+def test_batches_go_on_where_a_checkpoint_was(plan_of: Planner, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    batches(tmp_path / "data", "npz")
+    plan = plan_of(GRAPH, 2)
+    straight = run_with(plan, RunOptions(steps=5, inputs=tmp_path / "data"))
+    run_with(plan, RunOptions(steps=2, inputs=tmp_path / "data", checkpoint_dir=tmp_path / "ck"))
+    again = run_with(
+        plan, RunOptions(steps=5, inputs=tmp_path / "data", checkpoint_dir=tmp_path / "ck", resume=True, verify=False)
+    )
+    assert again.results["x2"].tobytes() == straight.results["x2"].tobytes()
+
+
+def test_each_batch_is_verified(plan_of: Planner, tmp_path: Path) -> None:
+    batches(tmp_path, "npz")
+    assert run_with(plan_of(GRAPH, 2), RunOptions(steps=4, inputs=tmp_path, verify=True)).verified
+
+
+def test_what_are_no_batches(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no batches"):
+        batch_files(tmp_path)
+    np.savez(tmp_path / "0.npz", x0=np.zeros((8, 12), np.float32), w1=np.zeros((12, 12), np.float32))
+    np.savez(tmp_path / "1.npz", x0=np.zeros((7, 12), np.float32))
+    (tmp_path / "2.npy").write_bytes(b"no array")
+    with Feed(tmp_path, GRAPH) as feed:
+        with pytest.raises(UsageError, match="more than data"):
+            feed.batch(1)
+        with pytest.raises(UsageError, match="does not fit"):
+            feed.batch(2)
+        with pytest.raises(UsageError, match="cannot be read as npy"):
+            feed.batch(3, is_last=True)
+
+
+def test_rates() -> None:
+    assert [parse_schedule("0.05").rate(step) for step in (1, 9)] == [0.05, 0.05]
+    assert [parse_schedule("step:0.8,0.5,10").rate(step) for step in (1, 10, 11, 21)] == [0.8, 0.8, 0.4, 0.2]
+    cosine = parse_schedule("cosine:1,0.1,4")
+    np.testing.assert_allclose([cosine.rate(step) for step in (1, 3, 5, 99)], [1.0, 0.55, 0.1, 0.1])
+    warm = parse_schedule("cosine:1,0,10,5")
+    np.testing.assert_allclose([warm.rate(step) for step in (1, 5, 6, 11, 16)], [0.2, 1, 1, 0.5, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "fast", "-1", "nan", "step:1,2", "step:1,0.5,0", "cosine:1,0", "cosin:1,0,5", "cosine:1,0,2.5", "1,2"]
+)
+def test_what_is_no_schedule(text: str) -> None:
+    with pytest.raises(UsageError, match="--lr"):
+        parse_schedule(text)
+
+
+def test_a_schedule_feeds_the_learning_rate(plan_of: Planner) -> None:
+    graph = with_rate(GRAPH)
+    x = np.random.default_rng(0).standard_normal((8, 12)).astype(np.float32)
+    fed = run_with(plan_of(graph, 2), RunOptions(steps=3, inputs={"x0": x}, schedule=parse_schedule("step:0.01,0.5,1")))
+    state: dict[str, np.ndarray] = {}
+    outcome = None
+    for rate in (0.01, 0.005, 0.0025):
+        given = {"x0": x, "learning_rate": np.array(rate, np.float32), **state}
+        outcome = run_with(plan_of(graph, 2), RunOptions(inputs=given))
+        state = {pair.current: outcome.results[pair.following] for pair in graph.state}
+    assert outcome is not None
+    assert fed.results["w1.next"].tobytes() == outcome.results["w1.next"].tobytes()
+
+
+def with_rate(graph: Graph) -> Graph:
+    """The graph with its rate an input called learning_rate."""
+    tensors = dict(graph.tensors)
+    tensors["learning_rate"] = replace(tensors.pop("rate"), name="learning_rate")
+    ops = tuple(
+        replace(op, inputs=tuple("learning_rate" if name == "rate" else name for name in op.inputs)) for op in graph.ops
+    )
+    return replace(graph, tensors=tensors, ops=ops, inputs=(*graph.inputs, "learning_rate"), constants={})
+
+
+def test_a_profile_adds_up(plan_of: Planner) -> None:
+    plan = plan_of(GRAPH, 4)
+    result = run_with(plan, RunOptions(steps=3, profile=True))
+    profile = result.profile
+    assert profile is not None
+    assert profile.iterations == 2
+    assert len(profile.steps) == sum(len(worker.steps) for worker in plan.program.workers)
+    assert sum(worker.moved_bytes for worker in profile.workers) == result.moved_bytes
+    assert all(worker.moved_bytes == worker.predicted_bytes for worker in profile.workers)
+    for worker in profile.workers:
+        busy = worker.compute_seconds + worker.fetch_seconds + worker.wait_seconds
+        assert 0 < busy <= profile.iteration_seconds * 1.05
+    assert 0 < profile.fetch_share < 1
+
+
+def test_nothing_is_measured_unless_asked_for(plan_of: Planner) -> None:
+    assert run_with(plan_of(GRAPH, 2), RunOptions()).profile is None

@@ -1,0 +1,53 @@
+"""The strategies of the literature, in the same units as the found plan."""
+
+import pytest
+
+import opdefs
+from planner.algebra.tiling import Replicate
+from planner.graph.model import Graph, Role
+from planner.partition.build import partition
+from planner.search.decide import decide
+from planner.search.methods import METHODS
+from planner.zoo import mlp
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 8])
+@pytest.mark.parametrize("name", METHODS)
+def test_no_strategy_is_cheaper_than_the_found_plan(name: str, workers: int) -> None:
+    graph = mlp(3, 24, 36)
+    ops = opdefs.standard().bind_all(graph)
+    decision = decide(graph, ops, workers, strategy=name)
+    assert partition(graph, ops, decision.plan).program.predicted_bytes == decision.plan.moved_bytes
+    assert decision.plan.moved_bytes >= decide(graph, ops, workers).plan.moved_bytes
+
+
+def weights(graph: Graph) -> list[str]:
+    return [name for name, role in graph.roles.items() if role is Role.STATE]
+
+
+def test_closed_forms() -> None:
+    """Per weight of S bytes on k workers: data 2(k-1)S; FSDP gathers twice and scatters once."""
+    layers, width, workers = 3, 24, 8
+    graph = mlp(layers, width, 36)
+    ops = opdefs.standard().bind_all(graph)
+    size = width * width * 4
+    assert decide(graph, ops, workers, strategy="data").plan.moved_bytes == layers * 2 * (workers - 1) * size
+    # The first layer's weight is not needed backward: nobody asks for the gradient of the data.
+    wanted = (3 * layers - 1) * (workers - 1) * size
+    assert decide(graph, ops, workers, strategy="fsdp").plan.moved_bytes == wanted
+
+
+def test_what_the_strategies_promise() -> None:
+    graph = mlp(3, 24, 36)
+    ops = opdefs.standard().bind_all(graph)
+    data = decide(graph, ops, 4, strategy="data").plan
+    assert all(str(data.tilings[name]) == "R/2 R/2" for name in weights(graph))
+    for strategy in ("model", "fsdp", "tofu-recursion", "icml18", "equalchop", "spartan"):
+        plan = decide(graph, ops, 4, strategy=strategy).plan
+        for name in weights(graph):
+            assert not any(isinstance(placement, Replicate) for placement in plan.tilings[name].placements), strategy
+    rows = decide(graph, ops, 4, strategy="allrow-greedy").plan
+    assert all(set(str(tiling).replace("/2", "").split()) <= {"S(0)", "R"} for tiling in rows.tilings.values())
+    icml = decide(graph, ops, 4, strategy="icml18").plan
+    assert not any("k" in str(strategy) for strategy in icml.strategies.values())
+    assert decide(graph, ops, 4, strategy="equalchop").plan.cuts == (4,)

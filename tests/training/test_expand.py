@@ -1,0 +1,224 @@
+"""Composites that are written out before they are differentiated: recurrent networks, losses, function bodies."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from planner.errors import UnsupportedError
+from planner.graph.to_onnx import to_model
+from planner.training import rules
+from planner.training.build import build_training_graph
+from planner.training.expand import expanded
+
+node = helper.make_node
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+def random(shape, seed=1, scale=0.6, dtype=np.float64):
+    return (scale * np.random.default_rng(seed).standard_normal(shape)).astype(dtype)
+
+
+def run(model, feeds):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"],
+        disabled_optimizers=["NchwcTransformer"],
+    )  # fmt: skip
+    return dict(zip([value.name for value in session.get_outputs()], session.run(None, feeds), strict=True))
+
+
+def check_form(forward):
+    """The expanded model gives what the runtime's own kernel gives."""
+    graph = forward.graph()
+    written = expanded(graph, tuple(graph.constants), rules.standard())
+    assert {op.op_type for op in written.ops} != {op.op_type for op in graph.ops}
+    assert {name: written.tensors[name] for name in graph.outputs} == {
+        name: graph.tensors[name] for name in graph.outputs
+    }
+    expected, found = run(to_model(graph), forward.data), run(to_model(written), forward.data)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=2e-6, err_msg=name)
+    return written
+
+
+def recurrent(forward_model, op_type, *, direction="forward", layout=0, dtype=np.float32, steps=3, **given):
+    batch, size, hidden = 2, 3, 4
+    ways, gates = (2 if direction == "bidirectional" else 1), GATES[op_type]
+    x = random((batch, steps, size) if layout else (steps, batch, size), 9, 1.0, dtype)
+    parameters = {
+        "w": random((ways, gates * hidden, size), 1, dtype=dtype),
+        "r": random((ways, gates * hidden, hidden), 2, dtype=dtype),
+    }
+    names = ["x", "w", "r", "", "", "", "", ""]
+    if given.pop("bias", True):
+        parameters["b"] = random((ways, 2 * gates * hidden), 3, dtype=dtype)
+        names[3] = "b"
+    constants = {}
+    lengths = given.pop("lengths", None)
+    if lengths:
+        constants["lengths"] = np.array(lengths, np.int32)
+        names[4] = "lengths"
+    if given.pop("first", False):
+        parameters["h"] = random((batch, ways, hidden) if layout else (ways, batch, hidden), 4, dtype=dtype)
+        names[5] = "h"
+    if given.pop("peepholes", False):
+        parameters["p"] = random((ways, 3 * hidden), 5, dtype=dtype)
+        names[7] = "p"
+    while not names[-1]:
+        names.pop()
+    outputs = ["y", "y_h", "y_c"] if op_type == "LSTM" else ["y", "y_h"]
+    attributes = {"hidden_size": hidden, "direction": direction, **({"layout": 1} if layout else {}), **given}
+    return forward_model([node(op_type, names, outputs, name="cell", **attributes)], parameters, {"x": x}, constants,
+                         outputs=outputs)  # fmt: skip
+
+
+@pytest.mark.parametrize("op_type", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"lengths": [3, 2], "first": True}, {"clip": 0.4}])
+def test_unrolled_is_the_kernel(op_type, direction, options, forward_model):
+    written = check_form(recurrent(forward_model, op_type, direction=direction, **options))
+    assert op_type not in {op.op_type for op in written.ops}
+
+
+def test_unrolled_variants(forward_model):
+    check_form(recurrent(forward_model, "GRU", linear_before_reset=1))
+    check_form(recurrent(forward_model, "LSTM", peepholes=True))
+    check_form(recurrent(forward_model, "LSTM", input_forget=1))
+    check_form(recurrent(forward_model, "LSTM", activations=["Sigmoid", "Softsign", "Relu"]))
+
+
+def test_batch_first_is_the_other_transposed(forward_model):
+    """ONNX Runtime has no kernel for layout 1."""
+    plain = recurrent(forward_model, "LSTM", direction="bidirectional", first=True)
+    turned = recurrent(forward_model, "LSTM", direction="bidirectional", first=True, layout=1)
+    turned.parameters["h"][:] = plain.parameters["h"].transpose(1, 0, 2)
+    graph = turned.graph()
+    found = run(to_model(expanded(graph, tuple(graph.constants), rules.standard())),
+                {"x": plain.data["x"].transpose(1, 0, 2)})  # fmt: skip
+    expected = run(to_model(plain.graph()), plain.data)
+    np.testing.assert_allclose(found["y"], expected["y"].transpose(2, 0, 1, 3), atol=1e-6)
+    np.testing.assert_allclose(found["y_c"], expected["y_c"].transpose(1, 0, 2), atol=1e-6)
+
+
+def test_activations_with_numbers_are_refused(forward_model):
+    forward = recurrent(forward_model, "RNN", activations=["Affine"])
+    with pytest.raises(UnsupportedError) as error:
+        expanded(forward.graph(), ["w"], rules.standard())
+    assert "Affine" in error.value.facts[0]
+
+
+@pytest.mark.parametrize("op_type", ["RNN", "GRU", "LSTM"])
+def test_gradients_of_recurrence(op_type, check_gradients, forward_model):
+    options = {"direction": "bidirectional", "first": True}
+    forward = recurrent(forward_model, op_type, dtype=np.float64, **options)
+    graph = forward.graph()
+    check_gradients(forward, loss=loss_of_written(graph, forward))
+
+
+def loss_of_written(graph, forward):
+    """Mean squared error of the written-out model (the evaluator's own LSTM takes few attributes)."""
+    written = to_model(expanded(graph, tuple(graph.constants), rules.standard()))
+    kept = [proto for proto in written.graph.initializer if proto.name not in forward.parameters]
+    del written.graph.initializer[:]
+    written.graph.initializer.extend(kept)
+    written.graph.input.extend(
+        helper.make_tensor_value_info(name, onnx.TensorProto.DOUBLE, value.shape)
+        for name, value in forward.parameters.items()
+    )
+    evaluator = onnx.reference.ReferenceEvaluator(written)
+
+    def loss(target):
+        return lambda parameters: float(
+            np.mean((evaluator.run([graph.outputs[0]], {**forward.data, **parameters})[0] - target) ** 2)
+        )
+
+    return loss
+
+
+BODIES = [
+    (
+        [node("InstanceNormalization", ["x", "s", "b"], ["y"], epsilon=1e-3)],
+        {"x": (2, 3, 4, 2), "s": (3,), "b": (3,)}, 21,
+    ),
+    (
+        [node("GroupNormalization", ["x", "s", "b"], ["y"], epsilon=1e-3, num_groups=2)],
+        {"x": (2, 4, 3), "s": (4,), "b": (4,)}, 21,
+    ),
+    ([node("RMSNormalization", ["x", "s"], ["y"], epsilon=1e-3)], {"x": (2, 3, 4), "s": (4,)}, 23),
+    (
+        [node("Attention", ["q", "k", "v"], ["y"], is_causal=1)],
+        {"q": (2, 2, 3, 4), "k": (2, 2, 3, 4), "v": (2, 2, 3, 4)}, 23,
+    ),
+    (
+        [node("Attention", ["q", "k", "v"], ["y"], q_num_heads=2, kv_num_heads=1)],
+        {"q": (2, 3, 8), "k": (2, 5, 4), "v": (2, 5, 4)}, 23,
+    ),
+    (
+        [node("RotaryEmbedding", ["x", "c", "s"], ["y"])],
+        {"x": (2, 2, 3, 4), "c": (2, 3, 2), "s": (2, 3, 2)}, 23,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "shapes", "opset"), BODIES)
+def test_by_body(nodes, shapes, opset, forward_model, reference, directions):
+    """Bodies compute in float32 where their operator says so: differences of the written-out step itself."""
+    dtype = np.float32 if nodes[0].op_type == "RotaryEmbedding" else np.float64
+    parameters = {name: random(shape, index + 1, 1.0, dtype) for index, (name, shape) in enumerate(shapes.items())}
+    forward = forward_model(nodes, parameters, opset=opset)
+    step = build_training_graph(forward.graph(), loss="mse", optimizer="sgd", learning_rate=1.0)
+    model = to_model(step)
+    onnx.checker.check_model(model, full_check=True)
+    target = random(step.tensors["target"].shape, 7, 1.0, dtype)
+    found = reference(model, {"target": target})
+    is_single = "float32" in {step.tensors[name].dtype.value for op in step.ops for name in op.outputs}
+    gradients = {name: value - found[f"{name}.next"] for name, value in parameters.items()}
+    directions(
+        lambda values: float(
+            reference(model, {"target": target, **{name: value.astype(dtype) for name, value in values.items()}})["loss"]
+        ),
+        parameters, gradients,
+        tolerance=2e-3 if is_single else 1e-6, step=1e-3 if is_single else 1e-6,
+    )  # fmt: skip
+
+
+@settings(max_examples=40)
+@given(
+    op_type=st.sampled_from(["SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"]),
+    reduction=st.sampled_from(["mean", "sum", "none"]),
+    ignore=st.sampled_from([None, -7, 1]),
+    weighted=st.booleans(),
+    rest=st.sampled_from([(), (3,), (2, 2)]),
+)
+def test_loss_operators(op_type, reduction, ignore, weighted, rest, check_gradients, forward_model):
+    labels = np.random.default_rng(0).integers(0, 4, (3, *rest))
+    if ignore is not None:
+        labels.flat[0] = ignore
+    constants = {"t": labels}
+    names = ["x", "t"]
+    if weighted:
+        constants["w"] = np.array([0.5, 2.0, 1.0, 0.3])
+        names.append("w")
+    attributes = {} if ignore is None else {"ignore_index": ignore}
+    forward = forward_model([node(op_type, names, ["y"], reduction=reduction, **attributes)],
+                            {"x": random((3, 4, *rest))}, constants=constants)  # fmt: skip
+    check_gradients(forward)
+
+
+def test_log_probabilities_of_a_loss_operator(check_gradients, forward_model):
+    nodes = [node("SoftmaxCrossEntropyLoss", ["x", "t"], ["l", "p"]), node("Mul", ["l", "p"], ["y"])]
+    check_gradients(forward_model(nodes, {"x": random((3, 4))}, constants={"t": np.array([0, 3, 1])}))
+
+
+def test_class_weights_are_not_trained(forward_model):
+    nodes = [node("SoftmaxCrossEntropyLoss", ["x", "t", "w"], ["y"])]
+    forward = forward_model(nodes, {"x": random((3, 4)), "w": np.ones(4)}, constants={"t": np.array([0, 3, 1])})
+    step = build_training_graph(forward.graph(), loss="output:y", optimizer="sgd", learning_rate=1.0)
+    assert [pair.current for pair in step.state] == ["x"]

@@ -1,0 +1,101 @@
+"""Losses against their formulas and against float64 differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from planner.errors import UnsupportedError, UsageError
+from planner.graph.to_onnx import to_model
+from planner.training.build import build_training_graph
+from planner.training.losses import LossOptions
+
+node = helper.make_node
+
+
+def random(shape, seed=1):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def log_softmax(y):
+    return y - np.log(np.exp(y).sum(1, keepdims=True))
+
+
+def cross_entropy(log_p, labels, weights, ignore):
+    rows = np.moveaxis(log_p, 1, -1).reshape(-1, log_p.shape[1])
+    flat = labels.reshape(-1)
+    kept = np.flatnonzero(flat != ignore) if ignore is not None else np.arange(flat.size)
+    w = weights[flat[kept]]
+    return -(w * rows[kept, flat[kept]]).sum() / w.sum()
+
+
+@pytest.mark.parametrize("loss", ["softmax_cross_entropy", "nll"])
+@pytest.mark.parametrize("shape", [(5, 4), (3, 4, 2), (2, 4, 2, 3)])
+@pytest.mark.parametrize("weights", [None, (0.5, 2.0, 1.0, 0.25)])
+@pytest.mark.parametrize("ignore", [None, -100, 2])
+def test_by_labels(loss, shape, weights, ignore, forward_model, reference, directions):
+    forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random(shape)})
+    options = LossOptions(weights, ignore)
+    step = build_training_graph(forward.graph(), loss=loss, optimizer="sgd", learning_rate=1.0, loss_options=options)
+    labels = np.random.default_rng(0).integers(0, 4, (shape[0], *shape[2:]))
+    if ignore is not None:
+        labels.flat[:2] = ignore
+    found = reference(to_model(step), {"labels": labels})
+
+    def of(parameters):
+        y = np.tanh(parameters["w"])
+        log_p = log_softmax(y) if loss == "softmax_cross_entropy" else y
+        return cross_entropy(log_p, labels, np.ones(4) if weights is None else np.array(weights), ignore)
+
+    assert found["loss"] == pytest.approx(of(forward.parameters), rel=1e-9)
+    directions(of, forward.parameters, {"w": forward.parameters["w"] - found["w.next"]})
+
+
+@pytest.mark.parametrize("loss", ["mse", "l1", "bce_with_logits"])
+def test_by_element(loss, forward_model, reference, directions):
+    forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random((3, 4))})
+    step = build_training_graph(forward.graph(), loss=loss, optimizer="sgd", learning_rate=1.0)
+    target = abs(np.tanh(random((3, 4), 5)))
+    found = reference(to_model(step), {"target": target})
+
+    def of(parameters):
+        y = np.tanh(parameters["w"])
+        p = 1 / (1 + np.exp(-y))
+        values = {
+            "mse": (y - target) ** 2,
+            "l1": abs(y - target),
+            "bce_with_logits": -(target * np.log(p) + (1 - target) * np.log(1 - p)),
+        }
+        return float(values[loss].mean())
+
+    assert found["loss"] == pytest.approx(of(forward.parameters), rel=1e-9)
+    directions(of, forward.parameters, {"w": forward.parameters["w"] - found["w.next"]})
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_an_output_that_is_the_loss(shape, forward_model, reference, directions):
+    nodes = [node("Exp", ["w"], ["e"]), node("ReduceSum", ["e"], ["s"], keepdims=0),
+             node("Reshape", ["s", "shape"], ["own"]), node("Tanh", ["w"], ["y"])]  # fmt: skip
+    constants = {"shape": np.array(shape, np.int64)}
+    forward = forward_model(nodes, {"w": random((3, 4))}, constants=constants, outputs=["y", "own"])
+    step = build_training_graph(forward.graph(), loss="output:own", optimizer="sgd", learning_rate=1.0)
+    assert step.inputs == ("learning_rate", "w")
+    found = reference(to_model(step), {})
+    directions(
+        lambda parameters: float(np.exp(parameters["w"]).sum()), forward.parameters,
+        {"w": forward.parameters["w"] - found["w.next"]},
+    )  # fmt: skip
+
+
+def test_refused(forward_model):
+    forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random((3, 4))}).graph()
+    settings = {"optimizer": "sgd", "learning_rate": 1.0}
+    with pytest.raises(UsageError, match="3 class weights for 4 classes"):
+        build_training_graph(forward, loss="nll", loss_options=LossOptions((1.0, 1.0, 1.0)), **settings)
+    with pytest.raises(UsageError, match="'mse' has no labels"):
+        build_training_graph(forward, loss="mse", loss_options=LossOptions(None, 3), **settings)
+    with pytest.raises(UnsupportedError, match=r"takes a float of one element; output 'y' is \[3, 4\]"):
+        build_training_graph(forward, loss="output:y", **settings)
+    with pytest.raises(UsageError, match="no output 'z'"):
+        build_training_graph(forward, loss="output:z", **settings)

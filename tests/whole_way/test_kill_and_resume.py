@@ -1,0 +1,81 @@
+"""A run that is killed goes on where it was, to the same bits; on another plan, too."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import load, numpy_helper
+
+from planner import api
+from planner.errors import ModelError
+from planner.graph.model import Graph
+from planner.graph.to_onnx import write_model
+from planner.runtime.run import RunOptions, run_with
+
+COMMAND = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main(sys.argv[1:]))"]
+
+
+def test_killed_and_resumed(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Path) -> None:
+    planned = plan_of(mlp_step, 3)
+    checkpoints = tmp_path / "ck"
+    run = ["run", str(planned.directory), "--steps", "100000", "--lr", "cosine:0.1,0.01,100000"]
+    run += ["--checkpoint-dir", str(checkpoints), "--checkpoint-every", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen([*COMMAND, *run], env=environment, stdout=subprocess.DEVNULL)
+    deadline = time.perf_counter() + 60
+    while not (checkpoints / "step-00000003").exists() and time.perf_counter() < deadline:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = max(int(entry.name[5:]) for entry in checkpoints.glob("step-*"))
+    wanted = done + 2
+    schedule = "cosine:0.1,0.01,100000"
+    straight = api.run(planned.directory, steps=wanted, lr=schedule)
+    again = api.run(planned.directory, steps=wanted, lr=schedule, checkpoint_dir=checkpoints, resume=True)
+    assert again.first_step == done + 1
+    for name, array in straight.results.items():
+        assert again.results[name].tobytes() == array.tobytes()
+
+
+def test_another_plan_goes_on_and_another_model_does_not(
+    plan_of: Callable[..., Any], mlp_step: Graph, cnn_step: Graph, tmp_path: Path
+) -> None:
+    three, four = plan_of(mlp_step, 3), plan_of(mlp_step, 4)
+    api.run(three.directory, steps=2, checkpoint_dir=tmp_path / "ck")
+    result = api.run(four.directory, steps=4, checkpoint_dir=tmp_path / "ck", resume=True, verify=True)
+    assert (result.first_step, result.verified) == (3, True)
+    straight = api.run(three.directory, steps=4)
+    np.testing.assert_allclose(result.losses, straight.losses[2:], rtol=1e-4)
+    write_model(cnn_step, tmp_path / "cnn.onnx")
+    api.plan(tmp_path / "cnn.onnx", gpus=2, out=tmp_path / "cnn")
+    with pytest.raises(ModelError, match="checkpoint of another model"):
+        api.run(tmp_path / "cnn", steps=9, checkpoint_dir=tmp_path / "ck", resume=True)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_the_plan_says_what_the_arrays_take(plan_of: Callable[..., Any], cnn_step: Graph, workers: int) -> None:
+    planned = plan_of(cnn_step, workers)
+    result = run_with(planned.directory, RunOptions(steps=2))
+    taken = tuple(one + other for one, other in zip(result.arena_bytes, result.workspace_bytes, strict=True))
+    assert taken == planned.result.plan.peak_bytes
+    assert result.arena_bytes == planned.result.arena_bytes
+
+
+def test_weights_go_from_training_back_into_the_forward_model(plan_of: Callable[..., Any], tmp_path: Path) -> None:
+    forward = Path(__file__).parent.parent / "models" / "resnet50.raw.onnx"
+    train = tmp_path / "train.onnx"
+    api.grad(forward, loss="softmax_cross_entropy", optimizer="sgd", lr=0.01, batch=2, output=train)
+    planned = plan_of(train, 2)
+    result = api.run(planned.directory, steps=1, export=tmp_path / "trained.onnx", forward=forward)
+    assert len(result.exported) > 100
+    filled = {entry.name: entry for entry in load(tmp_path / "trained.onnx").graph.initializer}
+    for name in result.exported:
+        np.testing.assert_array_equal(numpy_helper.to_array(filled[name]), result.results[f"{name}.next"])
