@@ -15,7 +15,7 @@ from onnx import ModelProto
 
 import opdefs
 from planner.config import load_topology
-from planner.errors import TofuError, UsageError, did_you_mean
+from planner.errors import InfeasibleError, TofuError, UsageError, did_you_mean
 from planner.folder import (
     PlanFolder,
     newest_folder,
@@ -58,6 +58,7 @@ from planner.training.losses import LossOptions
 from planner.training.optimizers import Hyper
 from planner.training.precision import Precision
 from planner.training.updates import Schedule
+from planner.units import ByteUnit, format_bytes
 from planner.zoo import FAMILIES, build, trained
 
 Progress = Callable[[str], None]
@@ -237,6 +238,7 @@ def plan(
     progress("writing a program for each worker")
     partitioned = partition(decided.graph, decided.ops, decision.plan)
     complete = complete_plan(decision.plan, partitioned)
+    _refuse_too_large(complete.peak_bytes, topology)
     write_folder(directory, plan_files(graph, content, complete, partitioned), partitioned.program)
     if sharding_annotations is not None:
         shapes = {name: tensor.shape for name, tensor in graph.tensors.items()}
@@ -459,6 +461,25 @@ def _worker_count(gpus: int | None, topology: str | None) -> int:
     if gpus is not None and gpus != devices:
         raise UsageError(f"topology {topology} has {devices} devices, and {gpus} GPUs are asked for")
     return devices
+
+
+def _refuse_too_large(peak_bytes: Sequence[int], topology: str | None) -> None:
+    """Refuses a plan whose workers need more memory than the topology's devices have.
+
+    Raises:
+        InfeasibleError: naming the worker that needs the most.
+    """
+    if topology is None:
+        return
+    memory = load_topology(topology).device.memory_bytes
+    largest = max(peak_bytes)
+    if largest > memory:
+        raise InfeasibleError(
+            f"the plan does not fit: worker {peak_bytes.index(largest)} needs "
+            f"{format_bytes(largest, ByteUnit.BINARY)}, and a device of {topology} has "
+            f"{format_bytes(memory, ByteUnit.BINARY)}",
+            hint="more devices, or a smaller batch, would fit",
+        )
 
 
 def _tensor_row(folder: PlanFolder, graph: Graph, name: str) -> TensorRow:

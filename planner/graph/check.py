@@ -48,7 +48,8 @@ def _definitions(graph: Graph) -> list[str]:
             if name not in graph.tensors:
                 facts.append(f"op {op.name!r} ({op.op_type}) makes {name!r}, which is not among the tensors")
             known.add(name)
-    facts.extend(f"output {name!r} is not made" for name in graph.outputs if name not in known - set(graph.constants))
+    made = known - set(graph.constants)
+    facts.extend(f"output {name!r} is not made" for name in graph.outputs if name not in made)
     facts.extend(f"tensor {name!r} is not made" for name in graph.tensors if name not in known)
     return facts
 

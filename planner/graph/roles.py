@@ -196,6 +196,8 @@ def with_state(graph: Graph, pairs: Sequence[tuple[str, str]]) -> Graph:
     for current, following in pairs:
         if current not in graph.inputs or following not in graph.outputs:
             continue
+        if following in graph.inputs:
+            facts.append(f"{following!r} is an input itself, and no op makes it: let an Identity do so")
         left, right = graph.tensors[current], graph.tensors[following]
         if (left.shape, left.dtype) != (right.shape, right.dtype):
             facts.append(

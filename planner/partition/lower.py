@@ -110,7 +110,7 @@ class Lowering:
                 if held is not None and held[1] == region:
                     inputs[worker][slot] = held[0]
                     continue
-                target = f"{name}@{bound.op.name}.{slot}"
+                target = self._derived(f"{name}@{bound.op.name}.{slot}")
                 if held is not None and held[1].contains(region):
                     sliced[worker].append((held, target, region))
                     inputs[worker][slot] = target
@@ -139,7 +139,7 @@ class Lowering:
                 continue
             region = bound.makes(ranges, position).region(worker)
             in_place = not self._made(bound, position).has_partial and self._own_region(name, worker) == region
-            buffer = name if in_place else f"{name}@made"
+            buffer = name if in_place else self._derived(f"{name}@made")
             self._add_buffer(worker, buffer, name, region)
             outputs[position] = buffer
         return outputs
@@ -164,11 +164,11 @@ class Lowering:
                 region = regions[slot] if slot in bound.delivered_slots else None
                 names[f"in{slot}"] = self._constant(worker, name, region, small)
         for key, value in constants.items():
-            names[key] = self._local_constant(worker, f"{bound.op.name}.{key}", value, small)
+            names[key] = self._local_constant(worker, self._derived(f"{bound.op.name}.{key}"), value, small)
         for node in nodes:
             for name in node.outputs:
                 if name:
-                    names.setdefault(name, f"{bound.op.name}.{name}")
+                    names.setdefault(name, self._derived(f"{bound.op.name}.{name}"))
         renamed = tuple(
             LocalNode(
                 node.op_type,
@@ -191,7 +191,7 @@ class Lowering:
         value = self._graph.constants[name]
         whole = Region.whole(self._graph.tensors[name].shape)
         region = whole if region is None else region
-        label = name if region == whole else f"{name}{region}"
+        label = name if region == whole else self._derived(f"{name}{region}")
         if value is None:
             self._absent[worker][label] = None
             self._add_buffer(worker, label, name, region)
@@ -228,7 +228,10 @@ class Lowering:
         boxes = bound.makes(ranges, position)
         everywhere = range(self._workers)
         makers = {
-            worker: (name if (worker, name) in self._computed_in else f"{name}@made", boxes.region(worker))
+            worker: (
+                name if (worker, name) in self._computed_in else self._derived(f"{name}@made"),
+                boxes.region(worker),
+            )
             for worker in everywhere
             if not boxes.region(worker).is_empty
         }
@@ -265,13 +268,19 @@ class Lowering:
             region = middle.region(worker)
             if region.is_empty:
                 continue
-            target = name if region == self._own_region(name, worker) else f"{name}@reduced"
+            target = name if region == self._own_region(name, worker) else self._derived(f"{name}@reduced")
             self._add_buffer(worker, target, name, region)
             sources = [other for other in range(self._workers) if joined[worker, other]]
             pieces = reduced(region, makers, sources)
             fetches.append((worker, self._fetch(worker, target, name, pieces, reducing=made)))
             found[worker] = (target, region)
         return found
+
+    def _derived(self, name: str) -> str:
+        """A name for a buffer or value of our own: the one given, unless the model has a tensor of that name."""
+        while name in self._graph.tensors:
+            name += "'"
+        return name
 
     def _made(self, bound: BoundOp, position: int) -> Tiling:
         strategy = self._plan.strategies[bound.op.name].tiling

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -41,13 +41,14 @@ def assemble(graph: Graph, lowered: Lowered) -> Partitioned:
         buffers = lowered.buffers[worker]
         collected = tuple(name for name in graph.outputs if name in buffers)
         wanted = read_elsewhere[worker] | set(collected)
-        last_read = _last_reads(lowered, worker)
+        alive = _alive(lowered, worker, wanted)
+        last_read = _last_reads(alive)
         steps: list[Step] = []
         for number, epoch in enumerate(lowered.epochs):
             steps.extend(epoch.fetches[worker])
-            if epoch.work[worker]:
+            if alive[number]:
                 kept = wanted | {name for name, last in last_read.items() if last > number}
-                steps.append(_segment(graph, f"segment {number}", epoch.work[worker], buffers, kept, bodies))
+                steps.append(_segment(graph, f"segment {number}", alive[number], buffers, kept, bodies))
         used = _used_buffers(steps) | set(collected)
         loaded = (*(name for name in graph.inputs if name in buffers), *lowered.absent[worker])
         programs.append(
@@ -76,11 +77,33 @@ def _read_by_fetches(lowered: Lowered) -> list[set[str]]:
     return found
 
 
-def _last_reads(lowered: Lowered, worker: int) -> dict[str, int]:
+def _alive(lowered: Lowered, worker: int, wanted: set[str]) -> list[list[LocalWork]]:
+    """By epoch: the work whose results somebody reads.
+
+    A worker may make a part that nobody takes: of a Gather of one row, or where a replica lies nearer to every reader.
+    What was fetched for such work is fetched all the same, since the plan counts it.
+    """
+    needed = set(wanted)
+    kept: list[list[LocalWork]] = []
+    for epoch in reversed(lowered.epochs):
+        works: list[LocalWork] = []
+        for work in reversed(epoch.work[worker]):
+            nodes = []
+            for node in reversed(work.nodes):
+                if needed.intersection(filter(None, node.outputs)):
+                    needed.update(filter(None, node.inputs))
+                    nodes.append(node)
+            if nodes:
+                works.append(replace(work, nodes=tuple(reversed(nodes))))
+        kept.append(works[::-1])
+    return kept[::-1]
+
+
+def _last_reads(alive: Sequence[Sequence[LocalWork]]) -> dict[str, int]:
     """The last epoch in which a worker's own ops read each name."""
     found: dict[str, int] = {}
-    for number, epoch in enumerate(lowered.epochs):
-        for work in epoch.work[worker]:
+    for number, works in enumerate(alive):
+        for work in works:
             for node in work.nodes:
                 found.update(dict.fromkeys(node.inputs, number))
     return found

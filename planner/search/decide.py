@@ -83,7 +83,7 @@ def decide(
         if strategy != "tofu" or _chosen_share(problem, found) <= REPLICATED_SHARE_LIMIT:
             break
     seconds = time.perf_counter() - started
-    plan = _plan(problem, found, cuts, strategy, model_digest)
+    plan = _plan(problem, found, cuts, strategy, model_digest, is_free=not pins)
     return Decision(plan, seconds, problem.tables.entries, found.largest_table)
 
 
@@ -104,7 +104,9 @@ def _chosen_share(problem: Problem, found: Found) -> float:
     return extra / total if total else 0.0
 
 
-def _plan(problem: Problem, found: Found, cuts: tuple[int, ...], strategy: str, model_digest: str) -> Plan:
+def _plan(
+    problem: Problem, found: Found, cuts: tuple[int, ...], strategy: str, model_digest: str, *, is_free: bool
+) -> Plan:
     graph = problem.graph
     tilings = {
         name: found.composites[problem.variable_of_tensor[name]]
@@ -135,7 +137,7 @@ def _plan(problem: Problem, found: Found, cuts: tuple[int, ...], strategy: str, 
         soybean_bytes=0,
         peak_bytes=(),
         replicated_flop_share=replicated_share(works),
-        certified_gap=0.0 if len(cuts) <= 1 and strategy == "tofu" else None,
+        certified_gap=0.0 if len(cuts) <= 1 and strategy == "tofu" and is_free else None,
         strategy=strategy,
         unsplit=tuple(bound.op.name for bound in problem.ops if problem.variable_of_op[bound.op.name] in stuck),
     )

@@ -7,6 +7,7 @@ exactly over these candidates, and goes on from the result until nothing gets be
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -65,7 +66,8 @@ def _round(problem: Problem, near: _Neighbourhood, cuts: int, found: Found) -> F
     # Too entangled for all at once: one kind of change after the other.
     best = found
     for kind in every:
-        best = _solve(problem, near.of(best, (kind,)), best)
+        with contextlib.suppress(InfeasibleError):  # too entangled even so: the plan stays as it is
+            best = _solve(problem, near.of(best, (kind,)), best)
     return best
 
 

@@ -8,7 +8,7 @@ from planner.algebra.delivery import can_split
 from planner.algebra.tiling import Only, Partial, Shard, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import UsageError, did_you_mean
-from planner.graph.model import Graph
+from planner.graph.model import Graph, Role
 from planner.search.problem import Problem, Restriction, SearchVariable
 
 
@@ -36,6 +36,8 @@ def pinned(problem: Problem, pins: Mapping[str, str], cuts: tuple[int, ...], inn
             continue
         tiling = Tiling.parse(text, cuts)
         fault = _fault(problem.graph, name, tiling)
+        if problem.partitioned_inputs and problem.graph.roles[name] is Role.DATA and not tiling.is_disjoint:
+            fault = "data arrives in disjoint tiles (--inputs partitioned)"
         if fault:
             faults.append(f"{name}={text}: {fault}")
         number = problem.variable_of_tensor[name]

@@ -51,7 +51,15 @@ class BoundOp:
     @cached_property
     def content(self) -> tuple[object, ...]:
         """What its boxes depend on, besides strategies: equal for repeated layers."""
-        return (id(self.analysis), self.extents, self.node.input_shapes, self.node.output_shapes)
+        node = self.node
+        return (
+            id(self.analysis),
+            self.extents,
+            node.input_shapes,
+            node.output_shapes,
+            node.input_dtypes,
+            node.output_dtypes,
+        )
 
     @property
     def variables(self) -> tuple[Variable, ...]:
