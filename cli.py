@@ -16,11 +16,14 @@ import select
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, TypeVar
 
 import click
 
 from planner.errors import TofuError, UsageError, did_you_mean
+from planner.report.text import printable
+
+Result = TypeVar("Result")
 
 EXIT_DONE = 0
 EXIT_NO = 1
@@ -247,8 +250,8 @@ def grad(
     from planner import api
     from planner.report import as_json, tables
 
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
-        result = api.grad(
+    _show(
+        lambda: api.grad(
             model,
             loss=loss,
             optimizer=optimizer,
@@ -259,11 +262,11 @@ def grad(
             output=output or Path(f"{model.stem}.train.onnx"),
             progress=_progress(),
             **stated,
-        )
-    if json_wanted:
-        _print_json(as_json.grad(result))
-    else:
-        tables.grad(result, sys.stdout)
+        ),
+        as_json.grad,
+        tables.grad,
+        json_wanted,
+    )
     return EXIT_DONE
 
 
@@ -336,8 +339,8 @@ def plan(
     from planner import api
     from planner.report import as_json, tables
 
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
-        result = api.plan(
+    _show(
+        lambda: api.plan(
             model,
             gpus=gpus,
             topology=topology,
@@ -349,11 +352,11 @@ def plan(
             sharding_annotations=sharding_annotations,
             progress=_progress(),
             **stated,
-        )
-    if json_wanted:
-        _print_json(as_json.plan(result))
-    else:
-        tables.plan(result, sys.stdout)
+        ),
+        as_json.plan,
+        tables.plan,
+        json_wanted,
+    )
     return EXIT_DONE
 
 
@@ -373,12 +376,12 @@ def compare(model: Path, gpus: int, dims: tuple[tuple[str, str], ...], json_want
     from planner import api
     from planner.report import as_json, tables
 
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
-        result = api.compare(model, gpus=gpus, dim=_sizes(dims), progress=_progress())
-    if json_wanted:
-        _print_json(as_json.compare(result))
-    else:
-        tables.compare(result, sys.stdout)
+    _show(
+        lambda: api.compare(model, gpus=gpus, dim=_sizes(dims), progress=_progress()),
+        as_json.compare,
+        tables.compare,
+        json_wanted,
+    )
     return EXIT_DONE
 
 
@@ -400,34 +403,31 @@ def ops(op_type: str | None, verify: bool, file: Path | None, json_wanted: bool)
     from planner.operators import Operators
     from planner.report import operators as report
 
-    operators = Operators(file)
     if verify:
-        result = operators.verify(op_type, _progress())
-        if json_wanted:
-            _print_json(report.verification_json(result))
-        else:
-            report.print_verification(result, sys.stdout)
+        result = _show(
+            lambda: Operators(file).verify(op_type, _progress()),
+            report.verification_json,
+            report.print_verification,
+            json_wanted,
+        )
         return EXIT_DONE if result.is_right else EXIT_NO
     if op_type is not None:
-        page, checked = operators.page(op_type)
-        if json_wanted:
-            _print_json(report.page_json(page, checked))
-        else:
-            report.print_page(page, checked, sys.stdout)
+        _show(
+            lambda: Operators(file).page(op_type),
+            lambda found: report.page_json(*found),
+            lambda found, out: report.print_page(*found, out),
+            json_wanted,
+        )
         return EXIT_DONE
-    coverage = operators.coverage()
-    if json_wanted:
-        _print_json(report.coverage_json(coverage))
-    else:
-        report.print_coverage(coverage, sys.stdout)
+    _show(lambda: Operators(file).coverage(), report.coverage_json, report.print_coverage, json_wanted)
     return EXIT_DONE
 
 
 @tofu.command(short_help="Show a plan: tilings, strategies, bytes.")
-@click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
+@click.argument("directory", metavar="[DIR]", type=click.Path(), required=False)
 @click.argument("subject", metavar="[TENSOR|OP]", required=False)
 @_JSON
-def explain(directory: Path | None, subject: str | None, json_wanted: bool) -> int:
+def explain(directory: str | None, subject: str | None, json_wanted: bool) -> int:
     """Show the tiling of every tensor of a plan and the strategy of every op, or of one of them.
 
     Without DIR, the newest plan in the working directory.
@@ -437,26 +437,26 @@ def explain(directory: Path | None, subject: str | None, json_wanted: bool) -> i
       tofu explain plan
       tofu explain plan fc.weight
     """
-    if directory is not None and subject is None and not directory.exists() and not _looks_like_a_path(directory):
-        directory, subject = None, str(directory)
+    if directory is not None and subject is None and not _is_a_path(directory):
+        directory, subject = None, directory
+    folder = None if directory is None else Path(directory)
     from planner import api
     from planner.report import as_json, tables
 
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
-        result = api.explain(directory, subject=subject)
-    if json_wanted:
-        _print_json(as_json.explain(result))
-    else:
-        tables.explain(result, sys.stdout)
+    _show(lambda: api.explain(folder, subject=subject), as_json.explain, tables.explain, json_wanted)
     return EXIT_DONE
 
 
-def _looks_like_a_path(path: Path) -> bool:
-    """Whether the only argument of ``explain`` is meant as DIR, though there is none.
+def _is_a_path(text: str) -> bool:
+    """Whether the only argument of ``explain`` is DIR, or is meant as one that does not exist.
 
-    A tensor's name may hold slashes, so that only an existing parent speaks for a path.
+    A tensor's name may hold slashes, so that only ./ and ../ (which a Path forgets), a slash at the front or an
+    existing parent speak for a path.
     """
-    return path.is_absolute() or (len(path.parts) > 1 and path.parent.is_dir())
+    path = Path(text)
+    if text.startswith(("./", "../")) or path.is_absolute() or path.exists():
+        return True
+    return len(path.parts) > 1 and path.parent.is_dir()
 
 
 @tofu.command(short_help="Run a plan, and verify it.")
@@ -554,8 +554,8 @@ def run(
     from planner import api
     from planner.report import as_json, tables
 
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
-        outcome = api.run(
+    outcome = _show(
+        lambda: api.run(
             directory,
             inputs=inputs,
             weights=weights,
@@ -573,11 +573,11 @@ def run(
             device_map=None if device_map is None else _device_map(device_map),
             seed=seed,
             progress=_progress(),
-        )
-    if json_wanted:
-        _print_json(as_json.run(outcome))
-    else:
-        tables.run(outcome, sys.stdout)
+        ),
+        as_json.run,
+        tables.run,
+        json_wanted,
+    )
     return EXIT_NO if outcome.verified is False else EXIT_DONE
 
 
@@ -614,21 +614,33 @@ def zoo(name: str | None, batch: int | None, optimizer: str | None, output: Path
     if name is None:
         if output is not None or batch is not None or optimizer is not None:
             raise UsageError("zoo: which model?", hint="write its name; `tofu zoo` alone lists them")
-        rows = api.zoo_models()
-        if json_wanted:
-            _print_json(as_json.zoo_models(rows))
-        else:
-            tables.zoo_models(rows, sys.stdout)
+        _show(api.zoo_models, as_json.zoo_models, tables.zoo_models, json_wanted)
         return EXIT_DONE
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
-        result = api.zoo(
+    _show(
+        lambda: api.zoo(
             name, batch=batch, optimizer=optimizer, output=output or Path(f"{name}.onnx"), progress=_progress()
-        )
-    if json_wanted:
-        _print_json(as_json.zoo(result))
-    else:
-        tables.zoo(result, sys.stdout)
+        ),
+        as_json.zoo,
+        tables.zoo,
+        json_wanted,
+    )
     return EXIT_DONE
+
+
+def _show(
+    work: Callable[[], Result],
+    as_json: Callable[[Result], Mapping[str, object]],
+    as_table: Callable[[Result, TextIO], None],
+    json_wanted: bool,
+) -> Result:
+    """Do the work, whose own words go to stderr, and print its result on stdout in the form that is wanted."""
+    with contextlib.redirect_stdout(sys.stderr):
+        result = work()
+    if json_wanted:
+        _print_json(as_json(result))
+    else:
+        as_table(result, sys.stdout)
+    return result
 
 
 def _progress() -> Callable[[str], None]:
@@ -653,16 +665,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code; see ``tofu --help``.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _guarded(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return EXIT_INTERRUPTED
+
+
+def _guarded(given: list[str]) -> int:
+    """The exit code of a command line, whatever but an interrupt comes of it."""
     if "_TOFU_COMPLETE" in os.environ:
         tofu.main(given, prog_name="tofu")  # the shell asks for completions; does not return
     try:
         exit_code = _run(given)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except KeyboardInterrupt:
-        _say("interrupted")
-        return EXIT_INTERRUPTED
     except OSError as error:
         return _os_error(error, given)
     except Exception as error:  # noqa: BLE001  the last door: what comes here is a bug, and is saved
@@ -762,7 +779,9 @@ def _drop_output() -> None:
 
 
 def _bug(error: Exception, given: list[str]) -> int:
-    """Save the traceback and say where."""
+    """Save the traceback and say where; an interrupt that a library took for a fault of its own goes on as one."""
+    if _comes_of_an_interrupt(error):
+        raise KeyboardInterrupt from error
     import platform
     import tempfile
     import traceback
@@ -784,9 +803,23 @@ def _bug(error: Exception, given: list[str]) -> int:
     return EXIT_BUG
 
 
+def _comes_of_an_interrupt(error: BaseException) -> bool:
+    """Whether Ctrl-C is among the causes: pressed during an import, it may end as an ImportError."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        cause = waiting.pop()
+        if isinstance(cause, KeyboardInterrupt):
+            return True
+        if cause is not None and id(cause) not in seen:
+            seen.add(id(cause))
+            waiting += [cause.__cause__, cause.__context__]
+    return False
+
+
 def _say(text: str) -> None:
     """Print on stderr; control characters of a model's names do not reach the terminal."""
-    shown = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
+    shown = printable(text, keep="\n")
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             print(_encodable(shown, sys.stderr), file=sys.stderr, flush=True)

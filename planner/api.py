@@ -127,8 +127,11 @@ def grad(
         progress: told what is being done.
 
     Raises:
-        TofuError: the model cannot be read or trained, or the output not written.
+        TofuError: the model cannot be read or trained, or the output is the model itself or cannot be written.
     """
+    read = [model, *sorted(model.iterdir())] if model.is_dir() else [model]
+    if output.resolve() in {path.resolve() for path in read}:
+        raise UsageError(f"{output}: is the model that is read, and would be overwritten", hint="write -o another file")
     progress(f"reading {model}")
     numbers: dict[str, float] = {"decay_factor": decay_factor} if decay_factor else {}
     numbers |= {} if momentum is None else {"momentum": momentum}

@@ -104,6 +104,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.report.as_json",
         "planner.report.operators",
         "planner.report.tables",
+        "planner.report.text.printable",
     }
 
 
@@ -191,6 +192,8 @@ def test_explain_takes_a_directory_or_a_subject(door: Door, tmp_path: Path, monk
         (["layer1/conv"], None, "layer1/conv"),
         (["p/missing"], Path("p/missing"), None),
         (["/missing"], Path("/missing"), None),
+        (["./nosuch"], Path("nosuch"), None),
+        (["../nosuch"], Path("../nosuch"), None),
     ]:
         assert cli.main(["explain", *arguments]) == 0
         assert door.calls.pop() == ("explain", (directory,), {"subject": subject})
@@ -369,6 +372,34 @@ def test_interrupted(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.endswith("interrupted\n")
 
 
+def _during_an_interrupt(how: str) -> None:
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt as interrupt:
+        if how == "cause":
+            raise ImportError("numpy's C extensions failed") from interrupt
+        raise ImportError("numpy's C extensions failed")  # noqa: B904  as NumPy does
+
+
+@pytest.mark.parametrize("how", ["cause", "context"])
+def test_an_interrupt_that_became_another_error(
+    how: str, door: Door, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    door.answer = lambda: _during_an_interrupt(how)
+    assert cli.main(["run"]) == 130
+    assert capsys.readouterr().err.endswith("interrupted\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_while_an_error_is_handled(
+    door: Door, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "_bug", lambda _error, _given: _raises(KeyboardInterrupt())())
+    door.answer = _raises(ZeroDivisionError())
+    assert cli.main(["run"]) == 130
+    assert capsys.readouterr().err.endswith("interrupted\n")
+
+
 @pytest.mark.parametrize(
     ("error", "says"),
     [
@@ -402,6 +433,72 @@ def test_broken_pipe(arguments: list[str]) -> None:
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("what", ["ops", "explain"])
+def test_a_table_into_a_closed_pipe(what: str, tmp_path: Path) -> None:
+    arguments = ["ops"]
+    if what == "explain":
+        folder = tmp_path / "plan"
+        assert _tofu("plan", str(_model_file(tmp_path, "x")), "--gpus", "2", "--out", str(folder)).returncode == 0
+        arguments = ["explain", str(folder)]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli", *arguments], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=120
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def _model_file(folder: Path, name: str) -> Path:
+    """A Relu of [4, 6] whose input has this name."""
+    from onnx import TensorProto, helper, save_model
+
+    values = [helper.make_tensor_value_info(tensor, TensorProto.FLOAT, [4, 6]) for tensor in (name, "y")]
+    graph = helper.make_graph([helper.make_node("Relu", [name], ["y"], "relu")], "g", values[:1], values[1:])
+    file = folder / "model.onnx"
+    save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), file)
+    return file
+
+
+def test_control_characters_of_a_model_are_shown_escaped(tmp_path: Path) -> None:
+    model, folder = str(_model_file(tmp_path, "\x1b[31mred")), str(tmp_path / "plan")
+    assert _tofu("plan", model, "--gpus", "2", "--out", folder).returncode == 0
+    shown = _tofu("explain", folder)
+    assert shown.returncode == 0, shown.stderr
+    assert "\x1b" not in shown.stdout
+    assert "\\x1b[31mred" in shown.stdout
+    refused = _tofu("plan", model, "--gpus", "2", "--out", f"{folder}2", "--pin", "\x1b[31mred=S(7)")
+    assert refused.returncode == 2
+    assert "\x1b" not in refused.stderr
+    assert "\\x1b[31mred" in refused.stderr
+
+
+@pytest.mark.parametrize("spelt", ["model.onnx", "./model.onnx", "sub/../model.onnx", "link.onnx"])
+def test_grad_does_not_overwrite_its_model(
+    spelt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = _model_file(tmp_path, "x")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.onnx").symlink_to(model)
+    before = model.read_bytes()
+    assert cli.main(["grad", "model.onnx", "--loss", "mse", "--optimizer", "sgd", "-o", spelt]) == 2
+    assert "is the model that is read" in capsys.readouterr().err
+    assert model.read_bytes() == before
+
+
+def test_grad_does_not_overwrite_an_artifact(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "training_model.onnx").write_bytes(b"model")
+    assert cli.main(["grad", "a", "-o", "a/training_model.onnx"]) == 2
+    assert "is the model that is read" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

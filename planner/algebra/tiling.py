@@ -85,16 +85,18 @@ def parse_placement(text: str) -> tuple[Placement, int | None]:
     """Reads ``S(0)``, ``S(1,16)/3``, ``R/2``, ``P``, ``P(Max)``, ``O(1)``; the ways are None where not said.
 
     Raises:
-        UsageError: the text is none of these.
+        UsageError: the text is none of these, or its blocks are empty.
     """
     match = _PLACEMENT.match(text)
     if match is None:
-        raise UsageError(
-            f"placement {text!r} cannot be read", hint="write S(dim), S(dim,block), R, P or O(group), e.g. S(0)/2"
-        )
+        # P and O(group) are read from plans, and are nothing that a user can ask for.
+        raise UsageError(f"placement {text!r} cannot be read", hint="write S(dim), S(dim,block) or R, e.g. S(0)/2")
     ways = int(match["ways"]) if match["ways"] else None
     if match["dim"]:
-        return Shard(int(match["dim"]), int(match["block"] or 1)), ways
+        block = int(match["block"] or 1)
+        if block < 1:
+            raise UsageError(f"placement {text!r} has blocks of {block}", hint="a block has at least 1 element")
+        return Shard(int(match["dim"]), block), ways
     if match["r"]:
         return Replicate(), ways
     if match["group"]:

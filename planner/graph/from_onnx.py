@@ -54,7 +54,8 @@ def read_model(
         The graph; ``Graph.initial`` holds the default values of inputs, ``Graph.constants`` the other initializers.
 
     Raises:
-        ModelError: it cannot be read, is malformed, or some tensor has no static shape.
+        ModelError: it cannot be read, is malformed, or some tensor has no static shape or, not being a constant, no
+            elements.
         UnsupportedError: control flow, sequences, strings, sparse tensors, unknown operators or dtypes.
         UsageError: ``dims`` names a dim that the model does not have; ``state_pairs`` a tensor that cannot be paired.
     """
@@ -242,6 +243,7 @@ def _check_default(tensor: Tensor, value: TensorProto) -> None:
 
 def _with_state(graph: Graph, metadata: Mapping[str, str], state_pairs: Sequence[tuple[str, str]] | None) -> Graph:
     check_graph(graph)
+    _refuse_empty(graph)
     if state_pairs is not None:
         return with_state(graph, state_pairs)
     stated = pairs_of(metadata, STATE)
@@ -251,3 +253,11 @@ def _with_state(graph: Graph, metadata: Mapping[str, str], state_pairs: Sequence
         return with_state(graph, stated)
     except UsageError as error:
         raise ModelError(f"metadata {STATE}: {error.what}", facts=error.facts) from None
+
+
+def _refuse_empty(graph: Graph) -> None:
+    """Nothing of an empty tensor can be given to a worker; a constant may be empty (a Resize's roi)."""
+    empty = [tensor for tensor in graph.tensors.values() if not tensor.elements and tensor.name not in graph.constants]
+    if empty:
+        what = f"tensor {empty[0].name!r} is empty" if len(empty) == 1 else f"{len(empty)} tensors are empty"
+        raise ModelError(what, facts=listed([f"{tensor.name!r}: {list(tensor.shape)}" for tensor in empty]))

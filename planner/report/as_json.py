@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from planner.report.results import Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
 
 if TYPE_CHECKING:
+    from planner.runtime.compare import StepComparison, TensorComparison
     from planner.runtime.profile import Profile
     from planner.runtime.run import RunResult
 
@@ -92,11 +94,13 @@ def run(result: RunResult) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "steps": result.steps,
-        "losses": list(result.losses),
+        "losses": [_finite(loss) for loss in result.losses],
+        "fetches": len(result.fetches),
         "predicted_bytes": result.predicted_bytes,
         "moved_bytes": result.moved_bytes,
         "verified": result.verified,
-        "max_error": result.max_error,
+        "max_error": _finite(result.max_error),
+        "comparisons": [_comparison(comparison) for comparison in result.comparisons],
         "first_step": result.first_step,
         "seconds": list(result.seconds),
         "peak_bytes": [sum(pair) for pair in zip(result.arena_bytes, result.workspace_bytes, strict=True)],
@@ -105,6 +109,35 @@ def run(result: RunResult) -> dict[str, Any]:
         "exported": list(result.exported),
         **({} if result.profile is None else {"profile": _profile(result.profile)}),
     }
+
+
+def _comparison(comparison: StepComparison) -> dict[str, Any]:
+    return {
+        "step": comparison.step,
+        "tensors": len(comparison.tensors),
+        "noise": comparison.noise,
+        "not_finite_elements": comparison.strange_elements,
+        "worst": None if comparison.worst is None else _tensor(comparison.worst),
+        "different": [_tensor(tensor) for tensor in comparison.tensors if not tensor.is_same],
+        "is_same": comparison.is_same,
+    }
+
+
+def _tensor(tensor: TensorComparison) -> dict[str, Any]:
+    return {
+        "name": tensor.tensor,
+        "error": _finite(tensor.error),
+        "whole_error": _finite(tensor.whole_error),
+        "limit": _finite(tensor.limit),
+        "median_error": _finite(tensor.median_error),
+        "median_limit": _finite(tensor.median_limit),
+        "remark": tensor.remark,
+    }
+
+
+def _finite(number: float | None) -> float | None:
+    """The number; None where it is infinite or none, which JSON cannot say."""
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _profile(profile: Profile) -> dict[str, Any]:

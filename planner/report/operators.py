@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from planner.report.tables import PipeConsole
+from planner.report.text import printable
 from planner.verify.coverage import Coverage, OperatorClass, OperatorRow
 from planner.verify.page import OperatorPage
 from planner.verify.verification import OperatorVerification, Verification
@@ -147,9 +149,9 @@ def print_page(page: OperatorPage, verification: OperatorVerification | None, fi
     _facts(console, [("operator", name), ("described in", page.source), ("says", page.documentation)])
     for example in page.examples:
         console.print()
-        console.print(Text(example.case))
+        console.print(Text(printable(example.case)))
         for line in example.mathematics:
-            console.print(Text(f"  {line}"), soft_wrap=True)
+            console.print(Text(f"  {printable(line)}"), soft_wrap=True)
         rows = [(line.name, str(line.extent), line.kind, line.how, "; ".join(line.reads)) for line in example.variables]
         if rows:
             _print(console, _table(("variable", "extent", "kind", "cut along it", "read by 2 workers"), rows))
@@ -174,7 +176,7 @@ def _print_operator(console: Console, operator: OperatorVerification) -> None:
     _facts(console, facts)
     _print_findings(console, operator.wrong, operator.missing)
     for text in operator.left_out:
-        console.print(Text(f"left out: {text}"), soft_wrap=True)
+        console.print(Text(f"left out: {printable(text)}"), soft_wrap=True)
 
 
 def print_verification(result: Verification, file: TextIO) -> None:
@@ -213,13 +215,13 @@ def print_verification(result: Verification, file: TextIO) -> None:
 def _print_findings(console: Console, wrong: Sequence[str], missing: Sequence[str]) -> None:
     for what, texts in (("incorrect", wrong), ("missing", missing)):
         for text in texts[:_MOST_WRONG]:
-            console.print(Text(f"{what}: {text}"), soft_wrap=True)
+            console.print(Text(f"{what}: {printable(text)}"), soft_wrap=True)
         if len(texts) > _MOST_WRONG:
             console.print(f"{what}: {len(texts) - _MOST_WRONG} more; --json lists them all")
 
 
 def _console(file: TextIO) -> Console:
-    return Console(file=file, highlight=False, markup=False, width=None if file.isatty() else _WIDE)
+    return PipeConsole(file=file, highlight=False, markup=False, width=None if file.isatty() else _WIDE)
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> Table:
@@ -227,7 +229,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Seque
     for column in columns:
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     return table
 
 
@@ -236,7 +238,7 @@ def _facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts:
-        table.add_row(Text(name), Text(value))
+        table.add_row(Text(name), Text(printable(value, keep="\n")))
     _print(console, table)
 
 

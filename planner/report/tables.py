@@ -1,6 +1,7 @@
 """Results as tables for people.
 
-Names come from models: they are printed as they are (no markup), and never shortened where stdout is not a terminal.
+Names come from models: they are printed as they are (no markup), control characters as escapes, and never shortened
+where stdout is not a terminal.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from planner.plan import Plan
 from planner.report.results import Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
+from planner.report.text import printable
 from planner.units import format_bytes, format_ratio, format_seconds
 
 if TYPE_CHECKING:
@@ -27,8 +29,18 @@ _SHOWN_UNSPLIT = 5
 _SHOWN_STEPS = 12
 
 
+class PipeConsole(Console):
+    """A console that leaves a closed pipe to the caller: rich's own exits with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Called while the BrokenPipeError is handled, which goes on to ``cli.main``."""
+        raise
+
+
 def _console(file: TextIO) -> Console:
-    return Console(file=file, highlight=False, markup=False, soft_wrap=False, width=None if file.isatty() else _WIDE)
+    return PipeConsole(
+        file=file, highlight=False, markup=False, soft_wrap=False, width=None if file.isatty() else _WIDE
+    )
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> Table:
@@ -36,9 +48,9 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Seque
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         right = column in numbers
-        table.add_column(column, justify="right" if right else "left", no_wrap=right, overflow="fold")
+        table.add_column(Text(printable(column)), justify="right" if right else "left", no_wrap=right, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     return table
 
 
@@ -47,7 +59,7 @@ def _facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts:
-        table.add_row(Text(name), Text(value))
+        table.add_row(Text(name), Text(printable(value)))
     _print(console, table)
 
 
@@ -151,29 +163,43 @@ def explain(result: Explanation, file: TextIO) -> None:
 def run(result: RunResult, file: TextIO) -> None:
     """Prints the steps of a run, what moved, and the verdict."""
     console = _console(file)
-    losses = result.losses or (None,) * result.steps
-    rows = [
-        (str(number), "" if loss is None else f"{loss:.6f}", format_seconds(seconds))
-        for number, (loss, seconds) in enumerate(zip(losses, result.seconds, strict=True), start=result.first_step)
-    ]
-    columns = ("step", result.loss_name or "loss", "time")
+    numbers = [str(number) for number in range(result.first_step, result.first_step + result.steps)]
+    seconds = [format_seconds(seconds) for seconds in result.seconds]
+    if result.losses:
+        columns: tuple[str, ...] = ("step", result.loss_name, "time")
+        rows: list[tuple[str, ...]] = list(
+            zip(numbers, [f"{loss:.6f}" for loss in result.losses], seconds, strict=True)
+        )
+    else:
+        columns, rows = ("step", "time"), list(zip(numbers, seconds, strict=True))
     _print(console, _table(columns, rows, columns))
     console.print()
     agree = all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
     facts = [
-        ("predicted", f"{result.predicted_bytes:,} bytes per step, in {len(result.fetches)} fetches"),
+        ("predicted", f"{result.predicted_bytes:,} bytes per step, in {_count(len(result.fetches), 'fetch', 'es')}"),
         ("moved", f"{result.moved_bytes:,} bytes per step, " + ("equal" if agree else "NOT equal") + " in every fetch"),
         ("memory per worker", f"{format_bytes(max(result.arena_bytes))} of arrays at most"),
     ]
     if result.checkpoint is not None:
         facts.append(("checkpoint", str(result.checkpoint)))
     if result.exported:
-        facts.append(("exported", f"{len(result.exported)} tensors"))
+        facts.append(("exported", _count(len(result.exported), "tensor")))
     if result.comparisons:
         judge = "the unpartitioned model" if result.no_reference else "a float64 reference"
-        judged = sum(len(comparison.tensors) for comparison in result.comparisons)
-        facts.append(("compared", f"{judged} outputs and next states over {result.steps} steps, with {judge}"))
-        facts.append(("largest error", f"{result.max_error:.2e} of a tensor's largest element"))
+        noise = f", of them {result.noise_tensors} only as noise" if result.noise_tensors else ""
+        judged = _count(result.judged_tensors, "tensor")
+        facts.append(("judged", f"{judged} over {_count(result.steps, 'step')}, with {judge}{noise}"))
+        if result.worst is not None:
+            step, tensor = result.worst
+            whole = "" if tensor.whole_error is None else f", the whole model's {tensor.whole_error:.2e}"
+            facts.append(
+                (
+                    "largest error",
+                    f"{tensor.error:.2e} in {tensor.tensor}, step {step}{whole}, limit {tensor.limit:.2e}",
+                )
+            )
+        if result.strange_elements:
+            facts.append(("not finite", f"{_count(result.strange_elements, 'element')} of the whole model's"))
         if result.no_reference:
             facts.append(("no reference", result.no_reference))
         facts.append(("verdict", "verified" if result.verified else "NOT verified"))
@@ -182,8 +208,15 @@ def run(result: RunResult, file: TextIO) -> None:
         for tensor in comparison.tensors:
             if not tensor.is_same:
                 console.print(Text(f"  step {comparison.step}, {tensor}"))
+        if comparison.remark:
+            console.print(Text(f"  step {comparison.step}: {comparison.remark}"))
     if result.profile is not None:
         _profile(console, result.profile)
+
+
+def _count(number: int, what: str, plural: str = "s") -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{number:,} {what}{'' if number == 1 else plural}"
 
 
 def _profile(console: Console, profile: Profile) -> None:

@@ -5,10 +5,17 @@ measured against a float64 reference r, relative to its largest element:
 
     E(y) = max |y - r| / max |r|                accepted if  E(split) <= max(4 E(whole), 64 eps)
 
-and the same with the median of |y - r| in place of the maximum, which a few large elements cannot hide behind. Where
-r is zero everywhere, errors are absolute. Where the whole run itself has hardly a digit right, the tensor is rounding
-noise around a zero (a bias before a normalisation and an attention's key bias have no gradient but that), and samples
-of noise are compared: ``NOISE_FACTOR`` takes the place of 4. A mistake is larger than noise by far more.
+and the same with the median of |y - r| in place of the maximum, which a few large elements cannot hide behind; eps is
+that of the coarsest precision on the way to the tensor. Where r is zero everywhere, errors are absolute.
+
+Where the whole run itself has hardly a digit right, the tensor is rounding noise around a zero (a bias before a
+normalisation and an attention's key bias have no gradient but that), and samples of noise are compared:
+``NOISE_FACTOR`` takes the place of 4, for the error and for the largest element. As long as E(whole) is below 1, there
+is something left to be right about, and the error must also be below max(1, ``PART_NOISE_FACTOR`` E(whole)).
+
+Elements that are not finite in whole, split and reference alike are accepted and counted. Where whole and reference
+do not agree on what is finite, the whole model overflows in its own precision, and there is nothing to judge by: such
+a tensor is never accepted, nor is a step without one finite element.
 
 Integers and booleans must be equal. Without a reference, the split run is held against the whole one, with
 ``WHOLE_EPS`` and ``WHOLE_MEDIAN_EPS`` in place of the right-hand side.
@@ -17,25 +24,31 @@ Integers and booleans must be equal. Without a reference, the split run is held 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from planner.errors import DifferenceError
+from planner.graph.model import DType, Graph
 
 FACTOR: Final = 4
 """How much farther than the whole run the split one may be from the reference."""
 NOISE_FACTOR: Final = 64
 """The same, where the whole run has hardly a digit right."""
+PART_NOISE_FACTOR: Final = 8
+"""The same, where E(whole) is below 1 and the limit above 1. On a BERT step, E(whole) = 0.35 meets E(split) = 1.6."""
 NOISE_ERROR: Final = 2.0**-4
 """E(whole) from which on that is so: four bits of a float32's 24. A state that walks about zero by its noise comes to
 1 / sqrt(steps)."""
 FLOOR_EPS: Final = 64
-"""An error of so many epsilons of the dtype is always accepted."""
+"""An error of so many epsilons of the coarsest dtype on the way is always accepted."""
 WHOLE_EPS: Final = 8192
 """Epsilons, where there is no reference: both runs are off by what a deep network's rounding adds up to."""
 WHOLE_MEDIAN_EPS: Final = 1024
+
+OVERFLOW: Final = "the whole model overflows in its own precision, so that there is nothing to judge by"
+HOLLOW: Final = "nothing could be compared, no element of any tensor is finite"
 
 _BFLOAT16_EPS: Final = 2.0**-7
 
@@ -54,9 +67,19 @@ class TensorComparison:
     median_limit: float
     has_reference: bool
     is_noise: bool = False
-    """True if the whole run, too, has hardly a digit right, so that the error says nothing."""
+    """True if the whole run, too, has hardly a digit right, so that the error says little."""
+    whole_error: float | None = None
+    """E(whole); None without a reference and for integers."""
+    strange_elements: int = 0
+    """Elements that are finite neither in the whole run nor in the reference."""
+    finite_elements: int | None = None
+    """Elements that were compared; None for integers."""
+    remark: str = ""
+    """Why the tensor is not accepted, whatever its error; "" if the error alone decides."""
 
     def __str__(self) -> str:
+        if self.remark:
+            return f"{self.tensor}: {self.remark}"
         against = "reference" if self.has_reference else "whole run"
         return (
             f"{self.tensor}: {self.error:.2e} of the largest element off the {against} (limit {self.limit:.2e}), "
@@ -74,15 +97,44 @@ class StepComparison:
 
     @property
     def is_same(self) -> bool:
-        return all(tensor.is_same for tensor in self.tensors)
+        return all(tensor.is_same for tensor in self.tensors) and not self.is_hollow
+
+    @property
+    def is_hollow(self) -> bool:
+        """True if there are floating-point tensors, and not one finite element in them: nothing was compared."""
+        floats = [tensor.finite_elements for tensor in self.tensors if tensor.finite_elements is not None]
+        return self.strange_elements > 0 and not any(floats)
+
+    @property
+    def remark(self) -> str:
+        """What is wrong with the step as a whole; "" if nothing is."""
+        return HOLLOW if self.is_hollow else ""
+
+    @property
+    def noise(self) -> int:
+        """Number of tensors that were compared as noise only."""
+        return sum(tensor.is_noise for tensor in self.tensors)
+
+    @property
+    def strange_elements(self) -> int:
+        """Elements that are finite neither in the whole run nor in the reference."""
+        return sum(tensor.strange_elements for tensor in self.tensors)
+
+    @property
+    def worst(self) -> TensorComparison | None:
+        """The tensor with the largest error; one that was accepted as noise does not count."""
+        counted = (tensor for tensor in self.tensors if not (tensor.is_noise and tensor.is_same))
+        return max(counted, key=_size_of_error, default=None)
 
     @property
     def max_error(self) -> float:
         """The largest error of any tensor that is more than noise."""
-        return max((tensor.error for tensor in self.tensors if not tensor.is_noise), default=0.0)
+        return 0.0 if self.worst is None else self.worst.error
 
 
-def compare_tensor(name: str, split: np.ndarray, whole: np.ndarray, exact: np.ndarray | None) -> TensorComparison:
+def compare_tensor(
+    name: str, split: np.ndarray, whole: np.ndarray, exact: np.ndarray | None, eps: float | None = None
+) -> TensorComparison:
     """Judges one output by the rule above.
 
     Args:
@@ -90,24 +142,82 @@ def compare_tensor(name: str, split: np.ndarray, whole: np.ndarray, exact: np.nd
         split: what the workers made.
         whole: what the unpartitioned model made from the same state.
         exact: the float64 reference, if there is one.
+        eps: of the coarsest precision on the way to the tensor (see ``coarsest_eps``); None: of its own dtype.
     """
     assert split.shape == whole.shape, f"{name}: {split.shape} and {whole.shape}"
     if not _is_float(whole):
         share = float(np.count_nonzero(split != whole)) / max(1, whole.size)
         return TensorComparison(name, share == 0, share, 0.0, share, 0.0, has_reference=False)
-    is_noise = False
-    eps = _BFLOAT16_EPS if whole.dtype.name == "bfloat16" else float(np.finfo(whole.dtype).eps)
+    if eps is None:
+        eps = _eps_of(whole.dtype.name)
+    finite = np.isfinite(whole.astype(np.float64))
+    strange = whole.size - int(np.count_nonzero(finite))
     if exact is None:
         error, median = errors(split, whole)
         limit, median_limit = WHOLE_EPS * eps, WHOLE_MEDIAN_EPS * eps
-    else:
-        error, median = errors(split, exact)
-        of_whole, median_of_whole = errors(whole, exact)
-        is_noise = of_whole >= NOISE_ERROR
-        factor = NOISE_FACTOR if is_noise else FACTOR
-        limit, median_limit = max(factor * of_whole, FLOOR_EPS * eps), max(factor * median_of_whole, FLOOR_EPS * eps)
-    is_same = error <= limit and median <= median_limit
-    return TensorComparison(name, is_same, error, limit, median, median_limit, exact is not None, is_noise)
+        is_same = error <= limit and median <= median_limit
+        return TensorComparison(
+            name,
+            is_same,
+            error,
+            limit,
+            median,
+            median_limit,
+            has_reference=False,
+            strange_elements=strange,
+            finite_elements=whole.size - strange,
+        )
+    is_judgeable = np.array_equal(finite, np.isfinite(exact))
+    # What is infinite or no number counts as in the whole run: NaN and infinity depend on the order of a sum.
+    right = np.where(finite, exact, whole.astype(np.float64))
+    error, median = errors(split, right)
+    of_whole, median_of_whole = errors(whole, right)
+    found = TensorComparison(
+        name,
+        False,
+        error,
+        max(FACTOR * of_whole, FLOOR_EPS * eps),
+        median,
+        max(FACTOR * median_of_whole, FLOOR_EPS * eps),
+        has_reference=True,
+        is_noise=of_whole >= NOISE_ERROR,
+        whole_error=of_whole,
+        strange_elements=strange,
+        finite_elements=whole.size - strange,
+    )
+    if not is_judgeable:
+        return replace(found, error=float("inf"), whole_error=float("inf"), is_noise=False, remark=OVERFLOW)
+    if found.is_noise:
+        return _as_noise(found, of_whole, median_of_whole, _largest(split), _largest(whole))
+    return replace(found, is_same=error <= found.limit and median <= found.median_limit)
+
+
+def _as_noise(
+    found: TensorComparison, of_whole: float, median_of_whole: float, split_largest: float, whole_largest: float
+) -> TensorComparison:
+    """Judges a tensor of which the whole run has hardly a digit right."""
+    limit, median_limit = NOISE_FACTOR * of_whole, max(NOISE_FACTOR * median_of_whole, found.median_limit)
+    is_part = of_whole < 1
+    if is_part:
+        limit = min(limit, max(1.0, PART_NOISE_FACTOR * of_whole))
+    found = replace(found, limit=max(limit, found.limit), median_limit=median_limit)
+    # A single element of noise may come close to zero by chance; many do not all.
+    must_be_large = is_part or (found.finite_elements or 0) > 1
+    is_small = must_be_large and split_largest * NOISE_FACTOR < whole_largest
+    if is_small or split_largest > whole_largest * NOISE_FACTOR:
+        return replace(
+            found,
+            remark=f"its largest element is {split_largest:.2e}, and the whole run's {whole_largest:.2e}, where only "
+            f"noise is left (E of the whole run {of_whole:.2e})",
+        )
+    is_close = found.error < found.limit if is_part else found.error <= found.limit
+    return replace(found, is_same=is_close and found.median_error <= found.median_limit)
+
+
+def _largest(array: np.ndarray) -> float:
+    """The largest finite absolute value; 0 without any."""
+    wide = np.abs(array.astype(np.float64))
+    return float(np.max(wide, initial=0.0, where=np.isfinite(wide)))
 
 
 def errors(y: np.ndarray, r: np.ndarray) -> tuple[float, float]:
@@ -131,15 +241,56 @@ def compare_step(
     split: Mapping[str, np.ndarray],
     whole: Mapping[str, np.ndarray],
     exact: Mapping[str, np.ndarray] | None,
+    eps: Mapping[str, float] | None = None,
 ) -> StepComparison:
-    """Judges every output of one step, in the order of the whole run's."""
+    """Judges every output of one step, in the order of the whole run's.
+
+    Args:
+        step: its number.
+        split: what the workers made, by output.
+        whole: what the unpartitioned model made.
+        exact: the float64 reference, if there is one.
+        eps: by floating-point output, of the coarsest precision on the way; None: of its own dtype.
+    """
     return StepComparison(
         step,
         tuple(
-            compare_tensor(name, split[name], array, None if exact is None else exact[name])
+            compare_tensor(
+                name, split[name], array, None if exact is None else exact[name], None if eps is None else eps.get(name)
+            )
             for name, array in whole.items()
         ),
     )
+
+
+def coarsest_eps(graph: Graph) -> dict[str, float]:
+    """By floating-point output, the largest epsilon of any floating-point tensor from which it is computed.
+
+    A model that casts to float16 on the way has a float16's digits in its float32 outputs. Constants do not count: what
+    is computed from them does.
+    """
+    largest: dict[str, float] = {}
+    for name in graph.inputs:
+        largest[name] = _eps_or_zero(graph, name)
+    for op in graph.ops:
+        before = max((largest.get(name, 0.0) for name in op.inputs), default=0.0)
+        for name in op.outputs:
+            if name:
+                largest[name] = max(before, _eps_or_zero(graph, name))
+    return {
+        name: largest.get(name) or _eps_or_zero(graph, name)
+        for name in graph.outputs
+        if graph.tensors[name].dtype.is_float
+    }
+
+
+def _eps_or_zero(graph: Graph, name: str) -> float:
+    dtype = graph.tensors[name].dtype
+    return _eps_of(dtype.value) if dtype.is_float else 0.0
+
+
+def _eps_of(dtype: str) -> float:
+    return _BFLOAT16_EPS if dtype == DType.BFLOAT16.value else float(np.finfo(dtype).eps)
 
 
 def difference(comparisons: tuple[StepComparison, ...]) -> DifferenceError | None:
@@ -150,6 +301,7 @@ def difference(comparisons: tuple[StepComparison, ...]) -> DifferenceError | Non
         for tensor in comparison.tensors
         if not tensor.is_same
     ]
+    facts += [f"step {comparison.step}: {comparison.remark}" for comparison in comparisons if comparison.is_hollow]
     if not facts:
         return None
     return DifferenceError("the split run differs from the whole model", facts=tuple(facts))
@@ -162,3 +314,14 @@ def _is_float(array: np.ndarray) -> bool:
 def worst(comparisons: tuple[StepComparison, ...]) -> float:
     """The largest error of all steps; 0 where there are none."""
     return max((comparison.max_error for comparison in comparisons), default=0.0)
+
+
+def worst_tensor(comparisons: tuple[StepComparison, ...]) -> tuple[int, TensorComparison] | None:
+    """The tensor with the largest error of all steps, and its step; None where there are none but noise."""
+    found = [(comparison.step, comparison.worst) for comparison in comparisons]
+    counted = [(step, tensor) for step, tensor in found if tensor is not None]
+    return max(counted, key=lambda item: _size_of_error(item[1]), default=None)
+
+
+def _size_of_error(tensor: TensorComparison) -> tuple[bool, float]:
+    return not tensor.is_same, tensor.error

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from planner.graph.model import Graph
+from planner.runtime.compare import coarsest_eps
 from planner.runtime.reference import NoReferenceError, Reference
 from planner.runtime.whole import WholeModel
 
@@ -23,6 +24,8 @@ class Judge:
 
     def __init__(self, graph: Graph) -> None:
         self.whole = WholeModel(graph)
+        self.eps = coarsest_eps(graph)
+        """By floating-point output, of the coarsest precision on the way to it."""
         self.no_reference = ""
         """Why there is no float64 reference; "" if there is one."""
         self._reference: Reference | None = None

@@ -16,7 +16,14 @@ from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
 from planner.runtime import schedule
 from planner.runtime.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from planner.runtime.compare import StepComparison, compare_step, difference, worst
+from planner.runtime.compare import (
+    StepComparison,
+    TensorComparison,
+    compare_step,
+    difference,
+    worst,
+    worst_tensor,
+)
 from planner.runtime.engine import Engine, InProcessEngine
 from planner.runtime.executor import Iteration
 from planner.runtime.export import check_export, export_weights
@@ -68,7 +75,7 @@ class RunResult:
     seconds: tuple[float, ...]
     """By step: the workers' iteration alone."""
     verified: bool | None
-    """True if every output of every step is accepted; None if nobody asked."""
+    """True if every output of every step is accepted, and something could be compared in each; None if nobody asked."""
     max_error: float | None
     """The largest error of any output (see ``compare.py``); None without verification."""
     comparisons: tuple[StepComparison, ...]
@@ -89,6 +96,26 @@ class RunResult:
     """The last checkpoint that was written."""
     exported: tuple[str, ...]
     """Names of the weights that were exported."""
+
+    @property
+    def judged_tensors(self) -> int:
+        """Outputs that were compared, over all steps."""
+        return sum(len(comparison.tensors) for comparison in self.comparisons)
+
+    @property
+    def noise_tensors(self) -> int:
+        """How many of them were compared as noise only."""
+        return sum(comparison.noise for comparison in self.comparisons)
+
+    @property
+    def strange_elements(self) -> int:
+        """Elements, over all steps, that are not finite in the whole model."""
+        return sum(comparison.strange_elements for comparison in self.comparisons)
+
+    @property
+    def worst(self) -> tuple[int, TensorComparison] | None:
+        """The tensor with the largest error, and its step; None without verification or if all is noise."""
+        return worst_tensor(self.comparisons)
 
     def difference(self) -> DifferenceError | None:
         """What to raise if the verification found a difference; None if it did not."""
@@ -302,7 +329,7 @@ class _Run:
                 losses.append(float(outputs[self._loss].reshape(())))
             if self._judge is not None:
                 right = self._judge.whole.step(whole)
-                comparisons.append(compare_step(step, outputs, right, self._judge.exact(whole)))
+                comparisons.append(compare_step(step, outputs, right, self._judge.exact(whole), self._judge.eps))
                 whole = {**whole, **{pair.current: right[pair.following] for pair in program.state}}
             if options.checkpoint_dir is not None and (is_last or self._is_due(step)):
                 self._save(options.checkpoint_dir, step, whole)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
@@ -19,6 +21,8 @@ from planner.runtime.samples import Sampler
 
 _IN: Final = "in_"
 _OUT: Final = "out_"
+_NO_NPZ: Final = (ValueError, EOFError, NotImplementedError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
+"""What NumPy raises, besides OSError, of a file that is no npz or is damaged."""
 
 
 class TileSource(Protocol):
@@ -170,16 +174,30 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an npz file.
 
     Raises:
-        UsageError: it is none, or it holds pickled objects, which are never loaded.
+        UsageError: there is none, it is something else, or it holds pickled objects, which are never loaded.
     """
+    hint = "write it with numpy.savez"
     try:
         loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            raise UsageError(f"{path} holds one array", hint="write an npz with one array per input")
-        with loaded as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise UsageError(f"{path} cannot be read as npz: {error}", hint="write it with numpy.savez") from None
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist") from None
+    except (OSError, *_NO_NPZ) as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{path} is not an npz file", hint=hint) from None
+    if isinstance(loaded, np.ndarray):
+        raise UsageError(f"{path} holds one array", hint="write an npz with one array per input")
+    arrays: dict[str, np.ndarray] = {}
+    damaged: list[str] = []
+    with loaded as file:
+        for name in file.files:
+            try:
+                arrays[name] = file[name]
+            except (OSError, *_NO_NPZ):
+                damaged.append(f"{name}: is damaged, or holds Python objects, which are never loaded")
+    if damaged:
+        raise UsageError(f"{path} holds what cannot be read", facts=tuple(damaged), hint=hint)
+    return arrays
 
 
 def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str) -> dict[str, np.ndarray]:

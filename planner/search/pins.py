@@ -22,7 +22,8 @@ def pinned(problem: Problem, pins: Mapping[str, str], cuts: tuple[int, ...], inn
         inner: the restriction of the variables that are not pinned.
 
     Raises:
-        UsageError: a tensor that is not in the model, or a tiling that it cannot have; all of them at once.
+        UsageError: a tensor that is not in the model, a text that is no tiling of these cuts, or a tiling that the
+            tensor cannot have; all of them at once.
     """
     if not pins:
         return inner
@@ -34,7 +35,11 @@ def pinned(problem: Problem, pins: Mapping[str, str], cuts: tuple[int, ...], inn
             close = did_you_mean(name, problem.variable_of_tensor)
             faults.append(f"tensor {name!r} is {known}" + (f"; {close}" if close else ""))
             continue
-        tiling = Tiling.parse(text, cuts)
+        try:
+            tiling = Tiling.parse(text, cuts)
+        except UsageError as error:
+            faults.append(f"{name}={text}: {error.what}" + (f"; {error.hint}" if error.hint else ""))
+            continue
         fault = _fault(problem.graph, name, tiling)
         if problem.partitioned_inputs and problem.graph.roles[name] is Role.DATA and not tiling.is_disjoint:
             fault = "data arrives in disjoint tiles (--inputs partitioned)"

@@ -24,6 +24,7 @@ from planner.training.builder import Builder
 from planner.training.labelled import labelled
 from planner.training.normal_forms import instance_normalization, mean_variance_normalization
 from planner.training.recurrent import gru, lstm, rnn
+from planner.training.rotary import rotary_embedding
 
 Expansion: TypeAlias = Callable[[Builder, Op], tuple[str, ...]]
 """Emits an op's standard form; gives what makes each output ("" for one that is not made)."""
@@ -57,6 +58,7 @@ EXPANSIONS: Final[Mapping[str, Expansion]] = MappingProxyType(
         "MeanVarianceNormalization": mean_variance_normalization,
         "NegativeLogLikelihoodLoss": _cross_entropy,
         "RNN": rnn,
+        "RotaryEmbedding": rotary_embedding,
         "SoftmaxCrossEntropyLoss": _cross_entropy,
     }
 )

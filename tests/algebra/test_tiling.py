@@ -85,7 +85,15 @@ def test_one_placement_without_ways_means_every_cut() -> None:
     assert str(Tiling.parse("S(1)", (2, 3))) == "S(1)/2 S(1)/3"
 
 
-@pytest.mark.parametrize("text", ["S", "S(-1)", "Q", "S(0)/3 R/3", "P(Mean)/2 R/2", "S(0)/2 R/2 R/2"])
+@pytest.mark.parametrize(
+    "text", ["S", "S(-1)", "S(0,0)", "S(0,0)/2 R/2", "Q", "S(0)/3 R/3", "P(Mean)/2 R/2", "S(0)/2 R/2 R/2"]
+)
 def test_text_that_is_no_tiling_of_these_cuts_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         Tiling.parse(text, (2, 2))
+
+
+def test_the_hint_offers_what_a_user_can_ask_for() -> None:
+    with pytest.raises(UsageError) as caught:
+        Tiling.parse("Q", (2, 2))
+    assert caught.value.hint == "write S(dim), S(dim,block) or R, e.g. S(0)/2"

@@ -227,6 +227,32 @@ def test_a_default_of_another_shape(parse: Parse) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "said", "facts"),
+    [
+        ("g (float[0, 4] x) => (float[0, 4] y) { y = Relu(x) }", "2 tensors are empty", ("'x': [0, 4]", "'y': [0, 4]")),
+        (
+            "g (float[4] x, float[0] e) => (float[4] y) { y = Concat <axis = 0> (x, e) }",
+            "tensor 'e' is empty",
+            ("'e': [0]",),
+        ),
+    ],
+)
+def test_empty_tensors(read: Read, text: str, said: str, facts: tuple[str, ...]) -> None:
+    with pytest.raises(ModelError) as raised:
+        read(text)
+    assert raised.value.what == said
+    assert set(raised.value.facts) == set(facts)
+
+
+def test_a_constant_may_be_empty(read: Read) -> None:
+    graph = read(
+        "g (float[1, 1, 2, 2] x) => (float[1, 1, 4, 4] y) <float[0] roi = {}, float[4] s = {1.0, 1.0, 2.0, 2.0}>"
+        " { y = Resize (x, roi, s) }"
+    )
+    assert graph.tensors["roi"].elements == 0
+
+
+@pytest.mark.parametrize(
     ("key", "value", "said"),
     [
         ("tofu.state", "not json", "metadata tofu.state is not JSON"),

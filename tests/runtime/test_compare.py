@@ -6,7 +6,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from planner.runtime.compare import WHOLE_EPS, compare_step, compare_tensor, difference, errors, worst
+from planner.graph.model import DType, Graph, Op, Tensor
+from planner.runtime.compare import (
+    OVERFLOW,
+    WHOLE_EPS,
+    coarsest_eps,
+    compare_step,
+    compare_tensor,
+    difference,
+    errors,
+    worst,
+    worst_tensor,
+)
 
 EPS = float(np.finfo(np.float32).eps)
 
@@ -43,6 +54,97 @@ def test_noise_around_a_zero_is_compared_with_noise() -> None:
     whole = np.array([1e-10, -2e-10], np.float32)
     assert compare_tensor("y", np.array([9e-10, 9e-10], np.float32), whole, exact).is_same
     assert not compare_tensor("y", np.array([1e-7, 1e-7], np.float32), whole, exact).is_same
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_where_the_whole_model_overflows_nothing_is_accepted(value: float) -> None:
+    exact = np.array([1e39, 2e39])
+    whole = np.full(2, value, np.float32)
+    for split in (np.zeros(2, np.float32), whole, np.array([1, 2], np.float32)):
+        found = compare_tensor("y", split, whole, exact)
+        assert not found.is_same
+        assert str(found) == f"y: {OVERFLOW}"
+
+
+def test_a_finite_whole_run_does_not_excuse_a_reference_that_is_not() -> None:
+    assert not compare_tensor("y", np.zeros(2, np.float32), np.ones(2, np.float32), np.array([np.nan, 1])).is_same
+
+
+def test_what_is_finite_nowhere_is_accepted_and_counted() -> None:
+    exact = np.array([1.0, np.nan, -np.inf])
+    whole = exact.astype(np.float32)
+    found = compare_tensor("y", whole, whole, exact)
+    assert found.is_same
+    assert (found.strange_elements, found.finite_elements) == (2, 1)
+    assert not compare_tensor("y", np.array([1, 0, -np.inf], np.float32), whole, exact).is_same
+    assert not compare_tensor("y", np.array([0, np.nan, -np.inf], np.float32), whole, exact).is_same
+
+
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_a_step_of_nothing_but_nan_is_not_verified(has_reference: bool) -> None:
+    arrays = {"y": np.full(3, np.nan, np.float32), "count": np.array([1])}
+    step = compare_step(2, arrays, arrays, arrays if has_reference else None)
+    assert all(tensor.is_same for tensor in step.tensors)
+    assert not step.is_same
+    error = difference((step,))
+    assert error is not None
+    assert error.facts == ("step 2: nothing could be compared, no element of any tensor is finite",)
+
+
+@pytest.mark.parametrize("off", [0.07, 0.2])
+def test_zeros_and_a_flipped_sign_are_not_taken_for_noise(off: float) -> None:
+    exact = np.linspace(-1, 1, 11)
+    whole = (exact * (1 + off)).astype(np.float32)
+    assert compare_tensor("y", whole, whole, exact).is_noise
+    assert compare_tensor("y", (exact * (1 - 2 * off)).astype(np.float32), whole, exact).is_same
+    assert not compare_tensor("y", np.zeros(11, np.float32), whole, exact).is_same
+    assert not compare_tensor("y", -whole, whole, exact).is_same
+
+
+@pytest.mark.parametrize("off", [0.5, 7.0])
+def test_zeros_are_not_taken_for_noise_however_large_it_is(off: float) -> None:
+    exact = np.array([1.0, -1.0, 0.5])
+    whole = (exact * (1 + off)).astype(np.float32)
+    found = compare_tensor("y", np.zeros(3, np.float32), whole, exact)
+    assert not found.is_same
+    assert "its largest element is 0.00e+00" in str(found)
+
+
+def test_noise_of_a_right_run_is_accepted() -> None:
+    """The figures are those of an attention's key bias in a BERT step; a single element may be near zero by chance."""
+    exact = np.array([1e-13, -1e-13])
+    whole = (exact * 1.35).astype(np.float32)
+    assert compare_tensor("y", (exact * 2.6).astype(np.float32), whole, exact).is_same
+    tiny = np.array([1e-19])
+    assert compare_tensor("y", np.zeros(1, np.float32), np.array([1e-10], np.float32), tiny).is_same
+
+
+def test_the_coarsest_precision_on_the_way_gives_the_tolerance() -> None:
+    kinds = {"x": DType.FLOAT32, "h": DType.FLOAT16, "p": DType.FLOAT16, "y": DType.FLOAT32, "z": DType.FLOAT32}
+    graph = Graph(
+        "casts",
+        {**{name: Tensor(name, (3,), dtype) for name, dtype in kinds.items()}, "n": Tensor("n", (3,), DType.INT64)},
+        (
+            Op("down", "Cast", ("x",), ("h",)),
+            Op("product", "Mul", ("h", "h"), ("p",)),
+            Op("up", "Cast", ("p",), ("y",)),
+            Op("direct", "Neg", ("x", ""), ("z", "")),
+            Op("round", "Cast", ("p",), ("n",)),
+        ),
+        ("x",),
+        ("y", "z", "n", "x"),
+        {},
+    )
+    eps = coarsest_eps(graph)
+    half = float(np.finfo(np.float16).eps)
+    assert eps == {"y": half, "z": EPS, "x": EPS}
+    exact = {"y": np.ones(3), "z": np.ones(3), "n": np.ones(3, np.int64)}
+    whole = {name: array.astype(np.int64 if name == "n" else np.float32) for name, array in exact.items()}
+    split = {**whole, "y": np.full(3, 1 + 4.6e-4, np.float32)}
+    assert not compare_step(1, split, whole, exact).is_same
+    assert compare_step(1, split, whole, exact, eps).is_same
+    assert not compare_step(1, {**split, "z": split["y"]}, whole, exact, eps).is_same
+    assert not compare_step(1, {**split, "n": whole["n"] + 1}, whole, exact, eps).is_same
 
 
 def test_sixty_four_epsilons_are_always_accepted() -> None:
@@ -97,5 +199,7 @@ def test_a_difference_names_step_and_tensor() -> None:
     assert error is not None
     assert error.exit_code == 1
     assert error.facts[0].startswith("step 3, W: 1.00e+00 of the largest element off the reference")
+    assert worst_tensor((step,)) == (3, step.tensors[1])
+    assert worst_tensor(()) is None
     assert difference(()) is None
     assert worst(()) == 0.0

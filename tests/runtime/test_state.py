@@ -105,8 +105,29 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 def test_what_is_no_npz(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="cannot be read as npz"):
+    with pytest.raises(UsageError, match="is not an npz file") as caught:
         starting_values(graph_of(), path)
+    assert caught.value.what == f"{path} is not an npz file"
+
+
+def test_a_file_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        starting_values(graph_of(), tmp_path / "none.npz")
+    assert str(caught.value) == f"{tmp_path}/none.npz does not exist"
+    with pytest.raises(UsageError) as caught:
+        read_npz(tmp_path)
+    assert caught.value.what == f"{tmp_path} cannot be read: Is a directory"
+
+
+def test_damaged_arrays_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.arange(1000.0))
+    content = bytearray(path.read_bytes())
+    content[200:300] = bytes(100)
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="holds what cannot be read") as caught:
+        read_npz(path)
+    assert caught.value.facts[0].startswith("x: is damaged")
 
 
 def test_a_single_array_is_no_npz(tmp_path: Path) -> None:
@@ -117,8 +138,9 @@ def test_a_single_array_is_no_npz(tmp_path: Path) -> None:
 
 def test_pickles_are_not_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.array([{}], object))
-    with pytest.raises(UsageError, match="cannot be read as npz"):
+    with pytest.raises(UsageError, match="holds what cannot be read") as caught:
         starting_values(graph_of(), tmp_path / "a.npz")
+    assert "x: is damaged, or holds Python objects" in caught.value.facts[0]
 
 
 def test_metadata_says_what_to_draw() -> None:

@@ -72,6 +72,20 @@ def test_all_pins_that_cannot_be_kept_are_named_at_once() -> None:
     assert "too small" in str(caught.value)
 
 
+def test_pins_that_cannot_be_read_are_named_with_the_others(recwarn: pytest.WarningsRecorder) -> None:
+    pins = {"x0": "S(0,0)", "w1": "Q", "x1": "S(0)/3", "w1.nxt": "R"}
+    with pytest.raises(UsageError, match="a pin cannot be kept") as caught:
+        decided(mlp(2, 24, 36), 2, pins=pins)
+    assert not recwarn.list
+    assert [fact.split(";")[0] for fact in caught.value.facts] == [
+        "x0=S(0,0): placement 'S(0,0)' has blocks of 0",
+        "w1=Q: placement 'Q' cannot be read",
+        "x1=S(0)/3: tiling 'S(0)/3' does not fit the cuts",
+        "tensor 'w1.nxt' is not in the model",
+    ]
+    assert "this plan's cuts are ?/2" in caught.value.facts[2]
+
+
 def test_more_workers_than_elements_is_infeasible_and_fewer_than_one_is_refused() -> None:
     with pytest.raises(InfeasibleError, match="largest tensor"):
         decided(mlp(1, 2, 2), 5)

@@ -55,13 +55,16 @@ def at_logits(graph: Graph) -> Graph:
     """The model without the Softmax that it ends in: the loss has one of its own."""
     (output,) = graph.outputs
     ops = list(graph.ops)
-    while graph.producer[output].op_type in ("Softmax", "Reshape", "Flatten") and "Softmax" in {op.op_type for op in ops}:
+    while graph.producer[output].op_type in ("Softmax", "Reshape", "Flatten") and "Softmax" in {
+        op.op_type for op in ops
+    }:
         op = graph.producer[output]
         ops.remove(op)
         output = op.inputs[0]
     read = {name for op in ops for name in (*op.inputs, *op.outputs) if name} | set(graph.inputs)
     return replace(
-        graph, ops=tuple(ops), outputs=(output,), tensors={name: graph.tensors[name] for name in graph.tensors if name in read},
+        graph, ops=tuple(ops), outputs=(output,),
+        tensors={name: tensor for name, tensor in graph.tensors.items() if name in read},
         constants={name: value for name, value in graph.constants.items() if name in read},
         folded=graph.folded & read,
     )  # fmt: skip
@@ -75,9 +78,7 @@ def check(name: str, batch: int | None = None) -> dict[str, object]:
     """
     started = time.perf_counter()
     graph = redrawn(at_logits(read_model(FOLDER / f"{name}.onnx")))
-    step = build_training_graph(
-        graph, loss="softmax_cross_entropy", optimizer="sgd", learning_rate=1.0, batch=batch
-    )
+    step = build_training_graph(graph, loss="softmax_cross_entropy", optimizer="sgd", learning_rate=1.0, batch=batch)
     built_seconds = time.perf_counter() - started
     ops = len(step.ops)
     rng = np.random.default_rng(1)
@@ -90,8 +91,10 @@ def check(name: str, batch: int | None = None) -> dict[str, object]:
             feeds[key] = rng.integers(0, 1000, tensor.shape)
         else:
             feeds[key] = rng.standard_normal(tensor.shape).astype(np.float32)
-    parameters = [pair.current for pair in step.state if pair.current in graph.constants
-                  and not any(op.op_type == "BatchNormalization" and pair.current in op.inputs[3:] for op in graph.ops)]  # fmt: skip
+    running = {name for op in graph.ops if op.op_type == "BatchNormalization" for name in op.inputs[3:]}
+    parameters = [
+        pair.current for pair in step.state if pair.current in graph.constants and pair.current not in running
+    ]
     bare = replace(step, initial={})
     del graph
     options = onnxruntime.SessionOptions()

@@ -93,10 +93,16 @@ def optimizer_of(name: str, parameters: list[torch.Tensor]) -> torch.optim.Optim
     return torch.optim.SGD(parameters, RATES[name], momentum=0.9 if name == "momentum" else 0.0)
 
 
-MEMORIES = {"sgd": {}, "momentum": {"momentum": "momentum_buffer"}, "adam": {"mean": "exp_avg", "squares": "exp_avg_sq"}}
+MEMORIES = {
+    "sgd": {},
+    "momentum": {"momentum": "momentum_buffer"},
+    "adam": {"mean": "exp_avg", "squares": "exp_avg_sq"},
+}
 
 
-def state_of(name: str, optimizer: torch.optim.Optimizer, parameters: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def state_of(
+    name: str, optimizer: torch.optim.Optimizer, parameters: dict[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
     """Parameters and what the optimizer remembers of them, by the names of the built graph."""
     found = {}
     for key, parameter in parameters.items():
@@ -108,6 +114,7 @@ def state_of(name: str, optimizer: torch.optim.Optimizer, parameters: dict[str, 
 
 def exact_step(graph, name, optimizer, constants, parameters, feeds, target) -> dict[str, np.ndarray]:
     """The state after one step in float64, of which float32 is kept: what both are judged by."""
+
     def wide(value: torch.Tensor) -> torch.Tensor:
         return value.detach().double() if value.is_floating_point() else value
 

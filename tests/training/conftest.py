@@ -223,7 +223,8 @@ class GlobalLpPool(OpRun):
 
 
 OWN: list[type[OpRun]] = [
-    GlobalLpPool, LRN, LpPool, Pad, Conv, ConvTranspose, MaxPool, AveragePool, Erf, Gelu, Mean, LpNormalization, MeanVarianceNormalization,
+    GlobalLpPool, LRN, LpPool, Pad, Conv, ConvTranspose, MaxPool, AveragePool, Erf, Gelu, Mean, LpNormalization,
+    MeanVarianceNormalization,
 ]  # fmt: skip
 for _class in OWN:
     _class.op_domain = ""

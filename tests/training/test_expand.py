@@ -107,6 +107,28 @@ def test_batch_first_is_the_other_transposed(forward_model):
     np.testing.assert_allclose(found["y_c"], expected["y_c"].transpose(1, 0, 2), atol=1e-6)
 
 
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("rotated", [0, 2])
+@pytest.mark.parametrize("shape", [(2, 3, 5, 4), (2, 5, 12)])
+@pytest.mark.parametrize("positions", [False, True])
+def test_rotations_are_the_runtimes(interleaved, rotated, shape, positions, forward_model):
+    names = ["x", "c", "s"] + (["p"] if positions else [])
+    attributes = {"interleaved": interleaved, "rotary_embedding_dim": rotated}
+    if len(shape) == 3 or rotated:
+        attributes["num_heads"] = 3
+    width = (rotated or 4) // 2
+    cache = (7, width) if positions else (2, 5, width)
+    parameters = {"x": random(shape, 1, dtype=np.float32), "c": random(cache, 2, dtype=np.float32),
+                  "s": random(cache, 3, dtype=np.float32)}  # fmt: skip
+    constants = {"p": np.random.default_rng(0).integers(0, 7, (2, 5))} if positions else {}
+    nodes = [node("RotaryEmbedding", names, ["y"], **attributes)]
+    forward = forward_model(nodes, parameters, {}, constants, opset=23)
+    written = expanded(forward.graph(), tuple(parameters), rules.standard())
+    assert "RotaryEmbedding" not in {op.op_type for op in written.ops}
+    evaluator = onnx.reference.ReferenceEvaluator(forward.model())
+    np.testing.assert_allclose(run(to_model(written), {})["y"], evaluator.run(None, {})[0], rtol=1e-5, atol=1e-6)
+
+
 def test_activations_with_numbers_are_refused(forward_model):
     forward = recurrent(forward_model, "RNN", activations=["Affine"])
     with pytest.raises(UnsupportedError) as error:
@@ -182,7 +204,7 @@ def test_by_body(nodes, shapes, opset, forward_model, reference, directions):
     gradients = {name: value - found[f"{name}.next"] for name, value in parameters.items()}
     directions(
         lambda values: float(
-            reference(model, {"target": target, **{name: value.astype(dtype) for name, value in values.items()}})["loss"]
+            reference(model, {"target": target} | {name: value.astype(dtype) for name, value in values.items()})["loss"]
         ),
         parameters, gradients,
         tolerance=2e-3 if is_single else 1e-6, step=1e-3 if is_single else 1e-6,

@@ -143,3 +143,17 @@ def test_bert_trains():
     tokens, mask = rng.integers(0, 256, (2, 16)), np.ones((2, 16), np.int64)
     found = losses(step, {"a_0": tokens, "a_1": mask, "labels": np.array([0, 1])})
     assert found[-1] < found[0]
+
+
+def test_bert_at_another_batch_is_the_same_model():
+    """Its mask and its token types are picked by constants that count the samples."""
+    forward = read_model(MODELS / "bert.raw.onnx")
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(0, 256, (6, 16))
+    mask = (np.arange(16) < rng.integers(4, 17, (6, 1))).astype(np.int64)
+    (whole,) = session(with_batch(forward, 6)).run(None, {"a_0": tokens, "a_1": mask})
+    old = session(forward)
+    parts = [
+        old.run(None, {"a_0": tokens[start : start + 2], "a_1": mask[start : start + 2]})[0] for start in (0, 2, 4)
+    ]
+    np.testing.assert_allclose(whole, np.concatenate(parts), atol=1e-5 * abs(whole).max())

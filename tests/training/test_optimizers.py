@@ -83,9 +83,12 @@ def test_optimizer(optimizer, hyper, forward_model, reference):
     for t, (before, found) in enumerate(steps(step, reference, {**forward.data, "target": target}, 3), 1):
         gradients = gradients_of(before, forward.data["x"], target)
         for name, gradient in gradients.items():
-            own = Hyper(**{key: getattr(hyper, key) for key in ("momentum", "beta1", "beta2", "epsilon", "decay_factor")},
+            kept = ("momentum", "beta1", "beta2", "epsilon", "decay_factor")
+            own = Hyper(**{key: getattr(hyper, key) for key in kept},
                         weight_decay=0.0 if name == "b" and hyper.exempt_vectors else hyper.weight_decay)  # fmt: skip
-            memory = {key.removeprefix(f"{name}."): value for key, value in before.items() if key.startswith(f"{name}.")}
+            memory = {
+                key.removeprefix(f"{name}."): value for key, value in before.items() if key.startswith(f"{name}.")
+            }
             x, after = expected_update(optimizer, own, before[name], gradient, memory, t)
             np.testing.assert_allclose(found[f"{name}.next"], x, rtol=1e-6, atol=1e-9)
             for key, value in after.items():
@@ -114,7 +117,9 @@ def test_clipping_by_the_global_norm(most, forward_model, reference):
     norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients.values()))
     factor = min(1.0, most / (norm + 1e-6))
     for name, gradient in gradients.items():
-        np.testing.assert_allclose(found[f"{name}.next"], forward.parameters[name] - RATE * factor * gradient, rtol=1e-6)
+        np.testing.assert_allclose(
+            found[f"{name}.next"], forward.parameters[name] - RATE * factor * gradient, rtol=1e-6
+        )
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -191,7 +196,8 @@ def small_net(forward_model):
         node("Gemm", ["e", "w", "b"], ["y"], name="fc"),
     ]
     parameters = {"k": random((4, 3, 3, 3), 1, np.float32) / 3, "s": np.ones(4, np.float32),
-                  "o": np.zeros(4, np.float32), "w": random((4, 5), 2, np.float32), "b": random((5,), 3, np.float32)}  # fmt: skip
+                  "o": np.zeros(4, np.float32), "w": random((4, 5), 2, np.float32),
+                  "b": random((5,), 3, np.float32)}  # fmt: skip
     constants = {"m": np.zeros(4, np.float32), "v": np.ones(4, np.float32), "big": np.array(0.5, np.float32)}
     return forward_model(nodes, parameters, {"x": random((8, 3, 6, 6), 4, np.float32)}, constants)
 
@@ -211,7 +217,7 @@ def test_low_precision_keeps_float32_state(precision, forward_model):
         return  # ONNX Runtime has no such kernels on CPU
     plain = build_training_graph(forward.graph(), **options)
     feeds = {**forward.data, "labels": np.arange(8) % 5}
-    low, full = ([run(graph, feeds) for graph in (step, plain)])
+    low, full = [run(graph, feeds) for graph in (step, plain)]
     assert low["loss"] == pytest.approx(full["loss"], rel=1e-2)
     for name in forward.parameters:
         moved = full[f"{name}.next"] - forward.parameters[name]

@@ -70,7 +70,8 @@ def by_hand():
                               opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid(DOMAIN, 1)])  # fmt: skip
     info = model.training_info.add()
     nodes = [
-        node("Sub", ["y", "t"], ["d"]), node("Mul", ["d", "d"], ["dd"]), node("ReduceMean", ["dd"], ["loss"], keepdims=0),
+        node("Sub", ["y", "t"], ["d"]), node("Mul", ["d", "d"], ["dd"]),
+        node("ReduceMean", ["dd"], ["loss"], keepdims=0),
         node("Gradient", ["w", "b", "x", "t"], ["dw", "db"], xs=["w", "b"], zs=["x", "t"], y="loss", domain=DOMAIN),
         node("Adam", ["r", "count", "w", "b", "dw", "db", "vw", "vb", "hw", "hb"],
              ["w_new", "b_new", "vw_new", "vb_new", "hw_new", "hb_new"], domain=DOMAIN,
@@ -84,7 +85,8 @@ def by_hand():
             nodes, "step", [helper.make_tensor_value_info("t", TensorProto.FLOAT, [6, 3])],
             [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],
             [*zeros, numpy_helper.from_array(np.array(0.1, np.float32), "r"),
-             numpy_helper.from_array(np.array(0, np.int64), "count"), numpy_helper.from_array(np.array(1, np.int64), "one")],
+             numpy_helper.from_array(np.array(0, np.int64), "count"),
+             numpy_helper.from_array(np.array(1, np.int64), "one")],
         )
     )  # fmt: skip
     for key in ("w", "b", "vw", "vb", "hw", "hb", "count"):

@@ -1,0 +1,104 @@
+"""Which operators a gradient passes, and why not the others: the data of ``tofu ops --gradients``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+import onnx
+
+from planner.training import rules
+from planner.training.expand import EXPANSIONS, has_body
+from planner.training.lowering import OPSET
+
+Kind: TypeAlias = Literal["rule", "expanded", "body", "stops", "no floats", "none"]
+
+_NEWEST: Final = 26
+"""The latest opset that is read."""
+_REASONS: Final = MappingProxyType(
+    {
+        "Col2Im": "no rule yet: it adds up overlapping blocks",
+        "Compress": "the size of its output depends on data",
+        "CumProd": "no rule yet",
+        "DFT": "no rule yet: complex numbers",
+        "DeformConv": "no rule yet: bilinear sampling at computed places",
+        "DequantizeLinear": "quantised values are not trained",
+        "Det": "its gradient needs an inverse, which ONNX has no operator for",
+        "DynamicQuantizeLinear": "quantised values are not trained",
+        "GridSample": "no rule yet: sampling at computed places",
+        "If": "control flow cannot be planned",
+        "ImageDecoder": "reads an image file",
+        "Loop": "control flow cannot be planned",
+        "MaxRoiPool": "no rule yet",
+        "Optional": "optionals cannot be planned",
+        "OptionalGetElement": "optionals cannot be planned",
+        "QuantizeLinear": "quantised values are not trained",
+        "RoiAlign": "no rule yet: sampling at computed places",
+        "STFT": "no rule yet: complex numbers",
+        "Scan": "control flow cannot be planned",
+        "TensorScatter": "no rule yet: it updates a cache, which inference does",
+        "Unique": "the size of its output depends on data",
+        "Upsample": "deprecated: Resize has a rule",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GradientRow:
+    """One operator of the default domain."""
+
+    op_type: str
+    kind: Kind
+    """``rule``: it has a gradient rule. ``expanded``: it is written out in operators that have one. ``body``: ONNX's
+    own function body is. ``stops``: its derivative is 0 almost everywhere. ``no floats``: it makes none. ``none``."""
+    detail: str
+    """The rule's formula (its first sentence), or why there is none."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether a gradient passes."""
+        return self.kind in ("rule", "expanded", "body")
+
+
+def gradient_table() -> tuple[GradientRow, ...]:
+    """All operators of the default domain at the latest opset that is read, in alphabetical order."""
+    found = {
+        schema.name
+        for schema in onnx.defs.get_all_schemas_with_history()
+        if not schema.domain and schema.since_version <= _NEWEST
+    }
+    return tuple(row for name in sorted(found) if (row := _row(name)) is not None)
+
+
+def _row(name: str) -> GradientRow | None:
+    try:
+        schema = onnx.defs.get_schema(name, _NEWEST)
+    except onnx.defs.SchemaError:
+        return None
+    if schema.deprecated:
+        return None
+    if name in EXPANSIONS:
+        return GradientRow(name, "expanded", _first_sentence(EXPANSIONS[name].__doc__))
+    rule = rules.standard().get(name)
+    if rule is not None:
+        return GradientRow(name, "rule" if rule.inputs != () else "stops", _first_sentence(rule.function.__doc__))
+    if _makes_no_floats(schema):
+        return GradientRow(name, "no floats", "its outputs are integers, booleans or strings")
+    if name in _REASONS:
+        return GradientRow(name, "none", _REASONS[name])
+    if has_body(name, max(OPSET, schema.since_version)):
+        return GradientRow(name, "body", "by ONNX's function body")
+    if not schema.inputs:
+        return GradientRow(name, "no floats", "it reads nothing")
+    return GradientRow(name, "none", "no rule yet")
+
+
+def _makes_no_floats(schema: onnx.defs.OpSchema) -> bool:
+    """Whether no output can be a float tensor."""
+    return not any("float" in kind or "bfloat" in kind for output in schema.outputs for kind in output.types)
+
+
+def _first_sentence(text: str | None) -> str:
+    lines = (text or "").strip().split("\n\n")[0]
+    return " ".join(lines.split())

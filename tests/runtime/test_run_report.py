@@ -1,0 +1,74 @@
+"""What a run says of itself: the table, and the JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from planner.report import as_json, tables
+from planner.runtime.compare import compare_step
+from planner.runtime.run import RunResult, run_plan
+
+
+def printed(result: RunResult) -> str:
+    file = io.StringIO()
+    tables.run(result, file)
+    return file.getvalue()
+
+
+def with_step(result: RunResult, split: Any, whole: Any, exact: Any) -> RunResult:
+    step = compare_step(1, split, whole, exact)
+    return replace(result, comparisons=(step,), verified=step.is_same, max_error=step.max_error)
+
+
+def test_one_step_without_a_loss(reduction: Any) -> None:
+    text = printed(run_plan(reduction.plan, verify=True))
+    assert text.splitlines()[0].split() == ["step", "time"]
+    assert "judged 1 tensor over 1 step, with a float64 reference largest" in " ".join(text.split())
+    assert " in Z, step 1, the whole model's " in text
+    assert ", limit " in text
+
+
+def test_several_steps_with_a_loss(training: Any) -> None:
+    result = run_plan(training.plan, steps=2, verify=True)
+    text = printed(result)
+    assert text.splitlines()[0].split() == ["step", "loss", "time"]
+    assert "4 tensors over 2 steps" in text
+    found = as_json.run(result)
+    assert found["fetches"] == len(result.fetches)
+    assert [step["tensors"] for step in found["comparisons"]] == [2, 2]
+    assert found["comparisons"][0]["different"] == []
+    assert found["comparisons"][0]["worst"]["name"] in ("loss", "W_next")
+    assert found["max_error"] == max(step["worst"]["error"] for step in found["comparisons"])
+    assert as_json.run(run_plan(training.plan))["comparisons"] == []
+
+
+def test_noise_is_counted(reduction: Any) -> None:
+    exact = {"y": np.array([1e-19, -1e-19]), "z": np.ones(2)}
+    whole = {"y": np.array([1e-10, -2e-10], np.float32), "z": np.ones(2, np.float32)}
+    result = with_step(run_plan(reduction.plan, verify=True), whole, whole, exact)
+    assert "2 tensors over 1 step, with a float64 reference, of them 1 only as noise" in printed(result)
+    assert as_json.run(result)["comparisons"][0]["noise"] == 1
+
+
+def test_an_overflow_is_said_and_is_valid_json(reduction: Any) -> None:
+    whole = {"y": np.full(2, np.inf, np.float32)}
+    result = with_step(run_plan(reduction.plan, verify=True), whole, whole, {"y": np.full(2, 1e39)})
+    text = printed(result)
+    assert "NOT verified" in text
+    assert "step 1, y: the whole model overflows in its own precision" in text
+    found = as_json.run(replace(result, losses=(float("nan"),)))
+    assert found["comparisons"][0]["different"][0]["name"] == "y"
+    json.dumps(found, allow_nan=False)
+
+
+def test_nothing_but_nan_is_said(reduction: Any) -> None:
+    whole = {"y": np.full(2, np.nan, np.float32)}
+    text = printed(with_step(run_plan(reduction.plan, verify=True), whole, whole, {"y": np.full(2, np.nan)}))
+    assert "not finite 2 elements of the whole model's" in " ".join(text.split())
+    assert "NOT verified" in text
+    assert "step 1: nothing could be compared" in text

@@ -1,0 +1,153 @@
+"""Operators of onnxruntime-training beside what differentiating the forward operator gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from planner.errors import UnsupportedError
+from planner.graph.to_onnx import to_model
+from planner.training.doors.microsoft import TABLE
+from planner.training.doors.training_info import read_training_info
+from planner.training.doors.walk import graph_of, walk
+
+MS, PREVIEW = "com.microsoft", "ai.onnx.preview.training"
+
+
+def random(shape, seed=1):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def ms(op_type, inputs, outputs, **attributes):
+    return helper.make_node(op_type, inputs, outputs, domain=MS, **attributes)
+
+
+node = helper.make_node
+IMAGE, VECTOR = (2, 3, 6, 5), (3,)
+POOL = {"kernel_shape": [2, 3], "strides": [2, 1], "pads": [0, 1, 1, 1]}
+CONV = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1], "group": 1, "dilations": [1, 2]}
+CASES = [
+    # forward, its inputs, gradient operators: outputs are called d and the input's name
+    ([node("Sigmoid", ["x"], ["y"])], {"x": (2, 3)}, [ms("SigmoidGrad", ["dy", "y"], ["dx"])], {}),
+    ([node("Tanh", ["x"], ["y"])], {"x": (2, 3)}, [ms("TanhGrad", ["dy", "y"], ["dx"])], {}),
+    ([node("Relu", ["x"], ["y"])], {"x": (2, 3)}, [ms("ReluGrad", ["dy", "y"], ["dx"])], {}),
+    ([node("LeakyRelu", ["x"], ["y"], alpha=0.3)], {"x": (2, 3)},
+     [ms("LeakyReluGrad", ["dy", "y"], ["dx"], alpha=0.3)], {}),
+    ([node("Gelu", ["x"], ["y"])], {"x": (2, 3)}, [ms("GeluGrad", ["dy", "x"], ["dx"])], {}),
+    ([node("Gelu", ["x"], ["y"], approximate="tanh")], {"x": (2, 3)}, [ms("FastGeluGrad", ["dy", "x"], ["dx"])], {}),
+    ([node("Add", ["x", "b"], ["a"]), node("Gelu", ["a"], ["y"])], {"x": (2, 3), "b": (3,)},
+     [ms("BiasGeluGrad_dX", ["dy", "x", "b"], ["dx"])], {}),
+    ([node("Softmax", ["x"], ["y"], axis=1)], {"x": (2, 3, 4)},
+     [ms("SoftmaxGrad_13", ["dy", "y"], ["dx"], axis=1)], {}),
+    ([node("LogSoftmax", ["x"], ["y"])], {"x": (2, 3, 4)}, [ms("LogSoftmaxGrad_13", ["dy", "y"], ["dx"])], {}),
+    ([node("Div", ["a", "b"], ["y"])], {"a": (2, 3), "b": (3,)}, [ms("DivGrad", ["dy", "a", "b"], ["da", "db"])], {}),
+    ([node("Conv", ["x", "w", "b"], ["y"], **CONV)], {"x": IMAGE, "w": (4, 3, 3, 2), "b": (4,)},
+     [ms("ConvGrad", ["dy", "x", "w"], ["dx", "dw", "db"], **CONV)], {}),
+    ([node("MaxPool", ["x"], ["y", "i"], **POOL)], {"x": IMAGE}, [ms("MaxPoolGrad", ["dy", "i"], ["dx"], **POOL)], {}),
+    ([node("AveragePool", ["x"], ["y"], **POOL)], {"x": IMAGE}, [ms("AveragePoolGrad", ["dy"], ["dx"], **POOL)], {}),
+    ([node("Gather", ["x", "i"], ["y"], axis=1)], {"x": (3, 4)},
+     [node("Shape", ["x"], ["s"]), ms("GatherGrad", ["s", "i", "dy"], ["dx"], axis=1)],
+     {"i": np.array([[0, 3], [3, 1]])}),
+    ([node("GatherElements", ["x", "i"], ["y"], axis=1)], {"x": (2, 4)},
+     [node("Shape", ["x"], ["s"]), ms("GatherElementsGrad", ["dy", "s", "i"], ["dx"], axis=1)],
+     {"i": np.array([[0, 3], [1, 1]])}),
+    ([node("Slice", ["x", "f", "t"], ["y"])], {"x": (4, 5)},
+     [node("Shape", ["x"], ["s"]), ms("SliceGrad", ["dy", "s", "f", "t"], ["dx"])],
+     {"f": np.array([1, 0]), "t": np.array([3, 4])}),
+    ([node("LayerNormalization", ["x", "s", "b"], ["y", "m", "v"])], {"x": (2, 3, 4), "s": (4,), "b": (4,)},
+     [ms("LayerNormalizationGrad", ["dy", "x", "s", "m", "v"], ["dx", "ds", "db"], axis=-1)], {}),
+    ([node("LayerNormalization", ["x", "s", "b"], ["y", "m", "v"])], {"x": (2, 3, 4), "s": (4,), "b": (4,)},
+     [ms("InvertibleLayerNormalizationGrad", ["dy", "y", "s", "b", "v"], ["dx", "ds", "db"], axis=-1)], {}),
+    ([node("MatMul", ["a", "b"], ["y"])], {"a": (2, 3, 4), "b": (2, 4, 5)},
+     [ms("FusedMatMul", ["dy", "b"], ["da"], transB=1), ms("FusedMatMul", ["a", "dy"], ["db"], transA=1)], {}),
+    ([node("Add", ["a", "b"], ["y"])], {"a": (2, 3, 4), "b": (3, 1)},
+     [node("Shape", ["a"], ["sa"]), node("Shape", ["b"], ["sb"]),
+      ms("BroadcastGradientArgs", ["sa", "sb"], ["axa", "axb"]),
+      ms("ReduceSumTraining", ["dy", "axb"], ["r"], keepdims=1), node("Reshape", ["r", "sb"], ["db"]),
+      node("Identity", ["dy"], ["da"])], {}),
+    ([node("SoftmaxCrossEntropyLoss", ["x", "t", "w"], ["y", "p"], ignore_index=1)], {"x": (5, 4)},
+     [ms("SoftmaxCrossEntropyLossGrad", ["dy", "p", "t", "w"], ["dx"], ignore_index=1, reduction="mean")],
+     {"t": np.array([0, 1, 2, 3, 3]), "w": np.array([0.5, 1, 2, 3], np.float32)}),
+]  # fmt: skip
+
+
+def run(graph, feeds):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        to_model(graph).SerializeToString(), options, providers=["CPUExecutionProvider"],
+        disabled_optimizers=["NchwcTransformer"],
+    )  # fmt: skip
+    return dict(zip(graph.outputs, session.run(None, {name: feeds[name] for name in graph.inputs}), strict=True))
+
+
+def model_of(nodes, shapes, constants, outputs):
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    values = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    initializers = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    opsets = [helper.make_opsetid(domain, version) for domain, version in (("", 21), (MS, 1), (PREVIEW, 1))]
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, values, initializers), opset_imports=opsets,
+                             ir_version=10)  # fmt: skip
+
+
+@pytest.mark.parametrize(("forward", "shapes", "gradients", "constants"), CASES)
+def test_lowered(forward, shapes, gradients, constants):
+    feeds = {name: random(shape, index) for index, (name, shape) in enumerate(shapes.items())}
+    feeds = {name: np.abs(value) + 0.5 if name == "b" else value for name, value in feeds.items()}
+    names = list(shapes)
+    made = {name for one in gradients for name in one.output}
+    wanted = [name for name in names if f"d{name}" in made]
+
+    state, source = walk(model_of(forward, shapes, constants, ["y"]), TABLE)
+    y_shape = state.builder.tensors[state.aliases.get("y", "y")].shape
+    feeds["dy"] = random(y_shape, 9)
+    shapes = {**shapes, "dy": y_shape}
+    outputs = [f"d{name}" for name in wanted]
+    # An AveragePoolGrad is told by its forward op, which the loss keeps alive in a real model.
+    state, source = walk(model_of([*forward, *gradients], shapes, constants, [*outputs, "y"]), TABLE)
+    lowered = graph_of(state, source, inputs=source.inputs, outputs={name: name for name in outputs})
+    assert {op.domain for op in lowered.ops} == {""}
+    found = run(lowered, feeds)
+
+    products = [node("Mul", ["y", "dy"], ["ydy"]), node("ReduceSum", ["ydy"], ["total"], keepdims=0),
+                node("Gradient", wanted, outputs, xs=wanted, y="total", domain=PREVIEW)]  # fmt: skip
+    expected = run(read_training_info(model_of([*forward, *products], shapes, constants, outputs)), feeds)
+    for name in outputs:
+        np.testing.assert_allclose(found[name], expected[name], rtol=2e-5, atol=2e-6, err_msg=name)
+
+
+def test_batch_normalization():
+    """The gradient of BatchNormInternal, written out in NumPy."""
+    x, scale, bias, dy = random((4, 3, 2), 1), random((3,), 2), random((3,), 3), random((4, 3, 2), 4)
+    nodes = [
+        ms("BatchNormInternal", ["x", "s", "b", "rm", "rv"], ["y", "m2", "v2", "sm", "si"], epsilon=1e-3),
+        ms("BatchNormalizationGrad", ["dy", "x", "s", "sm", "si"], ["dx", "ds", "db"], epsilon=1e-3),
+    ]
+    shapes = {"x": x.shape, "s": (3,), "b": (3,), "dy": dy.shape}
+    constants = {"rm": np.zeros(3, np.float32), "rv": np.ones(3, np.float32)}
+    outputs = ["y", "dx", "ds", "db", "v2"]
+    state, source = walk(model_of(nodes, shapes, constants, outputs), TABLE)
+    graph = graph_of(state, source, inputs=source.inputs, outputs={name: name for name in outputs})
+    found = run(graph, {"x": x, "s": scale, "b": bias, "dy": dy})
+    mean, var = x.mean((0, 2), keepdims=True), x.var((0, 2), keepdims=True)
+    normal = (x - mean) / np.sqrt(var + 1e-3)
+    column = (1, 3, 1)
+    g = dy * scale.reshape(column)
+    dx = (g - g.mean((0, 2), keepdims=True) - normal * (g * normal).mean((0, 2), keepdims=True)) / np.sqrt(var + 1e-3)
+    expected = {"y": normal * scale.reshape(column) + bias.reshape(column), "dx": dx,
+                "ds": (dy * normal).sum((0, 2)), "db": dy.sum((0, 2)), "v2": 0.9 + 0.1 * var.reshape(-1)}  # fmt: skip
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_an_operator_without_a_standard_form_is_named():
+    nodes = [ms("LSTMGrad", ["x"], ["y"], name="cell")]
+    with pytest.raises(UnsupportedError) as error:
+        walk(model_of(nodes, {"x": (2, 3)}, {}, ["y"]), TABLE)
+    assert "op 'cell' (LSTMGrad)" in error.value.facts[0]
+    nodes = [ms("Frobnicate", ["x"], ["y"], name="odd")]
+    with pytest.raises(UnsupportedError) as error:
+        walk(model_of(nodes, {"x": (2, 3)}, {}, ["y"]), TABLE)
+    assert "operator Frobnicate of 'com.microsoft'" in error.value.facts[0]

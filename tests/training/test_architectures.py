@@ -1,0 +1,40 @@
+"""The nine architectures of the onnx package become training graphs whose gradients agree with a difference."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from planner.graph.from_onnx import read_model
+from planner.training.batch import with_batch
+
+TOOL = Path(__file__).parents[1] / "tools" / "architectures.py"
+spec = importlib.util.spec_from_file_location("architectures", TOOL)
+architectures = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(architectures)
+
+SMALL = ("light_shufflenet", "light_squeezenet")
+ALL = [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in architectures.NAMES]
+
+
+def test_there_are_nine():
+    assert len(architectures.NAMES) == 9
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_gradients_agree_with_a_difference(name):
+    row = architectures.check(name)
+    assert row["derivative"] > 0
+    # The loss of these networks has many kinks, and its curvature is large at a batch of 1.
+    assert row["difference"] == pytest.approx(row["derivative"], rel=0.05)
+
+
+@pytest.mark.parametrize("name", architectures.NAMES)
+def test_every_one_takes_another_batch(name):
+    graph = architectures.at_logits(read_model(architectures.FOLDER / f"{name}.onnx"))
+    changed = with_batch(graph, 8)
+    (output,) = changed.outputs
+    assert changed.tensors[output].shape[0] == 8
+    assert len(changed.ops) == len(graph.ops)
