@@ -169,10 +169,15 @@ def _has_ended(process_id: int) -> bool:
 
 def test_ctrl_c_stops_the_child(training: Any, tmp_path: Path) -> None:
     engine = engine_of(training, tmp_path, "time.sleep(30)", (0, "step"))
+    # A shell that starts the tests in the background has them ignore the signal.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     interrupt.start()
     start = time.perf_counter()
-    with pytest.raises(KeyboardInterrupt), engine:
-        engine.iterate()
+    try:
+        with pytest.raises(KeyboardInterrupt), engine:
+            engine.iterate()
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert time.perf_counter() - start < 3
     assert is_gone(engine.process_id)
