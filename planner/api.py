@@ -14,7 +14,7 @@ from typing import Literal
 from onnx import ModelProto
 
 import opdefs
-from planner.config import load_topology
+from planner.config import Topology, load_topology
 from planner.errors import InfeasibleError, TofuError, UsageError, did_you_mean
 from planner.folder import (
     PlanFolder,
@@ -218,7 +218,8 @@ def plan(
     started = time.perf_counter()
     if strategy not in STRATEGIES:
         raise UsageError(f"strategy {strategy!r} is not known", hint=did_you_mean(strategy, STRATEGIES))
-    workers = _worker_count(gpus, topology)
+    machine = load_topology(topology) if topology is not None else None
+    workers = _worker_count(gpus, machine, topology)
     directory = out if out is not None else Path(f"{model.stem}.tofu{workers}")
     refuse_existing(directory)
     progress(f"reading {model}")
@@ -241,7 +242,7 @@ def plan(
     progress("writing a program for each worker")
     partitioned = partition(decided.graph, decided.ops, decision.plan)
     complete = complete_plan(decision.plan, partitioned)
-    _refuse_too_large(complete.peak_bytes, topology)
+    _refuse_too_large(complete.peak_bytes, machine, topology)
     write_folder(directory, plan_files(graph, content, complete, partitioned), partitioned.program)
     if sharding_annotations is not None:
         shapes = {name: tensor.shape for name, tensor in graph.tensors.items()}
@@ -455,31 +456,30 @@ def _line(report: StepReport) -> str:
     return f"step {report.step} of {report.steps}{loss}"
 
 
-def _worker_count(gpus: int | None, topology: str | None) -> int:
-    if topology is None:
+def _worker_count(gpus: int | None, machine: Topology | None, said: str | None) -> int:
+    if machine is None:
         if gpus is None:
             raise UsageError("for how many GPUs?", hint="give gpus, or a topology")
         return gpus
-    devices = load_topology(topology).device_count
-    if gpus is not None and gpus != devices:
-        raise UsageError(f"topology {topology} has {devices} devices, and {gpus} GPUs are asked for")
-    return devices
+    if gpus is not None and gpus != machine.device_count:
+        raise UsageError(f"topology {said} has {machine.device_count} devices, and {gpus} GPUs are asked for")
+    return machine.device_count
 
 
-def _refuse_too_large(peak_bytes: Sequence[int], topology: str | None) -> None:
+def _refuse_too_large(peak_bytes: Sequence[int], machine: Topology | None, said: str | None) -> None:
     """Refuses a plan whose workers need more memory than the topology's devices have.
 
     Raises:
         InfeasibleError: naming the worker that needs the most.
     """
-    if topology is None:
+    if machine is None:
         return
-    memory = load_topology(topology).device.memory_bytes
+    memory = machine.device.memory_bytes
     largest = max(peak_bytes)
     if largest > memory:
         raise InfeasibleError(
             f"the plan does not fit: worker {peak_bytes.index(largest)} needs "
-            f"{format_bytes(largest, ByteUnit.BINARY)}, and a device of {topology} has "
+            f"{format_bytes(largest, ByteUnit.BINARY)}, and a device of {said} has "
             f"{format_bytes(memory, ByteUnit.BINARY)}",
             hint="more devices, or a smaller batch, would fit",
         )

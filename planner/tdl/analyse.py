@@ -80,8 +80,6 @@ class Read:
     once: tuple[str, ...]
     """Reduction variables that this read's term stands outside of: of the workers that share the reduction,
     the first alone reads it (Gemm's C)."""
-    bordered: bool
-    """True if reads past the tensor's borders are meant (they have a fill)."""
     blocks: tuple[tuple[int, ...], ...] = ()
     """For each dim the blocks that this read proposes for the tensor: D from an index ``D*h + d``, so that a part of
     h reads whole blocks (the split that undoes the merge above: 4 heads on 3 workers read 32/16/16 of the 64)."""
@@ -288,7 +286,7 @@ def _reads(root: Value, reducible: tuple[str, ...]) -> list[Read]:
             if isinstance(value, Access):
                 dims = tuple(interval_of(index) for index in value.indices)
                 blocks = tuple(dim_blocks(index) for index in value.indices)
-                reads.append(Read(value.slot, dims, once, value.fill is not None, blocks))
+                reads.append(Read(value.slot, dims, once, blocks))
     return reads
 
 

@@ -70,11 +70,6 @@ def render_value(output: Output, names: Sequence[str]) -> str:
     return _value(output.value, names)[0] + (f"  ({', '.join(sorted(fills))})" if fills else "")
 
 
-def render_index(index: Index, names: Sequence[str] = ()) -> str:
-    """An index expression, with constants gathered: ``2*y + k - 1``."""
-    return _index(index, names)[0]
-
-
 def _input_names(description: Description, count: int) -> tuple[str, ...]:
     code = description.function.__code__
     formal = list(code.co_varnames[1 : code.co_argcount])

@@ -70,10 +70,6 @@ class Verdict:
     """Largest difference of an output, over the largest element of the whole result."""
 
     @property
-    def is_vetoed(self) -> bool:
-        return any(finding.kind is Kind.VETOED for finding in self.findings)
-
-    @property
     def is_wrong(self) -> bool:
         return any(finding.kind is not Kind.VETOED for finding in self.findings)
 
