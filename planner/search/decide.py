@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from planner.algebra.tiling import Tiling
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, replicated_share
-from planner.cost.tables import CostTables
+from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph
 from planner.plan import OpStrategy, Plan
 from planner.search.methods import METHODS
 from planner.search.pins import pinned
-from planner.search.problem import Problem, Restriction
+from planner.search.problem import Problem, Restriction, SearchVariable
 from planner.search.recurse import Found
 from planner.tdl.bind import BoundOp
 
@@ -43,6 +44,7 @@ def decide(
     *,
     strategy: str = "tofu",
     pins: Mapping[str, str] | None = None,
+    held: Mapping[str, Tiling] | None = None,
     partitioned_inputs: bool = False,
     model_digest: str = "",
     progress: Callable[[str], None] = lambda line: None,
@@ -56,6 +58,8 @@ def decide(
         workers: how many; at least 1.
         strategy: one of ``STRATEGIES``.
         pins: by tensor, a tiling's text form.
+        held: by op, the strategy that it must have: one that the analysis admits and that every worker has a local op
+            for.
         partitioned_inputs: leave replication out of the data inputs' tilings.
         model_digest: identifies the model in the plan.
         progress: told what is being done.
@@ -79,16 +83,34 @@ def decide(
     for fraction in _BUDGETS:
         # A budget is drawn up before it is known how often an op is repeated; a plan that overdraws it is not taken.
         problem = Problem(graph, ops, workers, partitioned_inputs, fraction * REPLICATED_SHARE_LIMIT, tables=shared)
-        cuts, found = METHODS[strategy].search(problem, workers, partial(_with_pins, problem, pins or {}), progress)
+        cuts, found = METHODS[strategy].search(
+            problem, workers, partial(_narrowed, problem, pins or {}, held or {}), progress
+        )
         if strategy != "tofu" or _chosen_share(problem, found) <= REPLICATED_SHARE_LIMIT:
             break
     seconds = time.perf_counter() - started
-    plan = _plan(problem, found, cuts, strategy, model_digest, is_free=not pins)
+    plan = _plan(problem, found, cuts, strategy, model_digest, is_free=not pins and not held)
     return Decision(plan, seconds, problem.tables.entries, found.largest_table)
 
 
-def _with_pins(problem: Problem, pins: Mapping[str, str], inner: Restriction, cuts: tuple[int, ...]) -> Restriction:
-    return pinned(problem, pins, cuts, inner)
+def _narrowed(
+    problem: Problem,
+    pins: Mapping[str, str],
+    held: Mapping[str, Tiling],
+    inner: Restriction,
+    cuts: tuple[int, ...],
+) -> Restriction:
+    """Keeps pinned tensors to their tilings and held ops to their strategies."""
+    restrict = pinned(problem, pins, cuts, inner)
+
+    def keep(variable: SearchVariable, candidates: Candidates) -> Candidates:
+        strategy = None if variable.op is None else held.get(variable.op.op.name)
+        if strategy is None:
+            return restrict(variable, candidates)
+        depth = len(candidates[0].ways)
+        return (Tiling(strategy.placements[:depth], strategy.ways[:depth]),)
+
+    return keep if held else restrict
 
 
 def _chosen_share(problem: Problem, found: Found) -> float:

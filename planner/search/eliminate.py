@@ -3,13 +3,16 @@
 SoyBean's BFS-level dynamic programme (section 4), Tofu's over forward and backward groups (section 5.1) and
 OptCNN's node and edge elimination (section 5) are orders of it. Time and memory are exponential only in the
 induced width of the order, which is small on training graphs.
+
+Equal buckets are solved once: tables are interned by content, and the eliminations of a round whose tables are the same
+are one computation. What identical layers cost is the bookkeeping of their numbers, done for a whole round at a time.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 from typing import TypeAlias
 
@@ -17,9 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError
+from planner.search.order import Ints, Order, Pattern, find_order
 
 MAX_TABLE_ENTRIES = 1 << 26
 """A bucket larger than this would not fit in memory; the search refuses rather than guesses."""
+_AT_ONCE = 1 << 17
+"""A bucket larger than this is minimised value by value, so that it stays in the cache and takes less memory."""
+
+Table: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +35,25 @@ class Factor:
     """A table over some variables: axis i of ``table`` is the value of ``variables[i]``."""
 
     variables: tuple[int, ...]
-    table: NDArray[np.int64]
+    table: Table
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
     """A minimising assignment."""
 
-    values: tuple[int, ...]
+    values: Ints
     """The chosen value of each variable."""
     total: int
     """The sum of all tables there."""
     largest_table: int
     """Entries of the largest bucket, as a measure of the induced width."""
+    entries: int
+    """Entries of all buckets that were computed."""
 
 
 def minimise(sizes: Sequence[int], factors: Sequence[Factor], max_table_entries: int = MAX_TABLE_ENTRIES) -> Solution:
     """Finds the least sum of all factors over all assignments.
-
-    Variables are eliminated smallest bucket first; ties go to the variable with the lower number, and of equal
-    values the first wins, so the result depends on nothing but the arguments.
 
     Args:
         sizes: the number of values of each variable; at least 1.
@@ -56,91 +63,16 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], max_table_entries:
     Raises:
         InfeasibleError: a bucket would be larger.
     """
-    memo: _Memo = {}
-    by_variable: list[dict[int, Factor]] = [{} for _ in sizes]
-    neighbours: list[set[int]] = [set() for _ in sizes]
-    constant = 0
-    serial = 0
-
-    def add(factor: Factor) -> None:
-        nonlocal serial, constant
-        if not factor.variables:
-            constant += int(factor.table)
-            return
-        for variable in factor.variables:
-            by_variable[variable][serial] = factor
-            neighbours[variable].update(factor.variables)
-            neighbours[variable].discard(variable)
-        serial += 1
-
-    for factor in _merged([_without_decided(factor) for factor in factors]):
-        add(factor)
-
-    def bucket_entries(variable: int) -> int:
-        return prod((sizes[near] for near in neighbours[variable]), start=sizes[variable])
-
-    heap = [(bucket_entries(variable), variable) for variable in range(len(sizes))]
-    heapq.heapify(heap)
-    eliminated = [False] * len(sizes)
-    steps: list[tuple[int, tuple[int, ...], NDArray[np.intp]]] = []
-    largest = 1
-    while heap:
-        entries, variable = heapq.heappop(heap)
-        if eliminated[variable]:
-            continue
-        current = bucket_entries(variable)
-        if current != entries:
-            heapq.heappush(heap, (current, variable))
-            continue
-        if entries > max_table_entries:
-            raise InfeasibleError(
-                f"the search needs a table of {entries:,} entries, more than {max_table_entries:,}",
-                hint="the graph is too entangled for an exact search at this many ways",
-            )
-        largest = max(largest, entries)
-        rest = tuple(sorted(neighbours[variable]))
-        bucket = list(by_variable[variable].items())
-        least, choice = _least(variable, rest, [factor for _, factor in bucket], sizes, memo)
-        steps.append((variable, rest, choice))
-        eliminated[variable] = True
-        for number, factor in bucket:
-            for other in factor.variables:
-                if other != variable:
-                    by_variable[other].pop(number, None)
-        for other in rest:
-            neighbours[other].discard(variable)
-        add(Factor(rest, least))
-        for other in rest:
-            heapq.heappush(heap, (bucket_entries(other), other))
-    values = [0] * len(sizes)
-    for variable, rest, choice in reversed(steps):
-        values[variable] = int(choice[tuple(values[other] for other in rest)])
-    return Solution(tuple(values), constant, largest)
-
-
-_Memo: TypeAlias = dict[
-    tuple[tuple[int, tuple[int, ...]], ...],
-    tuple[NDArray[np.int64], NDArray[np.intp], list[NDArray[np.int64]]],
-]
-"""By what is in a bucket (each table's identity and axes): the least sums, the choices, and the tables themselves,
-which are kept so that an identity stays theirs."""
-
-
-def _least(
-    variable: int, rest: tuple[int, ...], factors: Sequence[Factor], sizes: Sequence[int], memo: _Memo
-) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """The least sum of a bucket's factors over the variable, and where it is, for each value of the rest.
-
-    Repeated layers bring the very same tables; their buckets are looked up, and since the results are then the same
-    arrays again, so are the buckets that follow.
-    """
-    axes = {name: axis for axis, name in enumerate((variable, *rest))}
-    key = tuple((id(factor.table), tuple(axes[name] for name in factor.variables)) for factor in factors)
-    known = memo.get(key)
-    if known is None:
-        total = _sum(axes, factors, sizes)
-        known = memo[key] = (total.min(axis=0), total.argmin(axis=0), [factor.table for factor in factors])
-    return known[0], known[1]
+    squeezed = [_without_decided(factor) for factor in factors]
+    order = find_order(sizes, [factor.variables for factor in squeezed], [0] * len(sizes))
+    numbers: dict[int, int] = {}
+    tables: list[Table] = []
+    for factor in squeezed:
+        if id(factor.table) not in numbers:
+            numbers[id(factor.table)] = len(tables)
+            tables.append(factor.table)
+    which = np.array([numbers[id(factor.table)] for factor in squeezed], dtype=np.int64)
+    return eliminate(order, tables, which, max_table_entries)
 
 
 def _without_decided(factor: Factor) -> Factor:
@@ -151,22 +83,129 @@ def _without_decided(factor: Factor) -> Factor:
     return Factor(kept, factor.table.reshape([size for size in factor.table.shape if size > 1]))
 
 
-def _merged(factors: Sequence[Factor]) -> list[Factor]:
-    """Factors over the same variables, added up."""
-    by_scope: dict[tuple[int, ...], NDArray[np.int64]] = {}
-    for factor in factors:
-        known = by_scope.get(factor.variables)
-        by_scope[factor.variables] = factor.table if known is None else known + factor.table
-    return [Factor(scope, table) for scope, table in by_scope.items()]
+def eliminate(
+    order: Order, tables: Sequence[Table], which: Ints, max_table_entries: int = MAX_TABLE_ENTRIES
+) -> Solution:
+    """Finds the least sum of factors over all assignments; of equal values the first wins.
+
+    Args:
+        order: over the factors' scopes.
+        tables: the different tables.
+        which: the number of each factor's table, shape [factors].
+        max_table_entries: how large a bucket may be.
+
+    Raises:
+        InfeasibleError: a bucket would be larger.
+    """
+    known = _Known(tables, max_table_entries)
+    table_of = np.full(order.scopes + order.variables, -1, dtype=np.int64)
+    table_of[: order.scopes] = known.numbers[which]
+    constant = int(known.least[which].sum())
+    done: list[tuple[Ints, Ints]] = []
+    for steps in order.rounds:
+        buckets, group = _distinct(table_of[steps.factors])
+        results = np.array([known.bucket(steps.pattern, tuple(bucket)) for bucket in buckets.tolist()], dtype=np.int64)
+        table_of[steps.produced] = results[group, 0]
+        constant += int(results[group, 1].sum())
+        done.append((buckets, group))
+    values = np.zeros(order.variables, dtype=np.int64)
+    for steps, (buckets, group) in zip(reversed(order.rounds), reversed(done), strict=True):
+        for number, bucket in enumerate(buckets.tolist()):
+            members = np.flatnonzero(group == number) if len(buckets) > 1 else slice(None)
+            values[steps.variables[members]] = known.best(steps.pattern, bucket, values[steps.rest[members]])
+    return Solution(values, constant, known.largest, known.entries)
 
 
-def _sum(axes: Mapping[int, int], factors: Sequence[Factor], sizes: Sequence[int]) -> NDArray[np.int64]:
-    """The sum of factors as a table over the variables of ``axes``, in their order."""
-    total: NDArray[np.int64] = np.zeros([sizes[name] for name in axes], dtype=np.int64)
-    for factor in factors:
-        order = sorted(range(len(factor.variables)), key=lambda position: axes[factor.variables[position]])
-        shape = [1] * total.ndim
-        for name in factor.variables:
-            shape[axes[name]] = sizes[name]
-        total += factor.table.transpose(order).reshape(shape)
-    return total
+def _distinct(rows: Ints) -> tuple[Ints, Ints]:
+    """The distinct rows, and for each row the number of its own."""
+    if len(rows) == 1 or rows.shape[1] == 0:
+        return rows[:1], np.zeros(len(rows), dtype=np.int64)
+    if (rows == rows[0]).all():
+        return rows[:1], np.zeros(len(rows), dtype=np.int64)
+    numbers: dict[tuple[int, ...], int] = {}
+    group = np.array([numbers.setdefault(row, len(numbers)) for row in map(tuple, rows.tolist())], dtype=np.int64)
+    return np.array(list(numbers), dtype=np.int64), group
+
+
+class _Known:
+    """The tables met so far, each once, with its minimum taken out; and the buckets solved so far."""
+
+    def __init__(self, tables: Sequence[Table], max_table_entries: int) -> None:
+        self._tables: list[Table] = []
+        self._by_content: dict[tuple[tuple[int, ...], bytes], int] = {}
+        self._buckets: dict[tuple[Pattern, tuple[int, ...]], tuple[int, int]] = {}
+        self._max = max_table_entries
+        self.largest, self.entries = 1, 0
+        interned = [self._intern(table) for table in tables]
+        self.numbers = np.array([number for number, _ in interned], dtype=np.int64)
+        self.least = np.array([least for _, least in interned], dtype=np.int64)
+
+    def _intern(self, table: Table) -> tuple[int, int]:
+        """The number of a table less its minimum, and the minimum."""
+        least = int(table.min())
+        rest = np.ascontiguousarray(table - least if least else table)
+        number = self._by_content.setdefault((rest.shape, rest.tobytes()), len(self._tables))
+        if number == len(self._tables):
+            self._tables.append(rest)
+        return number, least
+
+    def bucket(self, pattern: Pattern, numbers: tuple[int, ...]) -> tuple[int, int]:
+        """The table that an elimination makes: its number, and what is common to all its entries."""
+        found = self._buckets.get((pattern, numbers))
+        if found is None:
+            found = self._buckets[pattern, numbers] = self._intern(self._least(pattern, numbers))
+        return found
+
+    def _least(self, pattern: Pattern, numbers: Sequence[int]) -> Table:
+        views = self._views(pattern, numbers)
+        shape = np.broadcast_shapes(*(view.shape for view in views)) if views else (1,)
+        entries = prod(shape)
+        if entries > self._max:
+            raise InfeasibleError(
+                f"the search needs a table of {entries:,} entries, more than {self._max:,}",
+                hint="the graph is too entangled for an exact search at this many ways",
+            )
+        self.largest = max(self.largest, entries)
+        self.entries += entries
+        if not views:
+            return np.zeros((), dtype=np.int64)
+        views.sort(key=lambda view: view.size)
+        if entries <= _AT_ONCE:
+            least: Table = reduce(np.add, views).min(axis=0)
+            return least
+        least = reduce(np.add, [view[0] for view in views], np.zeros((), dtype=np.int64))
+        for value in range(1, shape[0]):
+            np.minimum(least, reduce(np.add, [view[min(value, len(view) - 1)] for view in views]), out=least)
+        return least
+
+    def _views(self, pattern: Pattern, numbers: Sequence[int]) -> list[Table]:
+        """The tables of a bucket, all with the axes of the bucket: the variable's first."""
+        rank = 1 + max((axis for axes in pattern for axis in axes), default=0)
+        views = []
+        for axes, number in zip(pattern, numbers, strict=True):
+            table = self._tables[number]
+            shape = [1] * rank
+            for axis, size in zip(axes, table.shape, strict=True):
+                shape[axis] = size
+            views.append(table.transpose(np.argsort(axes)).reshape(shape))
+        return views
+
+    def best(self, pattern: Pattern, numbers: Sequence[int], rest: Ints) -> Ints:
+        """The values of a variable when its neighbours have theirs.
+
+        Args:
+            pattern: of the bucket.
+            numbers: its tables.
+            rest: the neighbours' values, shape [eliminations, neighbours].
+
+        Returns:
+            Shape [eliminations].
+        """
+        total = np.zeros((1, len(rest)), dtype=np.int64)
+        for axes, number in zip(pattern, numbers, strict=True):
+            own = axes.index(0)
+            others = tuple(rest[:, axis - 1] for axis in axes if axis)
+            along = np.moveaxis(self._tables[number], own, 0)
+            total = total + (along[(slice(None), *others)] if others else along[:, None])
+        values: Ints = total.argmin(axis=0)
+        return values

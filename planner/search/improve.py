@@ -15,7 +15,6 @@ from dataclasses import replace
 from planner.algebra.tiling import Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
-from planner.search.eliminate import minimise
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found
 
@@ -72,11 +71,9 @@ def _round(problem: Problem, near: _Neighbourhood, cuts: int, found: Found) -> F
 
 
 def _solve(problem: Problem, candidates: Sequence[Candidates], found: Found) -> Found:
-    sizes = [len(values) for values in candidates]
-    solution = minimise(sizes, problem.factors(candidates), max_table_entries=_MAX_ENTRIES)
+    composites, solution = problem.solve(candidates, _MAX_ENTRIES)
     if solution.total >= found.moved_bytes:
         return found
-    composites = tuple(values[chosen] for values, chosen in zip(candidates, solution.values, strict=True))
     return replace(
         found,
         composites=composites,
@@ -131,7 +128,7 @@ class _Neighbourhood:
         options = dict.fromkeys(
             option.placements[-1]
             for prefix in prefixes
-            for option in self._problem.extensions(variable, prefix, self._cuts[cut])
+            for option in self._problem.proposals(variable, prefix, self._cuts[cut])
         )
         outer, inner = composite.placements[:cut], composite.placements[cut + 1 :]
         return [
@@ -144,7 +141,7 @@ class _Neighbourhood:
         """True if the composite can be built cut by cut."""
         prefix = Tiling((), ())
         for placement, ways in zip(composite.placements, self._cuts, strict=True):
-            options = self._problem.extensions(variable, prefix, ways)
+            options = self._problem.proposals(variable, prefix, ways)
             prefix = prefix.extend(placement, ways)
             if prefix not in options:
                 return False
@@ -154,7 +151,7 @@ class _Neighbourhood:
         """True if the restriction lets the composite through at every cut."""
         for depth in range(1, len(self._cuts) + 1):
             prefix = Tiling(composite.placements[: depth - 1], self._cuts[: depth - 1])
-            options = self._restrict(variable, self._problem.extensions(variable, prefix, self._cuts[depth - 1]))
+            options = self._restrict(variable, self._problem.proposals(variable, prefix, self._cuts[depth - 1]))
             if Tiling(composite.placements[:depth], self._cuts[:depth]) not in options:
                 return False
         return True

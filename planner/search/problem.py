@@ -14,11 +14,12 @@ from planner.algebra.delivery import can_split
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Replicate, Shard, Tiling
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, work
-from planner.cost.tables import Candidates, CostTables
+from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role, is_used
 from planner.search.dims import Directions, Place, find_directions, graph_ties
-from planner.search.eliminate import Factor
+from planner.search.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
+from planner.search.network import Link, Network
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import NotLocalError
 
@@ -40,16 +41,6 @@ class SearchVariable:
 def no_restriction(variable: SearchVariable, candidates: Candidates) -> Candidates:
     """Every candidate: tofu's own search."""
     return candidates
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A pairwise table: an op's input or output and the tensor there."""
-
-    tensor: int
-    op: int
-    is_input: bool
-    position: int
 
 
 @dataclass
@@ -80,6 +71,7 @@ class Problem:
                 self.variable_of_tensor[member] = len(self.variables)
             self.variables.append(SearchVariable(len(self.variables), tied, None))
         self.variable_of_op: dict[str, int] = {}
+        self._link_kinds: dict[object, int] = {}
         for bound in self.ops:
             self.variable_of_op[bound.op.name] = len(self.variables)
             self.variables.append(SearchVariable(len(self.variables), (), bound))
@@ -89,10 +81,12 @@ class Problem:
         self.may_replicate = self._cheap_enough()
         self._negligible = REPLICATED_SHARE_LIMIT * sum(works.values()) / max(1, len(works)) / max(1, self.workers - 1)
         self._local = self.tables.local
-        self._extensions: dict[tuple[object, Tiling, int], Candidates] = {}
+        self._proposals: dict[tuple[object, Tiling, int], Candidates] = {}
+        self._with_vetoes: set[object] = set()
         self._lists = self.tables.lists
         self._numbered: dict[object, int] = {}
         self.content = [self._content_of(variable) for variable in self.variables]
+        self._network = Network([self._directions_free(variable) for variable in self.variables], self.links)
 
     def _cheap_enough(self) -> dict[str, bool]:
         """Which ops may be repeated for the plan's own benefit: the smallest ones, as many as the budget holds.
@@ -135,34 +129,43 @@ class Problem:
                     hint="a shape, axes or bounds that the graph computes cannot be planned; fold them before",
                 )
             if bound.delivered_slots[slot] == slot:
-                self.links.append(Link(self.variable_of_tensor[name], number, True, slot))
+                self.links.append(self._new_link(bound, name, number, True, slot))
         for position, name in enumerate(bound.op.outputs):
             if name and is_used(self.graph, name):
-                self.links.append(Link(self.variable_of_tensor[name], number, False, position))
+                self.links.append(self._new_link(bound, name, number, False, position))
 
-    def is_stuck(self, variable: SearchVariable, candidates: Candidates) -> bool:
-        """True if an op can only be repeated at this cut, and is too much work for that to be free."""
+    def _new_link(self, bound: BoundOp, name: str, op: int, is_input: bool, position: int) -> Link:
+        what = (bound.content, self.graph.tensors[name].dtype, is_input, position)
+        kind = self._link_kinds.setdefault(what, len(self._link_kinds))
+        return Link(self.variable_of_tensor[name], op, is_input, position, kind)
+
+    def is_stuck(self, variable: SearchVariable, prefix: Tiling, ways: int) -> bool:
+        """True if an op can only be repeated at the cut after ``prefix``, and is too much work for that to be free."""
         bound = variable.op
         if bound is None or self.works[bound.op.name] <= self._negligible:
             return False
-        return all(isinstance(candidate.placements[-1], Replicate) for candidate in candidates)
+        return all(isinstance(option.placements[-1], Replicate) for option in self.extensions(variable, prefix, ways))
 
     def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         """The composites that add one cut to ``prefix``; replication last, so that ties go to splitting."""
+        return self._local_only(variable, self.proposals(variable, prefix, ways))
+
+    def proposals(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
+        """The extensions, some of which may turn out to be no local ops (see ``solve``)."""
         key = (self.content[variable.number], prefix, ways)
-        known = self._extensions.get(key)
+        known = self._proposals.get(key)
         if known is None:
-            known = self._extensions[key] = self.intern(self._extend(variable, prefix, ways))
+            known = self._proposals[key] = self.intern(self._propose(variable, prefix, ways))
         return known
 
     def intern(self, candidates: Candidates) -> Candidates:
         """The one list with these candidates, so that tables know it by identity."""
         return self._lists.setdefault(candidates, candidates)
 
-    def _extend(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
+    def _propose(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         bound = variable.op
         if bound is None:
-            return self._tensor_extensions(variable, prefix, ways)
+            return self._propose_tensor(variable, prefix, ways)
         found: list[Tiling] = []
         ranges = bound.ranges(prefix)
         for number, index_variable in enumerate(bound.variables):
@@ -170,12 +173,11 @@ class Problem:
                 continue
             blocks = self.directions.blocks_of(("op", bound.op.name, number))
             found.extend(_splits(prefix, bound.extents, ranges, number, ways, blocks))
-        found = [strategy for strategy in found if self.is_local(bound, strategy)]
         if not found or self.may_replicate[bound.op.name]:
             found.append(prefix.extend(Replicate(), ways))
         return tuple(found)
 
-    def _tensor_extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
+    def _propose_tensor(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         name = variable.tensors[0]
         shape = self.graph.tensors[name].shape
         boxes = prefix.boxes(shape)
@@ -209,26 +211,88 @@ class Problem:
 
     def factors(self, candidates: Sequence[Candidates]) -> list[Factor]:
         """The tables of all links, for these candidates of each variable."""
-        return [self._factor(link, candidates[link.tensor], candidates[link.op]) for link in self.links]
+        return [
+            Factor((link.tensor, link.op), self._table(link, candidates[link.tensor], candidates[link.op]))
+            for link in self.links
+        ]
+
+    def solve(
+        self, choices: Sequence[Candidates], max_table_entries: int = MAX_TABLE_ENTRIES
+    ) -> tuple[tuple[Tiling, ...], Solution]:
+        """The least bytes over all choices of a candidate for every variable.
+
+        Nearly every strategy can be computed by local ops, so only those of the solution are looked at. Where one
+        cannot be, all such candidates of its op are taken out, and of every equal op, and the rest is solved again.
+
+        Args:
+            choices: each variable's candidates, interned.
+            max_table_entries: see ``eliminate``.
+
+        Returns:
+            The chosen composites, and the solution that they stand for.
+
+        Raises:
+            InfeasibleError: a bucket would be larger.
+        """
+        allowed = [
+            self._without_vetoed(variable, values) for variable, values in zip(self.variables, choices, strict=True)
+        ]
+        while True:
+            solution = self._network.solve(allowed, self._table, self.content, max_table_entries)
+            chosen = tuple(values[value] for values, value in zip(allowed, solution.values.tolist(), strict=True))
+            vetoed = {
+                variable.op.content
+                for variable, composite in zip(self.variables, chosen, strict=True)
+                if variable.op is not None and not self.is_local(variable.op, composite)
+            }
+            if not vetoed:
+                return chosen, solution
+            assert not vetoed <= self._with_vetoes, "what is no local op is not offered twice"
+            self._with_vetoes |= vetoed
+            allowed = [
+                self._without_vetoed(variable, values) for variable, values in zip(self.variables, allowed, strict=True)
+            ]
+
+    def _without_vetoed(self, variable: SearchVariable, candidates: Candidates) -> Candidates:
+        if variable.op is None or variable.op.content not in self._with_vetoes:
+            return candidates
+        return self._local_only(variable, candidates)
+
+    def _local_only(self, variable: SearchVariable, candidates: Candidates) -> Candidates:
+        """Those that are local ops; replication at the last cut, which always is, where none is."""
+        bound = variable.op
+        if bound is None or bound.description.local is None:
+            return candidates
+        found = tuple(candidate for candidate in candidates if self.is_local(bound, candidate))
+        if not found:
+            first = candidates[0]
+            found = (Tiling((*first.placements[:-1], Replicate()), first.ways),)
+        return candidates if len(found) == len(candidates) else self.intern(found)
 
     def bytes_by_tensor(self, composites: Sequence[Tiling]) -> list[tuple[str, int]]:
         """What moves because of each link's tensor, when the variables have these values."""
         found = []
         for link in self.links:
-            table = self._factor(link, (composites[link.tensor],), (composites[link.op],)).table
+            table = self._table(link, (composites[link.tensor],), (composites[link.op],))
             bound = self.variables[link.op].op
             assert bound is not None, "a link joins a tensor and an op"
             names = bound.op.inputs if link.is_input else bound.op.outputs
             found.append((names[link.position], int(table[0, 0])))
         return found
 
-    def _factor(self, link: Link, tilings: Candidates, strategies: Candidates) -> Factor:
+    def _table(self, link: Link, tilings: Candidates, strategies: Candidates) -> Table:
         bound = self.variables[link.op].op
         assert bound is not None, "a link joins a tensor and an op"
         tensor = self.graph.tensors[self.variables[link.tensor].tensors[0]]
         make = self.tables.input_bytes if link.is_input else self.tables.output_bytes
-        table = make(bound, link.position, tensor, tilings, strategies)
-        return Factor((link.tensor, link.op), table)
+        return make(bound, link.position, tensor, tilings, strategies)
+
+    def _directions_free(self, variable: SearchVariable) -> int:
+        """Along how many directions a variable can be cut; 0: it has one value, whatever the cuts."""
+        if variable.op is None:
+            return sum(size > 1 for size in self.graph.tensors[variable.tensors[0]].shape)
+        along = zip(variable.op.variables, variable.op.extents, strict=True)
+        return sum(extent > 1 and not index.obstacle for index, extent in along)
 
 
 def _splits(

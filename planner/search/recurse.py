@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from planner.algebra.tiling import Tiling
-from planner.search.eliminate import minimise
+from planner.algebra.tiling import Replicate, Tiling
 from planner.search.problem import Problem, Restriction
 
 
@@ -51,13 +50,17 @@ def search_recursively(
     unsplit: set[int] = set()
     for number, ways in enumerate(cuts, start=1):
         progress(f"cut {number} of {len(cuts)}: {ways} ways")
-        candidates = []
-        for variable in problem.variables:
-            possible = problem.extensions(variable, composites[variable.number], ways)
-            if problem.is_stuck(variable, possible):
-                unsplit.add(variable.number)
-            candidates.append(problem.intern(restrict(variable, possible)))
-        solution = minimise([len(values) for values in candidates], problem.factors(candidates))
-        composites = [values[chosen] for values, chosen in zip(candidates, solution.values, strict=True)]
+        candidates = [
+            problem.intern(restrict(variable, problem.proposals(variable, composites[variable.number], ways)))
+            for variable in problem.variables
+        ]
+        chosen, solution = problem.solve(candidates)
+        unsplit.update(
+            variable.number
+            for variable in problem.variables
+            if isinstance(chosen[variable.number].placements[-1], Replicate)
+            and problem.is_stuck(variable, composites[variable.number], ways)
+        )
+        composites = list(chosen)
         total, largest = solution.total, max(largest, solution.largest_table)
     return Found(tuple(composites), total, largest, tuple(sorted(unsplit)))

@@ -1,0 +1,74 @@
+"""The variables of a search and the tables between them, as arrays: what one order of elimination serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from planner.cost.tables import Candidates, Table
+from planner.search.eliminate import Solution, eliminate
+from planner.search.order import Order, find_order
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A pairwise table: an op's input or output and the tensor there."""
+
+    tensor: int
+    op: int
+    is_input: bool
+    position: int
+    kind: int
+    """Links of one kind have the same table for the same candidates."""
+
+
+MakeTable: TypeAlias = Callable[[Link, Candidates, Candidates], Table]
+"""Bytes by the candidates of a link's tensor and op."""
+
+
+class Network:
+    """Variables and links, with the order in which to eliminate them."""
+
+    def __init__(self, directions: Sequence[int], links: Sequence[Link]) -> None:
+        """Takes note of the structure.
+
+        Args:
+            directions: along how many directions each variable can be cut; 0: it has one value, whatever the cuts.
+            links: the tables to be.
+        """
+        self._sizes = [1 + count for count in directions]
+        self._links = links
+        self._kinds = np.array([link.kind for link in links], dtype=np.int64)
+        self._tensors = np.array([link.tensor for link in links], dtype=np.int64)
+        self._ops = np.array([link.op for link in links], dtype=np.int64)
+        self._order: Order | None = None
+
+    def solve(
+        self, choices: Sequence[Candidates], make_table: MakeTable, kinds: Sequence[int], max_table_entries: int
+    ) -> Solution:
+        """The least sum of all tables; see ``eliminate``.
+
+        Args:
+            choices: each variable's candidates; equal ones are one object.
+            make_table: makes a link's table.
+            kinds: equal for variables of repeated layers.
+            max_table_entries: how large a bucket may be.
+        """
+        if self._order is None:
+            self._order = find_order(self._sizes, [self._scope(link) for link in self._links], kinds)
+        lists: dict[int, int] = {}
+        of = np.array([lists.setdefault(id(values), len(lists)) for values in choices], dtype=np.int64)
+        keys = (self._kinds * len(lists) + of[self._tensors]) * len(lists) + of[self._ops]
+        _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+        tables = []
+        for number in first.tolist():
+            link = self._links[number]
+            table = make_table(link, choices[link.tensor], choices[link.op])
+            tables.append(table.reshape([len(choices[name]) for name in self._scope(link)]))
+        return eliminate(self._order, tables, which.astype(np.int64), max_table_entries)
+
+    def _scope(self, link: Link) -> tuple[int, ...]:
+        return tuple(variable for variable in (link.tensor, link.op) if self._sizes[variable] > 1)
