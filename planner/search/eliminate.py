@@ -72,7 +72,8 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], max_table_entries:
             numbers[id(factor.table)] = len(tables)
             tables.append(factor.table)
     which = np.array([numbers[id(factor.table)] for factor in squeezed], dtype=np.int64)
-    return eliminate(order, tables, which, max_table_entries)
+    refuse_larger(order.largest_bucket(np.array(sizes)), max_table_entries)
+    return eliminate(order, tables, which)
 
 
 def _without_decided(factor: Factor) -> Factor:
@@ -83,21 +84,28 @@ def _without_decided(factor: Factor) -> Factor:
     return Factor(kept, factor.table.reshape([size for size in factor.table.shape if size > 1]))
 
 
-def eliminate(
-    order: Order, tables: Sequence[Table], which: Ints, max_table_entries: int = MAX_TABLE_ENTRIES
-) -> Solution:
+def refuse_larger(entries: float, max_table_entries: int) -> None:
+    """Refuses a bucket that is too large.
+
+    Raises:
+        InfeasibleError: it is.
+    """
+    if entries > max_table_entries:
+        raise InfeasibleError(
+            f"the search needs a table of {entries:,.0f} entries, more than {max_table_entries:,}",
+            hint="the graph is too entangled for an exact search at this many ways",
+        )
+
+
+def eliminate(order: Order, tables: Sequence[Table], which: Ints) -> Solution:
     """Finds the least sum of factors over all assignments; of equal values the first wins.
 
     Args:
         order: over the factors' scopes.
         tables: the different tables.
         which: the number of each factor's table, shape [factors].
-        max_table_entries: how large a bucket may be.
-
-    Raises:
-        InfeasibleError: a bucket would be larger.
     """
-    known = _Known(tables, max_table_entries)
+    known = _Known(tables)
     table_of = np.full(order.scopes + order.variables, -1, dtype=np.int64)
     table_of[: order.scopes] = known.numbers[which]
     constant = int(known.least[which].sum())
@@ -130,11 +138,10 @@ def _distinct(rows: Ints) -> tuple[Ints, Ints]:
 class _Known:
     """The tables met so far, each once, with its minimum taken out; and the buckets solved so far."""
 
-    def __init__(self, tables: Sequence[Table], max_table_entries: int) -> None:
+    def __init__(self, tables: Sequence[Table]) -> None:
         self._tables: list[Table] = []
         self._by_content: dict[tuple[tuple[int, ...], bytes], int] = {}
         self._buckets: dict[tuple[Pattern, tuple[int, ...]], tuple[int, int]] = {}
-        self._max = max_table_entries
         self.largest, self.entries = 1, 0
         interned = [self._intern(table) for table in tables]
         self.numbers = np.array([number for number, _ in interned], dtype=np.int64)
@@ -160,11 +167,6 @@ class _Known:
         views = self._views(pattern, numbers)
         shape = np.broadcast_shapes(*(view.shape for view in views)) if views else (1,)
         entries = prod(shape)
-        if entries > self._max:
-            raise InfeasibleError(
-                f"the search needs a table of {entries:,} entries, more than {self._max:,}",
-                hint="the graph is too entangled for an exact search at this many ways",
-            )
         self.largest = max(self.largest, entries)
         self.entries += entries
         if not views:
@@ -201,11 +203,14 @@ class _Known:
         Returns:
             Shape [eliminations].
         """
-        total = np.zeros((1, len(rest)), dtype=np.int64)
+        total: Table = np.zeros((1, len(rest)), dtype=np.int64)
         for axes, number in zip(pattern, numbers, strict=True):
             own = axes.index(0)
             others = tuple(rest[:, axis - 1] for axis in axes if axis)
-            along = np.moveaxis(self._tables[number], own, 0)
-            total = total + (along[(slice(None), *others)] if others else along[:, None])
+            along: Table = np.moveaxis(self._tables[number], own, 0)
+            if others:
+                total = total + along.reshape(len(along), -1)[:, np.ravel_multi_index(others, along.shape[1:])]
+            else:
+                total = total + along[:, None]
         values: Ints = total.argmin(axis=0)
         return values

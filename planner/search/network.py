@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.cost.tables import Candidates, Table
-from planner.search.eliminate import Solution, eliminate
+from planner.search.eliminate import Solution, eliminate, refuse_larger
 from planner.search.order import Order, find_order
 
 
@@ -29,6 +29,10 @@ MakeTable: TypeAlias = Callable[[Link, Candidates, Candidates], Table]
 """Bytes by the candidates of a link's tensor and op."""
 
 
+_CHANGES = 4
+"""Candidates of a variable beside its directions, about: replication, and what improvement offers."""
+
+
 class Network:
     """Variables and links, with the order in which to eliminate them."""
 
@@ -39,7 +43,7 @@ class Network:
             directions: along how many directions each variable can be cut; 0: it has one value, whatever the cuts.
             links: the tables to be.
         """
-        self._sizes = [1 + count for count in directions]
+        self._sizes = [1 if count == 0 else count + _CHANGES for count in directions]
         self._links = links
         self._kinds = np.array([link.kind for link in links], dtype=np.int64)
         self._tensors = np.array([link.tensor for link in links], dtype=np.int64)
@@ -56,9 +60,13 @@ class Network:
             make_table: makes a link's table.
             kinds: equal for variables of repeated layers.
             max_table_entries: how large a bucket may be.
+
+        Raises:
+            InfeasibleError: a bucket would be larger.
         """
         if self._order is None:
             self._order = find_order(self._sizes, [self._scope(link) for link in self._links], kinds)
+        refuse_larger(self._order.largest_bucket(np.array([len(values) for values in choices])), max_table_entries)
         lists: dict[int, int] = {}
         of = np.array([lists.setdefault(id(values), len(lists)) for values in choices], dtype=np.int64)
         keys = (self._kinds * len(lists) + of[self._tensors]) * len(lists) + of[self._ops]
@@ -68,7 +76,7 @@ class Network:
             link = self._links[number]
             table = make_table(link, choices[link.tensor], choices[link.op])
             tables.append(table.reshape([len(choices[name]) for name in self._scope(link)]))
-        return eliminate(self._order, tables, which.astype(np.int64), max_table_entries)
+        return eliminate(self._order, tables, which.astype(np.int64))
 
     def _scope(self, link: Link) -> tuple[int, ...]:
         return tuple(variable for variable in (link.tensor, link.op) if self._sizes[variable] > 1)

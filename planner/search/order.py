@@ -50,6 +50,14 @@ class Order:
     """How many factors there are to begin with; numbers from there on are factors that eliminations make."""
     rounds: tuple[Steps, ...]
 
+    def largest_bucket(self, sizes: NDArray[np.int64]) -> float:
+        """Entries of the largest bucket, when the variables have so many values each."""
+        bits = np.log2(sizes.astype(np.float64))
+        largest = max(
+            (float((bits[steps.variables] + bits[steps.rest].sum(axis=1)).max()) for steps in self.rounds), default=0.0
+        )
+        return float(round(2**largest)) if largest < 62 else 2.0**largest
+
 
 def find_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]], kinds: Sequence[int]) -> Order:
     """Finds an order with small buckets.

@@ -81,7 +81,7 @@ class Problem:
         self.may_replicate = self._cheap_enough()
         self._negligible = REPLICATED_SHARE_LIMIT * sum(works.values()) / max(1, len(works)) / max(1, self.workers - 1)
         self._local = self.tables.local
-        self._proposals: dict[tuple[object, Tiling, int], Candidates] = {}
+        self._proposals: dict[tuple[int, Tiling, int], Candidates] = {}
         self._with_vetoes: set[object] = set()
         self._lists = self.tables.lists
         self._numbered: dict[object, int] = {}
@@ -103,7 +103,7 @@ class Problem:
             allowed[name] = True
         return allowed
 
-    def _content_of(self, variable: SearchVariable) -> object:
+    def _content_of(self, variable: SearchVariable) -> int:
         """What a variable's candidates depend on: equal for repeated layers, so that they are found once."""
         bound = variable.op
         if bound is not None:
