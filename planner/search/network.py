@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -22,7 +22,22 @@ class Link:
     is_input: bool
     position: int
     kind: int
-    """Links of one kind have the same table for the same candidates."""
+    """Links of one kind, as often, have the same table for the same candidates."""
+    name: str
+    """The tensor; the first one's, where copies share the link."""
+    times: int = 1
+    """How many copies share the link."""
+
+
+def merged(links: Sequence[Link]) -> list[Link]:
+    """The links, those of copies made one."""
+    count: dict[tuple[int, int, int], int] = {}
+    first: dict[tuple[int, int, int], Link] = {}
+    for link in links:
+        key = (link.tensor, link.op, link.kind)
+        count[key] = count.get(key, 0) + 1
+        first.setdefault(key, link)
+    return [replace(link, times=count[key]) if count[key] > 1 else link for key, link in first.items()]
 
 
 MakeTable: TypeAlias = Callable[[Link, Candidates, Candidates], Table]
@@ -45,7 +60,10 @@ class Network:
         """
         self._sizes = [1 if count == 0 else count + _CHANGES for count in directions]
         self._links = links
-        self._kinds = np.array([link.kind for link in links], dtype=np.int64)
+        kinds: dict[tuple[int, int], int] = {}
+        self._kinds = np.array(
+            [kinds.setdefault((link.kind, link.times), len(kinds)) for link in links], dtype=np.int64
+        )
         self._tensors = np.array([link.tensor for link in links], dtype=np.int64)
         self._ops = np.array([link.op for link in links], dtype=np.int64)
         self._order: Order | None = None

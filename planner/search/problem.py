@@ -19,7 +19,8 @@ from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role, is_used
 from planner.search.dims import Directions, Place, find_directions, graph_ties
 from planner.search.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
-from planner.search.network import Link, Network
+from planner.search.network import Link, Network, merged
+from planner.search.unrolled import Copies, find_copies
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import NotLocalError
 
@@ -35,7 +36,7 @@ class SearchVariable:
     tensors: tuple[str, ...]
     """The tensors that share the variable; () for an op."""
     op: BoundOp | None
-    """The op; None for a tensor."""
+    """The op, the first of its copies; None for a tensor."""
 
 
 def no_restriction(variable: SearchVariable, candidates: Candidates) -> Candidates:
@@ -61,20 +62,10 @@ class Problem:
     def __post_init__(self) -> None:
         self.directions: Directions = find_directions(self.graph, self.ops)
         self.variable_of_tensor: dict[str, int] = {}
-        following = dict(graph_ties(self.graph))
-        paired = set(following.values())
-        for name in self.graph.tensors:
-            if name in self.graph.constants or name in paired:
-                continue
-            tied = (name, following[name]) if name in following else (name,)
-            for member in tied:
-                self.variable_of_tensor[member] = len(self.variables)
-            self.variables.append(SearchVariable(len(self.variables), tied, None))
         self.variable_of_op: dict[str, int] = {}
+        self._add_variables(find_copies(self.graph, self.ops))
         self._link_kinds: dict[object, int] = {}
         for bound in self.ops:
-            self.variable_of_op[bound.op.name] = len(self.variables)
-            self.variables.append(SearchVariable(len(self.variables), (), bound))
             self._link(bound)
         works = {bound.op.name: work(bound, self.graph) for bound in self.ops}
         self.works = works
@@ -86,7 +77,26 @@ class Problem:
         self._lists = self.tables.lists
         self._numbered: dict[object, int] = {}
         self.content = [self._content_of(variable) for variable in self.variables]
-        self._network = Network([self._directions_free(variable) for variable in self.variables], self.links)
+        self._network = Network([self._directions_free(variable) for variable in self.variables], merged(self.links))
+
+    def _add_variables(self, copies: Copies) -> None:
+        """One variable for each tensor and op, its copies and its next state included."""
+        following = dict(graph_ties(self.graph))
+        paired = set(following.values())
+        members: dict[str, list[str]] = {}
+        for name in self.graph.tensors:
+            if name not in self.graph.constants and name not in paired:
+                also = (following[name],) if name in following else ()
+                members.setdefault(copies.tensors.get(name, name), []).extend((name, *also))
+        for tied in members.values():
+            self.variable_of_tensor.update(dict.fromkeys(tied, len(self.variables)))
+            self.variables.append(SearchVariable(len(self.variables), tuple(tied), None))
+        for bound in self.ops:
+            first = copies.ops.get(bound.op.name, bound.op.name)
+            if first == bound.op.name:
+                self.variable_of_op[first] = len(self.variables)
+                self.variables.append(SearchVariable(len(self.variables), (), bound))
+            self.variable_of_op[bound.op.name] = self.variable_of_op[first]
 
     def _cheap_enough(self) -> dict[str, bool]:
         """Which ops may be repeated for the plan's own benefit: the smallest ones, as many as the budget holds.
@@ -137,7 +147,7 @@ class Problem:
     def _new_link(self, bound: BoundOp, name: str, op: int, is_input: bool, position: int) -> Link:
         what = (bound.content, self.graph.tensors[name].dtype, is_input, position)
         kind = self._link_kinds.setdefault(what, len(self._link_kinds))
-        return Link(self.variable_of_tensor[name], op, is_input, position, kind)
+        return Link(self.variable_of_tensor[name], op, is_input, position, kind, name)
 
     def is_stuck(self, variable: SearchVariable, prefix: Tiling, ways: int) -> bool:
         """True if an op can only be repeated at the cut after ``prefix``, and is too much work for that to be free."""
@@ -271,21 +281,17 @@ class Problem:
 
     def bytes_by_tensor(self, composites: Sequence[Tiling]) -> list[tuple[str, int]]:
         """What moves because of each link's tensor, when the variables have these values."""
-        found = []
-        for link in self.links:
-            table = self._table(link, (composites[link.tensor],), (composites[link.op],))
-            bound = self.variables[link.op].op
-            assert bound is not None, "a link joins a tensor and an op"
-            names = bound.op.inputs if link.is_input else bound.op.outputs
-            found.append((names[link.position], int(table[0, 0])))
-        return found
+        return [
+            (link.name, int(self._table(link, (composites[link.tensor],), (composites[link.op],))[0, 0]))
+            for link in self.links
+        ]
 
     def _table(self, link: Link, tilings: Candidates, strategies: Candidates) -> Table:
         bound = self.variables[link.op].op
         assert bound is not None, "a link joins a tensor and an op"
-        tensor = self.graph.tensors[self.variables[link.tensor].tensors[0]]
+        tensor = self.graph.tensors[link.name]
         make = self.tables.input_bytes if link.is_input else self.tables.output_bytes
-        return make(bound, link.position, tensor, tilings, strategies)
+        return make(bound, link.position, tensor, tilings, strategies) * link.times
 
     def _directions_free(self, variable: SearchVariable) -> int:
         """Along how many directions a variable can be cut; 0: it has one value, whatever the cuts."""

@@ -1,0 +1,178 @@
+"""Copies of one step: parts of a graph that are repeated with the same weights, as an unrolled recurrent network is.
+
+The copies of an op or tensor share a search variable (Tofu, section 5.1, coalesces time steps
+in the same way). Left apart, all steps and their gradients would be open at the same time, and
+no order of elimination could be found.
+
+Only what the weights prove to be repeated is tied: two ops that read the same state in the same place, and what follows
+from there, tensor by tensor and op by op. Layers have weights of their own and so are never tied to one another, nor is
+an activation to its gradient. The first and the last step, which begin and end otherwise, may stay apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from planner.graph.model import Graph, Role
+from planner.tdl.bind import BoundOp
+
+_FEWEST = 3
+"""Ops that must read a state in the same place: with fewer copies there is nothing to gain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Which tensors and ops are copies of one another."""
+
+    tensors: Mapping[str, str]
+    """By tensor the first of its copies; without those that have none."""
+    ops: Mapping[str, str]
+    """By op the first of its copies; without those that have none."""
+
+
+def find_copies(graph: Graph, ops: Sequence[BoundOp]) -> Copies:
+    """Finds the repeated parts of a graph.
+
+    Args:
+        graph: the training graph.
+        ops: its ops with their descriptions.
+    """
+    state = {pair.current for pair in graph.state}
+    readers: dict[tuple[str, int, Hashable], list[int]] = {}
+    for number, bound in enumerate(ops):
+        for slot, name in enumerate(bound.op.inputs):
+            if name in state:
+                readers.setdefault((name, slot, _kind(bound)), []).append(number)
+    seeds = [numbers for numbers in readers.values() if len(numbers) >= _FEWEST]
+    if not seeds:
+        return Copies({}, {})
+    closure = _Closure(graph, ops)
+    for numbers in seeds:
+        for other in numbers[1:]:
+            closure.tie_ops(numbers[0], other)
+    closure.run()
+    return Copies(closure.tied_tensors(), closure.tied_ops())
+
+
+def _kind(bound: BoundOp) -> Hashable:
+    return (bound.op.op_type, bound.op.domain, bound.op.attributes, bound.content)
+
+
+class _Closure:
+    """Ties what must be copies because something else is."""
+
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
+        self._graph = graph
+        self._ops = ops
+        self._roles = graph.roles
+        numbers: dict[Hashable, int] = {}
+        self._kinds = [numbers.setdefault(_kind(bound), len(numbers)) for bound in ops]
+        self._op_root = list(range(len(ops)))
+        self._op_members = [[number] for number in range(len(ops))]
+        names = [name for name in graph.tensors if name not in graph.constants]
+        self._names = names
+        self._number = {name: number for number, name in enumerate(names)}
+        self._tensor_root = list(range(len(names)))
+        self._tensor_members = [[number] for number in range(len(names))]
+        self._producer: dict[int, tuple[int, int]] = {}
+        self._readers: list[list[tuple[int, int]]] = [[] for _ in names]
+        for number, bound in enumerate(ops):
+            for position, name in enumerate(bound.op.outputs):
+                if name:
+                    self._producer[self._number[name]] = (number, position)
+            for slot, name in enumerate(bound.op.inputs):
+                if name in self._number:
+                    self._readers[self._number[name]].append((number, slot))
+        self._todo: list[int] = []
+        """Roots of tensors that have been tied since they were last looked at."""
+
+    def tie_ops(self, one: int, other: int) -> None:
+        """Ties two ops, and their inputs and outputs position by position."""
+        first, second = sorted((self._op_root[one], self._op_root[other]))
+        if first == second or self._kinds[one] != self._kinds[other]:
+            return
+        for member in self._op_members[second]:
+            self._op_root[member] = first
+        self._op_members[first] += self._op_members[second]
+        here, there = self._ops[one].op, self._ops[other].op
+        for left, right in zip((*here.inputs, *here.outputs), (*there.inputs, *there.outputs), strict=False):
+            if left in self._number and right in self._number:
+                self._tie_tensors(self._number[left], self._number[right])
+
+    def _tie_tensors(self, one: int, other: int) -> None:
+        first, second = sorted((self._tensor_root[one], self._tensor_root[other]))
+        if first == second or not self._may_be_copies(self._names[one], self._names[other]):
+            return
+        for member in self._tensor_members[second]:
+            self._tensor_root[member] = first
+        self._tensor_members[first] += self._tensor_members[second]
+        self._todo.append(first)
+
+    def _may_be_copies(self, one: str, other: str) -> bool:
+        left, right = self._graph.tensors[one], self._graph.tensors[other]
+        role = self._roles[one]
+        return (
+            role is self._roles[other]
+            and role in (Role.DATA, Role.ACTIVATION)
+            and (left.shape, left.dtype) == (right.shape, right.dtype)
+        )
+
+    def run(self) -> None:
+        """Goes on until nothing more follows."""
+        while self._todo:
+            root = self._todo.pop()
+            if self._tensor_root[root] != root:
+                continue
+            members = self._tensor_members[root]
+            self._tie_producers(members)
+            self._tie_readers(members)
+
+    def _tie_producers(self, members: Sequence[int]) -> None:
+        first: dict[tuple[int, int], int] = {}
+        for member in members:
+            if member in self._producer:
+                number, position = self._producer[member]
+                self.tie_ops(first.setdefault((self._kinds[number], position), number), number)
+
+    def _tie_readers(self, members: Sequence[int]) -> None:
+        """Ties readers that are the only one of their kind at each member, and readers whose other inputs are tied."""
+        alone: dict[tuple[int, int], int] = {}
+        several: set[tuple[int, int]] = set()
+        same: dict[tuple[Hashable, ...], int] = {}
+        for member in members:
+            seen: set[tuple[int, int]] = set()
+            for number, slot in self._readers[member]:
+                how = (self._kinds[number], slot)
+                several.update({how} & seen)
+                seen.add(how)
+        for member in list(members):
+            for number, slot in self._readers[member]:
+                how = (self._kinds[number], slot)
+                if how not in several:
+                    self.tie_ops(alone.setdefault(how, number), number)
+                self.tie_ops(same.setdefault(self._signature(number), number), number)
+
+    def _signature(self, number: int) -> tuple[Hashable, ...]:
+        """Equal for ops of one kind whose inputs are, position by position, the same or copies."""
+        inputs = self._ops[number].op.inputs
+        return (
+            self._kinds[number],
+            *(self._tensor_root[self._number[name]] if name in self._number else name for name in inputs),
+        )
+
+    def tied_tensors(self) -> dict[str, str]:
+        """By tensor its first copy, where it has others."""
+        return {
+            name: self._names[root]
+            for name, root in zip(self._names, self._tensor_root, strict=True)
+            if len(self._tensor_members[root]) > 1
+        }
+
+    def tied_ops(self) -> dict[str, str]:
+        """By op its first copy, where it has others."""
+        return {
+            bound.op.name: self._ops[root].op.name
+            for bound, root in zip(self._ops, self._op_root, strict=True)
+            if len(self._op_members[root]) > 1
+        }
