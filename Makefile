@@ -8,6 +8,9 @@ STAMP := $(VENV)/.installed
 DEMO := build/demo
 MODEL := tests/models/resnet50.raw.onnx
 PYTEST_OPTIONS ?= -n 2
+# Models of the zoo whose plans must not come to cost more; `make check-costs CHECK_OPTIONS=--update` accepts what they cost.
+GATED := mlp-5x300 mlp-4x8192 cnn-5x2048-6 lenet-5 alexnet gpt-2x1024 rnn-1-1k
+CHECK_OPTIONS ?=
 # An empty folder, or none, is an error to mypy.
 TYPED := planner opdefs configs cli.py $(if $(wildcard bench/*.py),bench)
 
@@ -15,10 +18,10 @@ TYPED := planner opdefs configs cli.py $(if $(wildcard bench/*.py),bench)
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench hooks clean
+.PHONY: help demo test test-slow check-costs lint format bench hooks clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(STAMP) ## plan ResNet-50 for 4 workers, run 3 training steps on this CPU and verify them
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
@@ -37,6 +40,9 @@ test: $(STAMP) ## run the fast tests
 # pytest's 5 means that no test is marked slow: nothing failed.
 test-slow: $(STAMP) ## run the slow tests
 	@$(BIN)/python -m pytest -m slow $(PYTEST_OPTIONS) || test $$? -eq 5
+
+check-costs: $(STAMP) ## hold plans of the zoo's models to what they cost before
+	@$(BIN)/tofu check $(GATED) --gpus 2,4,8 --baseline .ci/costs.json $(CHECK_OPTIONS)
 
 lint: $(STAMP) ## check style, format, types and import contracts
 	@failed=; \

@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
 from types import ModuleType
 
-from opdefs import (
-    along_axis,
-    attention,
-    conv_transpose,
-    convolution,
-    einsum,
-    elementwise,
-    generators,
-    group_norm,
-    indexing,
-    losses,
-    matmul,
-    movement,
-    normalization,
-    pooling,
-    quantised,
-    recurrent,
-    reduction,
-    reshape,
-    resize,
-    sampling,
-    scatter,
-    signal,
-    space,
-    streaming,
-)
+from opdefs.exclusions import EXCLUDED
 from opdefs.load import OpdefsFile, load_file
 from planner.tdl.bind import Descriptions
 from planner.tdl.builder import Description
@@ -42,40 +19,15 @@ def collect(*modules: ModuleType) -> tuple[Description, ...]:
     return tuple(value for module in modules for value in vars(module).values() if isinstance(value, Description))
 
 
-def standard(*further: Description) -> Descriptions:
-    """The descriptions of the standard operators, and further ones (``load_file``).
+def standard(*further: Description, repeats_unknown: bool = False) -> Descriptions:
+    """The descriptions of the standard operators, those of every file here, and further ones (``load_file``).
+
+    Args:
+        further: a user's own.
+        repeats_unknown: operators without a description are executed whole by every worker, and not refused.
 
     Raises:
         DescriptionError: an operator is described twice.
     """
-    return Descriptions(
-        (
-            *collect(
-                along_axis,
-                attention,
-                conv_transpose,
-                convolution,
-                einsum,
-                elementwise,
-                generators,
-                group_norm,
-                indexing,
-                losses,
-                matmul,
-                movement,
-                normalization,
-                pooling,
-                quantised,
-                recurrent,
-                reduction,
-                reshape,
-                resize,
-                sampling,
-                scatter,
-                signal,
-                space,
-                streaming,
-            ),
-            *further,
-        )
-    )
+    files = (import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__))
+    return Descriptions((*collect(*files), *further), repeats_unknown=repeats_unknown, reasons=EXCLUDED)

@@ -1,4 +1,4 @@
-"""Attention and RotaryEmbedding: samples and heads are independent, and without a causal mask the queries are.
+"""Attention and RotaryEmbedding: samples, heads and queries are independent.
 
 Inputs of rank 3 hold the heads side by side in their last dim, which is cut between heads.
 """
@@ -6,10 +6,14 @@ Inputs of rank 3 hold the heads side by side in their last dim, which is cut bet
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from planner.graph.model import Attribute
+import numpy as np
+
+from opdefs.parts import filled, int64
+from planner.graph.model import Attribute, DType
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
-from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
+from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
 
 EVERYTHING = slice(None)
 
@@ -47,7 +51,44 @@ def attention_local(node: NodeView, part: Part) -> LocalOp:
     if own_keys > 1 and (first % together or last % together):
         raise NotLocalError("a part of an attention holds whole groups of heads, or lies in one")
     changed: dict[str, Attribute] = {"q_num_heads": own, "kv_num_heads": own_keys} if flat else {}
-    return same_op(node, part, attributes=changed)
+    rows = (made.lo[1], made.hi[1]) if flat else (made.lo[2], made.hi[2])
+    if not node.attribute("is_causal", 0) or rows == (0, node.output_size(1 if flat else 2)):
+        return same_op(node, part, attributes=changed)
+    return _causal_rows(node, same_op(node, part, attributes={**changed, "is_causal": 0}), rows)
+
+
+def _causal_rows(node: NodeView, local: LocalOp, rows: tuple[int, int]) -> LocalOp:
+    """Attention of some of the queries: which keys come before them does not begin at the first, so a mask says it.
+
+    Raises:
+        NotLocalError: the op's own mask ends before the keys do.
+    """
+    past = node.size(4, 2) if node.has(4) else 0
+    keys = past + node.size(1, 1 if node.rank(1) == 3 else 2)
+    numbers = {"first": past + rows[0], "end": past + rows[1], "nought": 0, "keys": keys, "one": 1}
+    constants = {name: np.array(number, dtype=np.int64) for name, number in numbers.items()}
+    constants["column"] = int64((1,))
+    nodes = [
+        LocalNode("Range", ("first", "end", "one"), ("positions",)),
+        LocalNode("Unsqueeze", ("positions", "column"), ("query",)),
+        LocalNode("Range", ("nought", "keys", "one"), ("key",)),
+        LocalNode("LessOrEqual", ("key", "query"), ("before",)),
+    ]
+    mask = "before"
+    if node.has(3):
+        if node.size(3, -1) not in (1, keys):
+            raise NotLocalError("the mask of a causal attention has another length than its keys")
+        mask, dtype = "masked", node.input_dtypes[3]
+        assert dtype is not None, "the mask is there"
+        if dtype is DType.BOOL:
+            nodes.append(LocalNode("And", ("in3", "before"), (mask,)))
+        else:
+            constants["never"] = filled(dtype, -np.inf, ())
+            nodes.append(LocalNode("Where", ("before", "in3", "never"), (mask,)))
+    (op_node,) = local.nodes
+    inputs = [*op_node.inputs, *[""] * (4 - len(op_node.inputs))]
+    inputs[3] = mask
+    return LocalOp((*nodes, replace(op_node, inputs=tuple(inputs))), {**local.constants, **constants})
 
 
 @op("Attention", local=attention_local)
@@ -63,13 +104,15 @@ def attention(
 ) -> object:
     """Softmax of the queries' products with all keys, times the values.
 
-    A causal mask or a window depends on the query's position, so that queries then stay together.
+    A causal mask depends on the query's position, which the local op's mask follows; with a window, with lengths of
+    the keys, or where the scores are an output, queries then stay together.
     """
     queries, keys = _heads(node)
     together = queries // keys
     flat = Q.rank == 3
     windowed = any(node.attribute(name, -1) >= 0 for name in ("left_window_size", "right_window_size"))
-    placed = bool(node.attribute("is_causal", 0)) or windowed
+    scores_wanted = len(node.output_shapes) > 3 and node.output_shapes[3] is not None
+    placed = windowed or (bool(node.attribute("is_causal", 0)) and (lengths is not None or scores_wanted))
     more = any(shape is not None for shape in node.output_shapes[1:])
 
     def head(tensor: TensorArg, b: Ix, number: Ix, s: Ix | slice, heads: int) -> Val:

@@ -40,6 +40,8 @@ def elementwise(node: NodeView, *inputs: TensorArg | None) -> object:
 ELEM_TYPES = {
     DType.FLOAT32: 1, DType.UINT8: 2, DType.INT8: 3, DType.UINT16: 4, DType.INT16: 5, DType.INT32: 6, DType.INT64: 7,
     DType.BOOL: 9, DType.FLOAT16: 10, DType.FLOAT64: 11, DType.UINT32: 12, DType.UINT64: 13, DType.BFLOAT16: 16,
+    DType.FLOAT8E4M3FN: 17, DType.FLOAT8E4M3FNUZ: 18, DType.FLOAT8E5M2: 19, DType.FLOAT8E5M2FNUZ: 20, DType.UINT4: 21,
+    DType.INT4: 22, DType.FLOAT8E8M0: 24, DType.UINT2: 25, DType.INT2: 26,
 }  # fmt: skip
 """What Cast's ``to`` calls each dtype (``TensorProto.DataType``)."""
 
@@ -49,7 +51,7 @@ def cast_local(node: NodeView, part: Part) -> LocalOp:
     return LocalOp((LocalNode("Cast", ("in0",), ("out0",), {"to": ELEM_TYPES[output_dtype(node)]}),))
 
 
-@op("CastLike", local=cast_local)
+@op("CastLike", local=cast_local, shape_only=(1,))
 def cast_like(node: NodeView, X: TensorArg, like: TensorArg) -> object:
     """Cast to the dtype of another tensor, which is not read."""
     return lambda *i: call("Cast", X[i])

@@ -1,16 +1,18 @@
 """Operators of ONNX's default domain that have no description, and why.
 
-Every operator of the domain is described or stands here; a test holds that none is both.
+Every operator of the domain is described or stands here; a test holds that none is both but Dropout, which is described
+as it infers and lowered where it trains.
 """
 
 from __future__ import annotations
+
+from planner.graph.randomness import LOWERINGS
 
 _CONTROL = "control flow: a subgraph of its own, run as often as the data say"
 _SEQUENCE = "its values are sequences of tensors, and a plan splits tensors"
 _OPTIONAL = "its value may be no tensor at all, and a plan splits tensors"
 _STRING = "its elements are strings, which no device computes on"
 _SHAPE = "the shape of its result depends on the data, and a plan needs every shape before it runs"
-_RANDOM = "random: what a worker draws for its part would depend on how the op is split"
 
 EXCLUDED: dict[str, str] = {
     "If": _CONTROL,
@@ -37,11 +39,13 @@ EXCLUDED: dict[str, str] = {
     "NonMaxSuppression": _SHAPE,
     "NonZero": _SHAPE,
     "Unique": _SHAPE,
-    "Bernoulli": _RANDOM,
-    "Multinomial": _RANDOM,
-    "RandomNormal": _RANDOM,
-    "RandomNormalLike": _RANDOM,
-    "RandomUniform": _RANDOM,
-    "RandomUniformLike": _RANDOM,
 }
 """The reason by operator."""
+
+LOWERED: dict[str, str] = dict.fromkeys(
+    LOWERINGS, "lowered: written in described operators, as a function of seed, op, step and global index"
+)
+"""What becomes of them before a plan is made, by operator."""
+
+DATA_DEPENDENT = frozenset(op_type for op_type, reason in EXCLUDED.items() if reason == _SHAPE)
+"""Those whose results have shapes that depend on the data."""

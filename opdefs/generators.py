@@ -47,7 +47,7 @@ def shape_local(node: NodeView, part: Part) -> LocalOp:
     return LocalOp((LocalNode("Identity", ("known",), ("out0",)),), {"known": known})
 
 
-@op("Shape", "Size", local=shape_local)
+@op("Shape", "Size", local=shape_local, shape_only=(0,))
 def shape_of(node: NodeView, X: TensorArg) -> object:
     """The sizes of the input, or their product: nothing of it is read."""
     return lambda *i: call(node.op.op_type)
@@ -71,7 +71,7 @@ def eye_like_local(node: NodeView, part: Part) -> LocalOp:
     )
 
 
-@op("EyeLike", local=eye_like_local)
+@op("EyeLike", local=eye_like_local, shape_only=(0,))
 def eye_like(node: NodeView, X: TensorArg) -> object:
     """Ones on a diagonal: a guard on the position, which the local k follows. Nothing is read."""
     return lambda i, j: call("EyeLike")

@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from planner.errors import DescriptionError, TofuError, UsageError
-from planner.tdl.builder import Description
+from planner.plan import digest
+from planner.tdl.builder import Description, ReferenceFunction
 
 CASES = "CASES"
 """What a file calls the cases that its descriptions are verified with."""
@@ -30,6 +31,18 @@ class OpdefsFile:
     """In the order of their definition."""
     cases: tuple[Any, ...]
     """``planner.verify.cases.Case``s that the file gives; () where it gives none."""
+    sha256: str = ""
+    """Of its content, as it was executed."""
+
+    @property
+    def references(self) -> dict[tuple[str, str], ReferenceFunction]:
+        """By (domain, op type), the operators in NumPy that the file gives."""
+        return {
+            (description.domain, op_type): description.reference
+            for description in self.descriptions
+            if description.reference is not None
+            for op_type in description.op_types
+        }
 
 
 def load_file(path: str | os.PathLike[str]) -> OpdefsFile:
@@ -53,7 +66,7 @@ def load_file(path: str | os.PathLike[str]) -> OpdefsFile:
     cases = getattr(module, CASES, ())
     if not isinstance(cases, tuple | list):
         raise DescriptionError(f"{file}: {CASES} is a {type(cases).__name__}, not a list of cases")
-    return OpdefsFile(file, tuple(found.values()), tuple(cases))
+    return OpdefsFile(file, tuple(found.values()), tuple(cases), digest(file.read_bytes()))
 
 
 def _execute(file: Path) -> ModuleType:

@@ -51,14 +51,14 @@ def int64(values: Sequence[int]) -> np.ndarray:
 
 def filled(dtype: DType, value: float, shape: Shape) -> np.ndarray:
     """A constant of one value; keep it small, it goes into the worker's model."""
-    return np.full(shape, value, dtype=ml_dtypes.bfloat16 if dtype is DType.BFLOAT16 else dtype.value)
+    return np.full(shape, value, dtype=dtype.array_dtype)
 
 
 def lowest(dtype: DType) -> float:
     """The least number of a dtype: what ONNX Runtime takes for the maximum of nothing."""
     if not dtype.is_float:
-        return int(np.iinfo(dtype.value).min)
-    return float(ml_dtypes.finfo(dtype.value).min)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it untyped
+        return int(ml_dtypes.iinfo(dtype.array_dtype).min)  # type: ignore[no-untyped-call]
+    return float(ml_dtypes.finfo(dtype.array_dtype).min)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it untyped
 
 
 def constant_result(node: NodeView, part: Part, value: float) -> LocalOp:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
+from opdefs.elementwise import ELEM_TYPES
 from opdefs.parts import constant_result, filled, input_region, int64, lowest, output_dtype
 from opdefs.windows import Window, listed, local_geometry, local_pads, windows
 from planner.graph.model import DType
@@ -41,13 +43,19 @@ def _padded_first(pool: LocalNode, pads: tuple[int, ...], dtype: DType) -> Local
     half = len(pads) // 2
     everywhere = [0, 0, *pads[:half], 0, 0, *pads[half:]]
     attributes = {**pool.attributes, "pads": (0,) * len(pads)}
-    return LocalOp(
-        (
-            LocalNode("Pad", ("in0", "everywhere", "lowest"), ("padded",)),
-            LocalNode(pool.op_type, ("padded",), pool.outputs, attributes),
-        ),
-        {"everywhere": int64(everywhere), "lowest": filled(dtype, lowest(dtype), ())},
+    constants = {"everywhere": int64(everywhere), "lowest": filled(dtype, lowest(dtype), ())}
+    nodes = (
+        LocalNode("Pad", ("in0", "everywhere", "lowest"), ("padded",)),
+        LocalNode(pool.op_type, ("padded",), pool.outputs, attributes),
     )
+    if dtype is not DType.UINT8:
+        return LocalOp(nodes, constants)
+    # The runtime puts a Pad of zeros back into the pool, whatever its kernel size; between Casts it does not.
+    first = LocalNode("Cast", ("in0",), ("wide",), {"to": ELEM_TYPES[DType.FLOAT32]})
+    last = LocalNode("Cast", ("wide_maxima",), pool.outputs, {"to": ELEM_TYPES[DType.UINT8]})
+    between = (replace(nodes[0], inputs=("wide", *nodes[0].inputs[1:])), replace(nodes[1], outputs=("wide_maxima",)))
+    constants["lowest"] = filled(DType.FLOAT32, lowest(DType.FLOAT32), ())
+    return LocalOp((first, *between, last), constants)
 
 
 def _counted_in_the_whole(node: NodeView, part: Part, pool: LocalNode) -> LocalOp:

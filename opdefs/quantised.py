@@ -36,10 +36,13 @@ def scale_linear(node: NodeView, X: TensorArg, scale: TensorArg, zero: TensorArg
     def factor(tensor: TensorArg, i: Sequence[Ix]) -> Val:
         if tensor.rank == 0:
             return tensor.scalar()
+        blocks = node.attribute("block_size", 0)
+        if tensor.rank == 1 and not blocks and node.is_single(tensor.slot, 0):
+            return tensor[0]  # of the whole tensor, which need not have the axis
         axis = normal_axis(node.attribute("axis", 1), X.rank)
-        if tensor.rank == 1 and not node.attribute("block_size", 0):
-            return tensor[0 if node.is_single(tensor.slot, 0) else i[axis]]
-        return tensor[tuple(var // node.attribute("block_size") if dim == axis else var for dim, var in enumerate(i))]
+        if tensor.rank == 1 and not blocks:
+            return tensor[i[axis]]
+        return tensor[tuple(var // blocks if dim == axis else var for dim, var in enumerate(i))]
 
     learned = [tensor for tensor in (scale, zero) if tensor is not None]
     return lambda *i: call(node.op.op_type, X[i], *(factor(tensor, i) for tensor in learned))

@@ -175,7 +175,9 @@ def one_hot_local(node: NodeView, part: Part) -> LocalOp:
     assert made is not None, "the output is made"
     axis = normal_axis(node.attribute("axis", -1), len(whole))
     dtype, depth = index_dtype(node, 0), made.shape[axis]
-    constants = {"depth": np.array(depth, dtype=np.int64)}
+    stated = node.input_dtypes[1]
+    assert stated is not None, "the depth is there"
+    constants = {"depth": np.array(depth, dtype=stated.array_dtype)}  # kernels exist for some triples of dtypes only
     attributes = dict(node.op.attributes)
     if depth == whole[axis]:
         return LocalOp((LocalNode("OneHot", ("in0", "depth", "in2"), ("out0",), attributes),), constants)

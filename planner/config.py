@@ -4,36 +4,45 @@
     source: Tofu §7.1
     device: {memory: 12GiB, compute: {float32: 4.1TFLOP/s}, memory_bandwidth: 240GB/s}
     levels:                          # outermost, slowest first; ways multiply to the device count
-      - {name: socket, ways: 2, bandwidth: 10GB/s, latency: 10us}
+      - {name: socket, ways: 2, bandwidth: 10GB/s, latency: 10us, shared_by: 4}
       - {name: pcie,   ways: 4, bandwidth: 21GB/s, latency: 5us}
 
-YAML is used as a notation and for nothing else: no tags, anchors or aliases; a key twice is an error, and so is
-one that nobody reads. All findings of a file are reported at once, each with its line.
+or a graph of devices and links (ICML'18, section 4):
+
+    device: {memory: 16GB}           # what entries of ``devices`` leave out
+    devices: [{id: 0}, {id: 1}, {id: 2, memory: 24GB}]
+    switches: [host]                 # joins links, computes nothing
+    links:
+      - {between: [0, 1], bandwidth: 20GB/s, latency: 3us}
+      - {between: [1, host], bandwidth: 16GB/s}
+      - {between: [2, host], bandwidth: 16GB/s}
+
+All findings of a file are reported at once, each with its line (``planner.strict_yaml``). Both forms are documented
+in docs/topologies.md.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import yaml
 
 from planner import units
 from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType
+from planner.strict_yaml import Reader, shown
 
-_MOST_CHARACTERS = 1_000_000
-_DEEPEST = 16
 _MOST_DEVICES = 2**20
+_MOST_GRAPH_DEVICES = 1024
+"""Of a device graph, whose routes are found between all pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What each worker runs on."""
+    """What a worker runs on."""
 
     memory_bytes: int
     """What tensors and workspaces of one worker must fit into."""
@@ -55,9 +64,11 @@ class Level:
     ways: int
     """How many groups this level joins, at least 1."""
     bandwidth_bytes_per_s: float
-    """What one device receives over this level when nothing else uses it."""
+    """What one device receives over this level when nothing else uses it; as much can be sent at the same time."""
     latency_seconds: float = 0.0
     """Of one transfer, whatever its size."""
+    shared_by: int = 1
+    """How many neighbouring devices share that bandwidth: 4 where four GPUs have one network adapter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +87,48 @@ class Topology:
         """The product of the levels' ways."""
         return math.prod(level.ways for level in self.levels)
 
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """One entry for each device, all of them equal."""
+        return (self.device,) * self.device_count
 
-def load_topology(name_or_path: str | Path) -> Topology:
+
+@dataclass(frozen=True, slots=True)
+class DeviceLink:
+    """A link between two nodes of a device graph; each direction has all of the bandwidth."""
+
+    between: tuple[int, int]
+    """Nodes: devices by their ids; switches count on from there, in the order of the file."""
+    bandwidth_bytes_per_s: float
+    latency_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceGraph:
+    """Devices, of one kind or several, and the links between them (ICML'18, section 4)."""
+
+    name: str
+    devices: tuple[Device, ...]
+    """By id."""
+    links: tuple[DeviceLink, ...]
+    switches: tuple[str, ...] = ()
+    """Names of the nodes that only join links."""
+    source: str = ""
+
+    @property
+    def device_count(self) -> int:
+        return len(self.devices)
+
+    def node_name(self, node: int) -> str:
+        """What a message calls a node."""
+        return f"device {node}" if node < len(self.devices) else f"switch {self.switches[node - len(self.devices)]}"
+
+
+Machine: TypeAlias = Topology | DeviceGraph
+"""What a topology file describes."""
+
+
+def load_topology(name_or_path: str | Path) -> Machine:
     """Read a topology file, or one that ships with tofu by its name.
 
     Args:
@@ -112,7 +163,7 @@ def load_topology(name_or_path: str | Path) -> Topology:
         raise UsageError(f"{path}: not a text file (byte {error.start} is not UTF-8)") from error
 
 
-def parse_topology(text: str, origin: str) -> Topology:
+def parse_topology(text: str, origin: str) -> Machine:
     """Read the text of a topology file.
 
     Args:
@@ -122,29 +173,31 @@ def parse_topology(text: str, origin: str) -> Topology:
     Raises:
         UsageError: it is not a topology; with every finding and its line.
     """
-    reader = _Reader()
+    reader = Reader()
     root = reader.compose(text, origin)
-    topology = _read_topology(reader, root)
-    if topology is None or reader.findings:
+    is_graph = isinstance(root, yaml.MappingNode) and _is_graph({_written(key) for key, _ in root.value})
+    machine = _read_graph(reader, root) if is_graph else _read_topology(reader, root)
+    if machine is None or reader.findings:
         facts = tuple(f"line {line}: {finding}" for line, finding in sorted(dict.fromkeys(reader.findings)))
         raise UsageError(f"{origin}: not a usable topology", facts=facts)
-    return topology
+    return machine
 
 
-def _read_topology(reader: _Reader, root: yaml.Node) -> Topology | None:
-    if (
-        isinstance(root, yaml.MappingNode)
-        and (graph_form := {"devices", "links"} & set(_written_keys(root)))
-        and "levels" not in _written_keys(root)
-    ):
-        reader.found(root, f"a device graph ({', '.join(sorted(graph_form))}) is not read yet: describe it as levels")
-        return None
+def _is_graph(keys: set[str]) -> bool:
+    return bool({"devices", "links"} & keys) and "levels" not in keys
+
+
+def _written(key: yaml.Node) -> str:
+    return str(key.value) if isinstance(key, yaml.ScalarNode) else ""
+
+
+def _read_topology(reader: Reader, root: yaml.Node) -> Topology | None:
     fields = reader.mapping(root, "the file", required=("name", "device", "levels"), optional=("source",))
     if fields is None:
         return None
     name = reader.text(fields.get("name"), "name")
     source = reader.text(fields.get("source"), "source")
-    device = _read_device(reader, fields.get("device"))
+    device = _read_device(reader, fields.get("device"), "device")
     nodes = reader.sequence(fields.get("levels"), "levels")
     levels = [_read_level(reader, node, f"levels[{i}]") for i, node in enumerate(nodes)]
     read = tuple(level for level in levels if level is not None)
@@ -154,7 +207,7 @@ def _read_topology(reader: _Reader, root: yaml.Node) -> Topology | None:
     return Topology(name=name, source=source or "", device=device, levels=read)
 
 
-def _check_levels(reader: _Reader, levels: tuple[Level, ...], nodes: list[yaml.Node]) -> None:
+def _check_levels(reader: Reader, levels: tuple[Level, ...], nodes: list[yaml.Node]) -> None:
     if len(levels) != len(nodes):
         return
     first: dict[str, yaml.Node] = {}
@@ -165,215 +218,164 @@ def _check_levels(reader: _Reader, levels: tuple[Level, ...], nodes: list[yaml.N
         first.setdefault(level.name, node)
     if nodes and math.prod(level.ways for level in levels) > _MOST_DEVICES:
         reader.found(nodes[0], f"levels: their ways multiply to more than {_MOST_DEVICES:,} devices")
+        return
+    below = 1
+    for number in reversed(range(len(levels))):
+        if below % levels[number].shared_by:
+            text = f"a group of this level has {below} devices, and {levels[number].shared_by} does not divide that"
+            reader.found(nodes[number], f"levels[{number}].shared_by: {text}")
+        below *= levels[number].ways
 
 
-def _read_device(reader: _Reader, node: yaml.Node | None) -> Device | None:
-    fields = reader.mapping(node, "device", required=("memory",), optional=("compute", "memory_bandwidth"))
+def _read_device(
+    reader: Reader, node: yaml.Node | None, where: str, *, base: Device | None = None, is_entry: bool = False
+) -> Device | None:
+    """A device; an entry of ``devices`` has an id besides, and may leave out what ``base`` says."""
+    known = ("compute", "memory_bandwidth")
+    if is_entry and base is not None:
+        fields = reader.mapping(node, where, required=("id",), optional=("memory", *known))
+    elif is_entry:
+        fields = reader.mapping(node, where, required=("id", "memory"), optional=known)
+    else:
+        fields = reader.mapping(node, where, required=("memory",), optional=known)
     if fields is None:
         return None
-    memory = reader.quantity(fields.get("memory"), "device.memory", units.parse_bytes)
+    memory = reader.quantity(fields.get("memory"), f"{where}.memory", units.parse_bytes)
     bandwidth = reader.quantity(
-        fields.get("memory_bandwidth"), "device.memory_bandwidth", units.parse_bytes_per_s, positive=True
+        fields.get("memory_bandwidth"), f"{where}.memory_bandwidth", units.parse_bytes_per_s, positive=True
     )
     by_dtype = {dtype.value: dtype for dtype in DType}
-    speeds = reader.mapping(fields.get("compute"), "device.compute", optional=tuple(by_dtype))
+    speeds = reader.mapping(fields.get("compute"), f"{where}.compute", optional=tuple(by_dtype))
     compute: list[tuple[DType, float]] = []
     for key, value in (speeds or {}).items():
-        speed = reader.quantity(value, f"device.compute.{key}", units.parse_flop_per_s, positive=True)
+        speed = reader.quantity(value, f"{where}.compute.{key}", units.parse_flop_per_s, positive=True)
         if speed is not None:
             compute.append((by_dtype[key], float(speed)))
-    if memory is None:
+    device = base
+    if memory is not None:
+        device = Device(int(memory)) if base is None else replace(base, memory_bytes=int(memory))
+    if device is None:
         return None
-    return Device(int(memory), tuple(compute), None if bandwidth is None else float(bandwidth))
+    if "compute" in fields:
+        device = replace(device, compute_flop_per_s=tuple(compute))
+    return device if bandwidth is None else replace(device, memory_bandwidth_bytes_per_s=float(bandwidth))
 
 
-def _read_level(reader: _Reader, node: yaml.Node, where: str) -> Level | None:
-    fields = reader.mapping(node, where, required=("name", "ways", "bandwidth"), optional=("latency",))
+def _read_level(reader: Reader, node: yaml.Node, where: str) -> Level | None:
+    fields = reader.mapping(node, where, required=("name", "ways", "bandwidth"), optional=("latency", "shared_by"))
     if fields is None:
         return None
     name = reader.text(fields.get("name"), f"{where}.name")
     ways = reader.count(fields.get("ways"), f"{where}.ways")
     bandwidth = reader.quantity(fields.get("bandwidth"), f"{where}.bandwidth", units.parse_bytes_per_s, positive=True)
     latency = reader.quantity(fields.get("latency"), f"{where}.latency", units.parse_seconds)
+    shared_by = reader.count(fields.get("shared_by"), f"{where}.shared_by")
     if name is None or ways is None or bandwidth is None:
         return None
-    return Level(name, ways, float(bandwidth), float(latency or 0))
+    return Level(name, ways, float(bandwidth), float(latency or 0), shared_by or 1)
 
 
-def _written_keys(node: yaml.MappingNode) -> list[str]:
-    return [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+def _read_graph(reader: Reader, root: yaml.Node) -> DeviceGraph | None:
+    fields = reader.mapping(
+        root, "the file", required=("name", "devices", "links"), optional=("source", "device", "switches")
+    )
+    if fields is None:
+        return None
+    name = reader.text(fields.get("name"), "name")
+    source = reader.text(fields.get("source"), "source")
+    base = _read_device(reader, fields.get("device"), "device")
+    devices = _read_devices(reader, fields.get("devices"), base)
+    switches: dict[str, None] = {}
+    for number, node in enumerate(reader.sequence(fields.get("switches"), "switches")):
+        switch = reader.text(node, f"switches[{number}]")
+        if switch in switches:
+            reader.found(node, f"switches[{number}]: {shown(switch)} is there twice")
+        if switch is not None:
+            switches[switch] = None
+    ends: dict[int | str, int] = {device: device for device in range(len(devices))}
+    ends |= {switch: len(devices) + number for number, switch in enumerate(switches)}
+    links: dict[tuple[int, int], DeviceLink] = {}
+    for number, node in enumerate(reader.sequence(fields.get("links"), "links")):
+        link = _read_link(reader, node, f"links[{number}]", ends)
+        if link is None:
+            continue
+        pair = (min(link.between), max(link.between))
+        if pair in links:
+            reader.found(node, f"links[{number}]: these two are linked already; add the bandwidths up")
+        links[pair] = link
+    if name is None or not devices or "links" not in fields:
+        return None
+    graph = DeviceGraph(name, devices, tuple(links.values()), tuple(switches), source or "")
+    if not reader.findings:
+        _check_connected(reader, graph, fields["links"])
+    return graph
 
 
-class _Reader:
-    """Takes values out of YAML nodes and collects what is wrong with them, by line.
-
-    Every method takes None for a key that is absent and returns None for it: ``mapping`` has reported it already.
-    """
-
-    def __init__(self) -> None:
-        self.findings: list[tuple[int, str]] = []
-
-    def found(self, node: yaml.Node, finding: str) -> None:
-        """Note a finding at the line where the node begins (counted from 1)."""
-        self.findings.append((node.start_mark.line + 1, finding))
-
-    def compose(self, text: str, origin: str) -> yaml.Node:
-        """The root node; raises UsageError for what is no YAML, or more of it than a list of figures needs."""
-        if len(text) > _MOST_CHARACTERS:
-            raise UsageError(f"{origin}: too long for a topology ({len(text):,} characters)")
-        try:
-            self._refuse_machinery(text, origin)
-            root = yaml.compose(text, Loader=yaml.SafeLoader)
-        except yaml.reader.ReaderError as error:
-            raise UsageError(f"{origin}: not YAML: it holds the character {_shown(error.character)}") from error
-        except yaml.MarkedYAMLError as error:
-            line = _line_of(error.problem_mark or error.context_mark)
-            problem = f"line {line}: {error.problem or error.context}"
-            raise UsageError(f"{origin}: not YAML", facts=(problem,)) from error
-        if root is None:
-            raise UsageError(f"{origin}: the file is empty")
-        return root
-
-    def _refuse_machinery(self, text: str, origin: str) -> None:
-        # On events, before a node exists: an alias bomb and a tower of brackets cost nothing here.
-        depth = documents = 0
-        refused: list[tuple[int, str]] = []
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            line = _line_of(event.start_mark)
-            documents += isinstance(event, yaml.DocumentStartEvent)
-            if documents > 1:
-                refused.append((line, "a second document: one file holds one topology"))
-                break
-            if isinstance(event, yaml.AliasEvent):
-                refused.append((line, f"an alias (*{event.anchor}): write the value out"))
-            elif isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-                refused.append((line, f"an anchor (&{event.anchor}): write the value out"))
-            if isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)) and event.tag is not None:
-                refused.append((line, f"a tag ({event.tag}): values have no types to be chosen"))
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-            if depth > _DEEPEST:
-                refused.append((line, f"more than {_DEEPEST} levels of nesting"))
-                break
-            if len(refused) >= 10:
-                break
-        if refused:
-            facts = tuple(f"line {line}: {finding}" for line, finding in refused)
-            raise UsageError(f"{origin}: YAML beyond what a topology needs", facts=facts)
-
-    def mapping(
-        self, node: yaml.Node | None, where: str, *, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()
-    ) -> dict[str, yaml.Node] | None:
-        """The known keys' nodes in the order of the file; unknown, repeated and missing ones are findings."""
-        if node is None:
-            return None
-        if not isinstance(node, yaml.MappingNode):
-            self.found(node, f"{where}: expected keys and values, found {_kind(node)}")
-            return None
-        known = required + optional
-        fields: dict[str, yaml.Node] = {}
-        first_lines: dict[str, int] = {}
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                self.found(key, f"{where}: a key must be a name, found {_kind(key)}")
-                continue
-            name = str(key.value)
-            if name in first_lines:
-                self.found(key, f"{where}: the key {_shown(name)} was given before, on line {first_lines[name]}")
-                continue
-            first_lines[name] = key.start_mark.line + 1
-            if name in known:
-                fields[name] = value
-            else:
-                advice = did_you_mean(name, known) or f"known are {', '.join(known)}"
-                self.found(key, f"{where}: unknown key {_shown(name)}; {advice}")
-        for name in required:
-            if name not in first_lines:
-                self.found(node, f"{where}: the key {name!r} is missing")
-        return fields
-
-    def sequence(self, node: yaml.Node | None, where: str) -> list[yaml.Node]:
-        """The list's nodes."""
-        if node is None:
-            return []
-        if not isinstance(node, yaml.SequenceNode):
-            self.found(node, f"{where}: expected a list, found {_kind(node)}")
-            return []
-        return list(node.value)
-
-    def text(self, node: yaml.Node | None, where: str) -> str | None:
-        """A text; what YAML takes for a number, a date or a truth value must be quoted."""
-        if node is None:
-            return None
-        if _kind(node) != "text":
-            quoted = isinstance(node, yaml.ScalarNode) and node.value
-            advice = f"; in quotes it is text: '{node.value}'" if quoted else ""
-            self.found(node, f"{where}: expected text, found {_kind(node)}{advice}")
-            return None
-        if not node.value.strip():
-            self.found(node, f"{where}: is empty")
-            return None
-        return str(node.value)
-
-    def count(self, node: yaml.Node | None, where: str) -> int | None:
-        """A whole number from 1, in plain decimal digits (YAML would take 010 for 8)."""
-        if node is None:
-            return None
-        if _kind(node) != "a whole number" or not re.fullmatch(r"[1-9][0-9]{0,8}", node.value):
-            shown = f" {node.value}" if _kind(node) in ("a whole number", "a number") else ""
-            self.found(node, f"{where}: expected a whole number from 1, found {_kind(node)}{shown}")
-            return None
-        return int(node.value)
-
-    def quantity(
-        self,
-        node: yaml.Node | None,
-        where: str,
-        parse: Callable[[str, str], int | Fraction],
-        *,
-        positive: bool = False,
-    ) -> int | Fraction | None:
-        """A number with a unit, read by one of ``planner.units``."""
-        if node is None:
-            return None
-        if not isinstance(node, yaml.ScalarNode):
-            self.found(node, f"{where}: expected a number with a unit, found {_kind(node)}")
-            return None
-        try:
-            value = parse(node.value, where)
-        except UsageError as error:
-            self.found(node, f"{error.what}; {error.hint}" if error.hint else error.what)
-            return None
-        if positive and not value:
-            self.found(node, f"{where}: must be more than zero")
-            return None
-        return value
+def _read_devices(reader: Reader, node: yaml.Node | None, base: Device | None) -> tuple[Device, ...]:
+    """The devices by id; () where they are not those from 0 on."""
+    found: dict[int, Device] = {}
+    nodes = reader.sequence(node, "devices")
+    for number, entry in enumerate(nodes):
+        where = f"devices[{number}]"
+        device = _read_device(reader, entry, where, base=base, is_entry=True)
+        identity = next((value for key, value in entry.value if _written(key) == "id"), None) if device else None
+        wanted = reader.count(identity, f"{where}.id", least=0)
+        if device is None or wanted is None:
+            continue
+        if wanted in found or wanted >= len(nodes):
+            what = (
+                "is there twice" if wanted in found else f"is beyond the last of {len(nodes)} devices, counted from 0"
+            )
+            reader.found(entry, f"{where}.id: {wanted} {what}")
+        found[wanted] = device
+    if node is not None and isinstance(node, yaml.SequenceNode) and not 1 <= len(nodes) <= _MOST_GRAPH_DEVICES:
+        reader.found(node, f"devices: {len(nodes):,} devices; a device graph has 1 to {_MOST_GRAPH_DEVICES:,}")
+    return tuple(found[number] for number in range(len(found)) if number in found)
 
 
-_KINDS = {
-    "tag:yaml.org,2002:str": "text",
-    "tag:yaml.org,2002:int": "a whole number",
-    "tag:yaml.org,2002:float": "a number",
-    "tag:yaml.org,2002:bool": "a truth value",
-    "tag:yaml.org,2002:null": "nothing",
-    "tag:yaml.org,2002:timestamp": "a date",
-    "tag:yaml.org,2002:map": "keys and values",
-    "tag:yaml.org,2002:seq": "a list",
-}
+def _read_link(reader: Reader, node: yaml.Node, where: str, ends: dict[int | str, int]) -> DeviceLink | None:
+    fields = reader.mapping(node, where, required=("between", "bandwidth"), optional=("latency",))
+    if fields is None:
+        return None
+    bandwidth = reader.quantity(fields.get("bandwidth"), f"{where}.bandwidth", units.parse_bytes_per_s, positive=True)
+    latency = reader.quantity(fields.get("latency"), f"{where}.latency", units.parse_seconds)
+    named = reader.sequence(fields.get("between"), f"{where}.between")
+    if "between" in fields and len(named) != 2:
+        reader.found(node, f"{where}.between: expected two devices or switches, found {len(named)}")
+        return None
+    found: list[int] = []
+    for end in named:
+        one: int | str | None
+        if reader.is_whole_number(end):
+            one = reader.count(end, f"{where}.between", least=0)
+        else:
+            one = reader.text(end, f"{where}.between")
+        if one is not None and one not in ends:
+            what = f"there is no device {one}" if isinstance(one, int) else f"there is no switch {shown(one)}"
+            advice = "" if isinstance(one, int) else did_you_mean(one, [name for name in ends if isinstance(name, str)])
+            reader.found(end, f"{where}.between: {what}" + (f"; {advice}" if advice else ""))
+        elif one is not None:
+            found.append(ends[one])
+    if len(found) != 2 or bandwidth is None:
+        return None
+    if found[0] == found[1]:
+        reader.found(node, f"{where}.between: a link to itself")
+        return None
+    return DeviceLink((found[0], found[1]), float(bandwidth), float(latency or 0))
 
 
-def _line_of(mark: yaml.error.Mark | yaml._yaml.Mark | None) -> int:
-    """Counted from 1; the first line where YAML does not say."""
-    return 1 if mark is None else mark.line + 1
-
-
-def _kind(node: yaml.Node) -> str:
-    return _KINDS.get(node.tag, "something else")
-
-
-def _shown(text: object) -> str:
-    """A name from a file, as an error shows it: quoted, escaped, and not endless."""
-    quoted = repr(text if isinstance(text, str) else chr(text) if isinstance(text, int) else str(text))
-    return quoted if len(quoted) <= 60 else f"{quoted[:57]}…'"
+def _check_connected(reader: Reader, graph: DeviceGraph, node: yaml.Node) -> None:
+    """Every device must reach every other one, over other nodes if need be."""
+    reached, waiting = {0}, [0]
+    while waiting:
+        here = waiting.pop()
+        for link in graph.links:
+            if here in link.between:
+                there = sum(link.between) - here
+                if there not in reached:
+                    reached.add(there)
+                    waiting.append(there)
+    apart = [number for number in range(graph.device_count + len(graph.switches)) if number not in reached]
+    if apart:
+        names = ", ".join(graph.node_name(number) for number in apart[:5]) + (", ..." if len(apart) > 5 else "")
+        reader.found(node, f"links: no way leads from device 0 to {names}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from planner.algebra.tiling import Tiling
 from planner.errors import ModelError
+from planner.estimate import TimeEstimate
 
 SCHEMA_VERSION = 1
 
@@ -31,6 +32,29 @@ class OpStrategy:
             name = str(placement) if dim is None else self.variables[dim] + (f":{block}" if block > 1 else "")
             parts.append(f"{name}/{ways}")
         return " ".join(parts) or "R/1"
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionFile:
+    """The user's file of descriptions that a plan was made with."""
+
+    name: str
+    """Of the file, without its folder."""
+    sha256: str
+    """Of its content."""
+
+
+@dataclass(frozen=True, slots=True)
+class UndescribedOp:
+    """An op without a description, which every worker executes whole, and what that costs."""
+
+    name: str
+    op_type: str
+    """With its domain: ``my.domain.MyConv``."""
+    moved_bytes: int
+    """What moves so that every worker has its inputs whole."""
+    repeated_elements: int
+    """Elements that it touches, times the workers that do so after the first one."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +88,12 @@ class Plan:
     """How it was found: ``tofu`` or a strategy of the literature."""
     unsplit: tuple[str, ...]
     """Ops that every worker executes whole at some cut because they could not be cut there."""
+    described_by: DescriptionFile | None = None
+    """The user's own descriptions; None where the standard ones were enough."""
+    undescribed: tuple[UndescribedOp, ...] = ()
+    """Ops that are executed whole because nothing describes them."""
+    estimate: TimeEstimate | None = None
+    """How long an iteration takes on the topology that the plan is for; None without one."""
 
     @property
     def workers(self) -> int:
@@ -88,9 +118,13 @@ class Plan:
             "moved_bytes": self.moved_bytes,
             "soybean_bytes": self.soybean_bytes,
             "peak_bytes": list(self.peak_bytes),
+            "estimated_seconds": None if self.estimate is None else self.estimate.estimated_seconds,
+            "estimate": None if self.estimate is None else self.estimate.as_dict(),
             "certified_gap": self.certified_gap,
             "replicated_flop_share": self.replicated_flop_share,
             "unsplit": list(self.unsplit),
+            "described_by": None if self.described_by is None else asdict(self.described_by),
+            "undescribed": [asdict(op) for op in self.undescribed],
             "tilings": {name: str(tiling) for name, tiling in self.tilings.items()},
             "strategies": {name: str(strategy) for name, strategy in self.strategies.items()},
             "iteration_spaces": {
@@ -130,6 +164,9 @@ class Plan:
                 certified_gap=data["certified_gap"],
                 strategy=data["strategy"],
                 unsplit=tuple(data["unsplit"]),
+                described_by=DescriptionFile(**data["described_by"]) if data.get("described_by") else None,
+                undescribed=tuple(UndescribedOp(**op) for op in data.get("undescribed", ())),
+                estimate=TimeEstimate.from_dict(data["estimate"]) if data.get("estimate") else None,
             )
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             raise ModelError(f"the plan cannot be read: {error}") from error

@@ -1,7 +1,7 @@
 """The worker model: what one worker does, as an ONNX file that any viewer opens.
 
     graph inputs       loaded buffers: tiles of data and state
-    initializers       fixed buffers: parts of constants
+    initializers       fixed buffers: parts of constants; large ones of a single value are ConstantOfShape nodes
     nodes              the steps in execution order: Fetch nodes (``fetch_node.py``) and calls of local functions
     local functions    domain ``tofu.segments``; the bodies of the segments, in standard operators
     graph outputs      collected buffers: tiles of results and next states
@@ -25,7 +25,9 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, V
 
 from planner import fetch_node
 from planner.errors import ModelError
+from planner.graph.fills import fill_nodes, fills_of, is_fill_node, is_large_fill
 from planner.graph.protos import dtype_of, elem_type_of
+from planner.graph.wellformed import fresh_name
 from planner.program import Arena, Buffer, Fetch, Segment, Step, WorkerProgram
 
 SEGMENTS: Final = "tofu.segments"
@@ -49,9 +51,16 @@ class WorkerModel:
 
 
 def make_body(
-    name: str, inputs: Sequence[str], outputs: Sequence[str], nodes: Sequence[NodeProto], opset: int
+    name: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    nodes: Sequence[NodeProto],
+    opset: int,
+    *,
+    domains: Mapping[str, int] | None = None,
+    types: Sequence[ValueInfoProto] = (),
 ) -> FunctionProto:
-    """The body of segments: a local function of standard operators.
+    """The body of segments: a local function of standard operators, and of the model's own.
 
     Args:
         name: ``Segment.function``.
@@ -59,9 +68,18 @@ def make_body(
         outputs: value names by position of ``Segment.outputs``.
         nodes: in execution order; small constants are Constant nodes.
         opset: version of the default operator domain.
+        domains: versions of the other domains whose operators are among the nodes.
+        types: of values inside that ONNX has no inference for.
     """
+    versions = {"": opset, **(domains or {})}
     return helper.make_function(
-        SEGMENTS, name, list(inputs), list(outputs), list(nodes), [helper.make_opsetid("", opset)]
+        SEGMENTS,
+        name,
+        list(inputs),
+        list(outputs),
+        list(nodes),
+        [helper.make_opsetid(domain, version) for domain, version in versions.items()],
+        value_info=list(types),
     )
 
 
@@ -83,13 +101,22 @@ def write_worker_model(
         plan_digest: digest of the plan it belongs to.
     """
     called = dict.fromkeys(step.function for step in program.steps if isinstance(step, Segment))
-    outside = {*program.loaded, *program.fixed, *program.collected}
+    fills = {name: constants[name] for name in program.fixed if is_large_fill(constants[name])}
+    outside = {*program.loaded, *program.fixed, *program.collected} - fills.keys()
+    foreign = {entry.domain: entry.version for name in called for entry in bodies[name].opset_import if entry.domain}
+    made = [
+        node
+        for name, value in fills.items()
+        for node in fill_nodes(name, value, fresh_name(f"{name}.shape", program.buffers))
+    ]
     graph = helper.make_graph(
-        [_node(step, program) for step in program.steps],
+        [*made, *(_node(step, program) for step in program.steps)],
         f"worker{program.worker}",
         [_value(program.buffers[name]) for name in program.loaded],
         [_value(program.buffers[name]) for name in program.collected],
-        initializer=[_initializer(program.buffers[name], constants[name]) for name in program.fixed],
+        initializer=[
+            _initializer(program.buffers[name], constants[name]) for name in program.fixed if name not in fills
+        ],
         value_info=[_value(buffer) for name, buffer in program.buffers.items() if name not in outside],
     )
     model = helper.make_model(
@@ -101,6 +128,7 @@ def write_worker_model(
             helper.make_opsetid("", opset),
             helper.make_opsetid(fetch_node.DOMAIN, fetch_node.VERSION),
             helper.make_opsetid(SEGMENTS, SEGMENTS_VERSION),
+            *(helper.make_opsetid(domain, version) for domain, version in sorted(foreign.items())),
         ],
     )
     buffers = {
@@ -146,7 +174,8 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
             hint="worker models are written by `tofu plan --out DIR`",
         ) from None
     typed = {value.name: value.type for value in (*graph.input, *graph.output, *graph.value_info)}
-    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    fills = fills_of([node for node in graph.node if is_fill_node(node)])
+    constants = {**{tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}, **fills}
     typed |= {
         tensor.name: helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
     }
@@ -154,13 +183,12 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
     if untyped:
         raise ModelError(f"model {graph.name!r} states no type of buffers", facts=tuple(untyped))
     buffers = {name: _buffer(name, place, typed[name]) for name, place in places.items()}
-    fixed = tuple(tensor.name for tensor in graph.initializer)
     program = WorkerProgram(
         worker=worker,
         buffers=buffers,
-        steps=tuple(_step(node, ops, graph.name) for node in graph.node),
+        steps=tuple(_step(node, ops, graph.name) for node in graph.node if not is_fill_node(node)),
         loaded=tuple(value.name for value in graph.input),
-        fixed=fixed,
+        fixed=tuple(constants),
         collected=tuple(value.name for value in graph.output),
         arena=arena,
     )

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import numpy as np
+import pytest
 from hypothesis import settings
+
+from planner.graph.model import Graph, StatePair
 
 # No deadline: on a shared machine a slow example says nothing about the code. A failure prints its blob, so that
 # `@reproduce_failure` brings it back.
@@ -15,3 +21,54 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 
 # Before anything imports onnxruntime: its telemetry is on by default.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
+@pytest.fixture(scope="session")
+def renamed() -> Callable[[Graph, int], tuple[Graph, dict[str, str]]]:
+    """Gives the graph in other names, and the new name of each."""
+    return _renamed
+
+
+@pytest.fixture(scope="session")
+def reordered() -> Callable[[Graph, int], Graph]:
+    """Gives the graph with its ops in another order."""
+    return _reordered
+
+
+def _renamed(graph: Graph, seed: int) -> tuple[Graph, dict[str, str]]:
+    """The graph with every tensor and op renamed, so that names sort otherwise; and the new name of each."""
+    names = sorted({*graph.tensors, *(op.name for op in graph.ops)})
+    numbers = np.random.default_rng(seed).permutation(len(names)).tolist()
+    new = {name: f"n{number}" for name, number in zip(names, numbers, strict=True)} | {"": ""}
+
+    def of(some: Sequence[str]) -> tuple[str, ...]:
+        return tuple(new[name] for name in some)
+
+    return replace(
+        graph,
+        tensors={new[name]: replace(tensor, name=new[name]) for name, tensor in graph.tensors.items()},
+        ops=tuple(replace(op, name=new[op.name], inputs=of(op.inputs), outputs=of(op.outputs)) for op in graph.ops),
+        inputs=of(graph.inputs),
+        outputs=of(graph.outputs),
+        constants={new[name]: value for name, value in graph.constants.items()},
+        folded=frozenset(new[name] for name in graph.folded),
+        initial={new[name]: value for name, value in graph.initial.items()},
+        state=tuple(StatePair(new[pair.current], new[pair.following]) for pair in graph.state),
+        notes={},
+    ), new
+
+
+def _reordered(graph: Graph, seed: int) -> Graph:
+    """The graph with its ops in another topological order, and its tensors listed accordingly."""
+    rng = np.random.default_rng(seed)
+    made = {name for op in graph.ops for name in op.outputs if name}
+    done = {"", *(name for name in graph.tensors if name not in made)}
+    left, ops = list(graph.ops), []
+    while left:
+        ready = [number for number, op in enumerate(left) if done.issuperset(op.inputs)]
+        op = left.pop(ready[int(rng.integers(len(ready)))])
+        ops.append(op)
+        done.update(op.outputs)
+    first = [name for name in graph.tensors if name not in made]
+    order = [*first, *(name for op in ops for name in op.outputs if name)]
+    return replace(graph, ops=tuple(ops), tensors={name: graph.tensors[name] for name in order})

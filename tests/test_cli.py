@@ -49,7 +49,10 @@ def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
     """``planner.api``, ``report.as_json`` and ``report.tables`` replaced for one test; tracebacks go to its folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     door = Door()
-    api, as_json, tables = (types.ModuleType(name) for name in ("api", "as_json", "tables"))
+    api, as_json, tables, gate = (types.ModuleType(name) for name in ("api", "as_json", "tables", "gate"))
+    gate.check_json = lambda _result: {"schema_version": 1}  # type: ignore[attr-defined]
+    gate.print_check = lambda _result, out: door.shown(out)  # type: ignore[attr-defined]
+    api.check = lambda *args, **options: door.call("check", *args, **options)  # type: ignore[attr-defined]
     for command in COMMANDS:
         setattr(api, command, lambda *args, _command=command, **options: door.call(_command, *args, **options))
         setattr(
@@ -60,6 +63,7 @@ def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
         (planner, "api", api),
         (planner.report, "as_json", as_json),
         (planner.report, "tables", tables),
+        (planner.report, "gate", gate),
     ):
         monkeypatch.setitem(sys.modules, f"{parent.__name__}.{name}", module)
         monkeypatch.setattr(parent, name, module, raising=False)
@@ -89,19 +93,22 @@ print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
 
 def test_imports_only_the_layer_below() -> None:
     # cli.py is a module, which import-linter does not take for a root.
+    files = [Path(cli.__file__), *sorted((ROOT / "planner" / "commands").glob("*.py"))]
     imported = set()
-    for node in ast.walk(ast.parse(Path(cli.__file__).read_text(encoding="utf-8"))):
+    for node in [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("planner", "opdefs"):
             imported |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names if alias.name.split(".")[0] in ("planner", "opdefs")}
-    assert imported == {
+    assert {name for name in imported if not name.startswith("planner.commands.")} == {
         "planner.api",
+        "planner.api.operators",
+        "planner.api.operators.Operators",
         "planner.errors.TofuError",
         "planner.errors.UsageError",
         "planner.errors.did_you_mean",
-        "planner.operators.Operators",
         "planner.report.as_json",
+        "planner.report.gate",
         "planner.report.operators",
         "planner.report.tables",
         "planner.report.text.printable",
@@ -143,20 +150,21 @@ def test_grad_defaults(door: Door) -> None:
 
 def test_grad_passes_what_is_stated(door: Door) -> None:
     line = "grad n.onnx --loss nll --optimizer adamw --betas 0.8 0.9 --epsilon 1e-6 --weight-decay 0.1 --no-decay *.b"
-    more = "--no-decay-vectors --clip-norm 1 --accumulate 4 --precision float16 --loss-scale dynamic"
+    more = "--no-decay-vectors --clip-norm 1 --accumulate 4 --precision float16 --loss-scale dynamic --dropout train"
     labels = "--class-weights 1,0.5 --ignore-index -100 --loss-input y --gradients p.yaml --format training-info"
     assert cli.main([*line.split(), *more.split(), *labels.split()]) == 0
     options = door.calls[0][2]
     assert (options["betas"], options["epsilon"], options["weight_decay"]) == ((0.8, 0.9), 1e-6, 0.1)
     assert (options["no_decay"], options["no_decay_vectors"]) == (("*.b",), True)
     assert (options["clip_norm"], options["accumulate"]) == (1.0, 4)
-    assert (options["precision"], options["loss_scale"]) == ("float16", "dynamic")
+    assert (options["precision"], options["loss_scale"], options["dropout"]) == ("float16", "dynamic", "train")
     assert (options["class_weights"], options["ignore_index"], options["loss_input"]) == ((1.0, 0.5), -100, "y")
     assert (options["gradients"], options["form"]) == (Path("p.yaml"), "training-info")
 
 
 def test_plan_passes_its_options(door: Door) -> None:
     line = "plan t.onnx --gpus 8 --topology p2.8xlarge --dim b=2 --strategy data --inputs partitioned --out d"
+    line += " --forbid act*=R --forbid act*=S(1) --replicate weights --objective time --memory 12GiB"
     assert cli.main([*line.split(), "--pin", "W=S(0)", "--pin", "a/b=0=S(1)/2 R/4"]) == 0
     assert door.calls == [
         (
@@ -165,15 +173,58 @@ def test_plan_passes_its_options(door: Door) -> None:
             {
                 "gpus": 8,
                 "topology": "p2.8xlarge",
+                "objective": "time",
+                "memory": "12GiB",
                 "dim": {"b": 2},
                 "strategy": "data",
                 "pin": {"W": "S(0)", "a/b=0": "S(1)/2 R/4"},
+                "forbid": (("act*", "R"), ("act*", "S(1)")),
+                "replicate": "weights",
                 "inputs": "partitioned",
                 "out": Path("d"),
                 "sharding_annotations": None,
+                "opdefs": None,
+                "unknown_ops": "refuse",
             },
         )
     ]
+
+
+def test_check_passes_its_options(door: Door) -> None:
+    line = "check m.onnx alexnet --gpus 2,4 --baseline c.json --max-increase 1% --update --dim b=2 --state p.yaml"
+    door.answer = lambda: types.SimpleNamespace(is_passed=True, verified=None)
+    assert cli.main(line.split()) == 0
+    assert door.calls == [
+        (
+            "check",
+            (("m.onnx", "alexnet"),),
+            {
+                "gpus": (2, 4),
+                "baseline": Path("c.json"),
+                "max_increase": "1%",
+                "update": True,
+                "dim": {"b": 2},
+                "state": Path("p.yaml"),
+                "opdefs": None,
+                "unknown_ops": "refuse",
+            },
+        )
+    ]
+
+
+@pytest.mark.parametrize("json_wanted", [False, True])
+def test_a_check_that_fails_exits_with_1(json_wanted: bool, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    door.answer = lambda: types.SimpleNamespace(is_passed=False, verified=None)
+    line = "check m.onnx --gpus 2 --baseline c.json".split()
+    assert cli.main([*line, *(["--json"] if json_wanted else [])]) == 1
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("counts", ["", "0", "2,", "2 4", "-2", "two", "2,0"])
+def test_gpus_of_a_check_are_counts(counts: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "m.onnx", "--gpus", counts, "--baseline", "c.json"]) == 2
+    assert "whole numbers" in capsys.readouterr().err
+    assert not door.calls
 
 
 def test_topology_alone_says_how_many(door: Door) -> None:
@@ -196,7 +247,7 @@ def test_explain_takes_a_directory_or_a_subject(door: Door, tmp_path: Path, monk
         (["../nosuch"], Path("../nosuch"), None),
     ]:
         assert cli.main(["explain", *arguments]) == 0
-        assert door.calls.pop() == ("explain", (directory,), {"subject": subject})
+        assert door.calls.pop() == ("explain", (directory,), {"subject": subject, "opdefs": None})
 
 
 def test_run_passes_its_options(door: Door) -> None:
@@ -220,6 +271,8 @@ def test_run_passes_its_options(door: Door) -> None:
         "device": "cpu",
         "device_map": None,
         "seed": 0,
+        "custom_ops": (),
+        "opdefs": None,
     }
     few = {"inputs": Path("f.npz"), "steps": 5, "verify": True, "result": Path("o.npz"), "seed": 7}
     more = {
@@ -527,6 +580,7 @@ def test_full_disk() -> None:
         ("plan m.onnx --zzz 2", "no such option '--zzz'\nhint: see tofu plan --help"),
         ("plan", "missing argument 'MODEL'\nhint: see tofu plan --help"),
         ("plan m.onnx", "plan: for how many GPUs?\nhint: write --gpus K, or --topology with a file or a name"),
+        ("compare m.onnx", "compare: for how many GPUs?\nhint: write --gpus K, or --topology with a file or a name"),
         ("plan m.onnx --gpus 0", "invalid value for '--gpus': 0 is not in the range x>=1\nhint: see tofu plan --help"),
         ("plan m.onnx --gpus two", "invalid value for '--gpus': 'two' is not a valid integer range"),
         ("plan m.onnx n.onnx --gpus 2", "got unexpected extra argument (n.onnx)"),
@@ -592,6 +646,7 @@ def test_the_process_exits_with_the_code() -> None:
 
 
 def test_the_strategies_of_the_command_line_are_those_of_the_search() -> None:
+    from planner.commands.options import STRATEGIES
     from planner.search.methods import METHODS
 
-    assert list(METHODS) == cli._STRATEGIES
+    assert list(METHODS) == STRATEGIES

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import configs
-from planner.config import Device, Level, Topology, did_you_mean, load_topology, parse_topology
-from planner.errors import UsageError
+from planner.config import Device, DeviceGraph, DeviceLink, Level, Topology, load_topology, parse_topology
+from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType
 
 GOOD = """\
@@ -35,6 +35,71 @@ def test_reads_levels() -> None:
     assert topology.device.flop_per_s(DType.INT8) is None
 
 
+GRAPH = """\
+name: three
+source: invented
+device: {memory: 16GB, compute: {float32: 10TFLOP/s}, memory_bandwidth: 700GB/s}
+devices: [{id: 0}, {id: 2, memory: 24GB}, {id: 1, compute: {float32: 20TFLOP/s}}]
+switches: [host]
+links:
+  - {between: [0, 1], bandwidth: 20GB/s, latency: 3us}
+  - {between: [1, host], bandwidth: 16GB/s}
+  - {between: [host, 2], bandwidth: 8GB/s, latency: 1us}
+"""
+
+
+def test_reads_a_device_graph() -> None:
+    speed = ((DType.FLOAT32, 10e12),)
+    assert parse_topology(GRAPH, "three.yaml") == DeviceGraph(
+        name="three",
+        source="invented",
+        devices=(
+            Device(16 * 10**9, speed, 700e9),
+            Device(16 * 10**9, ((DType.FLOAT32, 20e12),), 700e9),
+            Device(24 * 10**9, speed, 700e9),
+        ),
+        switches=("host",),
+        links=(DeviceLink((0, 1), 20e9, 3e-6), DeviceLink((1, 3), 16e9), DeviceLink((3, 2), 8e9, 1e-6)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "finding"),
+    [
+        ("[0, 1]", "[0, 3]", "line 7: links[0].between: there is no device 3"),
+        ("[host, 2]", "[hots, 2]", "line 9: links[2].between: there is no switch 'hots'; did you mean 'host'?"),
+        ("[host, 2]", "[2, 2]", "line 9: links[2].between: a link to itself"),
+        ("[host, 2]", "[2]", "line 9: links[2].between: expected two devices or switches, found 1"),
+        ("[host, 2]", "[1, 0]", "line 9: links[2]: these two are linked already"),
+        ("[1, host]", "[0, host]", ""),
+        (
+            "  - {between: [1, host], bandwidth: 16GB/s}\n",
+            "",
+            "line 7: links: no way leads from device 0 to device 2, sw",
+        ),
+        ("{id: 0}", "{id: 1}", "line 4: devices[2].id: 1 is there twice"),
+        ("{id: 0}", "{id: 7}", "line 4: devices[0].id: 7 is beyond the last of 3 devices, counted from 0"),
+        ("{id: 0}", "{memory: 1GB}", "line 4: devices[0]: the key 'id' is missing"),
+        ("{id: 0}", "{id: 0, speed: 1}", "line 4: devices[0]: unknown key 'speed'"),
+        (
+            "device: {memory: 16GB, compute: {float32: 10TFLOP/s}, memory_bandwidth: 700GB/s}\n",
+            "",
+            "line 3: devices[0]:",
+        ),
+        ("[host]", "[host, host]", "line 5: switches[1]: 'host' is there twice"),
+    ],
+)
+def test_device_graphs_are_refused_with_line_and_advice(old: str, new: str, finding: str) -> None:
+    assert old in GRAPH
+    text = GRAPH.replace(old, new, 1)
+    if not finding:
+        parse_topology(text, "three.yaml")
+        return
+    with pytest.raises(UsageError) as caught:
+        parse_topology(text, "three.yaml")
+    assert any(fact.startswith(finding) for fact in caught.value.facts), caught.value.facts
+
+
 def test_one_device_has_no_levels() -> None:
     topology = parse_topology("{name: laptop, device: {memory: 4GiB}, levels: []}", "one.yaml")
     assert topology.device_count == 1
@@ -55,6 +120,10 @@ def test_every_shipped_file_is_good_and_names_its_source(name: str) -> None:
     topology = load_topology(name)
     assert topology.name == name
     assert topology.source
+    for device in topology.devices:
+        assert device.memory_bytes
+        assert device.flop_per_s(DType.FLOAT32)
+        assert device.memory_bandwidth_bytes_per_s
 
 
 def test_a_shipped_name_is_no_path() -> None:
@@ -122,7 +191,10 @@ def _with(old: str, new: str) -> str:
         ("- 1\n", "line 1: the file: expected keys and values, found a list"),
         ("name: a\ndevice: 3\nlevels: 4\n", "line 3: levels: expected a list, found a whole number"),
         ("name: a\n<<: {b: 1}\n", "line 2: the file: unknown key '<<'"),
-        ("devices: [{id: 0}]\nlinks: []\n", "line 1: a device graph (devices, links) is not read yet"),
+        (
+            _with("latency: 20us", "shared_by: 2"),
+            "line 4: levels[0].shared_by: a group of this level has 3 devices, and 2",
+        ),
         ("name: !!python/object/apply:os.system [ls]\n", "line 1: a tag (tag:yaml.org,2002:python/object/apply"),
         ("name: !!str 5\n", "line 1: a tag (tag:yaml.org,2002:str)"),
         ("a: &a [1]\nb: *a\n", "line 1: an anchor (&a)"),

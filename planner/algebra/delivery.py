@@ -10,13 +10,25 @@ The tables of the search and the partitioner both stand on this file.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.algebra.region import Boxes
-from planner.algebra.tiling import Only, Partial, Reducer, Replicate, Shard, Tiling, coordinates, split_bounds
+from planner.algebra.region import Boxes, BoxStack
+from planner.algebra.tiling import (
+    Only,
+    Partial,
+    Placement,
+    Reducer,
+    Replicate,
+    Shard,
+    Tiling,
+    coordinates,
+    split_bounds,
+)
 
 
 def missing_elements(needed: Boxes, owned: Boxes) -> int:
@@ -46,7 +58,6 @@ def reducer_of(made: Tiling) -> Reducer | None:
     return None
 
 
-@lru_cache(maxsize=262144)
 def reduced_boxes(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> Boxes:
     """Where partial results are reduced on their way into ``owned``: a tiling X that spreads the work.
 
@@ -54,6 +65,13 @@ def reduced_boxes(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> Boxes:
     tile and hold partial results of it, they share the tile out among them, cut by cut along its longest dim.
     A tile with too few elements goes to the first of them.
     """
+    base, cuts = _reduction(made, owned)
+    return _shared_out(base, cuts, shape)
+
+
+@lru_cache(maxsize=262144)
+def _reduction(made: Tiling, owned: Tiling) -> tuple[Tiling, tuple[int, ...]]:
+    """The tiles in which partial results are reduced, and the cuts whose groups share each tile out among them."""
     base: list[Shard | Only | Replicate] = []
     shared: list[int] = []
     for cut, (source, target) in enumerate(zip(made.placements, owned.placements, strict=True)):
@@ -65,11 +83,17 @@ def reduced_boxes(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> Boxes:
             base.append(Replicate())
             if isinstance(source, Partial):
                 shared.append(cut)
-    boxes = Tiling(tuple(base), made.ways).boxes(shape)
+    return Tiling(tuple(base), made.ways), tuple(shared)
+
+
+@lru_cache(maxsize=65536)
+def _shared_out(base: Tiling, cuts: tuple[int, ...], shape: tuple[int, ...]) -> Boxes:
+    """The tiles of ``base``, each shared out among the groups of these cuts along its longest dim."""
+    boxes = base.boxes(shape)
     lo, hi = boxes.lo.copy(), boxes.hi.copy()
-    groups = coordinates(made.ways)
-    for cut in shared:
-        ways = made.ways[cut]
+    groups = coordinates(base.ways)
+    for cut in cuts:
+        ways = base.ways[cut]
         shortest = (hi - lo).min(axis=0)
         dim = int(shortest.argmax())
         if shortest[dim] >= ways:
@@ -81,7 +105,6 @@ def reduced_boxes(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> Boxes:
     return Boxes(lo, hi)
 
 
-@lru_cache(maxsize=1048576)
 def redistribution_elements(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> int:
     """Elements that move to bring a tensor from how an op makes it into the tiling that owns it."""
     target = owned.boxes(shape)
@@ -92,6 +115,38 @@ def redistribution_elements(made: Tiling, owned: Tiling, shape: tuple[int, ...])
     arriving = (middle.cross_overlap(source) * contributors(made)).sum(axis=1)
     here = middle.overlap(source)
     return int((arriving - here).sum()) + missing_elements(target, middle)
+
+
+def redistribution_table(made: Sequence[Tiling], owned: Sequence[Tiling], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """``redistribution_elements`` of every pair, shape [owned, made].
+
+    What arrives at the workers that reduce needs no look at who sends it: the tiles of the cuts that shard a partial
+    result make up the whole of it, so a region is met by as many contributions as the partial cuts have groups.
+    """
+    target = BoxStack.of([tiling.boxes(shape) for tiling in owned])
+    source = BoxStack.of([tiling.boxes(shape) for tiling in made])
+    table: NDArray[np.int64] = target.elements[:, None] - target.overlaps(source)
+    partial = [number for number, tiling in enumerate(made) if tiling.has_partial]
+    if not partial:
+        return table
+    numbers: dict[tuple[Tiling, tuple[int, ...]], int] = {}
+    where = np.array(
+        [[numbers.setdefault(_reduction(made[number], goal), len(numbers)) for number in partial] for goal in owned]
+    )
+    middle = BoxStack.of([_shared_out(base, cuts, shape) for base, cuts in numbers])
+    groups = np.array([_partial_groups(made[number]) for number in partial], dtype=np.int64)
+    arriving = middle.elements[:, None] * groups[None] - middle.overlaps(source.take(partial))
+    kept = target.overlaps(middle)
+    goals, columns = np.arange(len(owned))[:, None], np.arange(len(partial))[None]
+    table[:, partial] = arriving[where, columns] + target.elements[:, None] - kept[goals, where]
+    return table
+
+
+def _partial_groups(made: Tiling) -> int:
+    """How many partial results of each element there are, in workers that do not repeat one another's work."""
+    return prod(
+        ways for placement, ways in zip(made.placements, made.ways, strict=True) if isinstance(placement, Partial)
+    )
 
 
 def can_split(boxes: Boxes, dim: int, ways: int, block: int = 1) -> bool:
@@ -110,14 +165,14 @@ def made_tiling(strategy: Tiling, dims: tuple[int, ...], reducers: tuple[Reducer
 
     A cut along a variable that this output does not have leaves it replicated.
     """
-    placements: list[Shard | Replicate | Partial | Only] = []
-    for placement, reducer in zip(strategy.placements, reducers, strict=True):
+    made = Tiling((), ())
+    for placement, reducer, ways in zip(strategy.placements, reducers, strategy.ways, strict=True):
+        there: Placement = Replicate()
         if reducer is not None:
-            placements.append(Partial(reducer))
+            there = Partial(reducer)
         elif isinstance(placement, Shard) and placement.dim in dims:
-            placements.append(Shard(dims.index(placement.dim), placement.block))
+            there = Shard(dims.index(placement.dim), placement.block)
         elif isinstance(placement, Only):
-            placements.append(placement)
-        else:
-            placements.append(Replicate())
-    return Tiling(tuple(placements), strategy.ways)
+            there = placement
+        made = made.extend(there, ways)
+    return made

@@ -151,8 +151,8 @@ class Tiling:
         return any(isinstance(placement, Partial) for placement in self.placements)
 
     def extend(self, placement: Placement, ways: int) -> Tiling:
-        """This tiling with one more cut, inside all the others."""
-        return Tiling((*self.placements, placement), (*self.ways, ways))
+        """This tiling with one more cut, inside all the others; the same object for the same arguments."""
+        return _extended(self, placement, ways)
 
     def boxes(self, shape: tuple[int, ...]) -> Boxes:
         """The region of each worker: worker 0 first, the innermost cut varying fastest."""
@@ -181,12 +181,24 @@ class Tiling:
         return cls(tuple(placement for placement, _ in parts), ways)
 
 
+@lru_cache(maxsize=1 << 20)
+def _extended(tiling: Tiling, placement: Placement, ways: int) -> Tiling:
+    return Tiling((*tiling.placements, placement), (*tiling.ways, ways))
+
+
 def coordinates(ways: tuple[int, ...]) -> NDArray[np.int64]:
     """Which group of each cut a worker is in, shape [workers, cuts]."""
     if not ways:
         return np.zeros((1, 0), dtype=np.int64)
+    return _coordinates(ways)
+
+
+@lru_cache(maxsize=1024)
+def _coordinates(ways: tuple[int, ...]) -> NDArray[np.int64]:
     grid = np.indices(ways, dtype=np.int64).reshape(len(ways), -1)
-    return np.ascontiguousarray(grid.T)
+    found = np.ascontiguousarray(grid.T)
+    found.flags.writeable = False
+    return found
 
 
 @lru_cache(maxsize=65536)

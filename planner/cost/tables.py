@@ -12,8 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.algebra.delivery import made_tiling, redistribution_elements
-from planner.algebra.region import Boxes, index_space
+from planner.algebra.delivery import made_tiling, redistribution_table
+from planner.algebra.region import Boxes, BoxStack, index_space
 from planner.algebra.tiling import Tiling
 from planner.graph.model import Tensor
 from planner.tdl.bind import BoundOp
@@ -70,17 +70,11 @@ class CostTables:
         return known[0]
 
     def _input_elements(self, bound: BoundOp, slot: int, tilings: Candidates, strategies: Candidates) -> Table:
-        needs = [needed[slot] for needed in self._needed(bound, strategies)]
-        lo, hi = np.stack([boxes.lo for boxes in needs]), np.stack([boxes.hi for boxes in needs])
+        needs = BoxStack.of([needed[slot] for needed in self._needed(bound, strategies)])
         shape = bound.node.input_shapes[slot]
         assert shape is not None, "an absent input has no table"
-        owned = [tiling.boxes(shape) for tiling in tilings]
-        own_lo, own_hi = np.stack([boxes.lo for boxes in owned]), np.stack([boxes.hi for boxes in owned])
-        needed = np.maximum(hi - lo, 0).prod(axis=2).sum(axis=1)
-        common = np.minimum(hi[None], own_hi[:, None]) - np.maximum(lo[None], own_lo[:, None])
-        here = np.maximum(common, 0).prod(axis=3).sum(axis=2)
-        table: Table = needed[None] - here
-        return table
+        owned = BoxStack.of([tiling.boxes(shape) for tiling in tilings])
+        return needs.elements[None] - owned.overlaps(needs)
 
     def _needed(self, bound: BoundOp, strategies: Candidates) -> list[dict[int, Boxes]]:
         """For each strategy the region of each input that each worker needs, by input position."""
@@ -103,7 +97,9 @@ def output_elements(bound: BoundOp, position: int, tilings: Candidates, strategi
     dims, shape = bound.analysis.outputs[position], bound.node.output_shapes[position]
     assert dims is not None, "an absent output has no table"
     assert shape is not None, "an absent output has no table"
-    space = index_space(shape)
-    made = [made_tiling(strategy, dims, bound.reducers(strategy)) for strategy in strategies]
-    rows = [[redistribution_elements(source, tiling, space) for source in made] for tiling in tilings]
-    return np.array(rows, dtype=np.int64)
+    numbers: dict[Tiling, int] = {}
+    which = [
+        numbers.setdefault(made_tiling(strategy, dims, bound.reducers(strategy)), len(numbers))
+        for strategy in strategies
+    ]
+    return redistribution_table(list(numbers), tilings, index_space(shape))[:, which]

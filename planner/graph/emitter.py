@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from math import prod
 
-import ml_dtypes
 import numpy as np
 
 from planner.graph.model import Attribute, DType, Op, Shape, Tensor
@@ -15,6 +14,8 @@ _DTYPES: Mapping[str, DType] = {dtype.value: dtype for dtype in DType}
 _ELEM_TYPES: Mapping[DType, int] = {
     DType.FLOAT32: 1, DType.UINT8: 2, DType.INT8: 3, DType.UINT16: 4, DType.INT16: 5, DType.INT32: 6, DType.INT64: 7,
     DType.BOOL: 9, DType.FLOAT16: 10, DType.FLOAT64: 11, DType.UINT32: 12, DType.UINT64: 13, DType.BFLOAT16: 16,
+    DType.FLOAT8E4M3FN: 17, DType.FLOAT8E4M3FNUZ: 18, DType.FLOAT8E5M2: 19, DType.FLOAT8E5M2FNUZ: 20, DType.UINT4: 21,
+    DType.INT4: 22, DType.FLOAT8E8M0: 24, DType.UINT2: 25, DType.INT2: 26,
 }  # fmt: skip
 """What Cast's ``to`` calls each dtype (``TensorProto.DataType``)."""
 _AXES_ARE_INPUTS = 18
@@ -78,7 +79,7 @@ class Emitter:
 
     def scalar(self, value: float, dtype: DType, part: str) -> str:
         """A constant of rank 0."""
-        return self.constant(np.array(value, ml_dtypes.bfloat16 if dtype is DType.BFLOAT16 else dtype.value), part)
+        return self.constant(np.array(value, dtype.array_dtype), part)
 
     def ints(self, values: Sequence[int], part: str) -> str:
         """A constant of rank 1: axes, a shape."""

@@ -8,6 +8,8 @@ from typing import Final
 import numpy as np
 from onnx import NodeProto, numpy_helper, reference
 
+from planner.graph.fills import is_fill
+
 MAX_FOLDED_ELEMENTS: Final = 2**20
 """No operand and no result of folding is larger, but for fills, which take no memory."""
 
@@ -22,18 +24,13 @@ _LAYOUT: Final = (
 )
 _OTHERS: Final = (
     "ArgMax ArgMin ConstantOfShape Expand MatMul NonZero "
-    "ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum TopK Unique"
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
+    "ReduceSumSquare TopK Unique"
 )
 FOLDABLE: Final = frozenset(f"{_ARITHMETIC} {_LAYOUT} {_OTHERS}".split())
 """Operators that are evaluated when all that they read is known: cheap, and the same at every run."""
 BOUNDED_BY_INPUTS: Final = frozenset({"Compress", "NonZero", "Unique"})
 """Those whose result cannot be large if their operands are small, though its size is not known beforehand."""
-
-
-def is_fill(array: np.ndarray) -> bool:
-    """Whether an array is one value seen at every index (so that it takes the memory of one element)."""
-    spread = [stride for stride, size in zip(array.strides, array.shape, strict=True) if size > 1]
-    return array.size > 0 and not any(spread)
 
 
 def evaluate(node: NodeProto, operands: Sequence[np.ndarray | None], opset: int) -> tuple[np.ndarray, ...] | None:

@@ -24,10 +24,16 @@ import numpy as np
 from onnx import NodeProto
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, is_fill
+from planner.graph.bodies import BODIES
+from planner.graph.branches import taken_branch
+from planner.graph.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
+from planner.graph.fills import is_fill
+from planner.graph.foreign import Operators, foreign_outputs
 from planner.graph.infer import Inference, UnknownOperatorError
-from planner.graph.model import Op, Tensor, TensorAttribute
-from planner.graph.protos import dtype_of_array, elem_type_of, numpy_dtype, op_of, op_to_node
+from planner.graph.model import Op, Shape, Tensor, TensorAttribute
+from planner.graph.protos import array_of, dtype_of_array, elem_type_of, numpy_dtype, op_of, op_to_node, tensor_shape
+from planner.graph.randomness import LOWERINGS
+from planner.graph.undescribed import qualified, undescribed_error
 from planner.graph.wellformed import fresh_name, listed
 
 
@@ -55,6 +61,8 @@ def fold(
     computed: frozenset[str] = frozenset(),
     opsets: Mapping[str, int],
     ir_version: int,
+    declared: Mapping[str, Tensor] | None = None,
+    operators: Operators | None = None,
 ) -> Folded:
     """Fold a graph's shape arithmetic and infer every tensor's shape and dtype.
 
@@ -67,12 +75,15 @@ def fold(
         computed: initializers that an earlier folding made: values like any other, not weights.
         opsets: version of each operator domain.
         ir_version: IR version of the file.
+        declared: what the file states of tensors; believed of what ONNX has no inference for.
+        operators: which operators can be planned; None: all of them.
 
     Raises:
-        UnsupportedError: operators that ONNX does not know, outputs that no plan can hold: all of them.
+        UnsupportedError: operators that cannot be planned, outputs that no plan can hold: all of them.
         ModelError: ops that contradict their inputs: all of them; or tensors without a static shape.
     """
-    folder = _Folder(inputs, initializers, values, outputs, computed, Inference(opsets, ir_version), opsets[""])
+    inference = Inference(opsets, ir_version)
+    folder = _Folder(inputs, initializers, values, outputs, computed, inference, opsets, declared or {}, operators)
     for name, node in nodes:
         folder.take(name, node)
     return folder.finish()
@@ -87,13 +98,18 @@ class _Folder:
         outputs: Sequence[str],
         computed: frozenset[str],
         inference: Inference,
-        opset: int,
+        opsets: Mapping[str, int],
+        declared: Mapping[str, Tensor],
+        operators: Operators | None,
     ) -> None:
         self.inputs = inputs
         self.initializers = initializers
         self.outputs = outputs
         self.inference = inference
-        self.opset = opset
+        self.opsets = opsets
+        self.opset = opsets[""]
+        self.declared = declared
+        self.operators = operators
         self.tensors: dict[str, Tensor] = {**initializers, **inputs}
         self.values: dict[str, np.ndarray | None] = dict(values)
         """Every constant; those that may be folded through are in ``known``."""
@@ -107,6 +123,8 @@ class _Folder:
         """Tensors without a static type, and what made them so; "" if it is only inherited."""
         self.unsupported: dict[str, str] = {}
         self.faults: dict[str, str] = {}
+        self.foreign: set[str] = set()
+        """Ops whose shapes ONNX cannot infer, and nobody states."""
         for name, tensor in initializers.items():
             if values[name] is None:
                 continue
@@ -114,6 +132,9 @@ class _Folder:
                 self.known.add(name)
             elif tensor.shape == ():
                 self.scalars.add(name)
+        for tensor in inputs.values():
+            if not tensor.elements:
+                self._know_empty(tensor, is_kept=True)
 
     def take(self, name: str, node: NodeProto) -> None:
         """The next op: elide it, fold it, or keep it."""
@@ -125,15 +146,22 @@ class _Folder:
         try:
             self.inference.schema(node)
         except UnknownOperatorError:
-            version = f" at opset {self.opset}" if default_domain else f" of domain {op.domain!r}"
-            self.unsupported[op.name] = f"op {op.name!r}: no operator {op.op_type}{version}"
-            self._lose(op)
+            if default_domain:
+                self.unsupported[op.name] = f"op {op.name!r}: no operator {op.op_type} at opset {self.opset}"
+                self._lose(op)
+            else:
+                self._foreign(op)
             return
         if any(operand in self.lost for operand in op.inputs):
             self._lose(op)
             return
+        if default_domain and op.op_type == "If" and op.inputs[0] in self.known:
+            self._branch(op, node)
+            return
         if default_domain and op.op_type == "CastLike" and len(op.inputs) == 2:
             op, node = self._cast(op)
+        if default_domain and op.op_type == "Compress" and op.inputs[1] in self.known:
+            op, node = self._compress(op)
         if default_domain and self._elide(op):
             return
         try:
@@ -146,11 +174,63 @@ class _Folder:
             self.faults[op.name] = f"op {op.name!r} ({op.op_type}): {error.what}"
             self._lose(op)
             return
+        empty = [tensor for tensor in made.values() if tensor is not None and not tensor.elements]
+        is_split = default_domain and op.op_type == "Split"
+        for tensor in empty:
+            self._know_empty(tensor, is_kept=len(empty) < len(made) and not is_split)
+        if len(empty) == len(made):
+            return
+        if empty and is_split:
+            op, node = self._split(op, [tensor for tensor in made.values() if tensor is not None and tensor.elements])
+            made = {name: made[name] for name in op.outputs}
+            if self._elide(op):
+                return
         if default_domain and self._fold(op, node, made):
+            return
+        if not default_domain or op.has_graphs:
+            self._foreign(op, made)
             return
         if any(tensor is None for tensor in made.values()):
             self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r})")
             return
+        self._keep(op, made)
+
+    def _foreign(self, op: Op, inferred: Mapping[str, Tensor | None] | None = None) -> None:
+        """An op of another domain: what ONNX does not infer is believed."""
+        nobody = f"op {op.name!r}: no operator {op.op_type} of domain {op.domain!r}"
+        is_stated = op.domain in self.opsets and all(name in self.declared for name in op.outputs if name)
+        if self.operators is None and inferred is None and not is_stated:
+            self.unsupported[op.name] = nobody
+            self._lose(op)
+            return
+        if op.domain not in self.opsets:
+            self.faults[op.name] = f"op {op.name!r} ({op.op_type}): the model does not import its domain {op.domain!r}"
+            self._lose(op)
+            return
+        if any(operand in self.lost for operand in op.inputs):
+            if is_stated:  # so that the error names no more tensors than are to blame
+                self._keep(op, {name: self.declared[name] for name in op.outputs if name})
+            else:
+                self._lose(op)
+            return
+        implied: Sequence[Shape | None] = (None,) * len(op.outputs)
+        if self.operators is not None:
+            implied = self.operators.implied_shapes(op, self.tensors, self.values, self.opset)
+        try:
+            made = foreign_outputs(op, self.tensors, implied, self.declared)
+        except ModelError as error:
+            self.faults[op.name] = f"op {op.name!r} ({op.op_type}): {error.what}"
+            self._lose(op)
+            return
+        made |= {name: tensor for name, tensor in (inferred or {}).items() if tensor is not None}
+        if any(tensor is None for tensor in made.values()):
+            self.foreign.add(op.name)
+            what = qualified(op.domain, op.op_type)
+            self._lose(op, f"made by op {op.name!r}; nothing states the shapes of {what}")
+            return
+        self._keep(op, made)
+
+    def _keep(self, op: Op, made: Mapping[str, Tensor | None]) -> None:
         self.tensors.update((name, tensor) for name, tensor in made.items() if tensor is not None)
         self.ops.append(replace(op, inputs=tuple(self.aliases.get(operand, operand) for operand in op.inputs)))
 
@@ -164,6 +244,18 @@ class _Folder:
         self.values[name] = value
         self.known.add(name)
         self.folded.add(name)
+
+    def _know_empty(self, tensor: Tensor, *, is_kept: bool) -> None:
+        """A tensor without elements is known, whatever makes it, and nothing of it can be given to a worker.
+
+        Where it stays a tensor (an input, one output of several), those that read it read a constant in its place.
+        """
+        names = [tensor.name]
+        if is_kept:
+            self.aliases[tensor.name] = fresh_name(f"{tensor.name}.empty", self.tensors)
+            names.append(self.aliases[tensor.name])
+        for name in names:
+            self._know(name, np.empty(tensor.shape, numpy_dtype(tensor.dtype)))
 
     def _constant(self, op: Op) -> None:
         key, value = op.attributes[0] if len(op.attributes) == 1 else ("", 0)
@@ -184,12 +276,54 @@ class _Folder:
                 return
         self._know(op.outputs[0], array)
 
+    def _branch(self, op: Op, node: NodeProto) -> None:
+        """The ops of the branch that an If takes."""
+        condition = self.values[op.inputs[0]]
+        assert condition is not None, "it is known"
+        branch = taken_branch(node, bool(condition.item()), op.name, self.tensors)
+        for tensor in branch.initializers:
+            value = array_of(tensor, f"initializer {tensor.name!r} inside of op {op.name!r}")
+            self.tensors[tensor.name] = Tensor(tensor.name, *tensor_shape(tensor, tensor.name))
+            self.values[tensor.name] = value
+            if value is not None and not self.tensors[tensor.name].dtype.is_float:
+                self.known.add(tensor.name)
+        for number, inner in enumerate(branch.nodes):
+            self.take(f"{op.name}/{number}", inner)
+
     def _cast(self, op: Op) -> tuple[Op, NodeProto]:
         """CastLike's second operand matters by its dtype alone, so the op is a Cast."""
         to = elem_type_of(self.tensors[op.inputs[1]].dtype)
         attributes = tuple(sorted({**dict(op.attributes), "to": to}.items(), key=lambda item: item[0]))
         cast = replace(op, op_type="Cast", inputs=op.inputs[:1], attributes=attributes)
         return cast, op_to_node(cast)
+
+    def _compress(self, op: Op) -> tuple[Op, NodeProto]:
+        """A Compress by known flags is a Gather of the positions that they name; without axis, of all elements."""
+        source, flags = op.inputs
+        axis, known = op.attribute("axis"), self.values[flags]
+        assert known is not None, "it is known"
+        if axis is None:
+            flat, shape = (fresh_name(f"{op.name}.{part}", self.tensors) for part in ("flat", "shape"))
+            self._know(shape, np.array([-1], np.int64))
+            self.take(flat, op_to_node(Op(flat, "Reshape", (source, shape), (flat,))))
+            source, axis = flat, 0
+        positions = fresh_name(f"{op.name}.positions", self.tensors)
+        self._know(positions, np.flatnonzero(known).astype(np.int64))
+        gather = Op(op.name, "Gather", (source, positions), op.outputs, (("axis", axis),))
+        return gather, op_to_node(gather)
+
+    def _split(self, op: Op, outputs: Sequence[Tensor]) -> tuple[Op, NodeProto]:
+        """A Split without its empty outputs; where one output is left, that is all of the input."""
+        names = tuple(tensor.name for tensor in outputs)
+        if len(names) == 1:
+            split = Op(op.name, "Identity", op.inputs[:1], names)
+        else:
+            axis = op.attribute("axis", 0)
+            assert isinstance(axis, int), "the schema was checked"
+            sizes = fresh_name(f"{op.name}.sizes", self.tensors)
+            self._know(sizes, np.array([tensor.shape[axis] for tensor in outputs], np.int64))
+            split = Op(op.name, "Split", (op.inputs[0], sizes), names, (("axis", axis),))
+        return split, op_to_node(split)
 
     def _elide(self, op: Op) -> bool:
         """Whether the op hands on its operand unchanged; its output is then another name for it."""
@@ -294,7 +428,8 @@ class _Folder:
         self._refuse(live)
         names = dict.fromkeys(self.inputs)
         names.update(dict.fromkeys(name for op in live for name in (*op.inputs, *op.outputs) if name))
-        constants = {name: self.values[name] for name in names if name in self.values and name not in self.inputs}
+        computed = {*self.inputs, *(name for op in live for name in op.outputs)}
+        constants = {name: self.values[name] for name in names if name in self.values and name not in computed}
         return Folded(
             ops=tuple(live),
             tensors={name: self.tensors[name] for name in names},
@@ -315,6 +450,7 @@ class _Folder:
 
     def _refuse(self, live: Sequence[Op]) -> None:
         names = [op.name for op in live]
+        self._refuse_undescribed(live)
         unsupported = [self.unsupported[name] for name in names if name in self.unsupported]
         if unsupported:
             raise UnsupportedError("the model uses operators that cannot be planned", facts=listed(unsupported, 100))
@@ -328,5 +464,33 @@ class _Folder:
             raise ModelError(
                 f"{count} no static shape",
                 facts=listed(facts),
-                hint="a plan needs every shape beforehand: export the model without data-dependent shapes",
+                hint=_SHAPES_OF_OTHERS
+                if self.foreign.intersection(names)
+                else "a plan needs every shape beforehand: export the model without data-dependent shapes",
             )
+
+    def _refuse_undescribed(self, live: Sequence[Op]) -> None:
+        if self.operators is None:
+            return
+        takes = self.operators.takes
+        unknown = [op for op in live if not takes(op.domain, op.op_type) and not _is_replaced(op)]
+        if not unknown:
+            return
+        reasons = dict(self.operators.reasons)
+        for op in unknown:
+            if not op.domain and op.name in self.unsupported:
+                reasons.setdefault(("", op.op_type), f"ONNX has no such operator at opset {self.opset}")
+        told = {op.name for op in unknown}
+        others = [fact for name, fact in (self.unsupported | self.faults).items() if name not in told]
+        raise undescribed_error(unknown, reasons, listed(others))
+
+
+_SHAPES_OF_OTHERS = (
+    "write their shapes into the model as value_info, or describe the operator (--opdefs) so that its index variables "
+    "run over dims of its inputs"
+)
+
+
+def _is_replaced(op: Op) -> bool:
+    """Whether an op needs no description because others stand for it before a plan is made."""
+    return not op.domain and (op.op_type in BODIES or op.op_type in LOWERINGS)

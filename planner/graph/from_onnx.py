@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,12 @@ from onnx import ModelProto, TensorProto, ValueInfoProto
 from planner.errors import ModelError, UnsupportedError, UsageError, did_you_mean
 from planner.graph.check import check_graph
 from planner.graph.fold import fold
+from planner.graph.foreign import Operators, declared_types
 from planner.graph.inline import inline_functions, reachable_nodes
 from planner.graph.load import MAX_IR_VERSION, convert_opset, default_opset, load_model, refuse_unsupported
 from planner.graph.model import Graph, Tensor
 from planner.graph.notes import (
+    EVIDENCE,
     EXTERNAL,
     FOLDED,
     PREFIX,
@@ -41,6 +44,7 @@ def read_model(
     *,
     dims: Mapping[str, int] | None = None,
     state_pairs: Sequence[tuple[str, str]] | None = None,
+    operators: Operators | None = None,
 ) -> Graph:
     """Read an ONNX file into a graph whose every tensor has a static shape and dtype.
 
@@ -49,6 +53,8 @@ def read_model(
         dims: sizes for the symbolic dims of its inputs, by name; a dim without a name is ``input[index]``.
         state_pairs: (state, next state) by name; if None, what the file's ``tofu.state`` metadata says, and if there
             is none, what ``roles.infer_state`` finds.
+        operators: which operators can be planned, and what descriptions say of shapes; None: every operator is taken
+            whose shapes ONNX infers or the file states.
 
     Returns:
         The graph; ``Graph.initial`` holds the default values of inputs, ``Graph.constants`` the other initializers.
@@ -57,12 +63,13 @@ def read_model(
         ModelError: it cannot be read, is malformed, or some tensor has no static shape or, not being a constant, no
             elements.
         UnsupportedError: control flow, sequences, strings, sparse tensors, unknown operators or dtypes.
-        UsageError: ``dims`` names a dim that the model does not have; ``state_pairs`` a tensor that cannot be paired.
+        UsageError: ``dims`` names a dim that the model does not have; ``state_pairs`` a tensor that cannot be paired;
+            or which input an output replaces cannot be told.
     """
     file = Path(path)
     model = load_model(file)
     try:
-        return graph_from_proto(model, dims=dims, state_pairs=state_pairs, name=file.stem)
+        return graph_from_proto(model, dims=dims, state_pairs=state_pairs, name=file.stem, operators=operators)
     except UsageError:
         raise
     except ModelError as error:
@@ -75,6 +82,7 @@ def graph_from_proto(
     dims: Mapping[str, int] | None = None,
     state_pairs: Sequence[tuple[str, str]] | None = None,
     name: str = "graph",
+    operators: Operators | None = None,
 ) -> Graph:
     """The graph of a ModelProto, which is left as it is.
 
@@ -83,13 +91,14 @@ def graph_from_proto(
         dims: see ``read_model``.
         state_pairs: see ``read_model``.
         name: of the graph, where the model gives it none.
+        operators: see ``read_model``.
 
     Raises:
         ModelError, UnsupportedError, UsageError: see ``read_model``.
     """
     check_text(model)
     opset = default_opset(model)
-    refuse_unsupported(model, reachable_nodes(model))
+    refuse_unsupported(model, reachable_nodes(model), operators)
     initializers = initializers_of(model)
     check_names(model.graph, initializers)
     bare, opset = convert_opset(inline_functions(_without_weights(model, initializers)), initializers, opset)
@@ -117,6 +126,7 @@ def graph_from_proto(
             values[key] = value
 
     nodes = live_nodes(bare.graph)
+    opsets = _opsets(model, bare)
     outputs = tuple(value.name for value in model.graph.output)
     folded = fold(
         list(zip(unique_op_names(nodes), nodes, strict=True)),
@@ -125,8 +135,10 @@ def graph_from_proto(
         values=values,
         outputs=outputs,
         computed=names_of(metadata, FOLDED),
-        opsets={("" if entry.domain == "ai.onnx" else entry.domain): int(entry.version) for entry in bare.opset_import},
+        opsets=opsets,
         ir_version=min(max(int(model.ir_version), 8), MAX_IR_VERSION),
+        declared=declared_types(model, dims or {}),
+        operators=operators,
     )
     notes = {key: value for key, value in metadata.items() if not is_structural(key)}
     if external:
@@ -143,9 +155,19 @@ def graph_from_proto(
         folded=folded.folded,
         initial=initial,
         opset=opset,
+        domains={domain: opsets[domain] for domain in sorted({op.domain for op in folded.ops} - {""})},
         notes=notes,
     )
     return _with_state(graph, metadata, state_pairs)
+
+
+def _opsets(model: ModelProto, bare: ModelProto) -> dict[str, int]:
+    """Versions of all operator domains: those that the model imports, and what only its local functions do."""
+    functions = [entry for function in model.functions for entry in function.opset_import if entry.domain]
+    found: dict[str, int] = {}
+    for entry in (*bare.opset_import, *functions):
+        found.setdefault("" if entry.domain == "ai.onnx" else entry.domain, int(entry.version))
+    return found
 
 
 def _without_weights(model: ModelProto, initializers: Mapping[str, TensorProto]) -> ModelProto:
@@ -245,10 +267,15 @@ def _with_state(graph: Graph, metadata: Mapping[str, str], state_pairs: Sequence
     check_graph(graph)
     _refuse_empty(graph)
     if state_pairs is not None:
-        return with_state(graph, state_pairs)
+        # What was inferred once is not what is said now.
+        bare = {key: value for key, value in graph.notes.items() if key != EVIDENCE}
+        return with_state(replace(graph, notes=bare), state_pairs)
     stated = pairs_of(metadata, STATE)
     if stated is None:
-        return with_state(graph, [(pair.current, pair.following) for pair in infer_state(graph)])
+        inferred = infer_state(graph)
+        reasons = {pair.following: [pair.evidence, pair.why] for pair in inferred}
+        notes = {**graph.notes, EVIDENCE: json.dumps(reasons)} if inferred else graph.notes
+        return with_state(replace(graph, notes=notes), [(pair.current, pair.following) for pair in inferred])
     try:
         return with_state(graph, stated)
     except UsageError as error:
@@ -256,8 +283,15 @@ def _with_state(graph: Graph, metadata: Mapping[str, str], state_pairs: Sequence
 
 
 def _refuse_empty(graph: Graph) -> None:
-    """Nothing of an empty tensor can be given to a worker; a constant may be empty (a Resize's roi)."""
-    empty = [tensor for tensor in graph.tensors.values() if not tensor.elements and tensor.name not in graph.constants]
+    """Nothing of an empty tensor can be given to a worker. What is empty is known, so it has become a constant.
+
+    An input or output may be empty: ops read the constant in its place.
+    """
+    empty = [
+        tensor
+        for name, tensor in graph.tensors.items()
+        if not tensor.elements and name not in graph.constants and graph.consumers[name]
+    ]
     if empty:
         what = f"tensor {empty[0].name!r} is empty" if len(empty) == 1 else f"{len(empty)} tensors are empty"
         raise ModelError(what, facts=listed([f"{tensor.name!r}: {list(tensor.shape)}" for tensor in empty]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -10,14 +12,20 @@ import onnx
 from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.load import MAX_OPSET
 from planner.graph.model import Tensor
 from planner.graph.protos import dtype_of, elem_type_name, elem_type_of, shape_fault
+from planner.graph.subgraph import graphs_of, read_names
 
 _MAX_DATA_ELEMENTS: Final = 4096
 """Larger values are not shown to shape inference: no operator takes that many sizes."""
 
 _LIKE_FIRST_INPUT: Final = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 """The operators of the default domain that ONNX has no shape inference for; both keep their operand's type."""
+
+
+_TAKES_ONE_FOR_SCALARS: Final = frozenset({"Range"})
+"""Where the runtime takes a vector of one element for a scalar, which ONNX's inference refuses once it is known."""
 
 
 class UnknownOperatorError(Exception):
@@ -74,22 +82,58 @@ class Inference:
             ModelError: the op contradicts its schema or its inputs.
         """
         schema = self.schema(node)
-        names = [name for name in dict.fromkeys(node.input) if name]
+        names = [name for name in dict.fromkeys(read_names(node)) if name]
         types = {name: _type_proto(tensors[name]) for name in names}
         data = {name: proto for name in names if (proto := _data(values.get(name))) is not None}
+        one_each = all(tensors[name].elements == 1 for name in names)
+        if node.op_type in _TAKES_ONE_FOR_SCALARS and not schema.domain and one_each:
+            for proto in data.values():
+                del proto.dims[:]
+            types = {name: _type_proto(replace(tensors[name], shape=())) for name in names}
         try:
-            onnx.checker.check_node(node, self._context)
-            if node.op_type in _LIKE_FIRST_INPUT and not schema.domain:
+            if not graphs_of(node):
+                onnx.checker.check_node(node, self._context)
+            if graphs_of(node):
+                found = self._control_flow(node, types)
+            elif node.op_type in _LIKE_FIRST_INPUT and not schema.domain:
                 found = {node.output[0]: types[node.input[0]]}
             else:
-                found = onnx.shape_inference.infer_node_outputs(
-                    schema, node, types, data, opset_imports=self._imports, ir_version=self._ir_version
-                )
+                found = self._infer(schema, node, types, data)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
             raise ModelError(_first_line(str(error))) from None
         made = {name: _tensor(name, found.get(name)) for name in node.output if name}
         _check_reshape(node, tensors, made)
         return made
+
+    def _control_flow(self, node: NodeProto, types: Mapping[str, TypeProto]) -> Mapping[str, TypeProto]:
+        """What ONNX infers of an op with graphs inside, which it can do in a model only."""
+        outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+        given = [helper.make_value_info(name, kind) for name, kind in types.items()]
+        alone = helper.make_model(
+            helper.make_graph([node], "control flow", given, outputs),
+            opset_imports=self._imports,
+            ir_version=self._ir_version,
+        )
+        inferred = onnx.shape_inference.infer_shapes(alone, check_type=True, strict_mode=True, data_prop=True)
+        return {value.name: value.type for value in inferred.graph.output}
+
+    def _infer(
+        self, schema: onnx.defs.OpSchema, node: NodeProto, types: dict[str, TypeProto], data: dict[str, TensorProto]
+    ) -> Mapping[str, TypeProto]:
+        """What ONNX infers.
+
+        A model that is newer than the runtime has the stamp of the runtime's last opset (``load.convert_opset``), and
+        may have dtypes that only a later version of the operator takes: then that version is asked.
+        """
+        infer = partial(onnx.shape_inference.infer_node_outputs, ir_version=self._ir_version)
+        try:
+            return infer(schema, node, types, data, opset_imports=self._imports)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+            newest = onnx.defs.get_schema(node.op_type, domain=schema.domain)
+            if schema.domain or self._opsets[""] != MAX_OPSET or newest.since_version <= MAX_OPSET:
+                raise
+            imports = [helper.make_opsetid("", newest.since_version)]
+            return infer(newest, node, types, data, opset_imports=imports)
 
 
 def _type_proto(tensor: Tensor) -> TypeProto:

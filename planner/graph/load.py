@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
-from onnx import ModelProto, NodeProto, TensorProto, helper, version_converter
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper, version_converter
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.foreign import Operators
 from planner.graph.protos import refused_forms
+from planner.graph.subgraph import CONTROL_FLOW, graphs_of, obstacle
+from planner.graph.undescribed import qualified
 from planner.graph.wellformed import node_label
 
 MIN_OPSET: Final = 13
@@ -90,21 +93,32 @@ def default_opset(model: ModelProto) -> int:
     return versions[""]
 
 
-def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
+def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators: Operators | None = None) -> None:
     """Refuse the forms of ONNX that cannot be planned, all findings at once.
 
     Args:
         model: its training information, sparse initializers and types of inputs and outputs are looked at.
         nodes: the graph's, and those of the local functions that it reaches.
+        operators: which operators can be planned. Those of other domains that cannot are told with the rest; where
+            they are all there is to be said, others say it better.
 
     Raises:
         UnsupportedError: control flow, sequences, optionals, strings, sparse tensors, training information.
     """
     facts: dict[str, None] = {}
+    unknown: dict[str, None] = {}
+    functions = {(function.domain, function.name) for function in model.functions}
     for node in nodes:
-        reason = refused_forms(node)
+        # Whether control flow is taken is said with all else that nothing describes.
+        reason = refused_forms(node, takes_graphs=operators is not None)
+        if not reason and operators is not None and node.op_type in CONTROL_FLOW:
+            reason = obstacle(node, functions)
         if reason:
             facts[f"{node_label(node)}: {reason}"] = None
+        elif operators is not None and node.domain not in ("", "ai.onnx"):
+            key = (node.domain, node.op_type)
+            if key not in functions and not operators.takes(*key):
+                unknown[f"{node_label(node)}: operator {qualified(*key)} has no description"] = None
     for sparse in model.graph.sparse_initializer:
         facts[f"initializer {sparse.values.name!r}: a sparse tensor"] = None
     for tensor in model.graph.initializer:
@@ -118,7 +132,7 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
     if model.training_info:
         facts["the model carries training information (TrainingInfoProto)"] = None
     if facts:
-        raise UnsupportedError("the model uses forms of ONNX that cannot be planned", facts=tuple(facts))
+        raise UnsupportedError("the model uses forms of ONNX that cannot be planned", facts=(*facts, *unknown))
 
 
 def convert_opset(model: ModelProto, initializers: dict[str, TensorProto], opset: int) -> tuple[ModelProto, int]:
@@ -129,6 +143,8 @@ def convert_opset(model: ModelProto, initializers: dict[str, TensorProto], opset
         initializers: those of the model; what the conversion adds is added here.
         opset: version of the default domain that the model imports.
 
+    Where every operator has the form that it has at the opset wanted, the model needs another stamp only.
+
     Returns:
         The model itself where nothing is to be done; and its opset.
 
@@ -138,6 +154,14 @@ def convert_opset(model: ModelProto, initializers: dict[str, TensorProto], opset
     if MIN_OPSET <= opset <= MAX_OPSET:
         return model, opset
     target = CONVERTED_OPSET if opset < MIN_OPSET else MAX_OPSET
+    is_known = opset <= defs.onnx_opset_version()
+    if is_known and all(_has_same_form(node, opset, target) for node in model.graph.node):
+        stamped = ModelProto()
+        stamped.CopyFrom(model)
+        for entry in stamped.opset_import:
+            if entry.domain in ("", "ai.onnx"):
+                entry.version = target
+        return stamped, target
     if opset < _OLDEST_OPSET:
         raise UnsupportedError(
             f"the model is of opset {opset}; the oldest that can be converted is {_OLDEST_OPSET}",
@@ -169,3 +193,28 @@ def convert_opset(model: ModelProto, initializers: dict[str, TensorProto], opset
     del converted.graph.input[:]
     converted.graph.input.extend(kept)
     return converted, target
+
+
+def _has_same_form(node: NodeProto, opset: int, target: int) -> bool:
+    """Whether a node says at another opset what it says at its own.
+
+    An operator that did not change in between does. One that a model newer than the runtime uses may have changed in
+    the dtypes that it takes, or by an attribute that the node does not state: ONNX keeps what an operator does without.
+    """
+    if not all(_has_same_form(inner, opset, target) for graph in graphs_of(node) for inner in graph.node):
+        return False
+    if node.domain not in ("", "ai.onnx"):
+        return True
+    try:
+        now, then = (defs.get_schema(node.op_type, version, "") for version in (opset, target))
+    except defs.SchemaError:
+        return False
+    if now.since_version == then.since_version:
+        return True
+    names = [[part.name for part in (*schema.inputs, *schema.outputs)] for schema in (now, then)]
+    kept = all(
+        name in now.attributes
+        and attribute.default_value.SerializeToString() == now.attributes[name].default_value.SerializeToString()
+        for name, attribute in then.attributes.items()
+    )
+    return opset > target and names[0] == names[1] and kept and all(a.name in then.attributes for a in node.attribute)

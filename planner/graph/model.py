@@ -11,8 +11,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 Shape: TypeAlias = tuple[int, ...]
@@ -34,15 +35,41 @@ class DType(enum.Enum):
     UINT32 = "uint32"
     UINT64 = "uint64"
     BOOL = "bool"
+    FLOAT8E4M3FN = "float8_e4m3fn"
+    FLOAT8E4M3FNUZ = "float8_e4m3fnuz"
+    FLOAT8E5M2 = "float8_e5m2"
+    FLOAT8E5M2FNUZ = "float8_e5m2fnuz"
+    FLOAT8E8M0 = "float8_e8m0fnu"
+    INT4 = "int4"
+    UINT4 = "uint4"
+    INT2 = "int2"
+    UINT2 = "uint2"
+
+    @property
+    def array_dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of its arrays: ml_dtypes' where NumPy has none."""
+        return _ARRAY_DTYPES[self]
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of one element."""
-        return 2 if self is DType.BFLOAT16 else np.dtype(self.value).itemsize
+        """Bytes of one element, wherever tofu holds or moves it: integers of 2 and 4 bits take a byte each."""
+        return _ARRAY_DTYPES[self].itemsize
 
     @property
     def is_float(self) -> bool:
         return "float" in self.value
+
+    @property
+    def carrier(self) -> DType:
+        """The dtype that holds its elements between segments: itself, or bytes for what ONNX packs into parts of one.
+
+        So a tile may begin anywhere. A segment casts what it reads, and what it makes.
+        """
+        return _CARRIERS.get(self, self)
+
+
+_ARRAY_DTYPES = {dtype: np.dtype(getattr(ml_dtypes, dtype.value, dtype.value)) for dtype in DType}
+_CARRIERS = {DType.INT4: DType.INT8, DType.UINT4: DType.UINT8, DType.INT2: DType.INT8, DType.UINT2: DType.UINT8}
 
 
 class Role(enum.Enum):
@@ -99,7 +126,19 @@ class TensorAttribute:
         return hash(self._key())
 
 
-Attribute: TypeAlias = int | float | str | TensorAttribute | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+@dataclass(frozen=True, slots=True)
+class GraphAttribute:
+    """A graph-valued attribute (a branch of If). What it reads from around the op are the op's last inputs."""
+
+    content: bytes
+    """As ``planner.graph.subgraph`` writes it."""
+    captured: int
+    """How many of the op's inputs, the last ones, are read by its graphs alone; the same for all graphs of an op."""
+
+
+Attribute: TypeAlias = (
+    int | float | str | TensorAttribute | GraphAttribute | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +157,11 @@ class Op:
     """Sorted by name. Only what the file states; defaults are the operator's."""
     domain: str = ""
     """Operator domain; "" is ONNX's default one."""
+
+    @property
+    def has_graphs(self) -> bool:
+        """True of control flow: a graph is among the attributes."""
+        return any(isinstance(value, GraphAttribute) for _, value in self.attributes)
 
     def attribute(self, name: str, default: Attribute | None = None) -> Attribute | None:
         """The attribute's value, or ``default`` if the op does not state it."""
@@ -159,6 +203,8 @@ class Graph:
     state: tuple[StatePair, ...] = ()
     opset: int = 21
     """Version of the default operator domain."""
+    domains: Mapping[str, int] = field(default_factory=dict)
+    """Versions of the other operator domains that the file imports."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Metadata to be carried into files; keys begin with ``tofu.``."""
 

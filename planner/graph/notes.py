@@ -21,6 +21,8 @@ UNLOADED: Final = "tofu.unloaded"
 """Names of the inputs that stand for constants whose value was not loaded."""
 UNLOADED_INITIAL: Final = "tofu.unloaded_initial"
 """Names of the inputs that have a first value somewhere, which was not loaded."""
+EVIDENCE: Final = "tofu.state_evidence"
+"""Why outputs replace inputs, where that was inferred: ``{"W2": [["shape", "dataflow"], "in words"]}``; a note."""
 EXTERNAL: Final = "tofu.external"
 """Where values that were not loaded lie: ``{"W": {"location": ..., "offset": ..., "length": ...}}``; a note."""
 
@@ -93,4 +95,26 @@ def external_of(notes: Mapping[str, str]) -> dict[str, dict[str, str]]:
         if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
             raise fault
         found[str(name)] = {str(key): str(value) for key, value in entry.items()}
+    return found
+
+
+def evidence_of(notes: Mapping[str, str]) -> dict[str, tuple[tuple[str, ...], str]]:
+    """By next state, the kinds of evidence for its pair and the same in words; empty where nothing was inferred.
+
+    Raises:
+        ModelError: the note is not of that form.
+    """
+    if EVIDENCE not in notes:
+        return {}
+    entries = _parsed(notes, EVIDENCE)
+    fault = ModelError(f"metadata {EVIDENCE} is not a table of reasons")
+    if not isinstance(entries, dict):
+        raise fault
+    found: dict[str, tuple[tuple[str, ...], str]] = {}
+    for name, entry in entries.items():
+        match entry:
+            case [list(kinds), str(why)] if all(isinstance(kind, str) for kind in kinds):
+                found[str(name)] = (tuple(kinds), why)
+            case _:
+                raise fault
     return found

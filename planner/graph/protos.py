@@ -8,10 +8,11 @@ from typing import Final
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, NodeProto, TensorProto, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.model import Attribute, DType, Op, Shape, TensorAttribute
+from planner.graph.model import Attribute, DType, GraphAttribute, Op, Shape, TensorAttribute
+from planner.graph.subgraph import CONTROL_FLOW, captured_names, graph_attribute, graph_proto
 
 MAX_ELEMENTS: Final = 2**48
 """A tensor with more elements than this is taken for a mistake in the file."""
@@ -30,6 +31,15 @@ _DTYPES: Final[dict[int, DType]] = {
     TensorProto.UINT32: DType.UINT32,
     TensorProto.UINT64: DType.UINT64,
     TensorProto.BOOL: DType.BOOL,
+    TensorProto.FLOAT8E4M3FN: DType.FLOAT8E4M3FN,
+    TensorProto.FLOAT8E4M3FNUZ: DType.FLOAT8E4M3FNUZ,
+    TensorProto.FLOAT8E5M2: DType.FLOAT8E5M2,
+    TensorProto.FLOAT8E5M2FNUZ: DType.FLOAT8E5M2FNUZ,
+    TensorProto.FLOAT8E8M0: DType.FLOAT8E8M0,
+    TensorProto.INT4: DType.INT4,
+    TensorProto.UINT4: DType.UINT4,
+    TensorProto.INT2: DType.INT2,
+    TensorProto.UINT2: DType.UINT2,
 }
 _ELEM_TYPES: Final[dict[DType, int]] = {dtype: elem_type for elem_type, dtype in _DTYPES.items()}
 
@@ -60,8 +70,8 @@ def elem_type_name(elem_type: int) -> str:
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
-    """The NumPy dtype of arrays of a DType (ml_dtypes' for BFLOAT16)."""
-    return np.dtype(helper.tensor_dtype_to_np_dtype(elem_type_of(dtype)))
+    """The NumPy dtype of arrays of a DType (ml_dtypes' for BFLOAT16 and what is narrower)."""
+    return dtype.array_dtype
 
 
 def dtype_of_array(array: np.ndarray) -> DType:
@@ -96,7 +106,7 @@ def tensor_shape(tensor: TensorProto, owner: str) -> tuple[Shape, DType]:
         owner: how to name it in an error, e.g. ``initializer 'W'``.
 
     Raises:
-        UnsupportedError: strings, complex numbers, 4-bit and 8-bit floats, segments.
+        UnsupportedError: strings, complex numbers, 4-bit floats, segments.
         ModelError: a negative or absurd size.
     """
     dtype = dtype_of(tensor.data_type)
@@ -123,16 +133,23 @@ def array_of(tensor: TensorProto, owner: str) -> np.ndarray | None:
         external_location(tensor, owner)
         return None
     elements = int(np.prod(shape, dtype=object))
-    if tensor.HasField("raw_data") and len(tensor.raw_data) != elements * dtype.item_bytes:
+    needed_bytes = (elements * _bits(dtype) + 7) // 8
+    if tensor.HasField("raw_data") and len(tensor.raw_data) != needed_bytes:
         raise ModelError(
             f"{owner} has {len(tensor.raw_data)} bytes of data; its shape {list(shape)} of {dtype.value} "
-            f"needs {elements * dtype.item_bytes}"
+            f"needs {needed_bytes}"
         )
     try:
         array: np.ndarray = numpy_helper.to_array(tensor)
         return array.reshape(shape)
     except (ValueError, TypeError) as error:
         raise ModelError(f"{owner} has data that does not fill its shape {list(shape)}: {error}") from None
+
+
+def _bits(dtype: DType) -> int:
+    """Bits of one element in a file, where several share a byte."""
+    packed = {DType.INT4: 4, DType.UINT4: 4, DType.INT2: 2, DType.UINT2: 2}
+    return packed.get(dtype, 8 * dtype.item_bytes)
 
 
 def external_location(tensor: TensorProto, owner: str) -> dict[str, str]:
@@ -149,8 +166,15 @@ def external_location(tensor: TensorProto, owner: str) -> dict[str, str]:
     return {key: entries[key] for key in ("location", "offset", "length") if key in entries}
 
 
-def refused_forms(node: NodeProto) -> str:
-    """What keeps a node from being an Op, in words, or ""."""
+def refused_forms(node: NodeProto, *, takes_graphs: bool = False) -> str:
+    """What keeps a node from being an Op, in words, or "".
+
+    Args:
+        node: any node.
+        takes_graphs: control flow can be executed whole.
+    """
+    if takes_graphs and node.op_type in CONTROL_FLOW and node.domain in ("", "ai.onnx"):
+        return ""
     for attribute in node.attribute:
         if attribute.type in _SUBGRAPHS or attribute.HasField("g") or attribute.graphs:
             return "control flow (a subgraph as attribute)"
@@ -162,16 +186,17 @@ def refused_forms(node: NodeProto) -> str:
 
 
 _NON_TENSOR_OPS: Final = frozenset(
-    {"ConcatFromSequence", "SplitToSequence", "ReverseSequenceMap", "TfIdfVectorizer", "RegexFullMatch", "ImageDecoder"}
+    {"ConcatFromSequence", "SplitToSequence", "ReverseSequenceMap", "RegexFullMatch", "ImageDecoder"}
 )
 
 
-def attribute_of(attribute: AttributeProto, owner: str) -> Attribute:
+def attribute_of(attribute: AttributeProto, owner: str, captured: tuple[str, ...] = ()) -> Attribute:
     """The value of an AttributeProto.
 
     Args:
         attribute: one that ``refused_forms`` has nothing against.
         owner: how to name its op in an error, e.g. ``op 'conv1' (Conv)``.
+        captured: what the op's graphs read from around it.
 
     Raises:
         ModelError: a string that is not UTF-8, a tensor that cannot be read, an unknown attribute type.
@@ -198,6 +223,8 @@ def attribute_of(attribute: AttributeProto, owner: str) -> Attribute:
                 if array is None:
                     raise UnsupportedError(f"{where} has external data, which is not supported there")
                 return TensorAttribute(array)
+            case AttributeProto.GRAPH:
+                return graph_attribute(attribute.g, captured)
     except UnicodeDecodeError:
         raise ModelError(f"{where} is a string that is not UTF-8") from None
     raise ModelError(f"{where} is of unknown type {attribute.type}")
@@ -210,12 +237,18 @@ def op_of(node: NodeProto, name: str) -> Op:
         ModelError: see ``attribute_of``; also an attribute that is stated twice.
     """
     owner = f"op {name!r} ({node.op_type})"
-    attributes = {attribute.name: attribute_of(attribute, owner) for attribute in node.attribute}
+    captured = captured_names(node)
+    attributes = {attribute.name: attribute_of(attribute, owner, captured) for attribute in node.attribute}
     if len(attributes) < len(node.attribute):
         raise ModelError(f"{owner} states an attribute twice")
     domain = "" if node.domain == "ai.onnx" else node.domain
     return Op(
-        name, node.op_type, tuple(node.input), tuple(node.output), tuple(sorted(attributes.items(), key=_key)), domain
+        name,
+        node.op_type,
+        (*node.input, *captured),
+        tuple(node.output),
+        tuple(sorted(attributes.items(), key=_key)),
+        domain,
     )
 
 
@@ -228,7 +261,9 @@ def op_to_node(op: Op) -> NodeProto:
 
     An empty tuple is written with the attribute type that the operator's schema gives it, else as INTS.
     """
-    node = NodeProto(name=op.name, op_type=op.op_type, domain=op.domain, input=op.inputs, output=op.outputs)
+    captured = max((value.captured for _, value in op.attributes if isinstance(value, GraphAttribute)), default=0)
+    own = op.inputs[: len(op.inputs) - captured]
+    node = NodeProto(name=op.name, op_type=op.op_type, domain=op.domain, input=own, output=op.outputs)
     node.attribute.extend(_attribute_proto(op, name, value) for name, value in op.attributes)
     return node
 
@@ -238,6 +273,9 @@ def _attribute_proto(op: Op, name: str, value: Attribute) -> AttributeProto:
     if isinstance(value, TensorAttribute):
         proto.type = AttributeProto.TENSOR
         proto.t.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(value.array).reshape(value.array.shape)))
+    elif isinstance(value, GraphAttribute):
+        proto.type = AttributeProto.GRAPH
+        proto.g.CopyFrom(graph_proto(value, op.inputs[len(op.inputs) - value.captured :]))
     elif isinstance(value, bool | int | np.integer):
         proto.type, proto.i = AttributeProto.INT, int(value)
     elif isinstance(value, float):

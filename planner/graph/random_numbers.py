@@ -37,6 +37,10 @@ MAX_INDEX: Final = 2**32
 
 _PARTS: Final = 64
 """Of every power of two, in the table of the inverse normal distribution."""
+_OCTAVES: Final = 64
+"""Powers of two below the largest weight of a class; what is smaller is 0."""
+_TERMS: Final = 9
+"""Degree of the Taylor polynomial of 2^f."""
 
 
 def inner_and_outer(shape: Sequence[int]) -> tuple[int, int, int]:
@@ -243,6 +247,28 @@ class Draw:
         distance = each("Add", "normal.distance", constant, sloped)
         is_above = each("Equal", "normal.is_above", half, number.word(0, "zero"), dtype=DType.BOOL)
         return each("Where", "normal", is_above, distance, each("Neg", "normal.below", distance))
+
+    def weights(self, x: str, bits: int) -> str:
+        """The whole numbers 2^bits e^(x - max x), rounded down, with max over the last dim of a matrix; int64.
+
+        Exp's last bit depends on where in a tile an element stands, so that it is written in Add and Mul: a table's
+        power of two times the Taylor polynomial of 2^f, f in [0, 1), within 1e-8.
+        """
+        emitter, each = self.emitter, self.emitter.each
+        real = emitter.cast(x, DType.FLOAT64, "weight.x")
+        below = each("Sub", "weight.below", real, emitter.reduce("ReduceMax", real, (1,), "weight.max"))
+        log2 = each("Mul", "weight.log2", below, emitter.scalar(1 / math.log(2), DType.FLOAT64, "weight.per_octave"))
+        kept = each("Max", "weight.kept", log2, emitter.scalar(float(-_OCTAVES), DType.FLOAT64, "weight.least"))
+        whole = each("Floor", "weight.whole", kept)
+        fraction = each("Sub", "weight.fraction", kept, whole)
+        power = emitter.scalar(math.log(2) ** _TERMS / math.factorial(_TERMS), DType.FLOAT64, f"weight.term{_TERMS}")
+        for term in reversed(range(_TERMS)):
+            constant = emitter.scalar(math.log(2) ** term / math.factorial(term), DType.FLOAT64, f"weight.term{term}")
+            power = each("Add", f"weight.sum{term}", each("Mul", f"weight.up{term}", power, fraction), constant)
+        octave = emitter.cast(each("Neg", "weight.down", whole), DType.INT64, "weight.octave")
+        scale = self._looked_up(2.0 ** (bits - np.arange(_OCTAVES + 1)), octave, "weight.scale")
+        return emitter.cast(each("Floor", "weight.floor", each("Mul", "weight", power, scale)), DType.INT64,
+                            "weight.number")  # fmt: skip
 
     def _looked_up(self, table: np.ndarray, indices: str, part: str) -> str:
         emitter = self.emitter

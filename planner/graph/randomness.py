@@ -25,9 +25,6 @@ from planner.graph.random_numbers import MAX_INDEX, Draw, inner_and_outer, make_
 
 STEP: Final = "tofu.step"
 """The state that counts steps."""
-_NO_LOWERING: Final = MappingProxyType(
-    {"Multinomial": "a draw runs along all classes; it is not written as a function of the index"}
-)
 
 
 def lower_randomness(graph: Graph) -> Graph:
@@ -98,7 +95,7 @@ def _free(wanted: str, taken: Mapping[str, Tensor]) -> str:
 
 def _is_random(graph: Graph, op: Op) -> bool:
     if op.op_type != "Dropout":
-        return op.op_type in LOWERINGS or op.op_type in _NO_LOWERING
+        return op.op_type in LOWERINGS
     if len(op.inputs) < 3 or not op.inputs[2]:
         return False
     training = graph.constants.get(op.inputs[2])
@@ -107,8 +104,6 @@ def _is_random(graph: Graph, op: Op) -> bool:
 
 def _obstacle(graph: Graph, op: Op) -> str:
     """Why the op cannot be lowered; "" if it can."""
-    if op.op_type in _NO_LOWERING:
-        return _NO_LOWERING[op.op_type]
     if op.op_type == "Dropout" and graph.constants.get(op.inputs[2]) is None:
         return "whether it trains is computed; make training_mode a constant"
     tensor = graph.tensors[next(filter(None, op.outputs))]
@@ -174,12 +169,36 @@ def _dropout(draw: Draw) -> tuple[str, ...]:
     return (emitter.each("Where", "result", mask, scaled, zero), mask)
 
 
+def _multinomial(draw: Draw) -> tuple[str, ...]:
+    """Classes by inversion: the first one at which the running sum of weights, e^x, exceeds a share of their total.
+
+    The weights are whole numbers, so that their sums are the same in any order.
+    """
+    emitter, (x,), (output,) = draw.emitter, draw.op.inputs, draw.op.outputs
+    (rows, classes), shape = emitter.shape(x), emitter.shape(output)
+    weights = draw.weights(x, bits=min(40, 52 - classes.bit_length()))
+    along = emitter.scalar(1, DType.INT64, "along")
+    running = emitter.emit("CumSum", (weights, along), "running", (rows, classes), DType.INT64)
+    total = emitter.cast(emitter.reduce("ReduceSum", weights, (1,), "total"), DType.FLOAT64, "total64")
+    bits = emitter.cast(draw.bits(shape), DType.FLOAT64, "bits64")
+    share = emitter.each("Mul", "share", bits, emitter.scalar(2.0**-32, DType.FLOAT64, "unit"))
+    reached = emitter.cast(emitter.each("Floor", "floor", emitter.each("Mul", "scaled", share, total)), DType.INT64,
+                           "reached")  # fmt: skip
+    passed = emitter.each(
+        "LessOrEqual", "passed", emitter.reshape(running, (rows, 1, classes), "running3"),
+        emitter.reshape(reached, (*shape, 1), "reached3"), dtype=DType.BOOL,
+    )  # fmt: skip
+    count = emitter.reduce("ReduceSum", emitter.cast(passed, DType.INT64, "passed64"), (2,), "count", keepdims=False)
+    return (emitter.cast(count, emitter.dtype(output), "result"),)
+
+
 Lowering: TypeAlias = Callable[[Draw], "tuple[str, ...]"]
 
 LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(
     {
         "Bernoulli": _bernoulli,
         "Dropout": _dropout,
+        "Multinomial": _multinomial,
         "RandomNormal": _random_normal,
         "RandomNormalLike": _random_normal,
         "RandomUniform": _random_uniform,

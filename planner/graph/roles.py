@@ -1,183 +1,155 @@
 """Which inputs are state: pairs of an input and the output that replaces it after the step.
 
 A flat training step, as frameworks export it, lists parameters among its inputs and the updated parameters among its
-outputs, and nothing in the file says which belongs to which. ``infer_state`` reads it off the update itself.
+outputs, and nothing in the file says which belongs to which. ``infer_state`` reads it off the updates and the names,
+and says by what evidence; what neither tells is refused, with the candidates.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.errors import UsageError
 from planner.graph.check import check_graph
-from planner.graph.model import Graph, Op, StatePair
+from planner.graph.model import Graph, StatePair
+from planner.graph.update_forms import Term, candidates
+from planner.graph.wellformed import listed
 
-_LEAST: Final = 0.5
-_MOST: Final = 1.0
-_PASS: Final = frozenset({"Identity", "Cast", "Clip", "Min", "Max", "Sum", "Add"})
+_SUFFIXES: Final = tuple(f"{mark}{word}" for mark in "._/" for word in ("next", "new", "updated"))
+_PREFIXES: Final = tuple(f"{word}{mark}" for mark in "._/" for word in ("next", "new", "updated"))
+_SHOWN: Final = 5
+_HINT: Final = "say which output replaces which input with --state pairs.yaml, one 'input: output' a line; {} for none"
 
 
 @dataclass(frozen=True, slots=True)
-class _Term:
-    """How an output reads an input."""
+class Inferred:
+    """A state that was inferred, and why."""
 
-    coefficient: float | None
-    """Its factor, of the strongest path; None if it is not a constant."""
-    private: bool
-    """Whether nothing but this output's update reads the input."""
-
-    @property
-    def is_strong(self) -> bool:
-        return self.coefficient is not None and _LEAST <= self.coefficient <= _MOST
+    current: str
+    following: str
+    evidence: tuple[str, ...]
+    """What speaks for the pair: ``name``, ``shape``, ``dataflow``, ``position`` (it alone breaks a tie)."""
+    why: str
+    """The same in words."""
 
 
-def infer_state(graph: Graph) -> tuple[StatePair, ...]:
-    """The states of a flat training step, from the form of their updates.
+def infer_state(graph: Graph) -> tuple[Inferred, ...]:
+    """The states of a flat training step, from the form of their updates and from names.
 
-    An output is walked back through element-wise ops (Add, Sub, Neg, Sum, Mul, Div by a factor, Where, Min, Max,
-    Clip, Identity) over tensors of its own shape and dtype. A graph input so reached is its candidate
+    ``update_forms.candidates`` says which inputs each output may replace. So the gradient of a weight that is decayed,
+    ``g + 1e-4 * W``, has no candidate: the factor is small, and W is read forward as well. Nor has an output that the
+    loss depends on (``x + f(x)`` in a forward model, a prediction's error): it is a result on the way to the loss.
 
-    - if it enters with a constant factor between 0.5 and 1 (``W - lr * g``, ``0.9 * m + g``, ``W * (1 - lr * wd) -
-      u``, where ``1 - x`` counts as 1): a next value is its old value, changed a little;
-    - or, if there is none such, with any factor, if nothing else in the graph reads the input (a moment with a
-      small decay).
+    - An output that is named after an input of its shape and dtype (``W.next``, ``new_W``) replaces it, if that is a
+      candidate or there is none.
+    - Of the others, outputs with the same candidates, as many as those, take them from all others: one its only
+      candidate, several theirs in the order of the file. This goes on until nobody is left.
 
-    So the gradient of a weight that is decayed, ``g + 1e-4 * W``, has no candidate: the factor is small, and W is read
-    forward as well. Pairs are settled one after the other: an output with one candidate left takes it from all
-    others. Outputs with the same candidates, as many as those, pair in the order of the file; any other that
-    is left stays unpaired.
-
-    Nothing is paired unless the graph has a scalar result, the loss: ``x + f(x)`` in a forward model has the form of
-    an update.
+    Nothing is paired unless the graph has a scalar result, the loss.
 
     Returns:
         Pairs in the order of the outputs; () for a graph without state.
+
+    Raises:
+        UsageError: outputs that may each replace one of several inputs: all of them, with the candidates.
     """
     positions = {op.name: index for index, op in enumerate(graph.ops)}
-    candidates = {name: _candidates(graph, name, positions) for name in graph.outputs if name not in graph.inputs}
-    tensors = graph.tensors
-    if not any(
-        tensors[name].elements == 1 and tensors[name].dtype.is_float and not found for name, found in candidates.items()
-    ):
+    made = [name for name in graph.outputs if name not in graph.inputs]
+    found = {name: candidates(graph, name, positions) for name in made}
+    losses = [name for name in made if _is_scalar_result(graph, name) and not found[name] and not _named(graph, name)]
+    if not losses:
         return ()
-    settled: dict[str, str] = {}
-    while True:
-        single = next((name for name, found in candidates.items() if name not in settled and len(found) == 1), None)
-        if single is not None:
-            group = [single]
-        else:
-            group = _equal_group(candidates, settled)
-            if not group:
-                break
-        taken = candidates[group[0]]
-        settled.update(zip(group, taken, strict=True))
-        for name, found in candidates.items():
-            if name not in settled:
-                candidates[name] = tuple(candidate for candidate in found if candidate not in taken)
-    return tuple(StatePair(settled[name], name) for name in graph.outputs if name in settled)
+    before = _read_for(graph, losses)
+    found = {name: {} if name in before else terms for name, terms in found.items()}
+    return _Settling(graph, found).run()
 
 
-def _equal_group(candidates: Mapping[str, tuple[str, ...]], settled: Mapping[str, str]) -> list[str]:
-    """Outputs, as many as candidates, whose candidates are the same."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for name, found in candidates.items():
-        if name not in settled and found:
-            groups.setdefault(found, []).append(name)
-    return next((group for found, group in groups.items() if len(group) == len(found)), [])
+def _is_scalar_result(graph: Graph, name: str) -> bool:
+    tensor = graph.tensors[name]
+    return tensor.elements == 1 and tensor.dtype.is_float
 
 
-def _candidates(graph: Graph, output: str, positions: Mapping[str, int]) -> tuple[str, ...]:
-    """The inputs that an output may replace, in the order of the file."""
-    terms = _terms(graph, output, positions)
-    strong = {name for name, term in terms.items() if term.is_strong}
-    chosen = strong or {name for name, term in terms.items() if term.private}
-    return tuple(name for name in graph.inputs if name in chosen)
+def _read_for(graph: Graph, outputs: Sequence[str]) -> set[str]:
+    """The tensors that lead to some outputs, and these."""
+    wanted = set(outputs)
+    for op in reversed(graph.ops):
+        if any(name in wanted for name in op.outputs):
+            wanted.update(op.inputs)
+    return wanted
 
 
-def _terms(graph: Graph, output: str, positions: Mapping[str, int]) -> dict[str, _Term]:
-    """The inputs that an output reads through element-wise ops of its own shape and dtype, and how."""
+class _Settling:
+    """Outputs take their inputs one after the other."""
+
+    def __init__(self, graph: Graph, found: Mapping[str, Mapping[str, Term]]) -> None:
+        self.graph = graph
+        self.terms = found
+        self.open = {name: tuple(terms) for name, terms in found.items() if terms}
+        self.settled: dict[str, Inferred] = {}
+        self.taken: set[str] = set()
+
+    def run(self) -> tuple[Inferred, ...]:
+        for name, terms in self.terms.items():
+            named = _named(self.graph, name)
+            if named and named not in self.taken and (not terms or named in terms):
+                self._settle(name, named)
+        while group := self._equal_group():
+            for name, current in zip(group, self.open[group[0]], strict=True):
+                self._settle(name, current, by_position=len(group) > 1)
+        if self.open:
+            raise self._ambiguous()
+        return tuple(self.settled[name] for name in self.graph.outputs if name in self.settled)
+
+    def _equal_group(self) -> list[str]:
+        """Outputs, as many as candidates, whose candidates are the same."""
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for name, left in self.open.items():
+            groups.setdefault(left, []).append(name)
+        return next((group for left, group in groups.items() if len(group) == len(left)), [])
+
+    def _settle(self, name: str, current: str, *, by_position: bool = False) -> None:
+        is_named = _named(self.graph, name) == current
+        term = self.terms[name].get(current)
+        kinds = {"name": is_named, "shape": True, "dataflow": term is not None, "position": by_position}
+        said = ["it is named after the input"] if is_named else []
+        if term is not None:
+            factor = "times a computed factor" if term.factor is None else f"times {term.factor:.6g}"
+            said.append(f"its update keeps the input {factor}")
+        if by_position:
+            said.append("of several that could be, the one in its place")
+        evidence = tuple(kind for kind, speaks in kinds.items() if speaks)
+        self.settled[name] = Inferred(current, name, evidence, "; ".join(said))
+        self.taken.add(current)
+        self.open.pop(name, None)
+        left = {other: tuple(item for item in items if item != current) for other, items in self.open.items()}
+        self.open = {other: items for other, items in left.items() if items}
+
+    def _ambiguous(self) -> UsageError:
+        facts = [
+            f"{name!r} {list(self.graph.tensors[name].shape)}: {_listing(list(left))}"
+            for name, left in self.open.items()
+        ]
+        what = f"output {next(iter(self.open))!r} replaces" if len(facts) == 1 else f"{len(facts)} outputs replace"
+        return UsageError(f"which input {what} cannot be told", facts=listed(facts), hint=_HINT)
+
+
+def _listing(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_SHOWN])
+    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _named(graph: Graph, output: str) -> str:
+    """The input of an output's shape and dtype whose name is in the output's, or ""."""
+    stems = [output.removesuffix(suffix) for suffix in _SUFFIXES if output.endswith(suffix)]
+    stems += [output.removeprefix(prefix) for prefix in _PREFIXES if output.startswith(prefix)]
     goal = graph.tensors[output]
-    coefficients: dict[str, float | None] = {output: 1.0}
-    walked: set[str] = set()
-    leaves: dict[str, None] = {}
-    pending: list[tuple[int, str]] = []
-
-    def reach(name: str, coefficient: float | None) -> None:
-        tensor = graph.tensors[name]
-        if (tensor.shape, tensor.dtype) != (goal.shape, goal.dtype):
-            return
-        if name in coefficients:
-            coefficients[name] = _stronger(coefficients[name], coefficient)
-            return
-        coefficients[name] = coefficient
-        if name in graph.producer:
-            heapq.heappush(pending, (-positions[graph.producer[name].name], name))
-        else:
-            leaves[name] = None
-
-    if output in graph.producer:
-        heapq.heappush(pending, (-positions[graph.producer[output].name], output))
-    while pending:
-        name = heapq.heappop(pending)[1]
-        op = graph.producer[name]
-        if op.domain or op.outputs != (name,):
-            continue
-        steps = _steps(graph, op)
-        if steps:
-            walked.add(op.name)
-        for operand, factor in steps:
-            before = coefficients[name]
-            reach(operand, None if before is None or factor is None else before * factor)
-    inputs = set(graph.inputs)
-    return {
-        name: _Term(coefficients[name], all(op.name in walked for op in graph.consumers[name]))
-        for name in leaves
-        if name in inputs
-    }
-
-
-def _stronger(left: float | None, right: float | None) -> float | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return max(left, right)
-
-
-def _steps(graph: Graph, op: Op) -> list[tuple[str, float | None]]:
-    """The operands through which a value passes an op, each with the factor that the op puts to it."""
-    operands = [name for name in op.inputs if name]
-    match op.op_type, operands:
-        case ("Sub", [left, right]):
-            return [(left, 1.0), (right, -1.0)]
-        case ("Neg", [operand]):
-            return [(operand, -1.0)]
-        case ("Where", [_, left, right]):
-            return [(left, 1.0), (right, 1.0)]
-        case ("Mul", [left, right]):
-            return [(left, _factor(graph, right)), (right, _factor(graph, left))]
-        case ("Div", [left, right]):
-            divisor = _factor(graph, right)
-            return [(left, 1.0 / divisor if divisor else None)]
-        case (op_type, [first, *_]) if op_type in _PASS:
-            return [(name, 1.0) for name in (operands if op_type in ("Add", "Sum", "Min", "Max") else [first])]
-    return []
-
-
-def _factor(graph: Graph, name: str) -> float | None:
-    """The value of a constant of one element, 1 for what is computed as ``1 - x``, else None."""
-    value = _scalar(graph, name)
-    if value is not None or name not in graph.producer:
-        return value
-    op = graph.producer[name]
-    is_complement = op.op_type == "Sub" and not op.domain and _scalar(graph, op.inputs[0]) == 1.0
-    return 1.0 if is_complement and graph.tensors[name].elements == 1 else None
-
-
-def _scalar(graph: Graph, name: str) -> float | None:
-    array = graph.constants.get(name)
-    return float(array.flat[0]) if array is not None and array.size == 1 else None
+    for stem in stems:
+        tensor = graph.tensors.get(stem)
+        if stem in graph.inputs and tensor is not None and (tensor.shape, tensor.dtype) == (goal.shape, goal.dtype):
+            return stem
+    return ""
 
 
 def with_state(graph: Graph, pairs: Sequence[tuple[str, str]]) -> Graph:

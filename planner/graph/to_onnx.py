@@ -13,12 +13,14 @@ import numpy as np
 from onnx import ModelProto, StringStringEntryProto, TensorProto, ValueInfoProto, defs, helper, numpy_helper
 
 from planner.errors import ModelError, UsageError
+from planner.graph.fills import fill_nodes, is_large_fill
 from planner.graph.load import MAX_IR_VERSION
 from planner.graph.model import Graph, Tensor
 from planner.graph.notes import FOLDED, STATE, UNLOADED, UNLOADED_INITIAL, external_of, is_structural
 from planner.graph.protos import elem_type_of, op_to_node
+from planner.graph.wellformed import fresh_name
 
-__all__ = ["op_to_node", "to_model", "value_info", "write_model"]
+__all__ = ["domain_version", "op_to_node", "to_model", "value_info", "write_model"]
 
 _MIN_IR_VERSION: Final = 10
 _MAX_FILE_BYTES: Final = 2**31 - 1
@@ -32,11 +34,12 @@ def value_info(tensor: Tensor, name: str | None = None) -> ValueInfoProto:
 def to_model(graph: Graph, *, producer: str = "tofu") -> ModelProto:
     """The graph as an ONNX model.
 
-    Constants are initializers; initial values are initializers that are inputs, too, that is, defaults. Every other
-    tensor has a value_info. A value that was not loaded is written as the reference to external data that the
-    graph's notes carry; such a model is to be stored in the folder of the one that was read. Without a reference
-    its tensor becomes an input of the model, and metadata says that it stands for a constant (``tofu.unloaded``),
-    so that reading the model gives this graph again. States, folded constants and notes are metadata.
+    Constants are initializers, but for large fills (see ``fills``), which are ops; initial values are initializers
+    that are inputs, too, that is, defaults. Every other tensor has a value_info. A value that was not loaded is
+    written as the reference to external data that the graph's notes carry; such a model is to be stored in the folder
+    of the one that was read. Without a reference its tensor becomes an input of the model, and metadata says that it
+    stands for a constant (``tofu.unloaded``), so that reading the model gives this graph again. States, folded
+    constants and notes are metadata.
 
     Args:
         graph: a consistent graph (see ``check.check_graph``).
@@ -48,7 +51,12 @@ def to_model(graph: Graph, *, producer: str = "tofu") -> ModelProto:
     Raises:
         ModelError: more than 2 GiB of values, which no protobuf can hold.
     """
-    values = {**graph.constants, **graph.initial}
+    fills = {
+        name: value
+        for name, value in graph.constants.items()
+        if value is not None and name in graph.folded and is_large_fill(value)
+    }
+    values = {name: value for name, value in {**graph.constants, **graph.initial}.items() if name not in fills}
     total_bytes = sum(graph.tensors[name].size_bytes for name, value in values.items() if value is not None)
     if total_bytes > _MAX_FILE_BYTES:
         raise ModelError(
@@ -59,10 +67,12 @@ def to_model(graph: Graph, *, producer: str = "tofu") -> ModelProto:
     unloaded = [name for name, value in graph.constants.items() if value is None and name not in external]
     model = ModelProto(producer_name=producer, ir_version=_ir_version(graph.opset))
     domains = sorted({op.domain for op in graph.ops} - {""})
-    model.opset_import.extend(helper.make_opsetid(domain, _domain_version(domain)) for domain in domains)
+    model.opset_import.extend(helper.make_opsetid(domain, domain_version(graph, domain)) for domain in domains)
     model.opset_import.insert(0, helper.make_opsetid("", graph.opset))
     proto = model.graph
     proto.name = graph.name
+    for name, value in fills.items():
+        proto.node.extend(fill_nodes(name, value, fresh_name(f"{name}.shape", graph.tensors)))
     proto.node.extend(op_to_node(op) for op in graph.ops)
     proto.input.extend(value_info(graph.tensors[name]) for name in (*graph.inputs, *unloaded))
     proto.output.extend(value_info(graph.tensors[name]) for name in graph.outputs)
@@ -71,7 +81,7 @@ def to_model(graph: Graph, *, producer: str = "tofu") -> ModelProto:
         for name, value in values.items()
         if value is not None or name in external
     )
-    declared = {*graph.inputs, *graph.outputs, *graph.constants}
+    declared = {*graph.inputs, *graph.outputs, *graph.constants} - fills.keys()
     proto.value_info.extend(value_info(tensor) for name, tensor in graph.tensors.items() if name not in declared)
     no_value = [name for name, value in graph.initial.items() if value is None and name not in external]
     model.metadata_props.extend(_metadata(graph, unloaded, no_value))
@@ -121,7 +131,12 @@ def _ir_version(opset: int) -> int:
     return min(max(needed, _MIN_IR_VERSION), MAX_IR_VERSION)
 
 
-def _domain_version(domain: str) -> int:
+def domain_version(graph: Graph, domain: str) -> int:
+    """The version of an operator domain: the file's, else the last that ONNX knows of it, else 1."""
+    if not domain:
+        return graph.opset
+    if domain in graph.domains:
+        return graph.domains[domain]
     return max((int(schema.since_version) for schema in defs.get_all_schemas() if schema.domain == domain), default=1)
 
 

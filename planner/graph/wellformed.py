@@ -8,6 +8,7 @@ from typing import Final
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from planner.errors import ModelError
+from planner.graph.subgraph import read_names
 
 _LISTED: Final = 20
 
@@ -56,7 +57,7 @@ def check_names(graph: GraphProto, initializers: Iterable[str]) -> None:
     known = inputs | set(initializers)
     made_anywhere = {name for node in graph.node for name in node.output if name}
     for node in graph.node:
-        for name in dict.fromkeys(node.input):
+        for name in dict.fromkeys(read_names(node)):
             if name and name not in known:
                 early = " before it is made (ONNX wants execution order)"
                 fault = early if name in made_anywhere else ", which nothing makes"
@@ -120,7 +121,7 @@ def live_nodes(graph: GraphProto) -> list[NodeProto]:
     kept: list[NodeProto] = []
     for node in reversed(graph.node):
         if any(name in wanted for name in node.output if name):
-            wanted.update(node.input)
+            wanted.update(read_names(node))
             kept.append(node)
     return kept[::-1]
 

@@ -16,6 +16,7 @@ import numpy as np
 from planner.algebra.delivery import contributors, made_tiling, reduced_boxes, reducer_of
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import Tiling
+from planner.graph.fills import is_fill
 from planner.graph.model import DType, Graph, is_used
 from planner.partition.fetches import copied, make_fetch, nearest_first, reduced
 from planner.plan import Plan
@@ -196,7 +197,9 @@ class Lowering:
             self._absent[worker][label] = None
             self._add_buffer(worker, label, name, region)
             return label
-        part = value if region == whole else np.ascontiguousarray(value[region.within(whole)])
+        part = value if region == whole else value[region.within(whole)]
+        if not is_fill(part):
+            part = np.ascontiguousarray(part)
         return self._local_constant(worker, label, part, small, name, region)
 
     def _local_constant(

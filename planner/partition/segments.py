@@ -13,10 +13,12 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from planner.graph.model import Graph, Op
-from planner.graph.protos import op_to_node
+from planner.graph.model import Graph, GraphAttribute, Op
+from planner.graph.protos import elem_type_of, op_to_node
+from planner.graph.to_onnx import domain_version
 from planner.partition.lower import LocalWork, Lowered
 from planner.program import Buffer, Fetch, Program, Segment, Step, WorkerProgram
+from planner.tdl.local import LocalNode
 from planner.worker_model import make_body
 
 
@@ -39,7 +41,7 @@ def assemble(graph: Graph, lowered: Lowered) -> Partitioned:
     programs = []
     for worker in range(workers):
         buffers = lowered.buffers[worker]
-        collected = tuple(name for name in graph.outputs if name in buffers)
+        collected = tuple(name for name in graph.outputs if name in buffers and graph.tensors[name].elements)
         wanted = read_elsewhere[worker] | set(collected)
         alive = _alive(lowered, worker, wanted)
         last_read = _last_reads(alive)
@@ -162,10 +164,34 @@ def _segment(
                     )
                 )
             )
+    domains = {node.domain: domain_version(graph, node.domain) for node in nodes if node.domain}
     body = make_body(
-        "f", [canonical[value] for value in inputs], [canonical[value] for value in outputs], nodes, graph.opset
+        "f",
+        [canonical[value] for value in inputs],
+        [canonical[value] for value in outputs],
+        nodes,
+        graph.opset,
+        domains=dict(sorted(domains.items())),
+        types=_types_inside(work, buffers, canonical, {*inputs, *outputs}),
     )
     kinds = "".join(f"{buffers[value].dtype.value}{buffers[value].shape}" for value in (*inputs, *outputs))
     body.name = "f" + hashlib.sha256(body.SerializeToString(deterministic=True) + kinds.encode()).hexdigest()[:16]
     bodies.setdefault(body.name, body)
     return Segment(name, body.name, inputs, outputs, tuple(dict.fromkeys(part.op for part in work)))
+
+
+def _types_inside(
+    work: Sequence[LocalWork], buffers: Mapping[str, Buffer], canonical: Mapping[str, str], outside: set[str]
+) -> list[onnx.ValueInfoProto]:
+    """Shapes and dtypes of what ops of other domains, and control flow, make inside of a segment: ONNX cannot tell."""
+    untold = [node for part in work for node in part.nodes if node.domain or _has_graphs(node)]
+    made = [name for node in untold for name in node.outputs]
+    return [
+        helper.make_tensor_value_info(canonical[name], elem_type_of(buffers[name].dtype), list(buffers[name].shape))
+        for name in dict.fromkeys(made)
+        if name in buffers and name not in outside
+    ]
+
+
+def _has_graphs(node: LocalNode) -> bool:
+    return any(isinstance(value, GraphAttribute) for value in node.attributes.values())

@@ -107,6 +107,7 @@ def _sizes(
             helper.make_tensor_value_info(name, elem_type_of(dtype), list(shape))
             for name, (shape, dtype) in zip(body.output, outputs, strict=True)
         ],
+        value_info=list(body.value_info),
     )
     model = helper.make_model(graph, opset_imports=list(body.opset_import))
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from planner.estimate import TimeEstimate
 from planner.report.results import Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
+from planner.search.prices import Price
 
 if TYPE_CHECKING:
     from planner.runtime.compare import StepComparison, TensorComparison
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
     from planner.runtime.run import RunResult
 
 SCHEMA_VERSION = 1
+
+
+def _seconds(estimate: TimeEstimate | None) -> float | None:
+    return None if estimate is None else estimate.estimated_seconds
 
 
 def grad(result: GradResult) -> dict[str, Any]:
@@ -49,7 +55,12 @@ def plan(result: PlanResult) -> dict[str, Any]:
         "arena_bytes": list(result.arena_bytes),
         "workspace_bytes": list(result.workspace_bytes),
         "collectives": {kind: dict(total) for kind, total in result.collectives.items()},
+        **({"prices": [_price(price) for price in result.prices]} if result.prices else {}),
     }
+
+
+def _price(price: Price) -> dict[str, Any]:
+    return {price.kind: price.rule, "price_bytes": price.price_bytes}
 
 
 def explain(result: Explanation) -> dict[str, Any]:
@@ -61,6 +72,10 @@ def explain(result: Explanation) -> dict[str, Any]:
         "strategy": result.plan.strategy,
         "moved_bytes": result.plan.moved_bytes,
         "soybean_bytes": result.plan.soybean_bytes,
+        "estimated_seconds": _seconds(result.plan.estimate),
+        "estimate": None if result.plan.estimate is None else result.plan.estimate.as_dict(),
+        "described_by": None if result.plan.described_by is None else asdict(result.plan.described_by),
+        "undescribed": [asdict(op) for op in result.plan.undescribed],
         "tensors": [
             {
                 "name": row.name,
@@ -74,6 +89,10 @@ def explain(result: Explanation) -> dict[str, Any]:
                 "read_by": list(row.read_by),
             }
             for row in result.tensors
+        ],
+        "state": [
+            {"input": row.current, "output": row.following, "evidence": list(row.evidence), "why": row.why}
+            for row in result.state
         ],
         "ops": [
             {
@@ -99,6 +118,8 @@ def run(result: RunResult) -> dict[str, Any]:
         "predicted_bytes": result.predicted_bytes,
         "moved_bytes": result.moved_bytes,
         "verified": result.verified,
+        "no_reference": result.no_reference,
+        "own_precision": list(result.own_precision),
         "max_error": _finite(result.max_error),
         "comparisons": [_comparison(comparison) for comparison in result.comparisons],
         "first_step": result.first_step,
@@ -128,6 +149,7 @@ def _tensor(tensor: TensorComparison) -> dict[str, Any]:
         "name": tensor.tensor,
         "error": _finite(tensor.error),
         "whole_error": _finite(tensor.whole_error),
+        "noise_error": _finite(tensor.noise_error),
         "limit": _finite(tensor.limit),
         "median_error": _finite(tensor.median_error),
         "median_limit": _finite(tensor.median_limit),
@@ -144,6 +166,8 @@ def _profile(profile: Profile) -> dict[str, Any]:
     return {
         "iterations": profile.iterations,
         "iteration_seconds": profile.iteration_seconds,
+        "estimated_seconds": _seconds(profile.estimate),
+        "estimate": None if profile.estimate is None else profile.estimate.as_dict(),
         "fetch_share": profile.fetch_share,
         "workers": [asdict(worker) for worker in profile.workers],
         "steps": [{**asdict(step), "ops": list(step.ops)} for step in profile.steps],
@@ -156,12 +180,13 @@ def compare(result: Comparison) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "model": result.model,
         "workers": result.workers,
+        "topology": result.topology,
         "rows": [
             {
                 "strategy": row.strategy,
                 "moved_bytes": row.moved_bytes,
                 "peak_bytes": row.peak_bytes,
-                "estimated_seconds": None,
+                "estimated_seconds": row.estimated_seconds,
                 "replicated_flop_share": row.replicated_flop_share,
                 "search_seconds": row.search_seconds,
                 "reason": row.reason,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO, get_args
 
 from rich import box
 from rich.console import Console
@@ -12,6 +13,8 @@ from rich.text import Text
 
 from planner.report.tables import PipeConsole
 from planner.report.text import printable
+from planner.training.table import GradientRow, Kind
+from planner.verify.conformance import Conformance, Stock
 from planner.verify.coverage import Coverage, OperatorClass, OperatorRow
 from planner.verify.page import OperatorPage
 from planner.verify.verification import OperatorVerification, Verification
@@ -45,6 +48,45 @@ def _row_json(row: OperatorRow) -> dict[str, Any]:
         "gradient": row.gradient,
         "deprecated": row.is_deprecated,
     }
+
+
+def gradients_json(rows: Sequence[GradientRow]) -> dict[str, Any]:
+    """What ``tofu ops --gradients --json`` prints."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "counts": _counts(rows),
+        "operators": [
+            {"domain": "", "op_type": row.op_type, "gradient": row.passes, "kind": row.kind, "detail": row.detail}
+            for row in rows
+        ],
+    }
+
+
+def _counts(rows: Sequence[GradientRow]) -> dict[str, int]:
+    found = Counter(row.kind for row in rows)
+    return {kind: found[kind] for kind in get_args(Kind)}
+
+
+def print_gradients(rows: Sequence[GradientRow], file: TextIO) -> None:
+    """Prints which operators a gradient passes, by what, and why not the others."""
+    console = _console(file)
+    if len(rows) > 1:
+        counts = _counts(rows)
+        _facts(
+            console,
+            [
+                ("operators", str(len(rows))),
+                ("passed by a gradient", str(sum(row.passes for row in rows))),
+                ("  by a rule", str(counts["rule"])),
+                ("  written out first", str(counts["expanded"])),
+                ("  by ONNX's function body", str(counts["body"])),
+                ("ends there, derivative 0", str(counts["stops"])),
+                ("no floats", str(counts["no floats"])),
+                ("none", str(counts["none"])),
+            ],
+        )
+        console.print()
+    _print(console, _table(("operator", "gradient", "how, or why not"), [(r.op_type, r.kind, r.detail) for r in rows]))
 
 
 def page_json(page: OperatorPage, verification: OperatorVerification | None) -> dict[str, Any]:
@@ -120,7 +162,8 @@ def print_coverage(coverage: Coverage, file: TextIO) -> None:
         ("  with reductions", str(sum(row.has_reductions for row in described))),
         ("  with an opaque function", str(sum(row.is_opaque for row in described))),
         ("  other affine indices", str(coverage.count(OperatorClass.AFFINE))),
-        ("  that cannot be cut", str(sum(bool(row.reason) for row in described))),
+        ("  lowered to others", str(coverage.count(OperatorClass.LOWERED))),
+        ("  that cannot be cut", str(sum(row.is_uncut for row in described))),
         ("excluded", str(coverage.count(OperatorClass.EXCLUDED))),
     ]
     _facts(console, counts)
@@ -134,7 +177,7 @@ def print_coverage(coverage: Coverage, file: TextIO) -> None:
         )
         for row in coverage.rows
     ]
-    _print(console, _table(("operator", "opsets", "class", "why not"), rows))
+    _print(console, _table(("operator", "opsets", "class", "why"), rows))
 
 
 def _deprecated(rows: Sequence[OperatorRow]) -> str:
@@ -210,6 +253,60 @@ def print_verification(result: Verification, file: TextIO) -> None:
         ],
     )
     _print_findings(console, result.wrong, result.missing)
+
+
+def conformance_json(result: Conformance) -> dict[str, Any]:
+    """What ``tofu ops --onnx-cases --json`` prints."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "workers": result.workers,
+        "right": result.is_right,
+        "cases": len(result.outcomes),
+        "stock": {stock.value: len(result.with_stock(stock)) for stock in Stock},
+        "passed": len(result.passed),
+        "cut": len(result.cut),
+        "strategies": result.strategies,
+        "with_constants": {outcome.name: list(outcome.constants) for outcome in result.with_constants},
+        "not_cut": _by_reason(result.not_cut()),
+        "refused": _by_reason({reason.value: names for reason, names in result.refused().items()}),
+        "differing": {outcome.name: list(outcome.differences) for outcome in result.differing},
+        "failed": {outcome.name: outcome.error for outcome in result.failed},
+    }
+
+
+def _by_reason(cases: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    return [{"reason": reason, "count": len(names), "cases": list(names)} for reason, names in cases.items()]
+
+
+def print_conformance(result: Conformance, file: TextIO) -> None:
+    """Prints how many of ONNX's own cases pass, and why the others do not."""
+    console = _console(file)
+    _facts(
+        console,
+        [
+            ("cases of the onnx package", f"{len(result.outcomes):,}"),
+            ("the stock runtime passes", f"{len(result.with_stock(Stock.PASSES)):,}"),
+            (f"of these, as expected on {result.workers} workers", f"{len(result.passed):,}"),
+            ("  and cut", f"{len(result.cut):,}"),
+            ("  and not cut", f"{len(result.passed) - len(result.cut):,}"),
+            ("  with inputs given as constants", f"{len(result.with_constants):,}"),
+            ("other strategies, as expected", f"{result.strategies:,}"),
+            ("refused, for a reason below", str(sum(len(names) for names in result.refused().values()))),
+            ("refused for another reason", str(len(result.failed))),
+            ("differing", str(len(result.differing))),
+        ],
+    )
+    refused = {reason.value: names for reason, names in result.refused().items() if names}
+    for what, cases in (("refused because", refused), ("not cut because", result.not_cut())):
+        if not cases:
+            continue
+        console.print()
+        rows = [(reason, str(len(names)), names[0]) for reason, names in cases.items()]
+        _print(console, _table((what, "cases", "e.g."), rows, ("cases",)))
+    for outcome in result.differing:
+        console.print(Text(f"differing: {outcome.name}: {printable('; '.join(outcome.differences))}"), soft_wrap=True)
+    for outcome in result.failed:
+        console.print(Text(f"refused: {outcome.name}: {printable(outcome.error)}"), soft_wrap=True)
 
 
 def _print_findings(console: Console, wrong: Sequence[str], missing: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from planner.graph.model import Role, Shape
 from planner.plan import Plan
+from planner.search.prices import Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class PlanResult:
     """By worker: tensors inside of segments, beside the arena, at most."""
     collectives: Mapping[str, Mapping[str, int]]
     """By kind of collective that fetches form: ``count`` and ``moved_bytes``."""
+    prices: tuple[Price, ...] = ()
+    """Of every pin and prohibition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,23 @@ class OpRow:
 
 
 @dataclass(frozen=True, slots=True)
+class StateRow:
+    """An input that comes back as an output, and how that is known."""
+
+    current: str
+    following: str
+    evidence: tuple[str, ...]
+    """``name``, ``shape``, ``dataflow``, ``position`` of an inferred pair; ``stated`` where the model or its user says
+    it."""
+    why: str
+    """The same in words."""
+
+    @property
+    def is_inferred(self) -> bool:
+        return self.evidence != ("stated",)
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """A plan's tensors and ops, or those that were asked for."""
 
@@ -94,6 +114,7 @@ class Explanation:
     tensors: tuple[TensorRow, ...]
     ops: tuple[OpRow, ...]
     subject: str | None
+    state: tuple[StateRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +130,8 @@ class ComparisonRow:
     replicated_flop_share: float | None
     search_seconds: float | None
     reason: str = ""
+    estimated_seconds: float | None = None
+    """Of an iteration, an estimate; None without a topology."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +141,8 @@ class Comparison:
     model: str
     workers: int
     rows: tuple[ComparisonRow, ...]
+    topology: str | None = None
+    """What the times are estimated for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from planner.plan import Plan
+from planner.plan import Plan, UndescribedOp
+from planner.report.estimate import beside_measurement, estimate_facts
 from planner.report.results import Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
 from planner.report.text import printable
+from planner.search.prices import Price
 from planner.units import format_bytes, format_ratio, format_seconds
 
 if TYPE_CHECKING:
@@ -104,11 +106,35 @@ def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
         ("memory per worker", f"{format_bytes(largest)} of tensors at most"),
         ("replicated work", format_ratio(plan.replicated_flop_share)),
         ("gap to the optimum", gap),
+        *estimate_facts(plan.estimate),
     ]
     if plan.unsplit:
         shown = ", ".join(plan.unsplit[:_SHOWN_UNSPLIT]) + (", ..." if len(plan.unsplit) > _SHOWN_UNSPLIT else "")
         facts.append(("not split", f"{len(plan.unsplit)} ops, which could not be at some cut: {shown}"))
+    if plan.described_by is not None:
+        facts.append(("described by", f"{plan.described_by.name}, sha256 {plan.described_by.sha256[:16]}"))
+    if plan.undescribed:
+        moved = sum(op.moved_bytes for op in plan.undescribed)
+        repeated = sum(op.repeated_elements for op in plan.undescribed)
+        facts.append(
+            (
+                "not described",
+                f"{_count(len(plan.undescribed), 'op')}, run whole by every worker: {format_bytes(moved)} to bring "
+                f"them their inputs, {_count(repeated, 'element')} touched again",
+            )
+        )
     return facts
+
+
+def _undescribed(console: Console, ops: Iterable[UndescribedOp]) -> None:
+    """Prints what each op costs that is executed whole for want of a description."""
+    ordered = sorted(ops, key=lambda op: (-op.moved_bytes, -op.repeated_elements, op.name))
+    rows = [(op.name, op.op_type, format_bytes(op.moved_bytes), f"{op.repeated_elements:,}") for op in ordered]
+    if not rows:
+        return
+    console.print()
+    columns = ("not described, run whole", "type", "inputs brought", "elements touched again")
+    _print(console, _table(columns, rows, columns[2:]))
 
 
 def plan(result: PlanResult, file: TextIO) -> None:
@@ -130,18 +156,30 @@ def plan(result: PlanResult, file: TextIO) -> None:
             ("written to", str(result.directory)),
         ],
     )
+    if result.prices:
+        console.print()
+        priced = [(f"--{price.kind} {price.rule}", _price(price)) for price in result.prices]
+        _print(console, _table(("what was asked for", "price"), priced, ("price",)))
     costly = sorted(result.plan.tensor_bytes.items(), key=lambda item: (-item[1], item[0]))[:10]
     if costly and costly[0][1]:
         console.print()
         rows = [(name, str(result.plan.tilings[name]), format_bytes(moved)) for name, moved in costly if moved]
         _print(console, _table(("what moves most", "tiling", "moved"), rows, ("moved",)))
+    _undescribed(console, result.plan.undescribed)
+
+
+def _price(price: Price) -> str:
+    """What a rule costs, against a plan without it."""
+    return "no plan without it" if price.price_bytes is None else f"{format_bytes(price.price_bytes)} more moved"
 
 
 def explain(result: Explanation, file: TextIO) -> None:
     """Prints the tensors and ops of a plan."""
     console = _console(file)
     if result.subject is None:
-        _facts(console, _plan_facts(result.plan))
+        guessed = sum(row.is_inferred for row in result.state)
+        known = f"{len(result.state)} tensors" + (f", {guessed} of them inferred (see below)" if guessed else "")
+        _facts(console, [*_plan_facts(result.plan), ("state", known)])
         console.print()
     rows = [
         (
@@ -156,8 +194,16 @@ def explain(result: Explanation, file: TextIO) -> None:
     ]
     _print(console, _table(("tensor", "shape", "role", "tiling", "tile", "moved"), rows, ("moved",)))
     console.print()
+    inferred = [
+        (row.current, row.following, " ".join(row.evidence), row.why) for row in result.state if row.is_inferred
+    ]
+    if inferred:
+        _print(console, _table(("state", "replaced by", "evidence", "why"), inferred))
+        console.print()
     ops = [(row.name, row.op_type, row.strategy, " ".join(row.variables)) for row in result.ops]
     _print(console, _table(("op", "type", "strategy", "index variables"), ops))
+    shown = {row.name for row in result.ops}
+    _undescribed(console, (op for op in result.plan.undescribed if op.name in shown))
 
 
 def run(result: RunResult, file: TextIO) -> None:
@@ -186,6 +232,8 @@ def run(result: RunResult, file: TextIO) -> None:
         facts.append(("exported", _count(len(result.exported), "tensor")))
     if result.comparisons:
         judge = "the unpartitioned model" if result.no_reference else "a float64 reference"
+        if result.own_precision:
+            judge += f" ({', '.join(result.own_precision)} in the model's own precision)"
         noise = f", of them {result.noise_tensors} only as noise" if result.noise_tensors else ""
         judged = _count(result.judged_tensors, "tensor")
         facts.append(("judged", f"{judged} over {_count(result.steps, 'step')}, with {judge}{noise}"))
@@ -226,12 +274,13 @@ def _profile(console: Console, profile: Profile) -> None:
         console,
         [
             ("iteration", f"{format_seconds(profile.iteration_seconds)}, mean of {profile.iterations}"),
+            *beside_measurement(profile.estimate, profile.iteration_seconds),
             ("share in fetches", format_ratio(profile.fetch_share)),
         ],
     )
     console.print()
-    columns = ("worker", "compute", "fetch", "wait", "segments", "fetches", "predicted", "moved")
-    rows = [
+    columns: tuple[str, ...] = ("worker", "compute", "fetch", "wait", "segments", "fetches", "predicted", "moved")
+    rows: list[tuple[str, ...]] = [
         (
             str(worker.worker),
             format_seconds(worker.compute_seconds),
@@ -244,6 +293,12 @@ def _profile(console: Console, profile: Profile) -> None:
         )
         for worker in profile.workers
     ]
+    if profile.estimate is not None:
+        compute, fetch = profile.estimate.worker_compute_seconds, profile.estimate.worker_fetch_seconds
+        columns += ("est. compute", "est. fetch")
+        rows = [
+            (*row, format_seconds(compute[number]), format_seconds(fetch[number])) for number, row in enumerate(rows)
+        ]
     _print(console, _table(columns, rows, columns))
     console.print()
     longest = sorted(profile.steps, key=lambda step: -(step.seconds + step.wait_seconds))[:_SHOWN_STEPS]
@@ -266,13 +321,14 @@ def _profile(console: Console, profile: Profile) -> None:
 def compare(result: Comparison, file: TextIO) -> None:
     """Prints the strategies of the literature beside the found plan, the cheapest first."""
     console = _console(file)
-    _facts(console, [("model", result.model), ("workers", str(result.workers))])
+    facts = [("model", result.model), ("workers", str(result.workers))]
+    _facts(console, [*facts, *([("topology", result.topology)] if result.topology is not None else [])])
     console.print()
     found = next(row.moved_bytes for row in result.rows if row.strategy == "tofu") or 0
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for row in sorted(result.rows, key=lambda row: (row.moved_bytes is None, row.moved_bytes or 0)):
         if row.moved_bytes is None:
-            rows.append((row.strategy, "no plan", "", "", "", row.reason))
+            rows.append((row.strategy, "no plan", "", "", "", "", row.reason))
             continue
         rows.append(
             (
@@ -280,12 +336,16 @@ def compare(result: Comparison, file: TextIO) -> None:
                 format_bytes(row.moved_bytes),
                 f"{row.moved_bytes / found:.2f}" if found else "",
                 format_bytes(row.peak_bytes or 0),
+                "" if row.estimated_seconds is None else format_seconds(row.estimated_seconds),
                 format_ratio(row.replicated_flop_share or 0.0),
                 row.what,
             )
         )
-    columns = ("strategy", "moved", "to tofu's", "arrays per worker", "replicated work", "what it is")
-    _print(console, _table(columns, rows, columns[1:5]))
+    heads = "strategy", "moved", "to tofu's", "arrays per worker", "est. time", "replicated work", "what it is"
+    columns: tuple[str, ...] = heads
+    if result.topology is None:
+        columns, rows = (*columns[:4], *columns[5:]), [(*row[:4], *row[5:]) for row in rows]
+    _print(console, _table(columns, rows, columns[1:-1]))
 
 
 def zoo(result: ZooResult, file: TextIO) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -71,14 +72,21 @@ class CpuBackend(Backend):
         workers: how many share the processors.
         transport: how arrays get from worker to worker.
         is_shared: sessions share one thread pool and one arena (see ``SessionMaker``).
+        libraries: of custom operators.
     """
 
     def __init__(
-        self, exchange: Exchange, workers: int, *, transport: Transport | None = None, is_shared: bool = False
+        self,
+        exchange: Exchange,
+        workers: int,
+        *,
+        transport: Transport | None = None,
+        is_shared: bool = False,
+        libraries: Sequence[Path] = (),
     ) -> None:
         self.transport = transport or NumpyTransport()
         self._exchange = exchange
-        self._maker: Final = SessionMaker(max(1, cores() // workers), is_shared=is_shared)
+        self._maker: Final = SessionMaker(max(1, cores() // workers), is_shared=is_shared, libraries=libraries)
         self._sessions: dict[str, Any] = {}
 
     @property

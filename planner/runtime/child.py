@@ -3,7 +3,7 @@
 It reads one JSON object per line from stdin and answers each with one on stdout:
 
     {"models": [path, ...], "state": [[current, next], ...], "memory": descriptor,
-     "devices": [GPU of each worker, ...] or null}    first, and once
+     "devices": [GPU of each worker, ...] or null, "libraries": [path, ...]}    first, and once
         -> {"sessions": count, "threads": [ident of each worker's thread, ...]}
     {"do": "iterate", "timed": bool}
         -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]}
@@ -26,6 +26,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -36,6 +37,7 @@ from planner.graph.model import StatePair
 from planner.runtime.backend import Backend
 from planner.runtime.exchange import Exchange
 from planner.runtime.executor import Executor
+from planner.runtime.sessions import cuda_session
 from planner.worker_model import read_worker_model
 
 
@@ -81,14 +83,16 @@ def _start(request: Mapping[str, Any]) -> Executor:
     models = [read_worker_model(ModelProto.FromString(Path(path).read_bytes())) for path in request["models"]]
     exchange = Exchange([model.program for model in models], request["memory"])
     state = [StatePair(current, following) for current, following in request["state"]]
+    libraries = [Path(path) for path in request.get("libraries", ())]
     backend: Backend | None = None
     if request.get("devices") is not None:
         from planner.runtime.cuda import CudaBackend
         from planner.runtime.devices import require_cuda
 
         cupy, _ = require_cuda()
-        backend = CudaBackend([model.program for model in models], exchange, request["devices"], cupy)
-    return Executor(models, exchange, state, is_shared=True, backend=backend)
+        make_session = partial(cuda_session, libraries=libraries)
+        backend = CudaBackend([model.program for model in models], exchange, request["devices"], cupy, make_session)
+    return Executor(models, exchange, state, is_shared=True, backend=backend, libraries=libraries)
 
 
 def _serve(executor: Executor, request: Mapping[str, Any]) -> dict[str, Any]:

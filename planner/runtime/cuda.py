@@ -25,7 +25,7 @@ from planner.program import Fetch, Segment, WorkerProgram
 from planner.runtime import multifetch
 from planner.runtime.backend import Backend, segment_model
 from planner.runtime.exchange import Exchange, arena_of
-from planner.runtime.sessions import cuda_session
+from planner.runtime.sessions import carried_name, cuda_session
 from planner.runtime.transport import BoundFetch, Locate, Transport
 from planner.worker_model import WorkerModel
 
@@ -120,8 +120,9 @@ class CudaBackend(Backend):
             (body.output, segment.outputs, binding.bind_output),
         ):
             for name, buffer in zip(names, mine, strict=True):
-                kind = elem_type_of(buffers[buffer].dtype)
-                bind(name, "cuda", device, kind, list(buffers[buffer].shape), arrays[buffer].data.ptr)
+                dtype = buffers[buffer].dtype
+                kind, called = elem_type_of(dtype.carrier), carried_name(name, dtype)
+                bind(called, "cuda", device, kind, list(buffers[buffer].shape), arrays[buffer].data.ptr)
 
         def compute() -> int:
             session.run_with_iobinding(binding, options)
@@ -223,9 +224,9 @@ class _Launch(BoundFetch):
 
 
 def _stored(dtype: DType) -> np.dtype[Any]:
-    """The dtype of device memory: CuPy has no bfloat16, whose bits are kept as 16-bit integers."""
-    return np.dtype(np.uint16) if dtype is DType.BFLOAT16 else np.dtype(numpy_dtype(dtype))
+    """The dtype of device memory: where CuPy has none, as for bfloat16, the bits are kept as unsigned integers."""
+    return _plain(np.empty(0, numpy_dtype(dtype))).dtype
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
-    return array.view(np.uint16) if array.dtype.kind not in "biuf" else array
+    return array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -72,6 +73,7 @@ class InProcessEngine(Engine):
         state: states and their next values.
         transport: how arrays get from worker to worker.
         make_backend: where they compute, on an exchange of tiles; None: on CPUs.
+        libraries: of custom operators, on CPUs.
     """
 
     def __init__(
@@ -81,12 +83,15 @@ class InProcessEngine(Engine):
         *,
         transport: Transport | None = None,
         make_backend: Callable[[Exchange], Backend] | None = None,
+        libraries: Sequence[Path] = (),
     ) -> None:
         self.programs = tuple(model.program for model in models)
         self._exchange = Exchange(self.programs)
         self.arena_bytes = self._exchange.arena_bytes
         backend = make_backend(self._exchange) if make_backend is not None else None
-        self.executor = Executor(models, self._exchange, state, transport=transport, backend=backend)
+        self.executor = Executor(
+            models, self._exchange, state, transport=transport, backend=backend, libraries=libraries
+        )
 
     def array(self, worker: int, buffer: str) -> np.ndarray:
         """See ``Engine.array``."""

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from planner.errors import WorkerError
@@ -113,6 +114,7 @@ class Executor:
         transport: how arrays get from worker to worker, on CPUs.
         is_shared: sessions share one thread pool and one arena (see ``SessionMaker``).
         backend: where the workers compute; None: on CPUs.
+        libraries: of custom operators, on CPUs.
 
     Raises:
         ModelError: the programs do not fit together.
@@ -128,11 +130,14 @@ class Executor:
         transport: Transport | None = None,
         is_shared: bool = False,
         backend: Backend | None = None,
+        libraries: Sequence[Path] = (),
     ) -> None:
         self._programs = tuple(model.program for model in models)
         check_programs(self._programs, state)
         self._exchange = exchange
-        self._backend = backend or CpuBackend(exchange, len(models), transport=transport, is_shared=is_shared)
+        self._backend = backend or CpuBackend(
+            exchange, len(models), transport=transport, is_shared=is_shared, libraries=libraries
+        )
         self._progress = _Progress(len(models))
         self._arrays = [self._backend.arrays(model) for model in models]
         waits = joined_waits(self._programs)

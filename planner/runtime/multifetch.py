@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.tiling import Reducer
+from planner.errors import UnsupportedError
 from planner.graph.model import DType
 from planner.program import Fetch, Source
 from planner.runtime.transport import Locate
@@ -46,7 +47,10 @@ _TYPES: Final = {
     DType.UINT8: ("unsigned char", "unsigned char"),
     DType.BOOL: ("bool", "bool"),
 }
-"""CUDA's type of an element, and that in which contributors are joined: half precision is rounded once."""
+"""CUDA's type of an element, and that in which contributors are joined: half precision is rounded once.
+
+Other dtypes have elements of a byte, and are copied as such.
+"""
 _JOINS: Final = {
     None: "(a)",
     Reducer.SUM: "((a) + (b))",
@@ -114,8 +118,16 @@ class FetchTable:
 
 
 def kernel_source(dtype: DType, reducer: Reducer | None) -> str:
-    """The kernel's code for elements of a dtype."""
-    element, joined = _TYPES[dtype]
+    """The kernel's code for elements of a dtype.
+
+    Raises:
+        UnsupportedError: partial results of a dtype that is only copied.
+    """
+    if reducer is not None and dtype not in _TYPES:
+        raise UnsupportedError(
+            f"partial results of {dtype.value} cannot be joined on a GPU", hint="run the plan with --device cpu"
+        )
+    element, joined = _TYPES.get(dtype, ("unsigned char", ""))
     if reducer is None:
         joined = element  # a copy keeps every bit
     return _HEADERS.get(element, "") + _SOURCE % {"element": element, "joined": joined, "join": _JOINS[reducer]}

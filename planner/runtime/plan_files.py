@@ -9,7 +9,9 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from onnx import ModelProto
 
 from planner.errors import ModelError
+from planner.estimate import TimeEstimate
 from planner.folder import PLAN, open_folder
+from planner.graph.foreign import EVERY_OPERATOR
 from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
 from planner.plan import digest
@@ -31,6 +33,8 @@ class LoadedPlan:
     """Of the model that was planned: checkpoints belong to it."""
     peak_bytes: tuple[int, ...] = ()
     """What the plan states for each worker; () if it states nothing."""
+    estimate: TimeEstimate | None = None
+    """Of an iteration on the plan's topology; None where it is for none."""
 
 
 def load_plan(directory: Path) -> LoadedPlan:
@@ -64,8 +68,8 @@ def load_plan(directory: Path) -> LoadedPlan:
             hint="plan the model again with `tofu plan`",
         )
     # The plan's state, and not what the reader would find: the workers' tiles are tied by it.
-    graph = replace(read_model(folder.model), state=folder.state)
-    return LoadedPlan(graph, program, models, paths, folder.plan.model_digest, stated)
+    graph = replace(read_model(folder.model, operators=EVERY_OPERATOR), state=folder.state)
+    return LoadedPlan(graph, program, models, paths, folder.plan.model_digest, stated, folder.plan.estimate)
 
 
 def _worker_model(path: Path) -> WorkerModel:

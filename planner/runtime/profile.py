@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from planner.estimate import TimeEstimate
 from planner.program import Fetch, Program
 from planner.runtime.executor import Iteration
 
@@ -51,6 +52,8 @@ class Profile:
     workers: tuple[WorkerProfile, ...]
     steps: tuple[StepProfile, ...]
     """By worker, in program order."""
+    estimate: TimeEstimate | None = None
+    """What the plan says of an iteration on its topology; None where it is for none."""
 
     @property
     def fetch_share(self) -> float:
@@ -60,12 +63,13 @@ class Profile:
         return fetching / busy if busy else 0.0
 
 
-def profile_of(program: Program, iterations: Sequence[Iteration]) -> Profile:
+def profile_of(program: Program, iterations: Sequence[Iteration], estimate: TimeEstimate | None = None) -> Profile:
     """The profile of iterations that were timed.
 
     Args:
         program: that ran.
         iterations: at least one.
+        estimate: of the plan, to stand beside.
     """
     measured = iterations[1:] or iterations
     count = len(measured)
@@ -98,4 +102,5 @@ def profile_of(program: Program, iterations: Sequence[Iteration]) -> Profile:
             )
         )
         steps.extend(mine)
-    return Profile(count, sum(iteration.seconds for iteration in measured) / count, tuple(workers), tuple(steps))
+    seconds = sum(iteration.seconds for iteration in measured) / count
+    return Profile(count, seconds, tuple(workers), tuple(steps), estimate)

@@ -2,20 +2,28 @@
 
 What it computes is compared with what the stock runtime computes in the model's own precision, to tell rounding from
 mistakes. Every floating-point constant, input and cast is float64; integers and booleans stay as they are.
+
+An op that ONNX does not define is computed by the NumPy function that is given for it, else by the runtime in the op's
+own precision: its results are then as right as the model's are, and everything around it is exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from onnx import TensorProto, helper, reference
 
 from planner.graph.model import Attribute, DType, Graph, Op, TensorAttribute
 from planner.graph.protos import elem_type_of, op_to_node
+from planner.graph.undescribed import qualified
+from planner.runtime.compare import own_eps
+from planner.runtime.foreign import ForeignOp
 from planner.runtime.reference_ops import KERNELS
+from planner.runtime.rounding import Rounding
 from planner.runtime.whole import passed_on, require_constants
 
 _FLOATS: Final = frozenset(elem_type_of(dtype) for dtype in DType if dtype.is_float)
@@ -24,12 +32,19 @@ _RANDOM: Final = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
 
+_REFERENCE_DOMAINS: Final = frozenset({"", "ai.onnx.ml"})
+"""Those that ONNX's reference evaluator has."""
+
 WORK_LIMIT: Final = 1_000_000_000
 """Elements touched in one step (see ``work_elements``) up to which there is a reference: some 20 to 30 s of NumPy."""
 MEMORY_LIMIT_BYTES: Final = 8 * 2**30
 """What the reference's arrays may take."""
 _PRODUCTS_PER_ELEMENT: Final = 16
 """So many multiply-adds of a matrix product take about the time of one element of any other op."""
+
+
+ForeignReference: TypeAlias = Callable[..., Any]
+"""From the op and its inputs, floating-point ones in float64, to its output or a tuple of its outputs."""
 
 
 class NoReferenceError(Exception):
@@ -41,6 +56,8 @@ class Reference:
 
     Args:
         graph: with all its constants.
+        references: by (domain, op type), operators that ONNX does not define in NumPy.
+        libraries: of custom operators.
         work_limit: see ``WORK_LIMIT``.
         memory_limit_bytes: see ``MEMORY_LIMIT_BYTES``.
 
@@ -50,7 +67,13 @@ class Reference:
     """
 
     def __init__(
-        self, graph: Graph, *, work_limit: int = WORK_LIMIT, memory_limit_bytes: int = MEMORY_LIMIT_BYTES
+        self,
+        graph: Graph,
+        *,
+        references: Mapping[tuple[str, str], ForeignReference] | None = None,
+        libraries: Sequence[Path] = (),
+        work_limit: int = WORK_LIMIT,
+        memory_limit_bytes: int = MEMORY_LIMIT_BYTES,
     ) -> None:
         require_constants(graph)
         random = sorted({op.op_type for op in graph.ops} & _RANDOM)
@@ -69,12 +92,18 @@ class Reference:
         self._ops = tuple(_widened(op) for op in graph.ops)
         self._constants = {name: _wide(value) for name, value in graph.constants.items() if value is not None}
         self._evaluators: dict[int, Any] = {}
+        self._references = dict(references or {})
+        self._libraries = tuple(libraries)
+        foreign = {(op.domain, op.op_type) for op in graph.ops if _is_foreign(op)}
+        self.own_precision = tuple(sorted(qualified(*key) for key in foreign - self._references.keys()))
+        """Operators that are computed in the model's own precision."""
 
-    def step(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def step(self, values: Mapping[str, np.ndarray], rounding: Rounding | None = None) -> dict[str, np.ndarray]:
         """All outputs of one step, in float64 where the model has floating point.
 
         Args:
             values: of every input, data and state, in any precision.
+            rounding: with it, what ops make is rounded at random to the model's own precision.
 
         Raises:
             NoReferenceError: an op cannot be evaluated in float64.
@@ -87,6 +116,8 @@ class Reference:
                 for name, array in zip(op.outputs, made, strict=False):
                     if name:
                         self._check(op, name, array)
+                        if rounding is not None:
+                            array = rounding.of(op.op_type, array, own_eps(self._graph, name))
                         arrays[name] = array
                         if name in self._graph.outputs:
                             outputs[name] = array
@@ -97,6 +128,8 @@ class Reference:
     def _evaluate(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
         if not op.domain and op.op_type in KERNELS:
             return KERNELS[op.op_type](op, inputs)
+        if _is_foreign(op):
+            return self._foreign(number, op, inputs)
         feeds = {name: array for name, array in zip(op.inputs, inputs, strict=True) if array is not None}
         try:
             if number not in self._evaluators:
@@ -107,6 +140,23 @@ class Reference:
                 f"op {op.name!r} ({op.op_type}) cannot be evaluated in float64: {type(error).__name__}: {error}"
             ) from error
         return [np.asarray(result) for result in results]
+
+    def _foreign(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
+        known = self._references.get((op.domain, op.op_type))
+        try:
+            if known is not None:
+                given = known(op, *inputs)
+                return [np.asarray(made) for made in (given if isinstance(given, tuple) else (given,))]
+            if number not in self._evaluators:
+                self._evaluators[number] = ForeignOp(self._graph, self._graph.ops[number], self._libraries)
+            named = {name: array for name, array in zip(op.inputs, inputs, strict=True) if array is not None}
+            results = iter(self._evaluators[number].run(named))
+            return [_wide(next(results)) if name else np.empty(0) for name in op.outputs]
+        except Exception as error:
+            how = "by the function that is given for it" if known is not None else "by the runtime"
+            raise NoReferenceError(
+                f"op {op.name!r} ({op.op_type}) cannot be evaluated {how}: {type(error).__name__}: {error}"
+            ) from error
 
     def _evaluator(self, op: Op, feeds: Mapping[str, np.ndarray]) -> Any:
         node = op_to_node(op)
@@ -131,6 +181,11 @@ class Reference:
                 f"op {op.name!r} ({op.op_type}) gives {array.dtype.name} {list(array.shape)} for {name!r}, "
                 f"not {wanted} {list(tensor.shape)}"
             )
+
+
+def _is_foreign(op: Op) -> bool:
+    """Whether ONNX's reference evaluator cannot compute an op in float64: another's operator, or graphs inside."""
+    return op.domain not in _REFERENCE_DOMAINS or op.has_graphs
 
 
 def work_elements(graph: Graph) -> int:

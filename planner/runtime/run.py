@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,7 +19,6 @@ from planner.runtime.checkpoint import Checkpoint, newest_checkpoint, write_chec
 from planner.runtime.compare import (
     StepComparison,
     TensorComparison,
-    compare_step,
     difference,
     worst,
     worst_tensor,
@@ -29,9 +28,11 @@ from planner.runtime.executor import Iteration
 from planner.runtime.export import check_export, export_weights
 from planner.runtime.feed import Feed
 from planner.runtime.fetch_bytes import FetchBytes, check_bytes, fetch_table
+from planner.runtime.foreign import check_kernels, check_libraries
 from planner.runtime.judge import Judge
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.profile import Profile, profile_of
+from planner.runtime.reference import ForeignReference
 from planner.runtime.schedule import Schedule
 from planner.runtime.state import TileSource, Values, WeightFile, given_inputs, part_of
 from planner.runtime.supervisor import SupervisedEngine
@@ -82,6 +83,8 @@ class RunResult:
     """By step, with verification."""
     no_reference: str
     """Why the split run was held against the whole run and not against float64; "" if it was, or nobody asked."""
+    own_precision: tuple[str, ...]
+    """Operators that the float64 reference had in the model's own precision."""
     results: Mapping[str, np.ndarray]
     """The last step's outputs, whole: results and next states."""
     first_step: int
@@ -157,6 +160,10 @@ class RunOptions:
     """``cpu`` or ``cuda``."""
     device_map: tuple[int, ...] | None = None
     """For ``cuda``, the GPU of each worker; several may share one."""
+    libraries: tuple[Path, ...] = ()
+    """Of custom operators, for ONNX Runtime."""
+    references: Mapping[tuple[str, str], ForeignReference] = field(default_factory=dict)
+    """By (domain, op type), operators that ONNX does not define in NumPy, to verify by."""
     progress: Progress | None = None
     """Called after each step."""
 
@@ -197,6 +204,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         DifferenceError: a fetch moved other bytes than predicted, or workers that hold the same elements differ.
     """
     _check_options(options)
+    check_libraries(options.libraries)
     loaded = plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan))
     graph = loaded.graph
     name = loss_of(graph, options.loss)
@@ -228,8 +236,12 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         if options.resume:
             given = {name: value for name, value in given.items() if not sources[0].holds(name)}
         values = Values(graph, given, sources=tuple(sources), seed=seed)
-        judge = Judge(_with_constants(graph, values)) if options.verify else None
-        engine = stack.enter_context(_engine(loaded, transport, _device_map(loaded, options)))
+        if options.device == "cpu":
+            check_kernels(graph, options.libraries)
+        judge = None
+        if options.verify:
+            judge = Judge(_with_constants(graph, values), options.references, options.libraries)
+        engine = stack.enter_context(_engine(loaded, transport, _device_map(loaded, options), options.libraries))
         return _Run(loaded, engine, judge, name, replace(options, seed=seed)).go(values, feed, first)
 
 
@@ -286,12 +298,16 @@ def _device_map(plan: LoadedPlan, options: RunOptions) -> tuple[int, ...] | None
     return devices_of(len(plan.program.workers), options.device_map, count)
 
 
-def _engine(plan: LoadedPlan, transport: Transport | None, device_map: tuple[int, ...] | None) -> Engine:
+def _engine(
+    plan: LoadedPlan, transport: Transport | None, device_map: tuple[int, ...] | None, libraries: tuple[Path, ...]
+) -> Engine:
     if device_map is not None and not plan.paths:
         raise UsageError("--device cuda: the plan is not in a folder")
     if plan.paths and transport is None:
-        return SupervisedEngine(plan.paths, plan.program.workers, plan.program.state, device_map=device_map)
-    return InProcessEngine(plan.models, plan.program.state, transport=transport)
+        return SupervisedEngine(
+            plan.paths, plan.program.workers, plan.program.state, device_map=device_map, libraries=libraries
+        )
+    return InProcessEngine(plan.models, plan.program.state, transport=transport, libraries=libraries)
 
 
 class _Run:
@@ -324,12 +340,14 @@ class _Run:
             check_bytes(fetches)
             moved_bytes = sum(fetch.moved_bytes for fetch in fetches)
             wanted = program.outputs if self._judge or is_last else (self._loss,) * bool(self._loss)
-            outputs = gather_tiles(self._engine, wanted, self._shapes)
+            there = tuple(name for name in wanted if self._plan.graph.tensors[name].elements)
+            outputs = gather_tiles(self._engine, there, self._shapes)
+            outputs |= {name: _nothing(self._plan.graph, name) for name in wanted if name not in there}
             if self._loss:
                 losses.append(float(outputs[self._loss].reshape(())))
             if self._judge is not None:
-                right = self._judge.whole.step(whole)
-                comparisons.append(compare_step(step, outputs, right, self._judge.exact(whole), self._judge.eps))
+                comparison, right = self._judge.compare(step, outputs, whole)
+                comparisons.append(comparison)
                 whole = {**whole, **{pair.current: right[pair.following] for pair in program.state}}
             if options.checkpoint_dir is not None and (is_last or self._is_due(step)):
                 self._save(options.checkpoint_dir, step, whole)
@@ -356,10 +374,11 @@ class _Run:
             max_error=worst(found) if self._judge else None,
             comparisons=found,
             no_reference=self._judge.no_reference if self._judge else "",
+            own_precision=self._judge.own_precision if self._judge else (),
             results=outputs,
             arena_bytes=self._engine.arena_bytes,
             workspace_bytes=tuple(worker.workspace_bytes for worker in program.workers),
-            profile=profile_of(program, iterations) if options.profile else None,
+            profile=profile_of(program, iterations, self._plan.estimate) if options.profile else None,
             checkpoint=self._checkpoint,
             exported=self._export(outputs),
         )
@@ -397,3 +416,8 @@ class _Run:
         following = {pair.current: pair.following for pair in self._plan.program.state}
         state = {name: self._plan.graph.tensors[name] for name in following}
         return export_weights(self._options.export, state, lambda name: outputs[following[name]], self._options.forward)
+
+
+def _nothing(graph: Graph, name: str) -> np.ndarray:
+    """A result without elements: no worker makes it."""
+    return np.empty(graph.tensors[name].shape, numpy_dtype(graph.tensors[name].dtype))

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
-from onnx import FunctionProto, ModelProto, helper
+from onnx import FunctionProto, ModelProto, NodeProto, helper
 
 from planner.graph.model import DType, Shape
-from planner.graph.protos import elem_type_of
+from planner.graph.protos import dtype_of, elem_type_of
+from planner.runtime.halves import in_float32
 
 _PROVIDERS: Final = ["CPUExecutionProvider"]
 _LEFT_OUT: Final = ["NchwcTransformer"]
@@ -50,10 +52,12 @@ class SessionMaker:
         threads: for each running session; 1 makes no pool.
         is_shared: all sessions of this process share one pool of one thread per core, and one arena. Only a process
             that has made no session yet may ask for it, and only once.
+        libraries: of custom operators.
     """
 
-    def __init__(self, threads: int, *, is_shared: bool = False) -> None:
+    def __init__(self, threads: int, *, is_shared: bool = False, libraries: Sequence[Path] = ()) -> None:
         self._runtime = onnxruntime()
+        self._libraries = tuple(libraries)
         self._threads = threads
         self._has_shared_arena = is_shared
         self._has_shared_pool = is_shared and threads > 1
@@ -67,12 +71,13 @@ class SessionMaker:
             self._runtime.create_and_register_allocator(place, config)
 
     def session(self, model: ModelProto) -> Any:
-        """An ``InferenceSession`` of a model of standard operators.
+        """An ``InferenceSession`` of a model of standard operators and of those that libraries bring.
 
         Raises:
             onnxruntime's exceptions: the model cannot be run.
         """
         options = self._runtime.SessionOptions()
+        _register(options, self._libraries)
         options.log_severity_level = _ERRORS
         if self._has_shared_pool:
             options.use_per_session_threads = False
@@ -81,7 +86,7 @@ class SessionMaker:
         if self._has_shared_arena:
             options.add_session_config_entry("session.use_env_allocators", "1")
         return self._runtime.InferenceSession(
-            model.SerializeToString(),
+            in_float32(model).SerializeToString(),
             options,
             providers=_PROVIDERS,
             disabled_optimizers=_LEFT_OUT,
@@ -89,7 +94,12 @@ class SessionMaker:
         )
 
 
-def cuda_session(model: ModelProto, device: int, stream: int) -> tuple[Any, Any]:
+def _register(options: Any, libraries: Sequence[Path]) -> None:
+    for path in libraries:
+        options.register_custom_ops_library(str(path.resolve()))
+
+
+def cuda_session(model: ModelProto, device: int, stream: int, *, libraries: Sequence[Path] = ()) -> tuple[Any, Any]:
     """A session on a GPU alone, which computes on a stream of the caller, and the options of its runs.
 
     Nothing falls back to the CPU: a node without a CUDA kernel is an error. Kernels are chosen by heuristics and not by
@@ -100,6 +110,7 @@ def cuda_session(model: ModelProto, device: int, stream: int) -> tuple[Any, Any]
         model: of standard operators.
         device: the GPU's number.
         stream: the stream's address.
+        libraries: of custom operators.
 
     Raises:
         onnxruntime's exceptions: there is no such device, or a node has no kernel there.
@@ -108,6 +119,7 @@ def cuda_session(model: ModelProto, device: int, stream: int) -> tuple[Any, Any]
     options = runtime.SessionOptions()
     options.log_severity_level = _ERRORS
     options.use_deterministic_compute = True
+    _register(options, libraries)
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     provider = {
         "device_id": str(device),
@@ -151,7 +163,39 @@ def body_model(
             for name, (shape, dtype) in zip(body.output, outputs, strict=True)
         ],
     )
-    return helper.make_model(graph, opset_imports=list(body.opset_import), ir_version=ir_version, producer_name="tofu")
+    opsets = list(body.opset_import)
+    return carried(helper.make_model(graph, opset_imports=opsets, ir_version=ir_version, producer_name="tofu"))
+
+
+def carried(model: ModelProto) -> ModelProto:
+    """The model, changed in place, with its inputs and outputs in the dtypes that carry them (``DType.carrier``).
+
+    Those that change have another name, too: ``carried_name``.
+    """
+    before: list[NodeProto] = []
+    after: list[NodeProto] = []
+    for values, casts in ((model.graph.input, before), (model.graph.output, after)):
+        for value in values:
+            kind = value.type.tensor_type
+            dtype = dtype_of(kind.elem_type)
+            if dtype is None or dtype is dtype.carrier:
+                continue
+            inside, outside = value.name, carried_name(value.name, dtype)
+            if casts is before:
+                casts.append(helper.make_node("Cast", [outside], [inside], to=kind.elem_type))
+            else:
+                casts.append(helper.make_node("Cast", [inside], [outside], to=elem_type_of(dtype.carrier)))
+            value.name, kind.elem_type = outside, elem_type_of(dtype.carrier)
+    if before or after:
+        nodes = [*before, *model.graph.node, *after]
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
+    return model
+
+
+def carried_name(name: str, dtype: DType) -> str:
+    """What ``carried`` calls an input or output."""
+    return name if dtype is dtype.carrier else f"{name}.{dtype.carrier.value}"
 
 
 def bind(
@@ -161,8 +205,10 @@ def bind(
     binding = session.io_binding()
     for name, (array, dtype) in inputs.items():
         assert array.flags.c_contiguous, f"input {name!r} is not contiguous"
-        binding.bind_input(name, "cpu", 0, elem_type_of(dtype), array.shape, array.ctypes.data)
+        kind = elem_type_of(dtype.carrier)
+        binding.bind_input(carried_name(name, dtype), "cpu", 0, kind, array.shape, array.ctypes.data)
     for name, (array, dtype) in outputs.items():
         assert array.flags.c_contiguous, f"output {name!r} is not contiguous"
-        binding.bind_output(name, "cpu", 0, elem_type_of(dtype), array.shape, array.ctypes.data)
+        kind = elem_type_of(dtype.carrier)
+        binding.bind_output(carried_name(name, dtype), "cpu", 0, kind, array.shape, array.ctypes.data)
     return binding

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.algebra.region import Region, index_space
 from planner.errors import UsageError
-from planner.graph.model import DType, Graph, Tensor
+from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.runtime.safetensors import map_tensor, read_header
 from planner.runtime.samples import Sampler
@@ -229,8 +229,8 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
 
 
 def _fit(array: np.ndarray, tensor: Tensor) -> tuple[str, np.ndarray]:
-    if tensor.dtype is DType.BFLOAT16 and array.dtype == np.dtype("V2"):
-        array = array.view(numpy_dtype(DType.BFLOAT16))  # npz has no name for bfloat16
+    if array.dtype == np.dtype(f"V{tensor.dtype.item_bytes}") != numpy_dtype(tensor.dtype):
+        array = array.view(numpy_dtype(tensor.dtype))  # npz has no name for bfloat16, and for what is narrower
     if array.dtype.name != tensor.dtype.value:
         return f"is of {array.dtype.name}, the input is of {tensor.dtype.value}", array
     if array.shape != tensor.shape:

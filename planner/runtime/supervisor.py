@@ -44,6 +44,7 @@ class SupervisedEngine(Engine):
         programs: what they say.
         state: states and their next values.
         device_map: the GPU of each worker; None: on CPUs.
+        libraries: of custom operators.
         command: what to start instead of the child, for tests of its death.
 
     Raises:
@@ -57,6 +58,7 @@ class SupervisedEngine(Engine):
         state: Sequence[StatePair] = (),
         *,
         device_map: Sequence[int] | None = None,
+        libraries: Sequence[Path] = (),
         command: Sequence[str] = _COMMAND,
     ) -> None:
         self.programs = tuple(programs)
@@ -86,6 +88,7 @@ class SupervisedEngine(Engine):
             "state": [[pair.current, pair.following] for pair in state],
             "memory": self._exchange.handle,
             "devices": None if device_map is None else list(device_map),
+            "libraries": [str(path.resolve()) for path in libraries],
         }
         self._is_on_device = device_map is not None
         try:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from planner.errors import ModelError
 from planner.graph.model import Graph
-from planner.graph.protos import elem_type_of, numpy_dtype
+from planner.graph.protos import numpy_dtype
 from planner.graph.to_onnx import to_model
-from planner.runtime.sessions import SessionMaker, cores
+from planner.runtime.sessions import SessionMaker, bind, carried, cores
 
 
 class WholeModel:
@@ -19,19 +20,20 @@ class WholeModel:
 
     Args:
         graph: with all its constants.
+        libraries: of custom operators.
 
     Raises:
         ModelError: a constant's value is not there, or the stock runtime refuses the model.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, libraries: Sequence[Path] = ()) -> None:
         require_constants(graph)
         self._graph = graph
         self._made = tuple(name for name in graph.outputs if name in graph.producer)
         computed = replace(graph, initial={}, outputs=self._made, notes={}, state=())
-        maker = SessionMaker(cores())
+        maker = SessionMaker(cores(), libraries=libraries)
         try:
-            self._session = maker.session(to_model(computed)) if self._made else None
+            self._session = maker.session(carried(to_model(computed))) if self._made else None
         except Exception as error:
             raise ModelError(
                 f"the stock runtime cannot load model {graph.name!r}: {type(error).__name__}: {error}"
@@ -45,16 +47,11 @@ class WholeModel:
         """
         outputs = passed_on(self._graph, values)
         if self._session is not None:
-            binding = self._session.io_binding()
-            arrays = {name: np.ascontiguousarray(values[name]) for name in self._graph.inputs}
-            for name, array in arrays.items():
-                kind = elem_type_of(self._graph.tensors[name].dtype)
-                binding.bind_input(name, "cpu", 0, kind, list(self._graph.tensors[name].shape), array.ctypes.data)
-            for name in self._made:
-                tensor = self._graph.tensors[name]
-                made = np.empty(tensor.shape, numpy_dtype(tensor.dtype))
-                binding.bind_output(name, "cpu", 0, elem_type_of(tensor.dtype), list(tensor.shape), made.ctypes.data)
-                outputs[name] = made
+            tensors = self._graph.tensors
+            outputs |= {name: np.empty(tensors[name].shape, numpy_dtype(tensors[name].dtype)) for name in self._made}
+            given = {name: (np.asarray(values[name], order="C"), tensors[name].dtype) for name in self._graph.inputs}
+            made = {name: (outputs[name], tensors[name].dtype) for name in self._made}
+            binding = bind(self._session, given, made)
             self._session.run_with_iobinding(binding)
         return {name: outputs[name] for name in self._graph.outputs}
 

@@ -16,13 +16,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from planner.algebra.tiling import Replicate, Shard, Tiling
+from planner.cost.by_op import op_bytes
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, replicated_share, work
 from planner.cost.tables import CostTables
 from planner.graph.bodies import Body, Expanded, expand, has_body
 from planner.graph.bodies.expand import fused, without_copies
-from planner.graph.model import Graph, is_used
+from planner.graph.model import Graph
 from planner.plan import OpStrategy, Plan
 from planner.search.decide import Decision, decide
+from planner.search.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp, Descriptions
 from planner.tdl.interval import Interval
 from planner.tdl.local import NotLocalError
@@ -46,10 +48,11 @@ def decide_with_bodies(
     *,
     strategy: str = "tofu",
     through_bodies: bool = True,
-    pins: Mapping[str, str] | None = None,
+    rules: Rules = NO_RULES,
     partitioned_inputs: bool = False,
     model_digest: str = "",
     progress: Callable[[str], None] = lambda line: None,
+    tables: CostTables | None = None,
 ) -> Decided:
     """Finds a plan, composite ops cut through their bodies where that is cheaper.
 
@@ -61,16 +64,18 @@ def decide_with_bodies(
         workers: see ``decide``; so are the others.
         strategy: bodies are searched by ``tofu`` only; the literature's strategies take the ops as they are.
         through_bodies: False: composite ops are taken as they are.
-        pins: by tensor, a tiling's text form.
+        rules: what the user has decided; a pattern matches tensors of this graph, and none inside of a body.
         partitioned_inputs: leave replication out of the data inputs' tilings.
         model_digest: identifies the model in the plan.
         progress: told what is being done.
+        tables: of an earlier search with the same descriptions, so that what both have is not counted twice.
 
     Raises:
         UnsupportedError: operators without a description and without a body.
         UsageError, InfeasibleError: see ``decide``.
     """
-    tables = CostTables()
+    tables = CostTables() if tables is None else tables
+    of_the_model = replace(rules, names=frozenset(graph.tensors))
 
     def decided(planned: Graph, ops: tuple[BoundOp, ...]) -> Decision:
         return decide(
@@ -78,7 +83,7 @@ def decide_with_bodies(
             ops,
             workers,
             strategy=strategy,
-            pins=pins,
+            rules=of_the_model,
             partitioned_inputs=partitioned_inputs,
             model_digest=model_digest,
             progress=progress,
@@ -155,7 +160,7 @@ def _put_back(
     names = []
     for body in expanded.bodies:
         inner = [bound[op.name] for op in body.ops]
-        moved = sum(amount for one in inner for _, amount in _op_bytes(graph, one, strategies, plan.tilings, tables))
+        moved = sum(amount for one in inner for _, amount in op_bytes(graph, one, strategies, plan.tilings, tables))
         original = whole.get(body.op.name)
         found = None if original is None else _best_whole(body, original, inner, graph, plan, tables)
         if found is not None and found[0] <= moved:
@@ -169,7 +174,7 @@ def _put_back(
         for body in kept.bodies
         for copy in body.copies
         if plan.tilings[copy.inputs[0]] == plan.tilings[copy.outputs[0]]
-        and not any(amount for _, amount in _op_bytes(graph, bound[copy.name], strategies, plan.tilings, tables))
+        and not any(amount for _, amount in op_bytes(graph, bound[copy.name], strategies, plan.tilings, tables))
     }
     final = without_copies(kept, planned)
     final_ops = descriptions.bind_all(final)
@@ -190,7 +195,7 @@ def _plan_of(
     tilings = {name: plan.tilings[name] for name in graph.tensors if name not in graph.constants}
     by_tensor = dict.fromkeys(tilings, 0)
     for bound in ops:
-        for name, amount in _op_bytes(graph, bound, strategies, tilings, tables):
+        for name, amount in op_bytes(graph, bound, strategies, tilings, tables):
             by_tensor[name] += amount
     works = [(work(bound, graph), bound, strategies[bound.op.name].tiling) for bound in ops]
     return replace(
@@ -204,26 +209,6 @@ def _plan_of(
     )
 
 
-def _op_bytes(
-    graph: Graph,
-    bound: BoundOp,
-    strategies: Mapping[str, OpStrategy],
-    tilings: Mapping[str, Tiling],
-    tables: CostTables,
-) -> Iterator[tuple[str, int]]:
-    """What moves so that an op can read its inputs and its outputs arrive, by tensor."""
-    strategy = (strategies[bound.op.name].tiling,)
-    for slot, first in bound.delivered_slots.items():
-        name = bound.op.inputs[slot]
-        if slot == first and name not in graph.constants:
-            table = tables.input_bytes(bound, slot, graph.tensors[name], (tilings[name],), strategy)
-            yield name, int(table[0, 0])
-    for position, name in enumerate(bound.op.outputs):
-        if name and is_used(graph, name):
-            table = tables.output_bytes(bound, position, graph.tensors[name], (tilings[name],), strategy)
-            yield name, int(table[0, 0])
-
-
 def _best_whole(
     body: Body, original: BoundOp, inner: list[BoundOp], graph: Graph, plan: Plan, tables: CostTables
 ) -> tuple[int, OpStrategy] | None:
@@ -232,7 +217,7 @@ def _best_whole(
     best = None
     for tiling in _candidates(body, original, inner, graph, plan):
         strategy = OpStrategy(tiling, names)
-        parts = _op_bytes(graph, original, {original.op.name: strategy}, plan.tilings, tables)
+        parts = op_bytes(graph, original, {original.op.name: strategy}, plan.tilings, tables)
         moved = sum(amount for _, amount in parts)
         if (best is None or moved < best[0]) and _is_local(original, tiling):
             best = (moved, strategy)

@@ -12,11 +12,13 @@ from planner.cost.compute import REPLICATED_SHARE_LIMIT, replicated_share
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph
+from planner.graph.structure import in_order_of_places
 from planner.plan import OpStrategy, Plan
 from planner.search.methods import METHODS
-from planner.search.pins import pinned
+from planner.search.pins import ruled
 from planner.search.problem import Problem, Restriction, SearchVariable
 from planner.search.recurse import Found
+from planner.search.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp
 
 STRATEGIES = tuple(METHODS)
@@ -43,7 +45,7 @@ def decide(
     workers: int,
     *,
     strategy: str = "tofu",
-    pins: Mapping[str, str] | None = None,
+    rules: Rules = NO_RULES,
     held: Mapping[str, Tiling] | None = None,
     partitioned_inputs: bool = False,
     model_digest: str = "",
@@ -57,7 +59,7 @@ def decide(
         ops: its ops with their descriptions, in the same order.
         workers: how many; at least 1.
         strategy: one of ``STRATEGIES``.
-        pins: by tensor, a tiling's text form.
+        rules: what the user has decided.
         held: by op, the strategy that it must have: one that the analysis admits and that every worker has a local op
             for.
         partitioned_inputs: leave replication out of the data inputs' tilings.
@@ -66,7 +68,7 @@ def decide(
         tables: of an earlier search with the same descriptions, so that what both have is not counted twice.
 
     Raises:
-        UsageError: a pin that cannot be kept, or fewer than one worker.
+        UsageError: a rule that cannot be kept, or fewer than one worker.
         InfeasibleError: more workers than the largest tensor has elements.
     """
     if workers < 1:
@@ -80,28 +82,38 @@ def decide(
     started = time.perf_counter()
     progress("tables of the graph")
     shared = CostTables() if tables is None else tables
+    # Neither the order of the file nor names decide between plans of equal bytes.
+    ordered = in_order_of_places(graph)
+    bound = {one.op.name: one for one in ops}
     for fraction in _BUDGETS:
         # A budget is drawn up before it is known how often an op is repeated; a plan that overdraws it is not taken.
-        problem = Problem(graph, ops, workers, partitioned_inputs, fraction * REPLICATED_SHARE_LIMIT, tables=shared)
+        problem = Problem(
+            ordered,
+            tuple(bound[op.name] for op in ordered.ops),
+            workers,
+            partitioned_inputs,
+            fraction * REPLICATED_SHARE_LIMIT,
+            tables=shared,
+        )
         cuts, found = METHODS[strategy].search(
-            problem, workers, partial(_narrowed, problem, pins or {}, held or {}), progress
+            problem, workers, partial(_narrowed, problem, rules, held or {}), progress
         )
         if strategy != "tofu" or _chosen_share(problem, found) <= REPLICATED_SHARE_LIMIT:
             break
     seconds = time.perf_counter() - started
-    plan = _plan(problem, found, cuts, strategy, model_digest, is_free=not pins and not held)
+    plan = _plan(graph, ops, problem, found, cuts, strategy, model_digest)
     return Decision(plan, seconds, problem.tables.entries, found.largest_table)
 
 
 def _narrowed(
     problem: Problem,
-    pins: Mapping[str, str],
+    rules: Rules,
     held: Mapping[str, Tiling],
     inner: Restriction,
     cuts: tuple[int, ...],
 ) -> Restriction:
-    """Keeps pinned tensors to their tilings and held ops to their strategies."""
-    restrict = pinned(problem, pins, cuts, inner)
+    """Keeps tensors to the rules and held ops to their strategies."""
+    restrict = ruled(problem, rules, cuts, inner)
 
     def keep(variable: SearchVariable, candidates: Candidates) -> Candidates:
         strategy = None if variable.op is None else held.get(variable.op.op.name)
@@ -116,7 +128,7 @@ def _narrowed(
 def _chosen_share(problem: Problem, found: Found) -> float:
     """Work that is repeated because the plan is cheaper so, and not because an op could not be cut."""
     total = sum(problem.works.values())
-    stuck = set(found.unsplit)
+    stuck = problem.unsplit(found.composites)
     extra = 0.0
     for bound in problem.ops:
         number = problem.variable_of_op[bound.op.name]
@@ -126,10 +138,22 @@ def _chosen_share(problem: Problem, found: Found) -> float:
     return extra / total if total else 0.0
 
 
+def _gap(found: Found) -> float | None:
+    """By how much of the bound the plan is above it; None where no bound is known."""
+    if found.lower_bytes is None or (found.lower_bytes <= 0 < found.moved_bytes):
+        return None
+    return found.moved_bytes / found.lower_bytes - 1 if found.moved_bytes else 0.0
+
+
 def _plan(
-    problem: Problem, found: Found, cuts: tuple[int, ...], strategy: str, model_digest: str, *, is_free: bool
+    graph: Graph,
+    ops: tuple[BoundOp, ...],
+    problem: Problem,
+    found: Found,
+    cuts: tuple[int, ...],
+    strategy: str,
+    model_digest: str,
 ) -> Plan:
-    graph = problem.graph
     tilings = {
         name: found.composites[problem.variable_of_tensor[name]]
         for name in graph.tensors
@@ -140,14 +164,14 @@ def _plan(
             found.composites[problem.variable_of_op[bound.op.name]],
             tuple(variable.name for variable in bound.variables),
         )
-        for bound in problem.ops
+        for bound in ops
     }
     by_tensor = dict.fromkeys(tilings, 0)
     for name, amount in problem.bytes_by_tensor(found.composites):
         by_tensor[name] += amount
     assert sum(by_tensor.values()) == found.moved_bytes, "the plan's bytes are the sum over its tensors"
-    stuck = set(found.unsplit)
-    works = [(problem.works[bound.op.name], bound, strategies[bound.op.name].tiling) for bound in problem.ops]
+    stuck = problem.unsplit(found.composites)
+    works = [(problem.works[bound.op.name], bound, strategies[bound.op.name].tiling) for bound in ops]
     return Plan(
         model=graph.name,
         model_digest=model_digest,
@@ -159,7 +183,7 @@ def _plan(
         soybean_bytes=0,
         peak_bytes=(),
         replicated_flop_share=replicated_share(works),
-        certified_gap=0.0 if len(cuts) <= 1 and strategy == "tofu" and is_free else None,
+        certified_gap=_gap(found),
         strategy=strategy,
-        unsplit=tuple(bound.op.name for bound in problem.ops if problem.variable_of_op[bound.op.name] in stuck),
+        unsplit=tuple(bound.op.name for bound in ops if problem.variable_of_op[bound.op.name] in stuck),
     )

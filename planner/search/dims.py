@@ -7,12 +7,13 @@ in blocks of D) or the dim is the quotient of the variable (``x[i // D, i % D]``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
 from planner.graph.model import Graph
+from planner.tdl.analyse import Analysis
 from planner.tdl.bind import BoundOp
 from planner.tdl.interval import Floor, Interval, Symbol
 
@@ -54,29 +55,27 @@ def find_directions(graph: Graph, ops: Iterable[BoundOp]) -> Directions:
 
     proposals: list[tuple[Place, int]] = []
     aligned: list[tuple[Place, Place]] = []
+    known: dict[int, tuple[_Index, ...]] = {}
     for bound in ops:
         name = bound.op.name
-        numbers = {variable.name: number for number, variable in enumerate(bound.variables)}
         for position, dims in enumerate(bound.analysis.outputs):
             for dim, number in enumerate(dims or ()):
                 join(("tensor", bound.op.outputs[position], dim), ("op", name, number))
         for number, variable in enumerate(bound.variables):
             proposals.extend((("op", name, number), block) for block in variable.blocks)
-        for read in bound.analysis.reads:
-            tensor = bound.op.inputs[read.slot]
-            for dim, interval in enumerate(read.dims):
-                if interval is None:
-                    continue
-                place: Place = ("tensor", tensor, dim)
-                proposals.extend((place, block) for block in read.blocks[dim])
-                major = _major_variable(interval)
-                if major is None:
-                    continue
-                there: Place = ("op", name, numbers[major])
-                if interval == Interval.variable(major):
-                    join(place, there)
-                else:
-                    aligned.append((place, there))
+        indices = known.get(id(bound.analysis))
+        if indices is None:
+            indices = known[id(bound.analysis)] = tuple(_indices(bound.analysis))
+        for index in indices:
+            place: Place = ("tensor", bound.op.inputs[index.slot], index.dim)
+            proposals.extend((place, block) for block in index.blocks)
+            if index.major is None:
+                continue
+            there: Place = ("op", name, index.major)
+            if index.is_alone:
+                join(place, there)
+            else:
+                aligned.append((place, there))
     for first, second in graph_ties(graph):
         for dim in range(len(graph.tensors[first].shape)):
             join(("tensor", first, dim), ("tensor", second, dim))
@@ -88,6 +87,30 @@ def find_directions(graph: Graph, ops: Iterable[BoundOp]) -> Directions:
         if block > 1 and place in group:
             blocks.setdefault(group[place], set()).add(block)
     return Directions(group, {number: tuple(sorted(found)) for number, found in blocks.items()}, tuple(aligned))
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """How an op reads one dim of one input."""
+
+    slot: int
+    dim: int
+    major: int | None
+    """The variable with the largest step, by number; None: there is none."""
+    is_alone: bool
+    """True if the index is that variable and nothing else."""
+    blocks: tuple[int, ...]
+
+
+def _indices(analysis: Analysis) -> Iterator[_Index]:
+    """What ops with this analysis have in common."""
+    numbers = {variable.name: number for number, variable in enumerate(analysis.variables)}
+    for read in analysis.reads:
+        for dim, interval in enumerate(read.dims):
+            if interval is not None:
+                major = _major_variable(interval)
+                is_alone = major is not None and interval == Interval.variable(major)
+                yield _Index(read.slot, dim, None if major is None else numbers[major], is_alone, read.blocks[dim])
 
 
 def graph_ties(graph: Graph) -> tuple[tuple[str, str], ...]:
@@ -114,17 +137,17 @@ def reachable(directions: Directions, start: Iterable[Place]) -> frozenset[Place
     members: dict[int, list[Place]] = {}
     for place, number in directions.group.items():
         members.setdefault(number, []).append(place)
-    links: dict[Place, list[Place]] = {}
+    linked: dict[int, set[int]] = {}
     for one, other in directions.aligned:
-        links.setdefault(one, []).append(other)
-        links.setdefault(other, []).append(one)
-    found: set[Place] = set()
-    stack = [place for place in start if place in directions.group]
+        if one in directions.group and other in directions.group:
+            first, second = directions.group[one], directions.group[other]
+            linked.setdefault(first, set()).add(second)
+            linked.setdefault(second, set()).add(first)
+    found: set[int] = set()
+    stack = [directions.group[place] for place in start if place in directions.group]
     while stack:
-        place = stack.pop()
-        if place in found:
-            continue
-        found.add(place)
-        stack.extend(members[directions.group[place]])
-        stack.extend(other for other in links.get(place, ()) if other in directions.group)
-    return frozenset(found)
+        number = stack.pop()
+        if number not in found:
+            found.add(number)
+            stack.extend(linked.get(number, ()))
+    return frozenset(place for number in found for place in members[number])

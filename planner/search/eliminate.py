@@ -105,23 +105,55 @@ def eliminate(order: Order, tables: Sequence[Table], which: Ints) -> Solution:
         tables: the different tables.
         which: the number of each factor's table, shape [factors].
     """
-    known = _Known(tables)
-    table_of = np.full(order.scopes + order.variables, -1, dtype=np.int64)
-    table_of[: order.scopes] = known.numbers[which]
-    constant = int(known.least[which].sum())
-    done: list[tuple[Ints, Ints]] = []
-    for steps in order.rounds:
-        buckets, group = _distinct(table_of[steps.factors])
-        results = np.array([known.bucket(steps.pattern, tuple(bucket)) for bucket in buckets.tolist()], dtype=np.int64)
-        table_of[steps.produced] = results[group, 0]
-        constant += int(results[group, 1].sum())
-        done.append((buckets, group))
+    reduced = Reduced(order, tables, which)
     values = np.zeros(order.variables, dtype=np.int64)
-    for steps, (buckets, group) in zip(reversed(order.rounds), reversed(done), strict=True):
-        for number, bucket in enumerate(buckets.tolist()):
-            members = np.flatnonzero(group == number) if len(buckets) > 1 else slice(None)
-            values[steps.variables[members]] = known.best(steps.pattern, bucket, values[steps.rest[members]])
-    return Solution(values, constant, known.largest, known.entries)
+    reduced.complete(values)
+    return Solution(values, reduced.constant, reduced.largest_table, reduced.entries)
+
+
+class Reduced:
+    """A sum of factors after an order's eliminations: what is left of it, and how to complete an assignment.
+
+    Attributes:
+        constant: what every assignment costs beside the tables that are left.
+        largest_table: entries of the largest bucket so far.
+        entries: entries of all buckets so far.
+    """
+
+    def __init__(self, order: Order, tables: Sequence[Table], which: Ints) -> None:
+        """Eliminates.
+
+        Args:
+            order: over the factors' scopes; it may leave variables, its core.
+            tables: the different tables.
+            which: the number of each factor's table, shape [factors].
+        """
+        self._order = order
+        self._known = known = _Known(tables)
+        self._table_of = table_of = np.full(order.scopes + order.variables, -1, dtype=np.int64)
+        table_of[: order.scopes] = known.numbers[which]
+        self.constant = int(known.least[which].sum())
+        self._done: list[tuple[Ints, Ints]] = []
+        for steps in order.rounds:
+            buckets, group = _distinct(table_of[steps.factors])
+            results = np.array(
+                [known.bucket(steps.pattern, tuple(bucket)) for bucket in buckets.tolist()], dtype=np.int64
+            )
+            table_of[steps.produced] = results[group, 0]
+            self.constant += int(results[group, 1].sum())
+            self._done.append((buckets, group))
+        self.largest_table, self.entries = known.largest, known.entries
+
+    def table(self, factor: int) -> Table:
+        """The table of a factor that is left, less its minimum (which is in ``constant``)."""
+        return self._known.table(int(self._table_of[factor]))
+
+    def complete(self, values: Ints) -> None:
+        """Gives the eliminated variables their best values, when the core has its own; in place."""
+        for steps, (buckets, group) in zip(reversed(self._order.rounds), reversed(self._done), strict=True):
+            for number, bucket in enumerate(buckets.tolist()):
+                members = np.flatnonzero(group == number) if len(buckets) > 1 else slice(None)
+                values[steps.variables[members]] = self._known.best(steps.pattern, bucket, values[steps.rest[members]])
 
 
 def _distinct(rows: Ints) -> tuple[Ints, Ints]:
@@ -155,6 +187,10 @@ class _Known:
         if number == len(self._tables):
             self._tables.append(rest)
         return number, least
+
+    def table(self, number: int) -> Table:
+        """A table by its number."""
+        return self._tables[number]
 
     def bucket(self, pattern: Pattern, numbers: tuple[int, ...]) -> tuple[int, int]:
         """The table that an elimination makes: its number, and what is common to all its entries."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from planner.algebra.tiling import Tiling
 from planner.cost.tables import Candidates
 from planner.errors import ModelError
 from planner.search import baselines
+from planner.search.certify import certify
 from planner.search.factors import prime_factors
 from planner.search.improve import improve
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
@@ -53,23 +54,28 @@ def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False
 
 
 def _joint(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
-    """Several plans, each improved until it is stable; the best of them.
+    """A recursive plan, improved until it is stable, then bounded by all cuts together, which may improve it again.
 
-    Improvement is local, so where it starts matters: on a transformer the best plan grows out of the hybrid one, on
+    Where the joint problem is too large to be bounded, several plans are improved and the best of them is taken:
+    improvement is local, so where it starts matters. On a transformer the best plan grows out of the hybrid one, on
     convolutions with many channels out of a recursive one.
     """
     cuts = prime_factors(workers)
-    starts: list[Restriction] = [no_restriction]
-    if len(cuts) > 1 and len(problem.ops) <= MANY_OPS:
-        starts.append(baselines.partitioned(problem))
+    free = narrow(no_restriction, cuts)
+
+    def improved(start: Restriction) -> Found:
+        return improve(problem, cuts, free, search_recursively(problem, cuts, narrow(start, cuts), progress), progress)
+
+    found = improved(no_restriction)
+    if len(cuts) < 2:
+        return cuts, replace(found, lower_bytes=found.moved_bytes)
+    found = certify(problem, cuts, free, found, progress=progress)
+    if found.lower_bytes is None and len(problem.ops) <= MANY_OPS:
+        starts: list[Restriction] = [baselines.partitioned(problem)]
         with contextlib.suppress(ModelError):  # a model without a batch has no such plans
             starts.extend(baselines.preferring(restriction) for restriction in _hybrids(problem, len(cuts)))
-    free = narrow(no_restriction, cuts)
-    plans = (
-        improve(problem, cuts, free, search_recursively(problem, cuts, narrow(start, cuts), progress), progress)
-        for start in starts
-    )
-    return cuts, min(plans, key=lambda found: found.moved_bytes)
+        found = min([found, *map(improved, starts)], key=lambda plan: plan.moved_bytes)
+    return cuts, found
 
 
 def _hybrids(problem: Problem, cuts: int) -> list[Restriction]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.cost.tables import Candidates, Table
 from planner.search.eliminate import Solution, eliminate, refuse_larger
-from planner.search.order import Order, find_order
+from planner.search.order import Ints, Order, find_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class Network:
         )
         self._tensors = np.array([link.tensor for link in links], dtype=np.int64)
         self._ops = np.array([link.op for link in links], dtype=np.int64)
+        self.scopes = [self._scope(link) for link in links]
         self._order: Order | None = None
 
     def solve(
@@ -83,18 +84,35 @@ class Network:
             InfeasibleError: a bucket would be larger.
         """
         if self._order is None:
-            self._order = find_order(self._sizes, [self._scope(link) for link in self._links], kinds)
+            self._order = find_order(self._sizes, self.scopes, kinds)
         refuse_larger(self._order.largest_bucket(np.array([len(values) for values in choices])), max_table_entries)
+        return eliminate(self._order, *self.tables(choices, make_table))
+
+    def tables(self, choices: Sequence[Candidates], make_table: MakeTable) -> tuple[list[Table], Ints]:
+        """The different tables for these candidates, and the number of each link's.
+
+        Axes of variables that have one value, whatever the cuts, are left out.
+        """
+        first, which = self._different(choices)
+        tables = []
+        for number in first:
+            link = self._links[number]
+            table = make_table(link, choices[link.tensor], choices[link.op])
+            tables.append(table.reshape([len(choices[name]) for name in self.scopes[number]]))
+        return tables, which
+
+    def table_entries(self, choices: Sequence[Candidates]) -> int:
+        """Entries of all different tables for these candidates."""
+        links = [self._links[number] for number in self._different(choices)[0]]
+        return sum(len(choices[link.tensor]) * len(choices[link.op]) for link in links)
+
+    def _different(self, choices: Sequence[Candidates]) -> tuple[list[int], Ints]:
+        """The first link with each table, and for every link the number of its table."""
         lists: dict[int, int] = {}
         of = np.array([lists.setdefault(id(values), len(lists)) for values in choices], dtype=np.int64)
         keys = (self._kinds * len(lists) + of[self._tensors]) * len(lists) + of[self._ops]
         _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        tables = []
-        for number in first.tolist():
-            link = self._links[number]
-            table = make_table(link, choices[link.tensor], choices[link.op])
-            tables.append(table.reshape([len(choices[name]) for name in self._scope(link)]))
-        return eliminate(self._order, tables, which.astype(np.int64))
+        return first.tolist(), which.astype(np.int64)
 
     def _scope(self, link: Link) -> tuple[int, ...]:
         return tuple(variable for variable in (link.tensor, link.op) if self._sizes[variable] > 1)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log2
+from math import inf, log2
 from typing import TypeAlias
 
 import numpy as np
@@ -49,6 +49,10 @@ class Order:
     scopes: int
     """How many factors there are to begin with; numbers from there on are factors that eliminations make."""
     rounds: tuple[Steps, ...]
+    core: tuple[int, ...] = ()
+    """Variables that are left, where the order ends before all are eliminated."""
+    open: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Factors that are left, and their variables, all of the core."""
 
     def largest_bucket(self, sizes: NDArray[np.int64]) -> float:
         """Entries of the largest bucket, when the variables have so many values each."""
@@ -59,13 +63,22 @@ class Order:
         return float(round(2**largest)) if largest < 62 else 2.0**largest
 
 
-def find_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]], kinds: Sequence[int]) -> Order:
+def find_order(
+    sizes: Sequence[int],
+    scopes: Sequence[tuple[int, ...]],
+    kinds: Sequence[int],
+    *,
+    most_neighbours: int | None = None,
+    most_entries: float = inf,
+) -> Order:
     """Finds an order with small buckets.
 
     Args:
         sizes: how many values each variable has, about; a variable with one value costs nothing.
         scopes: the variables of each factor; none twice in one.
         kinds: equal for variables of repeated layers.
+        most_neighbours: leave variables with more than this many neighbours; None: eliminate all.
+        most_entries: leave variables whose bucket is larger.
     """
     bits = [log2(max(1, size)) for size in sizes]
     neighbours: list[set[int]] = [set() for _ in sizes]
@@ -81,6 +94,7 @@ def find_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]], kinds: S
     def bucket_bits(variable: int) -> float:
         return bits[variable] + sum([bits[near] for near in neighbours[variable]])
 
+    most_bits = log2(most_entries)
     current = [bucket_bits(variable) for variable in range(len(sizes))]
     heap = [(size, kinds[variable], variable) for variable, size in enumerate(current)]
     heapq.heapify(heap)
@@ -95,6 +109,9 @@ def find_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]], kinds: S
             entry = heap[0]
             size, _, variable = entry
             if gone[variable] or size != current[variable]:
+                heapq.heappop(heap)
+                continue
+            if size > most_bits or (most_neighbours is not None and len(neighbours[variable]) > most_neighbours):
                 heapq.heappop(heap)
                 continue
             if limit is None:
@@ -113,10 +130,12 @@ def find_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]], kinds: S
         rounds.extend(_eliminated(taken, neighbours, touching, all_scopes))
         for variable in blocked:
             size = bucket_bits(variable)
-            if size != current[variable]:
+            if size != current[variable] or most_neighbours is not None:
                 current[variable] = size
                 heapq.heappush(heap, (size, kinds[variable], variable))
-    return Order(len(sizes), len(scopes), tuple(rounds))
+    core = tuple(variable for variable, done in enumerate(gone) if not done)
+    left = sorted({number for variable in core for number in touching[variable]})
+    return Order(len(sizes), len(scopes), tuple(rounds), core, tuple((number, all_scopes[number]) for number in left))
 
 
 def _eliminated(

@@ -6,6 +6,7 @@ placement for each cut so far. A state and its next value share a variable.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -20,6 +21,7 @@ from planner.graph.model import Graph, Role, is_used
 from planner.search.dims import Directions, Place, find_directions, graph_ties
 from planner.search.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
 from planner.search.network import Link, Network, merged
+from planner.search.order import Ints
 from planner.search.unrolled import Copies, find_copies
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import NotLocalError
@@ -71,6 +73,7 @@ class Problem:
         self.works = works
         self.may_replicate = self._cheap_enough()
         self._negligible = REPLICATED_SHARE_LIMIT * sum(works.values()) / max(1, len(works)) / max(1, self.workers - 1)
+        self._times = self._find_times()
         self._local = self.tables.local
         self._proposals: dict[tuple[int, Tiling, int], Candidates] = {}
         self._with_vetoes: set[object] = set()
@@ -101,17 +104,18 @@ class Problem:
     def _cheap_enough(self) -> dict[str, bool]:
         """Which ops may be repeated for the plan's own benefit: the smallest ones, as many as the budget holds.
 
-        What a repetition adds depends on how many workers repeat; two is assumed here, and the plan's true share is
-        checked afterwards.
+        Of ops of equal work all may be, or none, so that neither names nor order decide. What a repetition adds depends
+        on how many workers repeat; two is assumed here, and the plan's true share is checked afterwards.
         """
+        counts = Counter(self.works.values())
         left = self.replication_budget * sum(self.works.values())
-        allowed = dict.fromkeys(self.works, False)
-        for name, amount in sorted(self.works.items(), key=lambda item: (item[1], item[0])):
-            left -= amount
+        largest = -1
+        for amount in sorted(counts):
+            left -= amount * counts[amount]
             if left < 0:
                 break
-            allowed[name] = True
-        return allowed
+            largest = amount
+        return {name: amount <= largest for name, amount in self.works.items()}
 
     def _content_of(self, variable: SearchVariable) -> int:
         """What a variable's candidates depend on: equal for repeated layers, so that they are found once."""
@@ -131,7 +135,7 @@ class Problem:
     def _link(self, bound: BoundOp) -> None:
         number = self.variable_of_op[bound.op.name]
         for slot, name in enumerate(bound.op.inputs):
-            if not name or name in self.graph.constants:
+            if not name or name in self.graph.constants or slot in bound.description.shape_only:
                 continue
             if slot not in bound.delivered_slots:
                 raise UnsupportedError(
@@ -149,12 +153,25 @@ class Problem:
         kind = self._link_kinds.setdefault(what, len(self._link_kinds))
         return Link(self.variable_of_tensor[name], op, is_input, position, kind, name)
 
-    def is_stuck(self, variable: SearchVariable, prefix: Tiling, ways: int) -> bool:
-        """True if an op can only be repeated at the cut after ``prefix``, and is too much work for that to be free."""
-        bound = variable.op
-        if bound is None or self.works[bound.op.name] <= self._negligible:
-            return False
-        return all(isinstance(option.placements[-1], Replicate) for option in self.extensions(variable, prefix, ways))
+    def unsplit(self, composites: Sequence[Tiling]) -> frozenset[int]:
+        """Ops that repeat work at a cut where they cannot be split, and are too much work for that to be free."""
+        return frozenset(
+            variable.number
+            for variable, composite in zip(self.variables, composites, strict=True)
+            if variable.op is not None
+            and self.works[variable.op.op.name] > self._negligible
+            and self._is_stuck(variable, composite)
+        )
+
+    def _is_stuck(self, variable: SearchVariable, composite: Tiling) -> bool:
+        prefix = Tiling((), ())
+        for placement, ways in zip(composite.placements, composite.ways, strict=True):
+            if isinstance(placement, Replicate):
+                options = self.extensions(variable, prefix, ways)
+                if all(isinstance(option.placements[-1], Replicate) for option in options):
+                    return True
+            prefix = prefix.extend(placement, ways)
+        return False
 
     def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         """The composites that add one cut to ``prefix``; replication last, so that ties go to splitting."""
@@ -263,6 +280,46 @@ class Problem:
                 self._without_vetoed(variable, values) for variable, values in zip(self.variables, allowed, strict=True)
             ]
 
+    def table_entries(self, choices: Sequence[Candidates]) -> int:
+        """Entries of all different tables, for these candidates of each variable."""
+        return self._network.table_entries(choices)
+
+    @property
+    def scopes(self) -> list[tuple[int, ...]]:
+        """The variables of each factor, those that have a choice."""
+        return self._network.scopes
+
+    def joint_tables(self, choices: Sequence[Candidates]) -> tuple[list[Table], Ints, list[tuple[int, ...]]]:
+        """The different tables, the number of each factor's, and the factors' variables (those that have a choice)."""
+        tables, which = self._network.tables(choices, self._table)
+        return tables, which, self._network.scopes
+
+    def time_of(self, variable: int) -> int:
+        """When a variable's op is executed, or its tensor made: an order in which neighbours are near."""
+        return self._times[variable]
+
+    def are_local(self, composites: Sequence[Tiling]) -> bool:
+        """True if every op's strategy can be computed by local ops."""
+        return all(
+            variable.op is None or self.is_local(variable.op, composite)
+            for variable, composite in zip(self.variables, composites, strict=True)
+        )
+
+    def _find_times(self) -> list[int]:
+        times = [-1] * len(self.variables)
+        for number, bound in enumerate(self.ops):
+            op = self.variable_of_op[bound.op.name]
+            if times[op] < 0:
+                times[op] = 2 * number
+            for name in bound.op.outputs:
+                if name and times[self.variable_of_tensor[name]] < 0:
+                    times[self.variable_of_tensor[name]] = 2 * number + 1
+        for number, bound in enumerate(self.ops):
+            for name in bound.op.inputs:
+                if name in self.variable_of_tensor and times[self.variable_of_tensor[name]] < 0:
+                    times[self.variable_of_tensor[name]] = 2 * number - 1
+        return times
+
     def _without_vetoed(self, variable: SearchVariable, candidates: Candidates) -> Candidates:
         if variable.op is None or variable.op.content not in self._with_vetoes:
             return candidates
@@ -277,21 +334,27 @@ class Problem:
         if not found:
             first = candidates[0]
             found = (Tiling((*first.placements[:-1], Replicate()), first.ways),)
-        return candidates if len(found) == len(candidates) else self.intern(found)
+        return self.intern(found)
 
     def bytes_by_tensor(self, composites: Sequence[Tiling]) -> list[tuple[str, int]]:
         """What moves because of each link's tensor, when the variables have these values."""
-        return [
-            (link.name, int(self._table(link, (composites[link.tensor],), (composites[link.op],))[0, 0]))
-            for link in self.links
-        ]
+        known: dict[tuple[int, Tiling, Tiling], int] = {}
+        found = []
+        for link in self.links:
+            tiling, strategy = composites[link.tensor], composites[link.op]
+            key = (link.kind, tiling, strategy)
+            if key not in known:
+                known[key] = int(self._table(link, (tiling,), (strategy,))[0, 0])
+            found.append((link.name, known[key]))
+        return found
 
     def _table(self, link: Link, tilings: Candidates, strategies: Candidates) -> Table:
         bound = self.variables[link.op].op
         assert bound is not None, "a link joins a tensor and an op"
         tensor = self.graph.tensors[link.name]
         make = self.tables.input_bytes if link.is_input else self.tables.output_bytes
-        return make(bound, link.position, tensor, tilings, strategies) * link.times
+        table = make(bound, link.position, tensor, tilings, strategies)
+        return table if link.times == 1 else table * link.times
 
     def _directions_free(self, variable: SearchVariable) -> int:
         """Along how many directions a variable can be cut; 0: it has one value, whatever the cuts."""

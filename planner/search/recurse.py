@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from planner.algebra.tiling import Replicate, Tiling
+from planner.algebra.tiling import Tiling
 from planner.search.problem import Problem, Restriction
 
 
@@ -24,8 +24,8 @@ class Found:
     """What one iteration moves between workers, by the tables."""
     largest_table: int
     """Entries of the largest table of the elimination."""
-    unsplit: tuple[int, ...]
-    """Ops that could not be cut at some cut, and are too much work to be repeated for free."""
+    lower_bytes: int | None = None
+    """No plan of the search's problem moves less; None where no bound is known."""
 
 
 def search_recursively(
@@ -47,7 +47,6 @@ def search_recursively(
     """
     composites = [Tiling((), ()) for _ in problem.variables]
     total, largest = 0, 1
-    unsplit: set[int] = set()
     for number, ways in enumerate(cuts, start=1):
         progress(f"cut {number} of {len(cuts)}: {ways} ways")
         candidates = [
@@ -55,12 +54,6 @@ def search_recursively(
             for variable in problem.variables
         ]
         chosen, solution = problem.solve(candidates)
-        unsplit.update(
-            variable.number
-            for variable in problem.variables
-            if isinstance(chosen[variable.number].placements[-1], Replicate)
-            and problem.is_stuck(variable, composites[variable.number], ways)
-        )
         composites = list(chosen)
         total, largest = solution.total, max(largest, solution.largest_table)
-    return Found(tuple(composites), total, largest, tuple(sorted(unsplit)))
+    return Found(tuple(composites), total, largest)

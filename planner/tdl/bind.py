@@ -15,11 +15,14 @@ import numpy as np
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import Reducer, Shard, Tiling
 from planner.errors import DescriptionError, UnsupportedError
-from planner.graph.model import Graph, Op
+from planner.graph.model import Graph, Op, Shape, Tensor
+from planner.graph.undescribed import undescribed_error
 from planner.tdl.analyse import Analysis, Variable, analyse
 from planner.tdl.builder import Derivation, Description, NodeView
+from planner.tdl.implied import implied_shapes
 from planner.tdl.interval import End, Ints, Symbol
 from planner.tdl.local import LocalOp, Part, same_op
+from planner.tdl.whole import whole_analysis, whole_description
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +68,15 @@ class BoundOp:
     def variables(self) -> tuple[Variable, ...]:
         return self.analysis.variables
 
-    @property
+    @cached_property
     def delivered_slots(self) -> dict[int, int]:
         """For each read input the first one that reads the same region of the same tensor (``Mul(x, x)``).
 
         They share one delivery; every other input has its own.
         """
+        names = [self.op.inputs[slot] for slot in self.read_slots]
+        if len(set(names)) == len(names):
+            return {slot: slot for slot in self.read_slots}
         seen: dict[object, int] = {}
         shared: dict[int, int] = {}
         for slot in self.read_slots:
@@ -81,7 +87,7 @@ class BoundOp:
     def variable_number(self, name: str) -> int:
         return next(number for number, variable in enumerate(self.variables) if variable.name == name)
 
-    @property
+    @cached_property
     def read_slots(self) -> tuple[int, ...]:
         """Inputs that the description reads; the others (axes, a shape) only parameterise the op."""
         return tuple(sorted({read.slot for read in self.analysis.reads}))
@@ -143,11 +149,14 @@ class BoundOp:
         numbers = self.analysis.outputs[position]
         assert numbers is not None, "an absent output is never made"
         idle = ranges.elements == 0
+        shape = self.node.output_shapes[position]
+        assert shape is not None, "an absent output is never made"
         if numbers:
             lo, hi = ranges.lo[:, list(numbers)], ranges.hi[:, list(numbers)]
         else:
-            scalar = Boxes.whole((), ranges.workers)
-            lo, hi = scalar.lo, scalar.hi
+            # A scalar, or all of what an op makes that nobody describes.
+            whole = Boxes.whole(shape, ranges.workers)
+            lo, hi = whole.lo, whole.hi
         hi = np.where(idle[:, None], lo, hi)
         return Boxes(lo, hi)
 
@@ -204,12 +213,25 @@ class BoundOp:
 class Descriptions:
     """The descriptions in force, and the analyses made of them so far."""
 
-    def __init__(self, descriptions: Iterable[Description]) -> None:
+    def __init__(
+        self,
+        descriptions: Iterable[Description],
+        *,
+        repeats_unknown: bool = False,
+        reasons: Mapping[str, str] | None = None,
+    ) -> None:
         """Collects descriptions.
+
+        Args:
+            descriptions: one or more operators each.
+            repeats_unknown: an op without a description is executed whole by every worker, and not refused.
+            reasons: by operator of the default domain, why it has no description.
 
         Raises:
             DescriptionError: an op type is described twice.
         """
+        self.repeats_unknown = repeats_unknown
+        self._reasons = {("", op_type): reason for op_type, reason in (reasons or {}).items()}
         self._by_type: dict[tuple[str, str], Description] = {}
         self._asked: dict[object, _Asked] = {}
         self._analyses: dict[object, Analysis] = {}
@@ -231,6 +253,36 @@ class Descriptions:
         """The description of an operator; KeyError where it has none."""
         return self._by_type[domain, op_type]
 
+    def takes(self, domain: str, op_type: str) -> bool:
+        """True if ops of this type can be planned: they are described, or may be executed whole."""
+        return self.repeats_unknown or (domain, op_type) in self._by_type
+
+    @property
+    def reasons(self) -> Mapping[tuple[str, str], str]:
+        """By (domain, op type), why an operator has no description."""
+        return self._reasons
+
+    def is_unknown(self, bound: BoundOp) -> bool:
+        """True if an op has no description and is executed whole."""
+        return (bound.op.domain, bound.op.op_type) not in self._by_type
+
+    def implied_shapes(
+        self, op: Op, tensors: Mapping[str, Tensor], constants: Mapping[str, np.ndarray | None], opset: int
+    ) -> tuple[Shape | None, ...]:
+        """The shape of each output of an op, in order, as far as its description implies them.
+
+        Args:
+            op: all of whose inputs are in ``tensors``.
+            tensors: by name; outputs need not be among them.
+            constants: values that are known.
+            opset: version of the default operator domain.
+        """
+        description = self._by_type.get((op.domain, op.op_type))
+        if description is None:
+            return (None,) * len(op.outputs)
+        present = tuple(() if name else None for name in op.outputs)
+        return implied_shapes(description, _view(op, tensors, present, constants, opset))
+
     @property
     def analyses_made(self) -> int:
         """How many signatures have been analysed."""
@@ -243,19 +295,9 @@ class Descriptions:
             UnsupportedError: operators without a description, all of them at once.
             DescriptionError: a description that cannot be analysed.
         """
-        unknown: dict[tuple[str, str], list[str]] = {}
-        for op in graph.ops:
-            if (op.domain, op.op_type) not in self._by_type:
-                unknown.setdefault((op.domain, op.op_type), []).append(op.name)
+        unknown = [op for op in graph.ops if not self.takes(op.domain, op.op_type)]
         if unknown:
-            raise UnsupportedError(
-                f"{len(unknown)} operator type{'s' if len(unknown) > 1 else ''} of the model have no description",
-                facts=tuple(
-                    f"{domain + '.' if domain else ''}{op_type}: {len(names)} ops, e.g. {names[0]}"
-                    for (domain, op_type), names in sorted(unknown.items())
-                ),
-                hint="an operator is described in opdefs/; docs/describe-an-operator.md shows how",
-            )
+            raise undescribed_error(unknown, self._reasons)
         return tuple(self.bind(op, graph) for op in graph.ops)
 
     def bind(self, op: Op, graph: Graph) -> BoundOp:
@@ -264,19 +306,29 @@ class Descriptions:
         Raises:
             DescriptionError: the description cannot be analysed, or does not fit the op.
         """
-        description = self._by_type[op.domain, op.op_type]
-        node = NodeView(
-            op,
-            tuple(graph.tensors[name].shape if name else None for name in op.inputs),
-            tuple(graph.tensors[name].shape if name else None for name in op.outputs),
-            tuple(graph.constants.get(name) if name else None for name in op.inputs),
-            input_dtypes=tuple(graph.tensors[name].dtype if name else None for name in op.inputs),
-            output_dtypes=tuple(graph.tensors[name].dtype if name else None for name in op.outputs),
-            opset=graph.opset,
-        )
+        made = tuple(graph.tensors[name].shape if name else None for name in op.outputs)
+        node = _view(op, graph.tensors, made, graph.constants, graph.opset)
+        description = self._by_type.get((op.domain, op.op_type))
+        if description is None:
+            assert self.repeats_unknown, f"{op.op_type} has no description"
+            return BoundOp(node, whole_description(op.domain, op.op_type), self._whole(node), ())
         analysis = self._analyse(description, node)
         extents = tuple(_extent_of(variable, node) for variable in analysis.variables)
+        if 0 in extents and any(graph.tensors[name].elements for name in op.outputs if name):
+            empty = [name for name in op.inputs if name and not graph.tensors[name].elements]
+            raise UnsupportedError(
+                f"op {op.name} ({op.op_type}) makes elements of none: it has nothing to be divided by",
+                facts=tuple(f"{name!r}: {list(graph.tensors[name].shape)}" for name in empty),
+                hint="replace its results by the constants that they are",
+            )
         return BoundOp(node, description, analysis, extents)
+
+    def _whole(self, node: NodeView) -> Analysis:
+        ranks = tuple(
+            tuple(None if shape is None else len(shape) for shape in shapes)
+            for shapes in (node.input_shapes, node.output_shapes)
+        )
+        return self._analyses.setdefault(("whole", ranks), whole_analysis(node))
 
     def _analyse(self, description: Description, node: NodeView) -> Analysis:
         family = (
@@ -305,6 +357,24 @@ class Descriptions:
         self._asked[family] = everything
         self._analyses[family, _answers(everything, node)] = analysis
         return analysis
+
+
+def _view(
+    op: Op,
+    tensors: Mapping[str, Tensor],
+    made: tuple[Shape | None, ...],
+    constants: Mapping[str, np.ndarray | None],
+    opset: int,
+) -> NodeView:
+    return NodeView(
+        op,
+        tuple(tensors[name].shape if name else None for name in op.inputs),
+        made,
+        tuple(constants.get(name) if name else None for name in op.inputs),
+        input_dtypes=tuple(tensors[name].dtype if name else None for name in op.inputs),
+        output_dtypes=tuple(tensors[name].dtype if name in tensors else None for name in op.outputs),
+        opset=opset,
+    )
 
 
 @dataclass(frozen=True, slots=True)

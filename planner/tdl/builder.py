@@ -169,7 +169,7 @@ def call(function: str, *arguments: Val | float | Ix) -> Val:
 
 
 class TensorArg:
-    """An input of the op: index it to read an element, with ``:`` to read a slice."""
+    """An input of the op: index it to read an element, with ``:`` to read a slice, with ``...`` to read all of it."""
 
     __slots__ = ("fill", "rank", "slot")
 
@@ -184,6 +184,8 @@ class TensorArg:
 
     def __getitem__(self, key: object) -> Val:
         keys = key if isinstance(key, tuple) else (key,)
+        if len(keys) == 1 and keys[0] is ...:
+            keys = (slice(None),) * self.rank
         if len(keys) != self.rank:
             raise DescriptionError(f"input {self.slot} has rank {self.rank} and is read with {len(keys)} indices")
         return Val(Access(self.slot, tuple(_index(part) for part in keys), self.fill))
@@ -422,6 +424,8 @@ class NodeView:
 
 
 DescriptionFunction: TypeAlias = Callable[..., Any]
+ReferenceFunction: TypeAlias = Callable[..., Any]
+"""From the op and its inputs, as arrays of which floating-point ones are float64, to the output or a tuple of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,6 +437,10 @@ class Description:
     domain: str = ""
     local: LocalRule | None = None
     """None: the local op is the same op on smaller tensors."""
+    reference: ReferenceFunction | None = None
+    """The operator in NumPy, to verify runs by; None where nobody wrote it."""
+    shape_only: tuple[int, ...] = ()
+    """Inputs of which nothing but the shape matters: nothing of them is brought to a worker."""
 
     def trace(self, node: NodeView) -> tuple[Output, ...]:
         """Runs the description for one op.
@@ -468,7 +476,11 @@ class Description:
 
 
 def op(
-    *op_types: str, domain: str = "", local: LocalRule | None = None
+    *op_types: str,
+    domain: str = "",
+    local: LocalRule | None = None,
+    reference: ReferenceFunction | None = None,
+    shape_only: tuple[int, ...] = (),
 ) -> Callable[[DescriptionFunction], Description]:
     """Turns a function into the description of these op types.
 
@@ -476,9 +488,11 @@ def op(
         op_types: ONNX operator names that share the description.
         domain: the operators' domain; "" is ONNX's default one.
         local: builds the local op where it is not the same op with the same attributes.
+        reference: the operator in NumPy, ``reference(op, *inputs)``, by which `tofu run --verify` judges runs.
+        shape_only: inputs of which nothing but the shape matters; the local rule does without them.
     """
 
     def wrap(function: DescriptionFunction) -> Description:
-        return Description(op_types, function, domain, local)
+        return Description(op_types, function, domain, local, reference, shape_only)
 
     return wrap

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from planner.errors import UnsupportedError
-from planner.graph.model import Op
+from planner.graph.model import Attribute, Op
 
 
 def label(op: Op) -> str:
@@ -14,6 +16,11 @@ def label(op: Op) -> str:
 def refuse(op: Op, reason: str, *, hint: str = "") -> UnsupportedError:
     """The error for an op that cannot be taken; to be raised by the caller."""
     return UnsupportedError(f"{label(op)}: {reason}", hint=hint)
+
+
+def attributes_of(op: Op, *names: str) -> Mapping[str, Attribute]:
+    """An op's attributes by name: these, or all where none is named."""
+    return {key: value for key, value in op.attributes if not names or key in names}
 
 
 def integer(op: Op, name: str, default: int) -> int:

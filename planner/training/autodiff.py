@@ -15,6 +15,7 @@ from planner.errors import UnsupportedError
 from planner.graph.model import Op, Tensor
 from planner.training.attributes import label
 from planner.training.builder import Builder
+from planner.training.reasons import REASONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,8 @@ def _pass(
     # shape, and whatever else is in the way is found, too.
     contributions: Contributions = tuple(name if flag else None for name, flag in zip(op.inputs, flags, strict=True))
     if rule is None:
-        refusals.append(f"{label(op)}: no gradient rule")
+        reason = "" if op.domain else REASONS.get(op.op_type, "")
+        refusals.append(f"{label(op)}: no gradient rule" + (f": {reason}" if reason else ""))
     else:
         context = Backward(builder, op, gradients, flags, saved.get(op.name, {}))
         try:

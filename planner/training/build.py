@@ -17,6 +17,7 @@ from planner.training.attributes import axis_of
 from planner.training.autodiff import backward
 from planner.training.batch import with_batch
 from planner.training.builder import Builder
+from planner.training.dropout import DropoutMode, with_dropout
 from planner.training.expand import expanded
 from planner.training.losses import OUTPUT_PREFIX, LossOptions, loss_function
 from planner.training.lowering import OLDEST_OPSET, OPSET, lower
@@ -37,6 +38,7 @@ def build_training_graph(
     learning_rate: float,
     momentum: float = 0.9,
     batchnorm: Literal["train", "frozen"] = "train",
+    dropout: DropoutMode | None = None,
     batch: int | None = None,
     output: str | None = None,
     hyper: Hyper | None = None,
@@ -57,6 +59,7 @@ def build_training_graph(
         momentum: how much of the accumulated gradient the momentum optimizers keep, where ``hyper`` is not given.
         batchnorm: "train": BatchNormalization normalises by its batch, and its running statistics are state (see
             ``lowering``); "frozen": by its running statistics, which stay as they are.
+        dropout: "train" or "off", whatever the model's Dropouts say; None: as they say, see ``dropout.with_dropout``.
         batch: new number of samples, see ``batch.with_batch``; None: that of the model.
         output: what the loss looks at; None: the model's only output.
         hyper: the optimizer's numbers.
@@ -91,6 +94,7 @@ def build_training_graph(
     target = chosen_output(forward, loss, output)
     if batch is not None:
         forward = with_batch(forward, batch)
+    forward = with_dropout(forward, dropout)
     forward = with_precision(forward, precision)
     rule_table = rules.standard()
     candidates = [name for name in forward.constants if may_be_trained(forward, name)]

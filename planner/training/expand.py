@@ -25,6 +25,8 @@ from planner.training.labelled import labelled
 from planner.training.normal_forms import instance_normalization, mean_variance_normalization
 from planner.training.recurrent import gru, lstm, rnn
 from planner.training.rotary import rotary_embedding
+from planner.training.sampling import affine_grid, deform_conv, grid_sample, roi_align
+from planner.training.small_forms import cumulative_product, determinant, short_time_fourier, tensor_scatter
 
 Expansion: TypeAlias = Callable[[Builder, Op], tuple[str, ...]]
 """Emits an op's standard form; gives what makes each output ("" for one that is not made)."""
@@ -52,14 +54,22 @@ def _cross_entropy(builder: Builder, op: Op) -> tuple[str, ...]:
 
 EXPANSIONS: Final[Mapping[str, Expansion]] = MappingProxyType(
     {
+        "AffineGrid": affine_grid,
+        "CumProd": cumulative_product,
+        "DeformConv": deform_conv,
+        "Det": determinant,
         "GRU": gru,
+        "GridSample": grid_sample,
         "InstanceNormalization": instance_normalization,
         "LSTM": lstm,
         "MeanVarianceNormalization": mean_variance_normalization,
         "NegativeLogLikelihoodLoss": _cross_entropy,
         "RNN": rnn,
+        "RoiAlign": roi_align,
         "RotaryEmbedding": rotary_embedding,
+        "STFT": short_time_fourier,
         "SoftmaxCrossEntropyLoss": _cross_entropy,
+        "TensorScatter": tensor_scatter,
     }
 )
 """By operator of the default domain."""
@@ -114,6 +124,7 @@ def expand_op(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
 def _expand(forward: Graph, names: set[str]) -> Graph:
     builder = Builder(forward)
     faults: list[str] = []
+    hint = ""
     for op in forward.ops:
         if op.name not in names:
             builder.replay(op)
@@ -126,9 +137,10 @@ def _expand(forward: Graph, names: set[str]) -> Graph:
                         builder.define(output, source)
         except UnsupportedError as error:
             faults.append(error.what)
+            hint = hint or error.hint
             builder.replay(op)
     if faults:
-        raise UnsupportedError("some ops cannot be part of a training step", facts=tuple(faults))
+        raise UnsupportedError("some ops cannot be part of a training step", facts=tuple(faults), hint=hint)
     return builder.finish(
         inputs=forward.inputs,
         outputs=forward.outputs,
@@ -183,6 +195,8 @@ def _inlined(builder: Builder, op: Op, opset: int) -> ModelProto:
         [value_info(builder.tensors[name]) for name in named if name not in known],
         [value_info(builder.source_tensor(name)) for name in op.outputs if name],
         [numpy_helper.from_array(value, name) for name, value in known.items()],
+        # The inliner knows the types of inputs and of these, not of initializers.
+        value_info=[value_info(builder.tensors[name]) for name in known],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
     return inliner.inline_selected_functions(model, [("", op.op_type)], exclude=False, inline_schema_functions=True)

@@ -1,7 +1,7 @@
 """A graph under construction: names, tensors, constants, ops; ``builder`` adds the operators.
 
 Names tell where a tensor comes from: the emitter opens a scope (``relu_3.backward``) and each op of it makes
-``SCOPE.HINT``. Ops are pure, so the same op on the same operands is emitted once, and constants are shared by content.
+``SCOPE.HINT``. The same op on the same operands is emitted once, unless it is random; constants are shared by content.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from planner.graph.model import Attribute, DType, Graph, Op, Shape, StatePair, Tensor
 from planner.graph.protos import dtype_of_array, numpy_dtype
+from planner.graph.randomness import LOWERINGS
 from planner.graph.wellformed import fresh_name
 
 NO_ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType({})
@@ -172,7 +173,7 @@ class GraphBuilder:
         """
         stated = tuple(sorted(attributes.items(), key=lambda item: item[0]))
         key = (domain, op_type, tuple(inputs), stated)
-        if key in self._memo:
+        if key in self._memo and op_type not in LOWERINGS:
             return self._memo[key]
         stem = f"{self._scope}.{hint or op_type.lower()}" if self._scope else hint or op_type.lower()
         names = tuple(self.reserve(stem) for _ in shapes)

@@ -96,7 +96,7 @@ def nll(builder: Builder, log_p: str, options: LossOptions) -> Loss:
 
 
 def _check_classes(loss: str, builder: Builder, output: str) -> None:
-    if builder.rank(output) < 2 or not builder.dtype(output).is_float:
+    if builder.rank(output) < 2 or not builder.dtype(output).is_float or not math.prod(builder.shape(output)):
         raise _unfit(loss, builder, output, "a float tensor [N, C, ...]")
 
 
@@ -120,8 +120,8 @@ def _elementwise(
         shape, dtype = builder.shape(output), builder.dtype(output)
         if options.stated:
             raise UsageError(f"the loss {name!r} has no labels, so no class weights and no ignored label")
-        if not dtype.is_float:
-            raise _unfit(name, builder, output, "a float tensor")
+        if not dtype.is_float or not math.prod(shape):
+            raise _unfit(name, builder, output, "a float tensor that is not empty")
         target = builder.declare("target", shape, dtype)
         share = 1.0 / math.prod(shape)
         with builder.scope("loss"):

@@ -13,6 +13,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from planner.errors import UnsupportedError
 from planner.graph.model import DType, Op
 from planner.training.attributes import axis_of, integer, label, number, refuse
@@ -24,7 +26,7 @@ OPSET = 21
 """Version of the default domain that training graphs are written in; a later one of the model is kept."""
 OLDEST_OPSET = 13
 
-_CHANGED = {"GroupNormalization": 21, "Resize": 19, "DFT": 20}
+_CHANGED = {"GroupNormalization": 21, "Resize": 19}
 """Operators whose older versions mean something else, and since when they mean what they do at ``OPSET``."""
 _REDUCTIONS = frozenset(
     {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"}
@@ -57,6 +59,7 @@ def lower(builder: Builder, ops: tuple[Op, ...], *, opset: int, batch_statistics
     saved: dict[str, Mapping[str, str]] = {}
     updates: dict[str, str] = {}
     faults: list[str] = []
+    hint = ""
     for op in ops:
         since = _CHANGED.get(op.op_type, 0)
         if not op.domain and opset < since:
@@ -67,15 +70,25 @@ def lower(builder: Builder, ops: tuple[Op, ...], *, opset: int, batch_statistics
                 lower_op(builder, op, opset, batch_statistics=batch_statistics, saved=saved, updates=updates)
             except UnsupportedError as error:
                 faults.append(error.what)
+                hint = hint or error.hint
                 builder.replay(op)
     if faults:
-        raise UnsupportedError("some ops cannot be part of a training step", facts=tuple(faults))
+        raise UnsupportedError("some ops cannot be part of a training step", facts=tuple(faults), hint=hint)
     return Lowered(saved, updates)
 
 
 def _upgraded(builder: Builder, op: Op, opset: int) -> Op:
     """An op of an older opset as ``OPSET`` writes it."""
-    if op.domain or opset >= 18:
+    if op.domain:
+        return op
+    if op.op_type == "DFT" and len(op.inputs) < 3:
+        # Its axis was an attribute until opset 20, and has another default since.
+        axis = integer(op, "axis", 1) if opset < 20 else -2
+        attributes = tuple(item for item in op.attributes if item[0] != "axis")
+        known = builder.constant(np.array(axis, np.int64), f"int.{axis}")
+        operands = (*op.inputs, *("",) * (2 - len(op.inputs)), known)
+        return replace(op, inputs=operands, attributes=attributes)
+    if opset >= 18:
         return op
     if op.op_type in _REDUCTIONS:
         attributes = tuple(item for item in op.attributes if item[0] != "axes")
@@ -112,6 +125,9 @@ def lower_op(
             saved[op.name] = _layer_normalization(builder, op)
         case "Dropout" if _drops(builder, op):
             saved[op.name] = _dropout(builder, op)
+        case "DFT":
+            builder.replay(op)
+            saved[op.name] = {"axis": op.inputs[2]}
         case "ReduceMean":
             axes = reduced_axes(builder, op)
             _mean(builder, op, axes, keepdims=bool(integer(op, "keepdims", 1)))
@@ -131,7 +147,7 @@ def _drops(builder: Builder, op: Op) -> bool:
         return False
     mode = builder.value(op.inputs[2])
     if mode is None:
-        raise refuse(op, "its training_mode is not a known constant")
+        raise refuse(op, "its training_mode is not a known constant", hint="choose dropout 'train' or 'off'")
     return bool(mode)
 
 

@@ -20,13 +20,16 @@ Precision: TypeAlias = Literal["float32", "float16", "bfloat16"]
 
 _LARGEST: Final = {DType.FLOAT16: 65504.0, DType.BFLOAT16: 3.3895313892515355e38}
 _FULL_NAMES: Final = (
-    "BatchNormalization CumSum EyeLike Exp GroupNormalization InstanceNormalization LRN LayerNormalization Log "
-    "LogSoftmax LpNormalization MeanVarianceNormalization NegativeLogLikelihoodLoss Pow RMSNormalization "
-    "RandomNormalLike RandomUniformLike Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean "
-    "ReduceProd ReduceSum ReduceSumSquare Resize Softmax SoftmaxCrossEntropyLoss Softplus Sqrt"
+    "AffineGrid BatchNormalization Bernoulli BlackmanWindow CumProd CumSum DFT DeformConv Det Exp EyeLike GridSample "
+    "GroupNormalization HammingWindow HannWindow InstanceNormalization LRN LayerNormalization Log LogSoftmax "
+    "LpNormalization MeanVarianceNormalization MelWeightMatrix NegativeLogLikelihoodLoss Pow RMSNormalization "
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum "
+    "ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare Resize RoiAlign STFT Softmax "
+    "SoftmaxCrossEntropyLoss Softplus Sqrt"
 )
 _IN_FULL: Final = frozenset(_FULL_NAMES.split())
-"""Operators that are computed in float32 whatever the precision: their results overflow or lose digits in 16 bits."""
+"""Operators that are computed in float32 whatever the precision: their results overflow or lose digits in 16 bits, or
+their operands are places, of which 16 bits have too few."""
 
 
 def with_precision(forward: Graph, precision: Precision) -> Graph:

@@ -6,7 +6,7 @@ inputs' product with W, and the biases) is computed for all steps at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -16,11 +16,41 @@ from planner.graph.model import Op
 from planner.training.attributes import integer, number, refuse, text
 from planner.training.builder import Builder
 
-_PLAIN: Final = frozenset({"Elu", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"})
-"""Activations that are operators of their own, with the same defaults."""
+_PLAIN: Final = ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
+"""Activations that are operators of their own."""
+_NUMBERED: Final[Mapping[str, tuple[float, ...]]] = {
+    "Affine": (0.0, 0.0),
+    "Elu": (1.0,),
+    "HardSigmoid": (0.2, 0.5),
+    "LeakyRelu": (0.01,),
+    "ScaledTanh": (0.0, 0.0),
+    "ThresholdedRelu": (1.0,),
+}
+"""Activations with alpha, or alpha and beta, and their defaults; where ONNX states none, ONNX Runtime takes 0."""
 
 Cell: TypeAlias = Callable[["Direction", str, tuple[str, ...]], tuple[str, ...]]
 """One step: from the step's share of X Wᵀ + biases and the state before, to the state after (hidden state first)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """A function of a gate."""
+
+    name: str
+    numbers: tuple[float, ...] = ()
+    """Alpha, or alpha and beta."""
+
+    def emit(self, emit: Builder, x: str) -> str:
+        """The function of x."""
+        match self.name:
+            case "Affine":
+                alpha, beta = self.numbers
+                return emit.add(emit.scale(x, alpha), emit.scalar(beta, x)) if beta else emit.scale(x, alpha)
+            case "ScaledTanh":
+                alpha, beta = self.numbers
+                return emit.scale(emit.unary("Tanh", emit.scale(x, beta)), alpha)
+        stated = dict(zip(("alpha", "beta"), self.numbers, strict=False))
+        return emit.one(self.name, [x], emit.shape(x), emit.dtype(x), attributes=stated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +66,7 @@ class Direction:
     """[gates*H], where it is not added with the inputs' (GRU's)."""
     peepholes: str | None
     """[3*H] of LSTM."""
-    activations: tuple[str, ...]
+    activations: tuple[Activation, ...]
 
     def part(self, x: str, index: int, count: int = 1) -> str:
         """Gates ``index`` to ``index + count`` of the last dim."""
@@ -51,7 +81,7 @@ class Direction:
         if clip:
             bounds = [self.emit.scalar(-clip, x), self.emit.scalar(clip, x)]
             x = self.emit.one("Clip", [x, *bounds], self.emit.shape(x), self.emit.dtype(x))
-        return self.emit.unary(self.activations[index], x)
+        return self.activations[index].emit(self.emit, x)
 
 
 def rnn(emit: Builder, op: Op) -> tuple[str, ...]:
@@ -109,20 +139,33 @@ def lstm(emit: Builder, op: Op) -> tuple[str, ...]:
         f = emit.sub(emit.scalar(1.0, i), i) if coupled else way.act(0, seen(f, peep[2], memory))
         following = emit.add(emit.mul(f, memory), emit.mul(i, way.act(1, c)))
         o = way.act(0, seen(o, peep[1], following))
-        return emit.mul(o, emit.unary(way.activations[2], following)), following
+        return emit.mul(o, way.activations[2].emit(emit, following)), following
 
     return _unroll(emit, op, gates=4, states=2, cell=cell, defaults=("Sigmoid", "Tanh", "Tanh"))
 
 
-def _activations(op: Op, directions: int, defaults: Sequence[str]) -> list[tuple[str, ...]]:
+def _activations(op: Op, directions: int, defaults: Sequence[str]) -> list[tuple[Activation, ...]]:
+    """Those of each direction; activation_alpha and activation_beta are consumed by those that have such a number."""
     stated = op.attribute("activations") or tuple(defaults) * directions
     assert isinstance(stated, tuple), "the schema was checked"
-    known = {name.lower(): name for name in _PLAIN}
-    names = [known.get(str(name).lower(), "") for name in stated]
-    if not all(names) or op.attribute("activation_alpha") or op.attribute("activation_beta"):
-        raise refuse(op, f"its activations {list(stated)} are not unrolled: only {sorted(_PLAIN)} with their defaults")
+    known = {name.lower(): name for name in (*_PLAIN, *_NUMBERED)}
+    given = [_numbers(op, "activation_alpha"), _numbers(op, "activation_beta")]
+    found: list[Activation] = []
+    for wanted in stated:
+        name = known.get(str(wanted).lower())
+        if name is None:
+            raise refuse(op, f"its activation {wanted!r} is not one of ONNX's: {', '.join(sorted(known.values()))}")
+        own = _NUMBERED.get(name, ())
+        numbers = (left.pop(0) if left else default for left, default in zip(given, own, strict=False))
+        found.append(Activation(name, tuple(numbers)))
     count = len(defaults)
-    return [tuple(names[start : start + count]) for start in range(0, directions * count, count)]
+    return [tuple(found[start : start + count]) for start in range(0, directions * count, count)]
+
+
+def _numbers(op: Op, name: str) -> list[float]:
+    value = op.attribute(name) or ()
+    assert isinstance(value, tuple), "the schema was checked"
+    return [float(item) for item in value]
 
 
 def _unroll(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 import onnx
@@ -11,37 +11,12 @@ import onnx
 from planner.training import rules
 from planner.training.expand import EXPANSIONS, has_body
 from planner.training.lowering import OPSET
+from planner.training.reasons import REASONS
 
 Kind: TypeAlias = Literal["rule", "expanded", "body", "stops", "no floats", "none"]
 
 _NEWEST: Final = 26
 """The latest opset that is read."""
-_REASONS: Final = MappingProxyType(
-    {
-        "Col2Im": "no rule yet: it adds up overlapping blocks",
-        "Compress": "the size of its output depends on data",
-        "CumProd": "no rule yet",
-        "DFT": "no rule yet: complex numbers",
-        "DeformConv": "no rule yet: bilinear sampling at computed places",
-        "DequantizeLinear": "quantised values are not trained",
-        "Det": "its gradient needs an inverse, which ONNX has no operator for",
-        "DynamicQuantizeLinear": "quantised values are not trained",
-        "GridSample": "no rule yet: sampling at computed places",
-        "If": "control flow cannot be planned",
-        "ImageDecoder": "reads an image file",
-        "Loop": "control flow cannot be planned",
-        "MaxRoiPool": "no rule yet",
-        "Optional": "optionals cannot be planned",
-        "OptionalGetElement": "optionals cannot be planned",
-        "QuantizeLinear": "quantised values are not trained",
-        "RoiAlign": "no rule yet: sampling at computed places",
-        "STFT": "no rule yet: complex numbers",
-        "Scan": "control flow cannot be planned",
-        "TensorScatter": "no rule yet: it updates a cache, which inference does",
-        "Unique": "the size of its output depends on data",
-        "Upsample": "deprecated: Resize has a rule",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +58,20 @@ def _row(name: str) -> GradientRow | None:
     rule = rules.standard().get(name)
     if rule is not None:
         return GradientRow(name, "rule" if rule.inputs != () else "stops", _first_sentence(rule.function.__doc__))
-    if _makes_no_floats(schema):
+    if not _has_floats(schema.outputs):
         return GradientRow(name, "no floats", "its outputs are integers, booleans or strings")
-    if name in _REASONS:
-        return GradientRow(name, "none", _REASONS[name])
+    if name in REASONS:
+        return GradientRow(name, "none", REASONS[name])
+    if not _has_floats(schema.inputs):
+        return GradientRow(name, "no floats", "it reads nothing" if not schema.inputs else "it reads no floats")
     if has_body(name, max(OPSET, schema.since_version)):
         return GradientRow(name, "body", "by ONNX's function body")
-    if not schema.inputs:
-        return GradientRow(name, "no floats", "it reads nothing")
     return GradientRow(name, "none", "no rule yet")
 
 
-def _makes_no_floats(schema: onnx.defs.OpSchema) -> bool:
-    """Whether no output can be a float tensor."""
-    return not any("float" in kind or "bfloat" in kind for output in schema.outputs for kind in output.types)
+def _has_floats(values: Sequence[onnx.defs.OpSchema.FormalParameter]) -> bool:
+    """Whether one of the inputs or outputs can be a float tensor."""
+    return any("float" in kind for value in values for kind in value.types)
 
 
 def _first_sentence(text: str | None) -> str:

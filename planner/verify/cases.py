@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.graph.model import Attribute, Graph, Op, Shape, Tensor
 from planner.graph.protos import dtype_of_array
+from planner.graph.undescribed import qualified as qualified
 from planner.tdl.bind import BoundOp, Descriptions
 from planner.tdl.local import LocalNode, LocalOp
 from planner.verify.execute import execute_any
@@ -125,11 +126,6 @@ def all_cases() -> tuple[Case, ...]:
 
     files = (cases_compute, cases_movement, cases_layers, cases_images, cases_quantised)
     return tuple(case for file in files for family in file.families() for case in family)
-
-
-def qualified(domain: str, op_type: str) -> str:
-    """An operator's name: ``Conv``, or ``my.domain.MyConv``."""
-    return f"{domain}.{op_type}" if domain else op_type
 
 
 def find_operator(name: str, known: Iterable[tuple[str, str]]) -> tuple[str, str] | None:

@@ -31,6 +31,16 @@ def resizes() -> Iterator[Case]:
     yield make("Resize", (2, 3, 4, 6), None, None, ints(8, 8), axes=(2, 3), keep_aspect_ratio_policy="not_larger")
     yield make("Resize", (2, 2, 4, 4), None, floats(1, 1, 2, 2), opset=13)
     yield make("Resize", (2, 2, 4, 3), floats(1, 1, 2, 2), opset=10)
+    yield make("Resize", (1, 1, 9, 12), None, floats(1, 1, 5 / 3, 0.75), mode="linear")
+    yield make("Resize", (1, 1, 12, 10), None, floats(1, 1, 0.6, 0.6), mode="cubic", antialias=1)
+    yield make("Resize", (1, 1, 12, 9), None, floats(1, 1, 1.5, 0.5), mode="nearest")
+    yield make(
+        "Resize", (1, 1, 8, 9), None, None, ints(1, 1, 12, 6), mode="cubic", cubic_coeff_a=-0.5, exclude_outside=1
+    )
+    yield make("Resize", (1, 1, 12, 12), None, None, ints(4, 6), axes=(2, 3), mode="linear", antialias=1)
+    symmetric = {"coordinate_transformation_mode": "half_pixel_symmetric", "mode": "linear"}
+    yield make("Resize", (1, 1, 7, 10), None, floats(1, 1, 1.5, 1.5), **symmetric)  # type: ignore[arg-type]
+    yield make("Resize", (1, 2, 6, 10), None, floats(1, 1, 1.5, 2), mode="linear", **asymmetric)  # type: ignore[arg-type]
     yield make("Upsample", (2, 3, 4, 3), floats(1, 1, 2, 3), mode="nearest", opset=9)
     yield make("Upsample", (2, 3, 4, 3), floats(1, 1, 2, 2), mode="linear", opset=9)
 

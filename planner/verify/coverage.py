@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from planner.errors import TofuError
 from planner.graph.load import MAX_OPSET
@@ -26,6 +27,8 @@ class OperatorClass(enum.Enum):
     """Some of it is an opaque function, and there is no reduction."""
     AFFINE = "affine"
     """Other indices than the element's own: elements are moved, repeated, padded, made."""
+    LOWERED = "lowered"
+    """It is written in operators that are described before a plan is made."""
     EXCLUDED = "excluded"
 
 
@@ -40,14 +43,21 @@ class OperatorRow:
     versions: tuple[int, ...]
     """Of all its forms in force at opsets 7 to 26."""
     described: bool
+    """Whether a plan can split it: it is described, or what it is lowered to is."""
     operator_class: OperatorClass
     is_opaque: bool
     has_reductions: bool
     reason: str
-    """Why it is excluded, or why it can be cut along nothing; else ""."""
+    """Why it is excluded, what it is lowered to, or why it can be cut along nothing; else ""."""
     gradient: bool | None
-    """Whether it has a gradient rule; None where that was not asked."""
+    """Whether a gradient passes it; None where that was not asked."""
     is_deprecated: bool = False
+
+    @property
+    def is_uncut(self) -> bool:
+        """Whether it is described, and can be cut along nothing."""
+        cut = (OperatorClass.LOWERED, OperatorClass.EXCLUDED)
+        return bool(self.reason) and self.operator_class not in cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,7 @@ def coverage(
     excluded: Mapping[str, str],
     cases: Sequence[Case],
     *,
+    lowered: Mapping[str, str] = MappingProxyType({}),
     gradients: Collection[str] | None = None,
 ) -> Coverage:
     """Every operator of ONNX's default domain, and those of other domains that are described.
@@ -78,7 +89,8 @@ def coverage(
         descriptions: what is described.
         excluded: the reasons of those that are not, by operator.
         cases: examples, from which an operator's class is told.
-        gradients: operators that have a gradient rule, if known.
+        lowered: what becomes of those that are lowered, by operator.
+        gradients: operators that a gradient passes, if known.
     """
     from onnx import defs
 
@@ -93,7 +105,12 @@ def coverage(
         deprecated = {version for version, is_deprecated in history if is_deprecated}
         versions = _in_force([version for version, _ in history]) if history else ()
         described = (domain, op_type) in descriptions
-        kind = _Kind() if not described else _kind(examples.get(qualified(domain, op_type), ()), descriptions)
+        if described:
+            kind = _kind(examples.get(qualified(domain, op_type), ()), descriptions)
+        elif op_type in lowered:
+            kind = _Kind(OperatorClass.LOWERED, reason=lowered[op_type])
+        else:
+            kind = _Kind(reason=excluded.get(op_type, "not described"))
         gone = max((version for version, _ in history), default=0) in deprecated
         rows.append(
             OperatorRow(
@@ -101,11 +118,11 @@ def coverage(
                 op_type=op_type,
                 since_version=max((v for v in versions if v not in deprecated), default=0),
                 versions=tuple(v for v in versions if v not in deprecated),
-                described=described,
-                operator_class=kind.operator_class if described else OperatorClass.EXCLUDED,
+                described=kind.operator_class is not OperatorClass.EXCLUDED,
+                operator_class=kind.operator_class,
                 is_opaque=kind.is_opaque,
                 has_reductions=kind.has_reductions,
-                reason=kind.reason if described else excluded.get(op_type, "not described"),
+                reason=kind.reason,
                 gradient=None if gradients is None else op_type in gradients,
                 is_deprecated=gone,
             )

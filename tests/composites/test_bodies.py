@@ -1,6 +1,7 @@
 """A body computes what its composite computes, whole and in float64; and putting bodies back gives the graph again."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -188,8 +189,22 @@ def test_a_body_computes_what_the_composite_computes(name: str) -> None:
         assert np.abs(wanted[output] - got[output]).max() <= 3e-6 * max(largest, 1e-30), output
 
 
+@pytest.mark.parametrize("shift", [0.0, 9.0, -9.0, None])
+def test_the_body_of_dynamic_quantisation_is_exact(shift: float | None) -> None:
+    """Data on both sides of zero, above it, below it, and zero alone: of these the runtime takes 1 for the scale."""
+    x = np.zeros((3, 7), np.float32) if shift is None else normal(3, 7) + np.float32(shift)
+    graph = one_op("DynamicQuantizeLinear", {"x": x}, {"y": x.shape, "scale": (), "zero": ()})
+    tensors = dict(graph.tensors)
+    tensors |= {name: Tensor(name, tensors[name].shape, DType.UINT8) for name in ("y", "zero")}
+    graph = replace(graph, tensors=tensors)
+    expanded = expand(graph)
+    check_graph(expanded.graph)
+    wanted, got = WholeModel(graph).step({"x": x}), WholeModel(expanded.graph).step({"x": x})
+    assert all(np.array_equal(wanted[output], got[output]) for output in graph.outputs)
+
+
 def test_every_body_has_a_case() -> None:
-    assert {name.split()[0] for name in CASES} == set(BODIES)
+    assert {name.split()[0] for name in CASES} | {"DynamicQuantizeLinear"} == set(BODIES)
 
 
 def test_what_needs_its_whole_operand_stays_whole() -> None:

@@ -13,6 +13,7 @@ from planner.graph.from_onnx import read_model
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.graph.to_onnx import write_model
 from planner.partition.build import partition
+from planner.report.results import PlanResult
 from planner.runtime.run import RunResult
 from planner.search.composites import decide_with_bodies
 from planner.search.decide import decide
@@ -68,10 +69,10 @@ def projection(op_type: str, rows: int, depth: int, width: int) -> Graph:
 
 
 @pytest.fixture
-def verified(tmp_path: Path) -> Callable[..., tuple[api.PlanResult, RunResult]]:
+def verified(tmp_path: Path) -> Callable[..., tuple[PlanResult, RunResult]]:
     """Plans a graph, runs it and verifies it."""
 
-    def run(graph: Graph, workers: int, **options: object) -> tuple[api.PlanResult, RunResult]:
+    def run(graph: Graph, workers: int, **options: object) -> tuple[PlanResult, RunResult]:
         file, directory = tmp_path / "model.onnx", tmp_path / f"plan{workers}"
         write_model(graph, file)
         planned = api.plan(file, gpus=workers, out=directory, **options)  # type: ignore[arg-type]
@@ -83,7 +84,7 @@ def verified(tmp_path: Path) -> Callable[..., tuple[api.PlanResult, RunResult]]:
     return run
 
 
-Verified = Callable[..., tuple[api.PlanResult, RunResult]]
+Verified = Callable[..., tuple[PlanResult, RunResult]]
 
 
 def test_a_softmax_over_a_million_moves_two_scalars(verified: Verified) -> None:

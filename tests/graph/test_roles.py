@@ -7,9 +7,11 @@ from collections.abc import Callable
 import onnx
 import pytest
 
-from planner.errors import UsageError
+from planner.errors import ModelError, UsageError
 from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import Graph, Role
+from planner.graph.notes import EVIDENCE, evidence_of
+from planner.graph.to_onnx import to_model
 
 Read = Callable[..., Graph]
 Parse = Callable[..., onnx.ModelProto]
@@ -126,15 +128,91 @@ def test_a_residual_of_a_forward_model_is_no_next_state(read: Read) -> None:
     assert pairs(graph) == []
 
 
-def test_equal_candidates_pair_in_order_and_others_stay(read: Read) -> None:
-    both = step(
-        ", float[4, 4] V",
-        ", float[4, 4] A, float[4, 4] B",
-        "s = Add(W, V) u = Mul(g, lr) A = Sub(s, u) h2 = Abs(g) k = Mul(h2, lr) B = Sub(s, k)",
+TWO = step(
+    ", float[4, 4] V",
+    ", float[4, 4] A, float[4, 4] B",
+    "s = Add(W, V) u = Mul(g, lr) A = Sub(s, u) h2 = Abs(g) k = Mul(h2, lr) B = Sub(s, k)",
+)
+"""Either output may replace either input."""
+
+
+def test_equal_candidates_pair_in_order(read: Read) -> None:
+    graph = read(TWO)
+    assert pairs(graph) == [("W", "A"), ("V", "B")]
+    assert {kinds for kinds, _ in evidence_of(graph.notes).values()} == {("shape", "dataflow", "position")}
+
+
+def test_a_name_goes_before_position(read: Read) -> None:
+    graph = read(TWO.replace("B", "W_new").replace("A,", "V_new,").replace("A =", "V_new ="))
+    assert sorted(pairs(graph)) == [("V", "V_new"), ("W", "W_new")]
+    assert {kinds for kinds, _ in evidence_of(graph.notes).values()} == {("name", "shape", "dataflow")}
+
+
+@pytest.mark.parametrize("name", ["next_V", "V_updated", "new_V", "V_next"])
+def test_a_name_is_enough_where_the_update_has_another_form(read: Read, name: str) -> None:
+    graph = read(step(", float[4, 4] V", f", float[4, 4] {name}", f"{name} = MatMul(V, g)"))
+    assert pairs(graph) == [("V", name)]
+    assert evidence_of(graph.notes)[name] == (("name", "shape"), "it is named after the input")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "body", "facts"),
+    [
+        (
+            ", float[4, 4] V", ", float[4, 4] A", "s = Add(W, V) u = Mul(g, lr) A = Sub(s, u)",
+            ("'A' [4, 4]: 'W', 'V'",),
+        ),
+        (
+            "", ", float[4, 4] A, float[4, 4] B", "u = Mul(g, lr) A = Sub(W, u) B = Clip(A, lr)",
+            ("'A' [4, 4]: 'W'", "'B' [4, 4]: 'W'"),
+        ),
+    ],
+    ids=["two inputs", "two outputs"],
+)  # fmt: skip
+def test_what_cannot_be_told_is_refused(
+    read: Read, inputs: str, outputs: str, body: str, facts: tuple[str, ...]
+) -> None:
+    text = step(inputs, outputs, body)
+    with pytest.raises(UsageError, match="cannot be told") as raised:
+        read(text)
+    assert raised.value.facts == facts
+    assert "--state pairs.yaml" in raised.value.hint
+    assert pairs(read(text, state_pairs=[("W", "A")])) == [("W", "A")]
+    assert pairs(read(text, state_pairs=[])) == []
+
+
+def test_what_the_loss_is_made_of_is_no_next_state(read: Read) -> None:
+    """A prediction's error reads its target with a factor of 1, as an update reads what it replaces."""
+    graph = read(
+        """g (float[4, 4] x, float[4, 4] W, float[4, 4] target)
+        => (float loss, float[4, 4] error, float[4, 4] off) {
+            y = MatMul(x, W)  error = Sub(target, y)  off = Sub(y, target)
+            q = Mul(error, off)  loss = ReduceMean <keepdims = 0> (q)
+        }"""
     )
-    assert pairs(read(both)) == [("W", "A"), ("V", "B")]
-    one = step(", float[4, 4] V", ", float[4, 4] A", "s = Add(W, V) u = Mul(g, lr) A = Sub(s, u)")
-    assert pairs(read(one)) == []
+    assert pairs(graph) == []
+
+
+def test_running_statistics_and_scattered_updates(read: Read) -> None:
+    graph = read(
+        """g (float[8, 4] x, float[4] s, float[4] o, float[4] m, float[4] v, float[9, 4] table, int64[8, 1] rows)
+        => (float loss, float[4] m2, float[4] v2, float[9, 4] table2) {
+            y, m2, v2 = BatchNormalization <training_mode = 1, momentum = 0.8> (x, s, o, m, v)
+            loss = ReduceMean <keepdims = 0> (y)
+            table2 = ScatterND <reduction = "add"> (table, rows, y)
+        }"""
+    )
+    assert pairs(graph) == [("m", "m2"), ("v", "v2"), ("table", "table2")]
+    assert "times 0.8" in evidence_of(graph.notes)["m2"][1]
+
+
+def test_evidence_is_carried_by_the_file_until_pairs_are_given(read: Read) -> None:
+    graph = read(TWO)
+    written = to_model(graph)
+    assert graph_from_proto(written).notes == graph.notes
+    assert evidence_of(graph_from_proto(written, state_pairs=pairs(graph)).notes) == {}
+    with pytest.raises(ModelError, match="not a table of reasons"):
+        evidence_of({EVIDENCE: "[]"})
 
 
 def test_pairs_that_are_given_are_used_and_checked(read: Read, parse: Parse) -> None:

@@ -61,7 +61,8 @@ def test_states_notes_and_initial_values_come_back(read: Read) -> None:
         """g (float[2] x, float[2] W = {1.0, 2.0}) => (float loss, float[2] n) {
             n = Add(W, x)
             loss = ReduceSum <keepdims = 0> (x)
-        }"""
+        }""",
+        state_pairs=[],
     )
     graph = replace(graph, state=(StatePair("W", "n"),), notes={"tofu.batch": "8"})
     model = to_model(graph, producer="a test")
@@ -79,8 +80,7 @@ def test_no_state_is_remembered_as_none(read: Read) -> None:
     text = (
         "g (float[2] x, float[2] W) => (float loss, float[2] n) { n = Add(W, x) loss = ReduceSum <keepdims = 0> (x) }"
     )
-    graph = replace(read(text), state=())
-    assert graph_from_proto(to_model(graph)).state == ()
+    assert graph_from_proto(to_model(read(text, state_pairs=[]))).state == ()
 
 
 @pytest.fixture

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+import cli
 import opdefs
 from planner.errors import DescriptionError, UsageError
 from planner.verify.verification import QUICK, verify_operators
@@ -77,12 +79,40 @@ def test_the_code_of_the_page_does_what_the_page_says(
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     text = PAGE.read_text()
-    for file, code in re.findall(r"```python(?: file=(\S+))?\n(.*?)```", text, re.DOTALL):
-        if file:
+    printed = ""
+    for kind, file, code in re.findall(r"```(python|console)(?: file=(\S+))?\n(.*?)```", text, re.DOTALL):
+        if kind == "console":
+            printed += capsys.readouterr().out
+            _try_commands(code, capsys)
+        elif file:
             Path(file).write_text(code)
         else:
             exec(compile(code, str(PAGE), "exec"), names)
-    printed = capsys.readouterr().out
+    printed += capsys.readouterr().out
     (said,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
     assert printed.startswith(said)
     assert "BiasGelu" in printed.removeprefix(said)
+
+
+def _try_commands(session: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs the commands of a page; the lines below each must be printed, in order, ``...`` standing for anything."""
+    for part in re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]:
+        line, _, shown = part.partition("\n")
+        program, *arguments = shlex.split(line)
+        assert program == "tofu"
+        code = cli.main(arguments)
+        captured = capsys.readouterr()
+        assert code == (2 if shown.startswith("error:") else 0), captured.err
+        pattern = ".*".join(re.escape(piece.strip()) for piece in shown.split("..."))
+        assert re.search(re.sub(r"(\\ )+", r"\\s+", pattern), captured.out + captured.err, re.DOTALL), line
+
+
+def test_a_page_that_shows_what_is_not_printed_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _try_commands("$ tofu plan absent.onnx --gpus 2\nerror: absent.onnx: no such file\n", capsys)
+    with pytest.raises(AssertionError):
+        _try_commands("$ tofu plan absent.onnx --gpus 2\nerror: absent.onnx: another error\n", capsys)
+    with pytest.raises(AssertionError):
+        _try_commands("$ tofu plan absent.onnx --gpus 2\nworkers 2\n", capsys)

@@ -12,6 +12,7 @@ from planner.partition.collectives import collectives, counted
 from planner.partition.sharding import sharding_of, with_annotations
 from planner.program import Program
 from planner.search.decide import decide
+from planner.search.rules import Rules
 from planner.zoo import mlp
 
 
@@ -44,7 +45,7 @@ def test_one_worker_has_none() -> None:
 
 def test_groups_are_apart() -> None:
     """Two cuts, each with its own groups of two."""
-    found = collectives(program_of(4, pins={"w1": "S(0)/2 R/2"}))
+    found = collectives(program_of(4, rules=Rules({"w1": "S(0)/2 R/2"})))
     assert any(len(item.workers) == 2 for item in found)
 
 

@@ -173,15 +173,42 @@ def test_what_is_not_random_is_left_alone() -> None:
 
 
 def test_all_that_cannot_be_lowered_is_named_at_once() -> None:
-    drop = dropout()
-    classes = Op("classes", "Multinomial", ("x",), ("picked",))
-    graph = graph_of(drop, classes, ratio=np.array(0.5, np.float32))
+    graph = graph_of(dropout(), dropout("z"), ratio=np.array(0.5, np.float32))
     mode = Tensor("train", (), DType.BOOL)
     graph = replace(graph, tensors={**graph.tensors, "train": mode}, inputs=("x", "train"))
     with pytest.raises(UnsupportedError) as caught:
         lower_randomness(graph)
-    assert any("y_op" in fact and "training_mode" in fact for fact in caught.value.facts)
-    assert any("Multinomial" in fact for fact in caught.value.facts)
+    assert [fact.split(":")[0] for fact in caught.value.facts] == ["op 'y_op' (Dropout)", "op 'z_op' (Dropout)"]
+    assert all("training_mode" in fact for fact in caught.value.facts)
+
+
+def multinomial(x: np.ndarray, samples: int, dtype: DType = DType.INT32) -> Graph:
+    """Classes drawn by unnormalised log-probabilities."""
+    tensors = {"x": Tensor("x", x.shape, DType(x.dtype.name)), "y": Tensor("y", (len(x), samples), dtype)}
+    op = Op("classes", "Multinomial", ("x",), ("y",), (("dtype", 7 if dtype is DType.INT64 else 6),
+                                                      ("sample_size", samples)))  # fmt: skip
+    return Graph("g", tensors, (op,), ("x",), ("y",), {}, frozenset(), opset=21)
+
+
+@pytest.mark.parametrize("scalar", ["float16", "float32", "float64"])
+def test_classes_come_as_often_as_their_weights_say(scalar: str) -> None:
+    x = np.array([[0.0, 1.0, -2.0, 0.5], [3.0, -np.inf, 3.0, -40.0], [7.0, 7.0, 7.0, 8.0]], scalar)
+    made = draw(multinomial(x, COUNT, DType.INT64), x=x)["y"]
+    assert made.dtype == np.int64
+    weights = np.exp(x.astype(float))
+    for row, share in zip(made, weights / weights.sum(axis=1, keepdims=True), strict=True):
+        found = np.bincount(row, minlength=4) / COUNT
+        assert len(found) == 4
+        for one, wanted in zip(found, share, strict=True):
+            assert abs(one - wanted) <= 4 * np.sqrt(wanted * (1 - wanted) / COUNT)
+
+
+def test_one_class_and_many() -> None:
+    assert not draw(multinomial(np.zeros((2, 1), np.float32), 5), x=np.zeros((2, 1), np.float32))["y"].any()
+    many = np.zeros((1, 70_000), np.float32)
+    made = draw(multinomial(many, 200), x=many)["y"].astype(float)
+    assert sigmas(made.mean(), 35_000, 70_000 / np.sqrt(12), 200) < 4
+    assert made.max() < 70_000
 
 
 def test_the_step_is_state_that_counts() -> None:

@@ -189,6 +189,16 @@ def test_other_precisions(dtype: object) -> None:
     assert not compare_tensor("y", np.full(3, 3, dtype), whole, np.ones(3)).is_same
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_eight_bits_do_not_excuse_zeros(dtype: type) -> None:
+    """64 of such an epsilon are more than the largest error that there can be."""
+    exact = np.linspace(-3, 5, 33)
+    whole = exact.astype(dtype)
+    assert compare_tensor("y", whole, whole, exact).is_same
+    assert not compare_tensor("y", np.zeros_like(whole), whole, exact).is_same
+    assert not compare_tensor("y", np.negative(whole), whole, exact).is_same
+
+
 def test_a_difference_names_step_and_tensor() -> None:
     whole = {"loss": np.ones((), np.float32), "W": np.ones(2, np.float32)}
     split = {"loss": np.ones((), np.float32), "W": np.array([1, 2], np.float32)}

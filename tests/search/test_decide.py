@@ -14,6 +14,7 @@ from planner.graph.model import Graph
 from planner.partition.build import partition
 from planner.plan import Plan
 from planner.search.decide import Decision, decide
+from planner.search.rules import Rules
 from planner.zoo import mlp
 
 MODELS = Path(__file__).parent.parent / "models"
@@ -48,13 +49,17 @@ def test_every_number_of_workers_has_a_plan(workers: int) -> None:
         assert plan.tilings[pair.current] == plan.tilings[pair.following]
 
 
-def test_one_cut_is_certified_and_more_are_not_claimed_to_be() -> None:
-    assert decided(mlp(2, 24, 36), 7).plan.certified_gap == 0.0
-    assert decided(mlp(2, 24, 36), 8).plan.certified_gap is None
+@pytest.mark.parametrize("workers", [1, 6, 7, 8])
+def test_small_plans_are_certified_to_be_the_best(workers: int) -> None:
+    assert decided(mlp(2, 24, 36), workers).plan.certified_gap == 0.0
+
+
+def test_the_strategies_of_the_literature_claim_no_bound() -> None:
+    assert decided(mlp(2, 24, 36), 8, strategy="data").plan.certified_gap is None
 
 
 def test_a_pin_is_kept_by_a_state_and_its_next_value() -> None:
-    plan = decided(mlp(2, 24, 36), 4, pins={"w1": "R", "x1": "S(1)/2 S(0)/2"}).plan
+    plan = decided(mlp(2, 24, 36), 4, rules=Rules({"w1": "R", "x1": "S(1)/2 S(0)/2"})).plan
     assert str(plan.tilings["w1"]) == str(plan.tilings["w1.next"]) == "R/2 R/2"
     assert str(plan.tilings["x1"]) == "S(1)/2 S(0)/2"
     assert plan.moved_bytes >= decided(mlp(2, 24, 36), 4).plan.moved_bytes
@@ -63,19 +68,19 @@ def test_a_pin_is_kept_by_a_state_and_its_next_value() -> None:
 def test_all_pins_that_cannot_be_kept_are_named_at_once() -> None:
     pins = {"w1.nxt": "S(0)", "x1": "S(2)", "w1": "R", "w1.next": "S(0)", "x0": "P"}
     with pytest.raises(UsageError) as caught:
-        decided(mlp(2, 24, 36), 2, pins=pins)
+        decided(mlp(2, 24, 36), 2, rules=Rules(pins))
     text = str(caught.value)
     for part in ("w1.nxt", "did you mean", "rank 2", "pinned differently", "P cannot be pinned"):
         assert part in text
     with pytest.raises(UsageError, match="cannot be kept") as caught:
-        decided(mlp(2, 3, 36), 4, pins={"w1": "S(0)"})
+        decided(mlp(2, 3, 36), 4, rules=Rules({"w1": "S(0)"}))
     assert "too small" in str(caught.value)
 
 
 def test_pins_that_cannot_be_read_are_named_with_the_others(recwarn: pytest.WarningsRecorder) -> None:
     pins = {"x0": "S(0,0)", "w1": "Q", "x1": "S(0)/3", "w1.nxt": "R"}
     with pytest.raises(UsageError, match="a pin cannot be kept") as caught:
-        decided(mlp(2, 24, 36), 2, pins=pins)
+        decided(mlp(2, 24, 36), 2, rules=Rules(pins))
     assert not recwarn.list
     assert [fact.split(";")[0] for fact in caught.value.facts] == [
         "x0=S(0,0): placement 'S(0,0)' has blocks of 0",

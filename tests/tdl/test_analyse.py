@@ -195,7 +195,7 @@ def test_outputs_share_variables_by_name() -> None:
 
 def test_an_undescribed_operator_is_named_with_all_others() -> None:
     graph = one_op("Nonsense", [(4,)], (4,))
-    with pytest.raises(UnsupportedError, match="Nonsense: 1 ops"):
+    with pytest.raises(UnsupportedError, match="Nonsense: 1 op: 'the op'"):
         opdefs.standard().bind_all(graph)
 
 

@@ -70,15 +70,40 @@ def at_logits(graph: Graph) -> Graph:
     )  # fmt: skip
 
 
-def check(name: str, batch: int | None = None) -> dict[str, object]:
+def step_of(name: str, batch: int | None = None, *, has_weights: bool = True) -> Graph:
+    """The training graph of an architecture.
+
+    Args:
+        name: see ``NAMES``.
+        batch: number of samples; None: the one of the file.
+        has_weights: whether its weights are re-drawn; else they have no values.
+
+    Raises:
+        TofuError: it cannot be a training graph; the error says which ops are in the way.
+    """
+    graph = at_logits(read_model(FOLDER / f"{name}.onnx"))
+    step = build_training_graph(
+        redrawn(graph) if has_weights else graph,
+        loss="softmax_cross_entropy", optimizer="sgd", learning_rate=1.0 if has_weights else 0.01, batch=batch,
+    )  # fmt: skip
+    states = {pair.current for pair in step.state}
+    bare = {key: None if key in states else value for key, value in step.initial.items()}
+    return step if has_weights else replace(step, initial=bare)
+
+
+def check(name: str, batch: int | None = None, moved: float = STEP) -> dict[str, object]:
     """Build, run and check one architecture.
+
+    Args:
+        name: see ``NAMES``.
+        batch: number of samples; None: the one of the file.
+        moved: by how much the loss moves, see ``STEP``.
 
     Raises:
         TofuError: it cannot be a training graph; the error says which ops are in the way.
     """
     started = time.perf_counter()
-    graph = redrawn(at_logits(read_model(FOLDER / f"{name}.onnx")))
-    step = build_training_graph(graph, loss="softmax_cross_entropy", optimizer="sgd", learning_rate=1.0, batch=batch)
+    step = step_of(name, batch)
     built_seconds = time.perf_counter() - started
     ops = len(step.ops)
     rng = np.random.default_rng(1)
@@ -91,12 +116,9 @@ def check(name: str, batch: int | None = None) -> dict[str, object]:
             feeds[key] = rng.integers(0, 1000, tensor.shape)
         else:
             feeds[key] = rng.standard_normal(tensor.shape).astype(np.float32)
-    running = {name for op in graph.ops if op.op_type == "BatchNormalization" for name in op.inputs[3:]}
-    parameters = [
-        pair.current for pair in step.state if pair.current in graph.constants and pair.current not in running
-    ]
+    # Running statistics are state, too, but none that the loss sees: their factor is no 1.
+    parameters = [pair.current for pair in step.state if _is_stepped(step, pair.following)]
     bare = replace(step, initial={})
-    del graph
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 2
@@ -108,7 +130,7 @@ def check(name: str, batch: int | None = None) -> dict[str, object]:
     results = dict(zip(wanted, session.run(wanted, feeds), strict=True))
     gradients = {key: feeds[key] - results.pop(f"{key}.next") for key in parameters}
     norm = float(np.sqrt(sum(np.square(gradient, dtype=np.float64).sum() for gradient in gradients.values())))
-    scale = np.float32(STEP / max(norm, 1e-30) ** 2)
+    scale = np.float32(moved / max(norm, 1e-30) ** 2)
 
     def ahead(sign: float) -> tuple[float, dict[str, np.ndarray]]:
         moved = {key: feeds[key] + np.float32(sign) * scale * gradients[key] for key in parameters}
@@ -125,6 +147,11 @@ def check(name: str, batch: int | None = None) -> dict[str, object]:
     gc.collect()
     return {"ops": ops, "states": len(step.state), "loss": float(results["loss"]), "derivative": found,
             "difference": expected, "built_seconds": built_seconds}  # fmt: skip
+
+
+def _is_stepped(step: Graph, following: str) -> bool:
+    """Whether a next state is a parameter's: what SGD's subtraction makes."""
+    return step.producer[following].op_type == "Sub"
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -21,7 +22,9 @@ from onnx.reference.op_run import OpRun
 from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model
+from planner.training import rules
 from planner.training.build import build_training_graph
+from planner.training.expand import expanded
 
 
 def _spatial(pads, strides, dilations, rank, auto_pad, sizes, kernel):
@@ -343,6 +346,45 @@ def check_gradients() -> Callable[..., Graph]:
         return step
 
     return check
+
+
+@pytest.fixture(scope="session")
+def check_written(check_gradients: Callable[..., Graph]) -> Callable[..., Graph]:
+    """Holds the written-out form of composites to the runtime's kernels in float32, and its gradients to differences.
+
+    Differences are of the written-out model: the evaluator's own composites compute in float32, or take few attributes.
+    """
+
+    def check(forward: Forward, *, tolerance: float = 1e-6) -> Graph:
+        narrow = Forward(
+            forward.nodes,
+            {name: value.astype(np.float32) for name, value in forward.parameters.items()},
+            forward.data,
+            {n: v.astype(np.float32) if v.dtype == np.float64 else v for n, v in forward.constants.items()},
+            forward.outputs,
+            forward.opset,
+        )
+        graph = narrow.graph()
+        form = expanded(graph, tuple(graph.constants), rules.standard())
+        assert not {op.op_type for op in form.ops} & {node.op_type for node in forward.nodes}
+        assert form.tensors["y"] == graph.tensors["y"]
+        whole = _session_output(narrow.model())
+        np.testing.assert_allclose(_session_output(to_model(form)), whole, rtol=2e-5, atol=5e-6)
+        graph = forward.graph()
+        written = to_model(expanded(graph, tuple(graph.constants), rules.standard()))
+        return check_gradients(forward, loss=lambda target: _mse_loss(forward, written, target), tolerance=tolerance)
+
+    return check
+
+
+def _session_output(model: onnx.ModelProto) -> np.ndarray:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"],
+        disabled_optimizers=["NchwcTransformer"],
+    )  # fmt: skip
+    return session.run(["y"], {})[0]
 
 
 @pytest.fixture(scope="session")

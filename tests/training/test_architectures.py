@@ -23,9 +23,14 @@ def test_there_are_nine():
     assert len(architectures.NAMES) == 9
 
 
+MOVED = {("light_densenet121", 8): 3e-4}
+"""Where the loss has so many kinks that a smaller step tells more."""
+
+
+@pytest.mark.parametrize("batch", [None, 8])
 @pytest.mark.parametrize("name", ALL)
-def test_gradients_agree_with_a_difference(name):
-    row = architectures.check(name)
+def test_gradients_agree_with_a_difference(name, batch):
+    row = architectures.check(name, batch, MOVED.get((name, batch), architectures.STEP))
     assert row["derivative"] > 0
     # The loss of these networks has many kinks, and its curvature is large at a batch of 1.
     assert row["difference"] == pytest.approx(row["derivative"], rel=0.05)

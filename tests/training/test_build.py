@@ -193,24 +193,21 @@ def test_names_that_are_taken(forward_model, reference):
 
 def test_every_op_in_the_way_is_named(forward_model):
     nodes = [
-        node("Col2Im", ["w", "image", "block"], ["a"], name="one"),
+        node("MaxRoiPool", ["w", "rois"], ["a"], name="one", pooled_shape=[6, 6]),
         node("Relu", ["a"], ["b"], name="fine"),
-        node("ScatterND", ["b", "i", "u"], ["c"], name="two", reduction="max"),
-        node("GridSample", ["c", "grid"], ["y"], name="three"),
-        node("GridSample", ["c", "grid"], ["aside"], name="not in the way"),
+        node("AveragePool", ["b"], ["c"], name="two", kernel_shape=[1, 1], strides=[3, 3], auto_pad="SAME_UPPER"),
+        node("MaxRoiPool", ["c", "rois"], ["y"], name="three", pooled_shape=[1, 1]),
+        node("MaxRoiPool", ["c", "rois"], ["aside"], name="not in the way", pooled_shape=[1, 1]),
     ]
-    constants = {
-        "image": np.array([4, 4]), "block": np.array([1, 1]), "i": np.array([[0]]),
-        "u": random((1, 3, 4, 4)), "grid": np.zeros((1, 2, 2, 2), np.float32),
-    }  # fmt: skip
-    forward = forward_model(nodes, {"w": random((1, 3, 16))}, {}, constants, outputs=["y", "aside"])
+    constants = {"rois": np.array([[0, 0, 0, 3, 3]], np.float32)}
+    forward = forward_model(nodes, {"w": random((1, 3, 4, 4))}, {}, constants, outputs=["y", "aside"])
     with pytest.raises(UnsupportedError) as error:
         built(forward, loss="mse", output="y")
     assert error.value.what == "the loss cannot be differentiated: 3 ops in the way"
     assert error.value.facts == (
-        "op 'one' (Col2Im): no gradient rule",
-        "op 'two' (ScatterND): no gradient rule for reduction 'max', only for 'none' and 'add'",
-        "op 'three' (GridSample): no gradient rule",
+        "op 'one' (MaxRoiPool): no gradient rule: the sizes of its windows depend on data",
+        "op 'two' (AveragePool): auto_pad SAME_UPPER with strides larger than the windows is not defined clearly",
+        "op 'three' (MaxRoiPool): no gradient rule: the sizes of its windows depend on data",
     )
 
 
@@ -271,3 +268,12 @@ def test_the_same_model_gives_the_same_graph(mlp):
     assert to_model(built(mlp())).SerializeToString(deterministic=True) == to_model(built(mlp())).SerializeToString(
         deterministic=True
     )
+
+
+@pytest.mark.parametrize("loss", ["mse", "l1", "bce_with_logits", "softmax_cross_entropy", "nll"])
+def test_nothing_to_take_the_mean_of(loss, forward_model):
+    nodes = [node("Slice", ["x", "starts", "ends"], ["y"])]
+    constants = {"starts": np.array([0]), "ends": np.array([0])}
+    forward = forward_model(nodes, {"x": random((3, 4))}, constants=constants)
+    with pytest.raises(UnsupportedError, match=r"output 'y' is \[0, 4\]"):
+        built(forward, loss=loss)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
@@ -129,11 +129,31 @@ def test_rotations_are_the_runtimes(interleaved, rotated, shape, positions, forw
     np.testing.assert_allclose(run(to_model(written), {})["y"], evaluator.run(None, {})[0], rtol=1e-5, atol=1e-6)
 
 
-def test_activations_with_numbers_are_refused(forward_model):
-    forward = recurrent(forward_model, "RNN", activations=["Affine"])
+NUMBERED = ["Affine", "Elu", "HardSigmoid", "LeakyRelu", "ScaledTanh", "ThresholdedRelu"]
+
+
+@settings(max_examples=30)
+@given(
+    activations=st.lists(st.sampled_from([*NUMBERED, "Tanh", "Sigmoid"]), min_size=6, max_size=6),
+    alphas=st.lists(st.sampled_from([0.3, 0.7, 1.2]), max_size=6),
+    betas=st.lists(st.sampled_from([0.2, 0.6, 1.1]), max_size=6),
+)
+def test_activations_with_numbers_are_the_kernels(activations, alphas, betas, forward_model):
+    """Numbers are consumed in order by the activations that have them; the others keep their defaults.
+
+    ThresholdedRelu's is 1 in ONNX, and the kernel's 0.
+    """
+    assume(len(alphas) == 6 or "ThresholdedRelu" not in activations)
+    numbers = {"activation_alpha": alphas, "activation_beta": betas}
+    given = {name: values for name, values in numbers.items() if values}
+    check_form(recurrent(forward_model, "LSTM", direction="bidirectional", activations=activations, **given))
+
+
+def test_activations_that_are_not_onnxs_are_refused(forward_model):
+    forward = recurrent(forward_model, "RNN", activations=["Swish"])
     with pytest.raises(UnsupportedError) as error:
         expanded(forward.graph(), ["w"], rules.standard())
-    assert "Affine" in error.value.facts[0]
+    assert "op 'cell' (RNN): its activation 'Swish'" in error.value.facts[0]
 
 
 @pytest.mark.parametrize("op_type", ["RNN", "GRU", "LSTM"])
@@ -178,6 +198,13 @@ BODIES = [
         [node("Attention", ["q", "k", "v"], ["y"], is_causal=1)],
         {"q": (2, 2, 3, 4), "k": (2, 2, 3, 4), "v": (2, 2, 3, 4)}, 23,
     ),
+    (
+        # A constant operand that is no float.
+        [node("Constant", [], ["m"], value=onnx.numpy_helper.from_array(np.tri(3, dtype=bool))),
+         node("Attention", ["q", "k", "v", "m"], ["y"])],
+        {"q": (2, 2, 3, 4), "k": (2, 2, 3, 4), "v": (2, 2, 3, 4)}, 23,
+    ),
+    ([node("Constant", [], ["s"], value_ints=[3, 6]), node("CenterCropPad", ["x", "s"], ["y"])], {"x": (4, 5)}, 21),
     (
         [node("Attention", ["q", "k", "v"], ["y"], q_num_heads=2, kv_num_heads=1)],
         {"q": (2, 3, 8), "k": (2, 5, 4), "v": (2, 5, 4)}, 23,

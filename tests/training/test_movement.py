@@ -120,20 +120,3 @@ def test_gather_elements(check_gradients, forward_model):
 def test_gather_nd(check_gradients, forward_model):
     nodes = [node("GatherND", ["x", "i"], ["y"])]
     check_gradients(forward_model(nodes, {"x": random((2, 3, 4))}, {"i": np.array([[0, 1], [1, 2], [0, 1]])}))
-
-
-@pytest.mark.parametrize(
-    ("nodes", "constants", "reason"),
-    [
-        (
-            [node("ScatterElements", ["x", "i", "x"], ["y"], name="n", reduction="mul")],
-            {"i": np.array([[1, 0, 0], [0, 1, 1]])},
-            "reduction 'mul'",
-        ),
-    ],
-)
-def test_refused(nodes, constants, reason, check_gradients, forward_model):
-    with pytest.raises(UnsupportedError) as error:
-        check_gradients(forward_model(nodes, {"x": random((2, 3))}, constants=constants))
-    assert "op 'n'" in error.value.facts[0]
-    assert reason in error.value.facts[0]

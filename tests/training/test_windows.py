@@ -203,8 +203,27 @@ def test_unclear_padding_is_refused(check_gradients, forward_model):
     assert "op 'pool' (AveragePool): auto_pad SAME_UPPER" in error.value.facts[0]
 
 
-def test_column_major_indices_are_refused(check_gradients, forward_model):
+def test_the_order_of_indices_does_not_matter(check_gradients, forward_model):
     nodes = [node("MaxPool", ["x"], ["y"], name="pool", kernel_shape=[2, 2], storage_order=1)]
-    with pytest.raises(UnsupportedError) as error:
-        check_gradients(forward_model(nodes, {"x": random((1, 1, 4, 4), 1)}))
-    assert "op 'pool' (MaxPool)" in error.value.facts[0]
+    check_gradients(forward_model(nodes, {"x": random((1, 1, 4, 4), 1)}))
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_blocks_of_an_image(data, check_gradients, forward_model):
+    dims = data.draw(st.integers(2, 3))
+    block, strides, dilations, before, after, image = (
+        [data.draw(st.integers(low, high)) for _ in range(dims)]
+        for low, high in ((1, 3), (1, 3), (1, 2), (0, 2), (0, 2), (3, 6))
+    )
+    rooms = [
+        size + b + a - (k - 1) * d - 1 for size, b, a, k, d in zip(image, before, after, block, dilations, strict=True)
+    ]
+    assume(min(rooms) >= 0)
+    positions = [room // stride + 1 for room, stride in zip(rooms, strides, strict=True)]
+    nodes = [
+        node("Col2Im", ["x", "image", "block"], ["y"], strides=strides, dilations=dilations, pads=[*before, *after])
+    ]
+    parameters = {"x": random((2, 3 * int(np.prod(block)), int(np.prod(positions))), 1)}
+    constants = {"image": np.array(image), "block": np.array(block)}
+    check_gradients(forward_model(nodes, parameters, constants=constants))

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.graph.bodies import attention, losses, normalization, reduction, softmax
+from planner.graph.bodies import attention, losses, normalization, quantised, reduction, softmax
 from planner.graph.emitter import Emitter, free_prefix
 from planner.graph.model import Graph, Op, Tensor
 
@@ -20,6 +20,7 @@ BODIES: Final[Mapping[str, BodyFunction]] = MappingProxyType(
     {
         "Attention": attention.attention,
         "BatchNormalization": normalization.batch_normalization,
+        "DynamicQuantizeLinear": quantised.dynamic_quantize_linear,
         "GroupNormalization": normalization.group_normalization,
         "InstanceNormalization": normalization.instance_normalization,
         "LayerNormalization": normalization.layer_normalization,

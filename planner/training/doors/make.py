@@ -16,6 +16,7 @@ from planner.training.doors.gradients import infer_pairs, with_optimizer
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import Opened, open_training
 from planner.training.doors.write_info import training_info_model
+from planner.training.dropout import DropoutMode
 from planner.training.losses import LossOptions
 from planner.training.optimizers import Hyper
 from planner.training.precision import Precision
@@ -34,6 +35,8 @@ class Wishes:
     output: str | None = None
     """What the loss looks at; None: the only output."""
     batchnorm: Literal["train", "frozen"] = "train"
+    dropout: DropoutMode | None = None
+    """None: as the model has it."""
     batch: int | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
     hyper: Hyper | None = None
@@ -43,6 +46,8 @@ class Wishes:
     precision: Precision = "float32"
     gradients: Path | None = None
     """Pairs of parameter and gradient, for a graph of gradients."""
+    state: Path | None = None
+    """Pairs of state and next state, for a flat step; None: as the model says, or inferred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ def make(path: Path, wishes: Wishes) -> Made:
     Raises:
         TofuError: the file cannot be read, what is asked does not fit it, or it cannot be trained.
     """
-    opened = open_training(path, dims=wishes.dims or None)
+    opened = _opened(path, wishes)
     graph = opened.graph
     if graph.state:
         return _complete(path, opened, wishes)
@@ -77,16 +82,22 @@ def make_training_info(path: Path, wishes: Wishes) -> tuple[Made, ModelProto]:
     """
     if wishes.loss is None or wishes.optimizer is None:
         raise UsageError("training information is written for a forward model, a loss and an optimizer")
-    if wishes.schedule != Schedule() or wishes.precision != "float32" or wishes.batch is not None:
+    if wishes.schedule != Schedule() or wishes.precision != "float32" or wishes.batch is not None or wishes.dropout:
         raise UnsupportedError(
-            "training information is written without clipping, accumulation, loss scaling, other precisions and batches"
+            "training information is written without clipping, accumulation, loss scaling, other precisions, batches "
+            "and modes of dropout"
         )
-    graph = open_training(path, dims=wishes.dims or None).graph
+    graph = _opened(path, wishes).graph
     model = training_info_model(
         graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
         hyper=wishes.hyper or Hyper(), output=wishes.output, loss_options=wishes.loss_options,
     )  # fmt: skip
     return _from_forward(graph, wishes), model
+
+
+def _opened(path: Path, wishes: Wishes) -> Opened:
+    pairs = None if wishes.state is None else read_pairs(wishes.state)
+    return open_training(path, dims=wishes.dims or None, state_pairs=pairs)
 
 
 def _from_forward(graph: Graph, wishes: Wishes) -> Made:
@@ -96,7 +107,8 @@ def _from_forward(graph: Graph, wishes: Wishes) -> Made:
     step = build_training_graph(
         graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
         hyper=wishes.hyper or Hyper(), schedule=wishes.schedule, loss_options=wishes.loss_options,
-        batchnorm=wishes.batchnorm, batch=wishes.batch, output=wishes.output, precision=wishes.precision,
+        batchnorm=wishes.batchnorm, dropout=wishes.dropout, batch=wishes.batch, output=wishes.output,
+        precision=wishes.precision,
     )  # fmt: skip
     return Made(step, wishes.loss, wishes.optimizer)
 
@@ -104,8 +116,8 @@ def _from_forward(graph: Graph, wishes: Wishes) -> Made:
 def _from_gradients(path: Path, opened: Opened, wishes: Wishes) -> Made:
     if wishes.loss is not None or wishes.output is not None:
         raise UsageError(f"{path}: has its loss already, so that --loss cannot be given")
-    if wishes.batch is not None or wishes.precision != "float32":
-        raise UsageError(f"{path}: has its gradients already: its batch and its precision cannot be changed")
+    if wishes.batch is not None or wishes.precision != "float32" or wishes.dropout is not None:
+        raise UsageError(f"{path}: has its gradients already: batch, precision and dropout cannot be changed")
     pairs = opened.gradients if wishes.gradients is None else read_pairs(wishes.gradients)
     if pairs is None:
         try:
@@ -131,6 +143,7 @@ def _complete(path: Path, opened: Opened, wishes: Wishes) -> Made:
         raise UnsupportedError(
             f"{path}: the model has state, so it is a training step already",
             facts=tuple(f"{pair.current!r} becomes {pair.following!r}" for pair in opened.graph.state[:5]),
-            hint="plan it as it is, or leave --loss and --optimizer out to write it in standard operators",
+            hint="plan it as it is, or leave --loss and --optimizer out to write it in standard operators; "
+            "if these are no states, write --state with a file that holds {}",
         )
     return Made(opened.graph, "the model's own", "the model's own")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import ModelError, UsageError
+from planner.graph.foreign import Operators
 from planner.graph.from_onnx import graph_from_proto
 from planner.graph.load import load_model
 from planner.graph.model import Graph
@@ -39,6 +40,7 @@ def open_training(
     *,
     dims: Mapping[str, int] | None = None,
     state_pairs: Sequence[tuple[str, str]] | None = None,
+    operators: Operators | None = None,
 ) -> Opened:
     """Read a model of any form.
 
@@ -46,6 +48,7 @@ def open_training(
         path: an ONNX file, or a folder of artifacts (training_model.onnx, optimizer_model.onnx).
         dims: sizes of symbolic dims, see ``read_model``.
         state_pairs: see ``read_model``.
+        operators: see ``read_model``.
 
     Raises:
         ModelError, UnsupportedError, UsageError: see ``read_model``, ``read_training_info`` and ``read_gradients``.
@@ -63,7 +66,7 @@ def open_training(
             graph, pairs = read_gradients(model)
             beside = file.parent / OPTIMIZER_MODEL
             return Opened(graph, pairs, read_optimizer(beside) if beside.is_file() else None)
-        return Opened(graph_from_proto(model, dims=dims, state_pairs=state_pairs, name=file.stem))
+        return Opened(graph_from_proto(model, dims=dims, state_pairs=state_pairs, name=file.stem, operators=operators))
     except UsageError:
         raise
     except ModelError as error:
@@ -76,13 +79,14 @@ def read_step(
     *,
     dims: Mapping[str, int] | None = None,
     state_pairs: Sequence[tuple[str, str]] | None = None,
+    operators: Operators | None = None,
 ) -> Graph:
     """The graph of a file, to be planned: a training step, or a forward model as it is.
 
     Raises:
         ModelError, UnsupportedError, UsageError: see ``open_training``.
     """
-    return open_training(path, dims=dims, state_pairs=state_pairs).graph
+    return open_training(path, dims=dims, state_pairs=state_pairs, operators=operators).graph
 
 
 def _no_options(file: Path, dims: Mapping[str, int] | None, state_pairs: Sequence[tuple[str, str]] | None) -> None:

@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 from planner.training.autodiff import GradientRule, collect
-from planner.training.rules import (
-    activations,
-    convolution,
-    einsum,
-    elementwise,
-    linear_maps,
-    matmul,
-    movement,
-    normalisation,
-    pooling,
-    reduction,
-    scatter,
-    softmax,
-    stops,
-)
 
 
 def standard() -> dict[str, GradientRule]:
-    """The rules of the standard operators, by operator."""
-    return collect(
-        activations,
-        convolution,
-        einsum,
-        elementwise,
-        linear_maps,
-        matmul,
-        movement,
-        normalisation,
-        pooling,
-        reduction,
-        scatter,
-        softmax,
-        stops,
-    )
+    """The rules of the standard operators, by operator: those of every file here."""
+    return collect(*(import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__)))

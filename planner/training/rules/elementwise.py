@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from planner.graph.model import DType
-from planner.training.attributes import number, refuse, text
+from planner.training.attributes import number, text
 from planner.training.autodiff import Backward, Contributions, gradient
 
 
@@ -308,11 +308,14 @@ def identity(context: Backward) -> Contributions:
 @gradient("Dropout", inputs=(0,))
 def dropout(context: Backward) -> Contributions:
     """Inference mode, y = x: dx = dy. Training mode, y = x mask / (1 - ratio): dx = dy mask / (1 - ratio)."""
-    emit, op = context.builder, context.op
+    emit, op, dy = context.builder, context.op, context.dy
     if "mask" not in context.saved:
-        return [context.dy]
+        return [dy]
     ratio = emit.value(op.inputs[1]) if context.has_input(1) else np.array(0.5)
     if ratio is None:
-        raise refuse(op, "its ratio is not a known constant")
-    kept = emit.scale(context.dy, 1.0 / (1.0 - float(ratio)))
-    return [emit.where(context.saved["mask"], kept, emit.scalar(0.0, context.dy))]
+        given = emit.reshape(emit.cast(op.inputs[1], emit.dtype(dy)), ())
+        kept = emit.div(dy, emit.sub(emit.scalar(1.0, dy), given))
+    else:
+        share = float(ratio.reshape(()))
+        kept = emit.scale(dy, 1.0 / (1.0 - share)) if share < 1 else dy
+    return [emit.where(context.saved["mask"], kept, emit.scalar(0.0, dy))]

@@ -34,12 +34,34 @@ def along(emit: Builder, x: str, dim: int, matrix: np.ndarray, hint: str) -> str
 
 
 def interpolation(
-    size: int, made: int, scale: float, *, mode: str, coordinates: str, rounding: str, cubic: float, exclude: bool
+    size: int,
+    made: int,
+    scale: float,
+    *,
+    mode: str,
+    coordinates: str,
+    rounding: str,
+    cubic: float,
+    exclude: bool,
+    antialias: bool = False,
+    region: tuple[float, float] = (0.0, 1.0),
 ) -> np.ndarray:
     """The matrix [made, size] of ONNX Resize along one dim, in float64 (ONNX operator Resize, its reference formulas).
 
+    Args:
+        size: of the input.
+        made: size of the output.
+        scale: of the output to the input.
+        mode: nearest, linear or cubic.
+        coordinates: the coordinate transformation.
+        rounding: of nearest.
+        cubic: parameter of Keys' kernel.
+        exclude: whether elements beyond the border have no weight.
+        antialias: whether the kernel is stretched where the output is smaller.
+        region: of the input, for tf_crop_and_resize; what lies beyond the input is extrapolated, and reads nothing.
+
     Raises:
-        ValueError: a coordinate transformation that is no function of the sizes and the scale.
+        ValueError: a coordinate transformation that there is not.
     """
     out = np.arange(made, dtype=np.float64)
     match coordinates:
@@ -55,8 +77,23 @@ def interpolation(
             adjustment = made / (scale * size)
             center = size / 2
             at = center * (1 - adjustment) + (out + 0.5) / scale - 0.5
+        case "tf_crop_and_resize":
+            start, end = region
+            along = out / (made - 1) if made > 1 else np.full(made, 0.5)
+            at = (start + along * (end - start)) * (size - 1)
         case _:
             raise ValueError(coordinates)
+    matrix = _weights(at, size, scale if antialias else 1.0, mode, rounding, cubic, exclude=exclude)
+    if coordinates == "tf_crop_and_resize":
+        matrix[(at < 0) | (at > size - 1)] = 0.0
+    return matrix
+
+
+def _weights(
+    at: np.ndarray, size: int, scale: float, mode: str, rounding: str, cubic: float, *, exclude: bool
+) -> np.ndarray:
+    """What each element counts at places, which are indices with fractions; a scale below 1 stretches the kernel."""
+    made = len(at)
     matrix = np.zeros((made, size))
     rows = np.arange(made)
     if mode == "nearest":
@@ -73,18 +110,17 @@ def interpolation(
         return matrix
     first = np.floor(at)
     ratio = at - first
-    offsets: tuple[int, ...]
-    weights: tuple[np.ndarray, ...]
-    if mode == "linear":
-        offsets, weights = (0, 1), (1 - ratio, ratio)
-    else:
-        offsets = (-1, 0, 1, 2)
-        weights = tuple(_cubic(np.abs(ratio - offset), cubic) for offset in offsets)
+    narrow = min(scale, 1.0)
+    reach = math.ceil((1 if mode == "linear" else 2) / narrow)
+    offsets = range(1 - reach, 1 + reach)
+    distances = [np.abs(ratio - offset) * narrow for offset in offsets]
+    weights = [np.maximum(1 - far, 0) if mode == "linear" else _cubic(far, cubic) for far in distances]
     if exclude:
         inside = [((first + offset >= 0) & (first + offset < size)) for offset in offsets]
-        weights = tuple(weight * kept for weight, kept in zip(weights, inside, strict=True))
+        weights = [weight * kept for weight, kept in zip(weights, inside, strict=True)]
+    if exclude or narrow < 1:
         total = sum(weights)
-        weights = tuple(weight / total for weight in weights)
+        weights = [weight / total for weight in weights]
     for offset, weight in zip(offsets, weights, strict=True):
         np.add.at(matrix, (rows, np.clip(first + offset, 0, size - 1).astype(int)), weight)
     return matrix
@@ -102,26 +138,32 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 def resize(context: Backward) -> Contributions:
     """Nearest, linear and cubic interpolation are separable: dx = Mᵀ dy along each dim that changes.
 
-    Refused: antialias, tf_crop_and_resize, scales that are not known.
+    Refused: scales and regions that are not known.
     """
     emit, op = context.builder, context.op
     x_shape, y_shape = emit.shape(context.x), emit.shape(context.y)
     coordinates = text(op, "coordinate_transformation_mode", "half_pixel")
-    if integer(op, "antialias", 0) or coordinates == "tf_crop_and_resize":
-        raise refuse(op, "no gradient rule for antialias and tf_crop_and_resize")
+    crops = coordinates == "tf_crop_and_resize"
+    axes = [axis % len(x_shape) for axis in integers(op, "axes", tuple(range(len(x_shape))))]
     scales = [made / size for made, size in zip(y_shape, x_shape, strict=True)]
+    policy = text(op, "keep_aspect_ratio_policy", "stretch")
     if context.has_input(2):
-        value = emit.value(op.inputs[2])
-        if value is None:
-            raise refuse(op, "its scales are not a known constant")
-        axes = integers(op, "axes", tuple(range(len(x_shape))))
-        for axis, scale in zip(axes, value, strict=True):
-            scales[axis % len(x_shape)] = float(scale)
-    elif text(op, "keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise refuse(op, "no gradient rule for a keep_aspect_ratio_policy other than 'stretch'")
+        for axis, scale in zip(axes, _known(context, 2, "scales"), strict=True):
+            scales[axis] = scale
+    elif policy != "stretch":
+        wanted = _known(context, 3, "sizes")
+        ratios = [made / x_shape[axis] for axis, made in zip(axes, wanted, strict=True)]
+        common = min(ratios) if policy == "not_larger" else max(ratios)
+        for axis in axes:
+            scales[axis] = common
+    regions = [(0.0, 1.0)] * len(x_shape)
+    if crops:
+        bounds = _known(context, 1, "region of interest")
+        for axis, start, end in zip(axes, bounds, bounds[len(axes) :], strict=False):
+            regions[axis] = (start, end)
     dx = context.dy
     for dim, (size, made, scale) in enumerate(zip(x_shape, y_shape, scales, strict=True)):
-        if size == made and scale == 1.0:
+        if size == made and scale == 1.0 and regions[dim] == (0.0, 1.0):
             continue
         matrix = interpolation(
             size,
@@ -132,9 +174,18 @@ def resize(context: Backward) -> Contributions:
             rounding=text(op, "nearest_mode", "round_prefer_floor"),
             cubic=number(op, "cubic_coeff_a", -0.75),
             exclude=bool(integer(op, "exclude_outside", 0)),
+            antialias=bool(integer(op, "antialias", 0)),
+            region=regions[dim],
         )
         dx = along(emit, dx, dim, matrix.T, f"resize.{made}x{size}")
     return [dx]
+
+
+def _known(context: Backward, position: int, what: str) -> list[float]:
+    value = context.builder.value(context.op.inputs[position]) if context.has_input(position) else None
+    if value is None:
+        raise refuse(context.op, f"its {what} is not a known constant")
+    return [float(item) for item in value]
 
 
 def padded_by(emit: Builder, dy: str, x: Sequence[int], before: Sequence[int], after: Sequence[int], mode: str) -> str:

@@ -29,15 +29,28 @@ def max_pool(context: Backward) -> Contributions:
     X, padded with a very low value, is unfolded into the K elements of each window (a grouped Conv with one-hot
     kernels); ArgMax over them gives the first hit; dY is put there, and folded back by the transpose of the unfolding.
     """
-    emit, op, dy = context.builder, context.op, context.dy
-    if integer(op, "storage_order", 0):
-        raise refuse(op, "no gradient rule for storage_order 1")
+    emit, dy = context.builder, context.dy
     windows = _windows(context)
     samples, channels, *positions = emit.shape(dy)
     count = math.prod(windows.kernel)
+    one_hot = one_hot_kernels(emit, channels, windows.kernel, context.x)
+    folded = unfolded(emit, context.x, one_hot, windows, tuple(positions), _very_low(emit.dtype(dy)))
+    elements = emit.reshape(folded, (samples, channels, count, *positions))
+    hit = emit.one(
+        "ArgMax", [elements], (samples, channels, 1, *positions), DType.INT64, attributes={"axis": 2, "keepdims": 1}
+    )
+    range_of_k = np.arange(count, dtype=np.int64).reshape(1, 1, count, *(1 for _ in positions))
+    first = emit.compare("Equal", hit, emit.constant(range_of_k, f"range.{count}"))
+    spread = emit.where(first, emit.unsqueeze(dy, [2]), emit.scalar(0.0, dy))
+    spread = emit.reshape(spread, emit.shape(folded))
+    return [data_gradient(emit, spread, one_hot, emit.shape(context.x), windows, channels)]
+
+
+def unfolded(emit: Builder, x: str, one_hot: str, windows: Windows, positions: tuple[int, ...], border: float) -> str:
+    """[N, C*K, positions]: the K elements of each window of each channel, by a grouped Conv with one-hot kernels."""
+    samples, channels, *_ = emit.shape(x)
     zeros = (0, 0)
-    padded = emit.pad(context.x, (*zeros, *windows.before), (*zeros, *windows.after), _very_low(emit.dtype(dy)))
-    one_hot = _one_hot_kernels(emit, channels, windows.kernel, context.x)
+    padded = emit.pad(x, (*zeros, *windows.before), (*zeros, *windows.after), border)
     stated: dict[str, Attribute] = {
         "group": channels,
         "kernel_shape": windows.kernel,
@@ -45,17 +58,34 @@ def max_pool(context: Backward) -> Contributions:
     }
     if any(step != 1 for step in windows.dilations):
         stated["dilations"] = windows.dilations
-    folded = (samples, channels * count, *positions)
-    unfolded = (samples, channels, count, *positions)
-    elements = emit.one("Conv", [padded, one_hot], folded, emit.dtype(dy), hint="windows", attributes=stated)
-    elements = emit.reshape(elements, unfolded)
-    hit = emit.one(
-        "ArgMax", [elements], (samples, channels, 1, *positions), DType.INT64, attributes={"axis": 2, "keepdims": 1}
+    shape = (samples, emit.shape(one_hot)[0], *positions)
+    return emit.one("Conv", [padded, one_hot], shape, emit.dtype(x), hint="windows", attributes=stated)
+
+
+@gradient("Col2Im", inputs=(0,))
+def col2im(context: Backward) -> Contributions:
+    """For Y = blocks added up where they lie: dX = the blocks of dY."""
+    emit, op, dy = context.builder, context.op, context.dy
+    block = emit.value(op.inputs[2])
+    if block is None:
+        raise refuse(op, "its block_shape is not a known constant")
+    kernel = tuple(int(size) for size in block)
+    count = len(kernel)
+    strides, dilations = integers(op, "strides", (1,) * count), integers(op, "dilations", (1,) * count)
+    pads = integers(op, "pads", (0,) * (2 * count))
+    sizes = emit.shape(dy)[2:]
+    reach = tuple((width - 1) * step + 1 for width, step in zip(kernel, dilations, strict=True))
+    positions = tuple(
+        (size + before + after - end) // stride + 1
+        for size, before, after, end, stride in zip(sizes, pads[:count], pads[count:], reach, strides, strict=True)
     )
-    range_of_k = np.arange(count, dtype=np.int64).reshape(1, 1, count, *(1 for _ in positions))
-    first = emit.compare("Equal", hit, emit.constant(range_of_k, f"range.{count}"))
-    spread = emit.where(first, emit.unsqueeze(dy, [2]), emit.scalar(0.0, dy))
-    return [data_gradient(emit, emit.reshape(spread, folded), one_hot, emit.shape(context.x), windows, channels)]
+    missing = tuple(
+        (position - 1) * stride + end - size - before
+        for position, stride, end, size, before in zip(positions, strides, reach, sizes, pads[:count], strict=True)
+    )
+    windows = Windows(kernel, strides, dilations, pads[:count], missing)
+    one_hot = one_hot_kernels(emit, emit.shape(dy)[1], kernel, dy)
+    return [emit.reshape(unfolded(emit, dy, one_hot, windows, positions, 0.0), emit.shape(context.x))]
 
 
 def _very_low(dtype: DType) -> float:
@@ -66,7 +96,7 @@ def _very_low(dtype: DType) -> float:
     return -(2.0 ** exponents.get(dtype, 127))
 
 
-def _one_hot_kernels(emit: Builder, channels: int, kernel: tuple[int, ...], like: str) -> str:
+def one_hot_kernels(emit: Builder, channels: int, kernel: tuple[int, ...], like: str) -> str:
     """[channels*K, 1, kernel]: kernel k of each channel picks element k of the window."""
     count = math.prod(kernel)
     dtype = np.asarray(emit.value(emit.scalar(1.0, like))).dtype

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from planner.graph.model import Attribute
+from planner.graph.protos import numpy_dtype
 from planner.training.attributes import axis_of, integer, integers, refuse, text
 from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
@@ -25,37 +27,102 @@ def gather_nd(context: Backward) -> Contributions:
     batch_dims = integer(op, "batch_dims", 0)
     if batch_dims:
         lead = emit.shape(indices)[:-1]
-        grid = np.stack(np.meshgrid(*(np.arange(size) for size in lead), indexing="ij"), axis=-1)[..., :batch_dims]
-        positions = emit.constant(np.ascontiguousarray(grid.astype(np.int64)), f"positions.{op.name}")
-        indices = emit.concat([positions, indices], len(lead))
+        positions = [
+            emit.expand(
+                emit.constant(
+                    np.arange(lead[dim], dtype=np.int64).reshape([-1 if d == dim else 1 for d in range(len(lead) + 1)]),
+                    f"range.{lead[dim]}",
+                ),
+                (*lead, 1),
+            )
+            for dim in range(batch_dims)
+        ]
+        indices = emit.concat([*positions, indices], len(lead))
     return [scatter_nd(emit, emit.zeros(emit.shape(context.x), context.dy), indices, context.dy)]
 
 
 @gradient("ScatterElements", "ScatterND", inputs=(0, 2))
 def scatter(context: Backward) -> Contributions:
-    """For y = data with updates written or added at indices.
+    """For y = data with updates written at indices, or combined with what is there.
 
-    Reduction none: ddata = dy with zeros written at the indices; add: ddata = dy. dupdates = dy picked at the indices
-    (where none writes an index twice, ONNX does not say which update stays, nor does this rule).
+    none: ddata = dy with zeros written at the indices; add: ddata = dy. dupdates = dy picked at the indices (where none
+    writes an index twice, ONNX does not say which update stays, nor does this rule).
+    max, min: dy in equal shares to data and the updates that are y, as PyTorch has it.
+    mul: dy times the product of the others, without a division by a factor that is 0.
     """
+    places, dy = _Places(context), context.dy
+    match text(context.op, "reduction", "none"):
+        case "none":
+            kept = places.scattered("none", dy, places.emit.zeros(places.emit.shape(context.op.inputs[2]), dy))
+            data, updates = kept, places.picked(dy)
+        case "add":
+            data, updates = dy, places.picked(dy)
+        case "mul":
+            data, updates = _of_product(context, places)
+        case _:
+            data, updates = _of_extremum(context, places)
+    return [data if context.wanted[0] else None, None, updates if context.wanted[2] else None]
+
+
+class _Places:
+    """Where a scatter's updates go."""
+
+    def __init__(self, context: Backward) -> None:
+        self.emit, self.op = context.builder, context.op
+        self.by_element = self.op.op_type == "ScatterElements"
+        rank = self.emit.rank(context.x)
+        self.axis: dict[str, Attribute] = {"axis": axis_of(self.op, rank, 0)} if self.by_element else {}
+
+    def picked(self, x: str) -> str:
+        """What stands where each update goes."""
+        gather = "GatherElements" if self.by_element else "GatherND"
+        shape = self.emit.shape(self.op.inputs[2])
+        return self.emit.one(gather, [x, self.op.inputs[1]], shape, self.emit.dtype(x), attributes=self.axis)
+
+    def scattered(self, reduction: str, x: str, values: str) -> str:
+        """``x`` with values combined where the updates go."""
+        operands = [x, self.op.inputs[1], values]
+        stated = self.axis if reduction == "none" else {**self.axis, "reduction": reduction}
+        return self.emit.one(self.op.op_type, operands, self.emit.shape(x), self.emit.dtype(x), attributes=stated)
+
+
+def _of_extremum(context: Backward, places: _Places) -> tuple[str, str]:
+    emit, dy = context.builder, context.dy
+    data, updates = context.x, context.op.inputs[2]
+    zero, one = emit.scalar(0.0, dy), emit.scalar(1.0, dy)
+    is_data = emit.compare("Equal", data, context.y)
+    is_update = emit.compare("Equal", updates, places.picked(context.y))
+    hits = places.scattered("add", emit.where(is_data, one, zero), emit.where(is_update, one, zero))
+    share = emit.div(dy, hits)
+    return emit.where(is_data, share, zero), emit.where(is_update, places.picked(share), zero)
+
+
+def _of_product(context: Backward, places: _Places) -> tuple[str, str]:
+    """An update's others are all factors but itself: the product without zeros, if no other one is 0."""
+    emit, dy = context.builder, context.dy
+    data, updates = context.x, context.op.inputs[2]
+    zero, one = emit.scalar(0.0, dy), emit.scalar(1.0, dy)
+    is_zero = emit.compare("Equal", updates, zero)
+    factors = emit.where(is_zero, one, updates)
+    nonzero = places.scattered("mul", data, factors)
+    count = places.scattered("add", emit.zeros(emit.shape(dy), dy), emit.where(is_zero, one, zero))
+    others = emit.sub(places.picked(count), emit.where(is_zero, one, zero))
+    product = emit.where(emit.compare("Equal", others, zero), emit.div(places.picked(nonzero), factors), zero)
+    ones = emit.expand(one, emit.shape(dy))
+    return emit.mul(dy, places.scattered("mul", ones, updates)), emit.mul(places.picked(dy), product)
+
+
+@gradient("OneHot", inputs=(2,))
+def one_hot(context: Backward) -> Contributions:
+    """For y = on where the index is, else off: don = Σ dy there, doff = Σ dy elsewhere; values is (off, on)."""
     emit, op, dy = context.builder, context.op, context.dy
-    reduction = text(op, "reduction", "none")
-    if reduction not in ("none", "add"):
-        raise refuse(op, f"no gradient rule for reduction {reduction!r}, only for 'none' and 'add'")
-    indices, updates = op.inputs[1:3]
-    shape, dtype = emit.shape(dy), emit.dtype(dy)
-    by_element = op.op_type == "ScatterElements"
-    axis = {"axis": axis_of(op, len(shape), 0)} if by_element else {}
-    data = picked = None
-    if context.wanted[0]:
-        data = dy
-        if reduction == "none":
-            operands = [dy, indices, emit.zeros(emit.shape(updates), dy)]
-            data = emit.one(op.op_type, operands, shape, dtype, attributes=axis)
-    if context.wanted[2]:
-        gather = "GatherElements" if by_element else "GatherND"
-        picked = emit.one(gather, [dy, indices], emit.shape(updates), dtype, attributes=axis)
-    return [data, None, picked]
+    bits = emit.constant(np.array([0, 1], numpy_dtype(emit.dtype(dy))), "off_and_on")
+    axis: dict[str, Attribute] = {"axis": integer(op, "axis", -1)}
+    hot = emit.one("OneHot", [*op.inputs[:2], bits], emit.shape(dy), emit.dtype(dy), attributes=axis)
+    every = range(emit.rank(dy))
+    on = emit.reduce_sum(emit.mul(dy, hot), every)
+    off = emit.sub(emit.reduce_sum(dy, every), on)
+    return [None, None, emit.concat([emit.reshape(part, (1,)) for part in (off, on)], 0)]
 
 
 @gradient("TopK", inputs=(0,))

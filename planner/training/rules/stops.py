@@ -7,7 +7,7 @@ from planner.training.autodiff import Backward, Contributions, gradient
 
 @gradient(
     "Ceil", "Floor", "Hardmax", "Round", "Sign",  # piecewise constant
-    "Bernoulli", "ConstantOfShape", "EyeLike", "OneHot", "RandomNormalLike", "RandomUniformLike", "Range",
+    "Bernoulli", "ConstantOfShape", "EyeLike", "RandomNormalLike", "RandomUniformLike", "Range",
     inputs=(),
 )  # fmt: skip
 def stop(context: Backward) -> Contributions:

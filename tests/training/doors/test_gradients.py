@@ -178,7 +178,7 @@ def test_a_file_of_pairs(tmp_path):
 def test_options_that_do_not_fit_the_door(tmp_path):
     with pytest.raises(UsageError, match="has its loss already"):
         make(ARTIFACTS, Wishes(loss="mse", optimizer="sgd"))
-    with pytest.raises(UsageError, match="its batch and its precision"):
+    with pytest.raises(UsageError, match="batch, precision and dropout cannot be changed"):
         make(ARTIFACTS, Wishes(optimizer="sgd", batch=3))
     with pytest.raises(UsageError, match="with which optimizer"):
         make(MODELS / "mlp_grads_core.onnx", Wishes())

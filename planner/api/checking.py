@@ -1,0 +1,230 @@
+"""`tofu check`: whether plans cost more than a baseline says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+from planner.cost.by_op import op_bytes
+from planner.cost.tables import CostTables
+from planner.descriptions import UnknownOps, in_force
+from planner.errors import UsageError
+from planner.gate.baseline import Baseline, ModelCosts, PlanCost, model_costs, op_type_at
+from planner.gate.verdict import CheckResult, judge
+from planner.graph.bodies import expand
+from planner.graph.model import Graph
+from planner.graph.randomness import lower_randomness
+from planner.partition.build import partition
+from planner.progress import Progress, silent
+from planner.runtime.results import write_bytes
+from planner.search.composites import Decided, decide_with_bodies
+from planner.training.doors.pairs import read_pairs
+from planner.training.doors.read import read_step
+from planner.units import parse_ratio
+from planner.zoo import build
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A model that is to be planned."""
+
+    name: str
+    graph: Graph
+    costs: ModelCosts
+    """Without plans."""
+    keys: Mapping[str, str]
+    """The place of every op in the graph."""
+    before: ModelCosts | None
+    """What the baseline says of it."""
+
+
+def check(
+    models: Sequence[str],
+    *,
+    gpus: Sequence[int],
+    baseline: Path,
+    max_increase: str = "0%",
+    update: bool = False,
+    dim: Mapping[str, int] | None = None,
+    state: Path | None = None,
+    opdefs: Path | None = None,
+    unknown_ops: UnknownOps = "refuse",
+    progress: Progress = silent,
+) -> CheckResult:
+    """Plans models and compares moved bytes, peak memory and certified gap with a baseline.
+
+    Nothing that is measured is compared, so that a machine's load changes nothing.
+
+    Args:
+        models: ONNX files, or names of the zoo; a file wins where both exist.
+        gpus: numbers of workers; each model is planned for each.
+        baseline: the file to compare with.
+        max_increase: how much more is allowed, as a share of what the baseline says: ``1%``.
+        update: write what the plans cost into the baseline, instead of refusing what it does not know.
+        dim: sizes of symbolic dims.
+        state: a file of pairs of state and next state; for one model only.
+        opdefs: see ``planner.api.plan``.
+        unknown_ops: see ``planner.api.plan``.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: a model cannot be read or planned, or the baseline is missing, cannot be read, or is not of these
+            models.
+    """
+    _refuse_repeated(models, state)
+    allowed = _share(max_increase)
+    known = _read(baseline, update)
+    descriptions, _ = in_force(opdefs, unknown_ops)
+    pairs = None if state is None else read_pairs(state)
+    graphs = {}
+    for name in models:
+        progress(f"reading {name}")
+        if _is_file(name):
+            graph = read_step(Path(name), dims=dim or {}, state_pairs=pairs, operators=descriptions)
+        else:
+            graph = build(name)
+        graphs[name] = lower_randomness(graph)
+    workers = sorted(set(gpus))
+    checked = _look_up(graphs, workers, known, baseline, update)
+    verdicts = []
+    written = dict(known.models)
+    for model in checked:
+        places: dict[str, list[str]] = {}
+        for op in model.graph.ops:
+            places.setdefault(model.keys[op.name], []).append(op.name)
+        costs = {}
+        for count in workers:
+            tell = partial(_tell, progress, f"{model.name} on {count} workers")
+            tell("planning")
+            decided = decide_with_bodies(model.graph, descriptions, count, progress=tell)
+            costs[count] = _cost(model, decided)
+            verdicts.append(judge(model.name, count, model.costs, places, costs[count], model.before, allowed))
+        old = model.before
+        is_same = old is not None and old.structure == model.costs.structure and old.ops == model.costs.ops
+        kept = old.plans if old is not None and is_same else {}
+        written[model.name] = replace(model.costs, plans={**kept, **costs})
+    if update:
+        write_bytes(baseline, Baseline(written).to_json().encode())
+    return CheckResult(str(baseline), allowed, tuple(verdicts), update)
+
+
+def _tell(progress: Progress, what: str, line: str) -> None:
+    progress(f"{what}: {line}")
+
+
+def _refuse_repeated(models: Sequence[str], state: Path | None) -> None:
+    repeated = sorted(name for name, count in Counter(models).items() if count > 1)
+    if repeated:
+        raise UsageError(f"{', '.join(repeated)}: is given twice")
+    if state is not None and len(models) > 1:
+        raise UsageError(f"--state {state}: is of one model, and {len(models)} are given", hint="check them in turn")
+
+
+def _share(text: str) -> Fraction:
+    share = parse_ratio(text, "--max-increase")
+    if share >= 1 and "%" not in text:
+        raise UsageError(f"--max-increase: {text!r} would be {100 * share}%", hint=f"write {text}% or {100 * share}%")
+    return share
+
+
+def _read(path: Path, update: bool) -> Baseline:
+    """The baseline; an empty one where there is none and one is to be written."""
+    if not path.is_file():
+        if path.exists() or not update:
+            raise UsageError(f"baseline {path} does not exist", hint="write it with --update")
+        return Baseline({})
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"baseline {path} cannot be read: {error}", hint="name another file") from error
+    return Baseline.from_json(text, str(path))
+
+
+def _is_file(name: str) -> bool:
+    """Whether a model is a file, there or not; other names are the zoo's."""
+    path = Path(name)
+    return path.exists() or bool(path.suffix) or len(path.parts) > 1
+
+
+def _look_up(
+    graphs: Mapping[str, Graph], workers: Sequence[int], known: Baseline, path: Path, update: bool
+) -> list[_Checked]:
+    """Finds every model in the baseline.
+
+    Raises:
+        UsageError: some are not in it, or not on as many workers; all of them at once.
+    """
+    found, faults = [], []
+    for name, graph in graphs.items():
+        costs, keys = model_costs(graph)
+        entry = _entry(name, costs, known)
+        if not update:
+            if entry is None:
+                faults.append(f"{name}: {_unknown(name, costs, known)}")
+            else:
+                there = known.models[entry].plans
+                missing = [str(count) for count in workers if count not in there]
+                if missing:
+                    has = ", ".join(str(count) for count in sorted(there)) or "none"
+                    faults.append(f"{name}: no plan on {', '.join(missing)} workers; there are plans on {has}")
+        found.append(_Checked(name, graph, costs, keys, None if entry is None else known.models[entry]))
+    if faults:
+        raise UsageError(
+            f"baseline {path} is not of what is checked",
+            facts=tuple(faults),
+            hint="if the models are as they should be, write their costs with --update",
+        )
+    return found
+
+
+def _entry(name: str, costs: ModelCosts, known: Baseline) -> str | None:
+    """The baseline's name of a model: one of its structure, by name, else by its sizes, else the only one."""
+    same = sorted(other for other, model in known.models.items() if model.structure == costs.structure)
+    if name in same:
+        return name
+    of_its_sizes = [other for other in same if known.models[other].ops == costs.ops]
+    if of_its_sizes:
+        return of_its_sizes[0]
+    return same[0] if len(same) == 1 else None
+
+
+def _unknown(name: str, costs: ModelCosts, known: Baseline) -> str:
+    """Why no model of the baseline is this one."""
+    same = sorted(other for other, model in known.models.items() if model.structure == costs.structure)
+    if same:
+        return f"may be any of {_listed(same)}, which differ in sizes only; check it by one of these names"
+    if name not in known.models:
+        return f"the baseline has no model of this structure, it has {_listed(sorted(known.models))}"
+    before, now = (Counter(op_type_at(key) for key in model.ops) for model in (known.models[name], costs))
+    kinds = [
+        f"{now[kind]} {kind} instead of {before[kind]}" for kind in sorted(before | now) if before[kind] != now[kind]
+    ]
+    return f"is another model than the baseline's: {_listed(kinds) if kinds else 'its ops are joined otherwise'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "") or "none"
+
+
+def _cost(model: _Checked, decided: Decided) -> PlanCost:
+    """What a plan costs, with the bytes of a body counted for the op that it stands for."""
+    plan, tables = decided.decision.plan, CostTables()
+    unplanned = frozenset(op.name for op in model.graph.ops if op.name not in plan.strategies)
+    owner = {op.name: body.op.name for body in expand(model.graph, unplanned).bodies for op in body.ops}
+    moved: Counter[str] = Counter()
+    for bound in decided.ops:
+        amount = sum(part for _, part in op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables))
+        moved[model.keys[owner.get(bound.op.name, bound.op.name)]] += amount
+    assert sum(moved.values()) == plan.moved_bytes, "the plan's bytes are the sum over its ops"
+    return PlanCost(
+        plan.moved_bytes,
+        max(partition(decided.graph, decided.ops, plan).program.peak_bytes),
+        None if plan.certified_gap is None else round(plan.certified_gap, 6),
+        {key: amount for key, amount in moved.items() if amount},
+    )

@@ -1,0 +1,79 @@
+"""``tofu compare``: every strategy of the literature beside the found plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from planner.api.machines import machine_and_workers, time_of
+from planner.descriptions import UnknownOps, in_force
+from planner.errors import TofuError
+from planner.graph.randomness import lower_randomness
+from planner.partition.build import partition
+from planner.progress import Progress, silent
+from planner.report.results import (
+    Comparison,
+    ComparisonRow,
+)
+from planner.search.composites import decide_with_bodies
+from planner.search.methods import METHODS
+from planner.training.doors.pairs import read_pairs
+from planner.training.doors.read import read_step
+
+
+def compare(
+    model: Path,
+    *,
+    gpus: int | None = None,
+    topology: str | None = None,
+    dim: Mapping[str, int] | None = None,
+    state: Path | None = None,
+    opdefs: Path | None = None,
+    unknown_ops: UnknownOps = "refuse",
+    progress: Progress = silent,
+) -> Comparison:
+    """Plans a training graph by every strategy of the literature.
+
+    Args:
+        model: an ONNX file.
+        gpus: how many workers; may be left out with a topology.
+        topology: a topology file, or the name of one that ships, for estimates of time.
+        dim: sizes of symbolic dims.
+        state: a file of pairs of state and next state; None: as the model says, or inferred.
+        opdefs: see ``plan``.
+        unknown_ops: see ``plan``.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: the model cannot be read, or not even tofu's own search has a plan.
+    """
+    machine, workers = machine_and_workers(gpus, topology)
+    progress(f"reading {model}")
+    pairs = None if state is None else read_pairs(state)
+    descriptions, _ = in_force(opdefs, unknown_ops)
+    graph = lower_randomness(read_step(model, dims=dim or {}, state_pairs=pairs, operators=descriptions))
+    rows = []
+    for method in METHODS.values():
+        progress(f"strategy {method.name}")
+        try:
+            decided = decide_with_bodies(graph, descriptions, workers, strategy=method.name)
+        except TofuError as error:
+            if method.name == "tofu":
+                raise
+            rows.append(ComparisonRow(method.name, method.what, None, None, None, None, error.what))
+            continue
+        decision = decided.decision
+        program = partition(decided.graph, decided.ops, decision.plan).program
+        estimate = time_of(decided, decision.plan, program, machine)
+        rows.append(
+            ComparisonRow(
+                method.name,
+                method.what,
+                decision.plan.moved_bytes,
+                max(program.peak_bytes),
+                decision.plan.replicated_flop_share,
+                decision.search_seconds,
+                estimated_seconds=None if estimate is None else estimate.estimated_seconds,
+            )
+        )
+    return Comparison(graph.name, workers, tuple(rows), None if machine is None else machine.name)

@@ -1,0 +1,130 @@
+"""``tofu explain``: a plan's tensors and ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from planner.descriptions import in_force
+from planner.errors import UsageError, did_you_mean
+from planner.folder import (
+    PlanFolder,
+    newest_folder,
+    open_folder,
+)
+from planner.graph.bodies import expand, planned_graph
+from planner.graph.foreign import EVERY_OPERATOR
+from planner.graph.from_onnx import read_model
+from planner.graph.model import Graph
+from planner.graph.notes import evidence_of
+from planner.graph.undescribed import qualified
+from planner.plan import DescriptionFile
+from planner.report.results import (
+    Explanation,
+    OpRow,
+    StateRow,
+    TensorRow,
+)
+from planner.tdl.bind import BoundOp
+
+
+def explain(directory: Path | None = None, *, subject: str | None = None, opdefs: Path | None = None) -> Explanation:
+    """What a plan does with every tensor and op, or with one of them.
+
+    Args:
+        directory: the plan's folder; None: the newest in the working directory.
+        subject: a tensor or an op.
+        opdefs: the file of descriptions that the plan was made with; without it, the extents of index variables of the
+            user's own operators are not told.
+
+    Raises:
+        TofuError: there is no plan, or nothing of that name in it.
+    """
+    folder = open_folder(directory if directory is not None else newest_folder(Path()))
+    model = read_model(folder.model, operators=EVERY_OPERATOR)
+    graph = planned_graph(model, folder.plan.strategies)
+    descriptions, source = in_force(opdefs, "replicate")
+    if source is not None and source != folder.plan.described_by:
+        _refuse_other_descriptions(folder, source)
+    ops = descriptions.bind_all(graph)
+    tensors = tuple(_tensor_row(folder, graph, name) for name in graph.tensors if name in folder.plan.tilings)
+    op_rows = tuple(_op_rows(folder, model, ops))
+    state = _state_rows(model)
+    if subject is not None:
+        known = [row.name for row in tensors] + [row.name for row in op_rows]
+        if subject not in known:
+            raise UsageError(f"no tensor or op of the plan is called {subject!r}", hint=did_you_mean(subject, known))
+        op_rows = tuple(
+            row for row in op_rows if subject == row.name or subject in row.inputs or subject in row.outputs
+        )
+        touched = {subject, *(name for row in op_rows if row.name == subject for name in (*row.inputs, *row.outputs))}
+        tensors = tuple(row for row in tensors if row.name in touched)
+        state = tuple(row for row in state if not touched.isdisjoint((row.current, row.following)))
+    return Explanation(folder.plan, folder.path, tensors, op_rows, subject, state)
+
+
+def _refuse_other_descriptions(folder: PlanFolder, given: DescriptionFile) -> None:
+    made_with = folder.plan.described_by
+    if made_with is None:
+        raise UsageError(f"--opdefs: the plan in {folder.path} was made without descriptions of your own")
+    raise UsageError(
+        f"--opdefs: the plan in {folder.path} was made with other descriptions",
+        facts=(
+            f"plan: {made_with.name}, sha256 {made_with.sha256}",
+            f"given: {given.name}, sha256 {given.sha256}",
+        ),
+        hint="give the file that the plan was made with, or plan the model again",
+    )
+
+
+def _tensor_row(folder: PlanFolder, graph: Graph, name: str) -> TensorRow:
+    tensor = graph.tensors[name]
+    tiling = folder.plan.tilings[name]
+    largest = max(tiling.boxes(tensor.shape), key=lambda region: region.elements)
+    maker = graph.producer.get(name)
+    return TensorRow(
+        name=name,
+        shape=tensor.shape,
+        dtype=tensor.dtype.value,
+        role=graph.roles[name],
+        tiling=str(tiling),
+        tile_shape=largest.shape if tensor.shape else (),
+        moved_bytes=folder.plan.tensor_bytes[name],
+        made_by=maker.name if maker is not None else "",
+        read_by=tuple(op.name for op in graph.consumers[name]),
+    )
+
+
+def _state_rows(model: Graph) -> tuple[StateRow, ...]:
+    evidence = evidence_of(model.notes)
+    stated = (("stated",), "the model says so, or --state did")
+    return tuple(StateRow(pair.current, pair.following, *evidence.get(pair.following, stated)) for pair in model.state)
+
+
+def _op_rows(folder: PlanFolder, model: Graph, ops: Sequence[BoundOp]) -> Iterator[OpRow]:
+    """A row for every op of the model; one that was planned through its body stands before the ops of that."""
+    composites = expand(model, frozenset(op.name for op in model.ops if op.name not in folder.plan.strategies)).bodies
+    owner = {op.name: body.op for body in composites for op in body.ops}
+    shown = set()
+    for bound in ops:
+        composite = owner.get(bound.op.name)
+        if composite is not None and composite.name not in shown:
+            shown.add(composite.name)
+            inputs, outputs = tuple(filter(None, composite.inputs)), tuple(filter(None, composite.outputs))
+            yield OpRow(composite.name, composite.op_type, "through its body", (), inputs, outputs)
+        yield _op_row(folder, bound)
+
+
+def _op_row(folder: PlanFolder, bound: BoundOp) -> OpRow:
+    strategy = folder.plan.strategies[bound.op.name]
+    extents = tuple(
+        f"{variable.name}={extent}" for variable, extent in zip(bound.variables, bound.extents, strict=True)
+    )
+    return OpRow(
+        name=bound.op.name,
+        op_type=qualified(bound.op.domain, bound.op.op_type),
+        strategy=str(strategy),
+        variables=extents or strategy.variables,
+        inputs=tuple(name for name in bound.op.inputs if name),
+        outputs=tuple(name for name in bound.op.outputs if name),
+    )

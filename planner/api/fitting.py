@@ -1,0 +1,250 @@
+"""A plan that fits into the memory there is, and its program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from planner.cost.by_op import op_bytes
+from planner.cost.compute import REPLICATED_SHARE_LIMIT, replicated_share, work
+from planner.cost.priced import PricedTables, op_held
+from planner.cost.tables import CostTables
+from planner.errors import InfeasibleError
+from planner.partition.build import partition
+from planner.partition.occupancy import occupancy, tightest
+from planner.partition.segments import Partitioned
+from planner.plan import Plan
+from planner.search.composites import Decided
+from planner.search.memory_limit import HIGHEST_PRICE, Fit, Measured, Part, components, fit, mixed
+from planner.tdl.bind import BoundOp
+from planner.units import ByteUnit, format_bytes
+
+_SHOWN_TENSORS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan with its program."""
+
+    decided: Decided
+    partitioned: Partitioned
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a plan is to have little of."""
+
+    tables: CostTables
+    """Of that, for the search."""
+    of: Callable[[Decided, Partitioned], int]
+    """How much a plan has."""
+    highest_price: Fraction
+    """Of a held byte: more than holding it could ever save."""
+
+
+def fewest_bytes(tables: CostTables) -> Goal:
+    """The papers' goal (Tofu, section 5): what moves.
+
+    Args:
+        tables: of bytes.
+    """
+    return Goal(tables, lambda decided, _: decided.decision.plan.moved_bytes, HIGHEST_PRICE)
+
+
+def within(
+    first: Candidate,
+    again: Callable[[CostTables], Decided],
+    limits: Sequence[int],
+    goal: Goal,
+    tables: CostTables,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Candidate:
+    """The plan, if it fits; else the best of those that were found to fit.
+
+    Args:
+        first: the best plan without a limit.
+        again: makes a plan with other tables.
+        limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
+        goal: what a plan is to have little of.
+        tables: of bytes.
+        progress: told what is being done.
+
+    Raises:
+        InfeasibleError: no plan that was found fits; with what takes the room.
+    """
+
+    def measured(candidate: Candidate) -> Measured[Candidate]:
+        decided, peaks = candidate.decided, candidate.partitioned.program.peak_bytes
+        worker, limit = tightest(peaks, limits)
+        return Measured(
+            candidate,
+            goal.of(decided, candidate.partitioned),
+            _held(decided, decided.decision.plan, decided.ops),
+            peaks[worker] - limit,
+        )
+
+    def plan_for(price: Fraction) -> Measured[Candidate]:
+        progress(f"the plan does not fit: planning again, memory at a price of {float(price):.3g}")
+        return measured(candidate_of(again(PricedTables(goal.tables, price)), tables))
+
+    found = fit(measured(first), plan_for, goal.highest_price)
+    if not found.best.is_fitting:
+        raise _does_not_fit(found.best.plan, limits)
+    return _closed(found, measured, goal.tables, tables, progress).plan
+
+
+def candidate_of(decided: Decided, tables: CostTables | None = None) -> Candidate:
+    """A plan with its program.
+
+    Args:
+        decided: the plan.
+        tables: of bytes, where it was made with tables of something else; then its bytes are counted.
+    """
+    if tables is not None:
+        decided = _with_bytes(decided, decided.decision.plan, tables)
+    return Candidate(decided, partition(decided.graph, decided.ops, decided.decision.plan))
+
+
+def _with_bytes(decided: Decided, plan: Plan, tables: CostTables) -> Decided:
+    moved = dict.fromkeys(plan.tilings, 0)
+    for bound in decided.ops:
+        for name, amount in op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables):
+            moved[name] += amount
+    works = [(work(bound, decided.graph), bound, plan.strategies[bound.op.name].tiling) for bound in decided.ops]
+    plan = replace(
+        plan,
+        tensor_bytes=moved,
+        moved_bytes=sum(moved.values()),
+        replicated_flop_share=replicated_share(works),
+        certified_gap=None,
+    )
+    return replace(decided, decision=replace(decided.decision, plan=plan))
+
+
+def _closed(
+    found: Fit[Candidate],
+    measured: Callable[[Candidate], Measured[Candidate]],
+    goal_tables: CostTables,
+    tables: CostTables,
+    progress: Callable[[str], None],
+) -> Measured[Candidate]:
+    """Takes what may be taken of the plan that is cheaper and does not fit."""
+    if found.dearer is None or found.dearer.is_fitting:
+        return found.best
+    over, under = found.dearer.plan.decided, found.best.plan.decided
+    if over.graph.ops != under.graph.ops:
+        return found.best  # composites were planned through their bodies in one of them only
+    parts = _parts(over, under, goal_tables)
+    if len(parts) < 2:
+        return found.best
+    progress(f"closing the gap between two plans, which differ in {len(parts)} parts")
+
+    most = max(REPLICATED_SHARE_LIMIT, *(one.decision.plan.replicated_flop_share for one in (over, under)))
+
+    def with_parts(chosen: Sequence[Part[str]]) -> Measured[Candidate]:
+        names = {name for part in chosen for name in part.variables}
+        exchanged = _exchanged(over, under, names)
+        found = measured(candidate_of(_with_bytes(over, exchanged, tables)))
+        if found.plan.decided.decision.plan.replicated_flop_share > most:
+            # Each of the two keeps to the limit on repeated work; both together need not.
+            return replace(found, excess_bytes=max(found.excess_bytes, 1))
+        return found
+
+    best = mixed(parts, with_parts)
+    return min(found.best, best, key=lambda plan: plan.objective)
+
+
+def _exchanged(over: Decided, under: Decided, names: set[str]) -> Plan:
+    """The first plan, with the tilings and strategies of these tensors and ops from the second."""
+    one, other = over.decision.plan, under.decision.plan
+    return replace(
+        one,
+        tilings={
+            name: other.tilings[name] if _tensor(name) in names else tiling for name, tiling in one.tilings.items()
+        },
+        strategies={
+            name: other.strategies[name] if _op(name) in names else strategy
+            for name, strategy in one.strategies.items()
+        },
+        unsplit=tuple(
+            name for name in one.strategies if name in (other.unsplit if _op(name) in names else one.unsplit)
+        ),
+    )
+
+
+def _tensor(name: str) -> str:
+    """Tensors and ops may have one name: their variables have not."""
+    return f"tensor {name}"
+
+
+def _op(name: str) -> str:
+    return f"op {name}"
+
+
+def _parts(over: Decided, under: Decided, tables: CostTables) -> tuple[Part[str], ...]:
+    """Where two plans of one graph differ, and what each part costs."""
+    graph = over.graph
+    one, other = over.decision.plan, under.decision.plan
+    differing = [_tensor(name) for name, tiling in one.tilings.items() if tiling != other.tilings[name]]
+    differing += [_op(name) for name, strategy in one.strategies.items() if strategy != other.strategies[name]]
+    links = [
+        (_op(op.name), _tensor(name))
+        for op in graph.ops
+        for name in (*op.inputs, *op.outputs)
+        if name and name not in graph.constants
+    ]
+    # A state comes back in the tiling in which it went in.
+    links += [(_tensor(pair.current), _tensor(pair.following)) for pair in graph.state]
+    found = []
+    for part in components(differing, links):
+        names = set(part)
+        plan = _exchanged(over, under, names)
+        touched = [
+            bound
+            for bound in over.ops
+            if _op(bound.op.name) in names
+            or any(_tensor(name) in names for name in (*bound.op.inputs, *bound.op.outputs))
+        ]
+        found.append(
+            Part(
+                part,
+                _counted(over, plan, touched, tables) - _counted(over, one, touched, tables),
+                _held(over, one, touched) - _held(over, plan, touched),
+            )
+        )
+    return tuple(found)
+
+
+def _counted(decided: Decided, plan: Plan, ops: Sequence[BoundOp], tables: CostTables) -> int:
+    found = (op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in ops)
+    return sum(amount for one in found for _, amount in one)
+
+
+def _held(decided: Decided, plan: Plan, ops: Sequence[BoundOp]) -> int:
+    return sum(sum(op_held(decided.graph, bound, plan)) for bound in ops)
+
+
+def _does_not_fit(nearest: Candidate, limits: Sequence[int]) -> InfeasibleError:
+    """What takes the room in the plan that lacks the least, and what would do."""
+    program, graph = nearest.partitioned.program, nearest.decided.graph
+    peaks = program.peak_bytes
+    worker, limit = tightest(peaks, limits)
+    found = occupancy(program, graph.roles, worker, shown=_SHOWN_TENSORS)
+    workers = len(peaks)
+    facts = [
+        f"of worker {worker}, at its fullest: " + ", ".join(f"{_size(size)} {role}" for role, size in found.by_role)
+    ]
+    facts += [f"{name} ({role}): {_size(size)}" for name, role, size in found.largest]
+    enough = max(peaks)
+    about = -(-workers * peaks[worker] // max(1, limit))
+    return InfeasibleError(
+        f"no plan was found that fits: worker {worker} needs {_size(peaks[worker])} at least, and has {_size(limit)}",
+        facts=tuple(facts),
+        hint=f"{_size(enough)} for each of the {workers} workers would do (--memory {enough}B); so might "
+        f"about {about} workers or a smaller batch",
+    )
+
+
+def _size(count: int) -> str:
+    return format_bytes(count, ByteUnit.BINARY)

@@ -1,0 +1,56 @@
+"""What commands need of a topology: how many workers, how much memory, how long an iteration takes."""
+
+from __future__ import annotations
+
+from planner.config import Machine, load_topology
+from planner.cost.estimate import estimate
+from planner.errors import UsageError
+from planner.estimate import TimeEstimate
+from planner.plan import Plan
+from planner.program import Program
+from planner.search.composites import Decided
+from planner.units import parse_bytes
+
+
+def machine_and_workers(gpus: int | None, topology: str | None) -> tuple[Machine | None, int]:
+    """The topology, if there is one, and the number of workers.
+
+    Raises:
+        UsageError: neither says how many, or both say so differently; the topology cannot be used.
+    """
+    machine = load_topology(topology) if topology is not None else None
+    if machine is None:
+        if gpus is None:
+            raise UsageError("for how many GPUs?", hint="give gpus, or a topology")
+        return None, gpus
+    if gpus is not None and gpus != machine.device_count:
+        raise UsageError(f"topology {topology} has {machine.device_count} devices, and {gpus} GPUs are asked for")
+    return machine, machine.device_count
+
+
+def memory_limits(memory: str | None, machine: Machine | None, workers: int) -> tuple[int, ...] | None:
+    """The memory there is, one entry for each worker, in no order; None: as much as they like.
+
+    Args:
+        memory: as the user wrote it, ``12GiB``; goes before what the topology says.
+        machine: the topology.
+        workers: how many.
+
+    Raises:
+        UsageError: it is no number of bytes, or none at all.
+    """
+    if memory is not None:
+        limit = parse_bytes(memory, "--memory")
+        if not limit:
+            raise UsageError("--memory: must be more than zero")
+        return (limit,) * workers
+    if machine is None:
+        return None
+    return tuple(device.memory_bytes for device in machine.devices)
+
+
+def time_of(decided: Decided, plan: Plan, program: Program, machine: Machine | None) -> TimeEstimate | None:
+    """How long an iteration takes on the topology; None where there is none."""
+    if machine is None:
+        return None
+    return estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, program, machine)

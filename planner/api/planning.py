@@ -1,0 +1,166 @@
+"""``tofu plan``: from a model to a plan's folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from onnx import ModelProto
+
+from planner.api.fitting import candidate_of, fewest_bytes, within
+from planner.api.least_time import Objective, faster, least_time
+from planner.api.machines import machine_and_workers, memory_limits, time_of
+from planner.cost.tables import CostTables
+from planner.descriptions import UnknownOps, in_force
+from planner.errors import UsageError, did_you_mean
+from planner.folder import (
+    refuse_existing,
+    write_folder,
+)
+from planner.graph.randomness import lower_randomness
+from planner.graph.to_onnx import to_model
+from planner.partition.build import complete_plan, plan_files
+from planner.partition.collectives import collectives, counted
+from planner.partition.sharding import with_annotations
+from planner.plan import digest
+from planner.program import Fetch, Segment
+from planner.progress import Progress, silent
+from planner.report.results import (
+    PlanResult,
+)
+from planner.runtime.results import write_bytes
+from planner.search.composites import decide_with_bodies
+from planner.search.decide import STRATEGIES
+from planner.search.prices import prices
+from planner.search.rules import Replication, Rules
+from planner.search.undescribed import undescribed_ops
+from planner.training.doors.pairs import read_pairs
+from planner.training.doors.read import read_step
+
+
+def plan(
+    model: Path,
+    *,
+    gpus: int | None = None,
+    topology: str | None = None,
+    memory: str | None = None,
+    objective: Objective = "bytes",
+    dim: Mapping[str, int] | None = None,
+    strategy: str = "tofu",
+    pin: Mapping[str, str] | None = None,
+    forbid: Sequence[tuple[str, str]] = (),
+    replicate: Replication = "all",
+    inputs: str = "free",
+    through_bodies: bool = True,
+    out: Path | None = None,
+    state: Path | None = None,
+    sharding_annotations: Path | None = None,
+    opdefs: Path | None = None,
+    unknown_ops: UnknownOps = "refuse",
+    progress: Progress = silent,
+) -> PlanResult:
+    """Plans a training graph, and writes the plan and one model for each worker.
+
+    Args:
+        model: an ONNX file.
+        gpus: how many workers; may be left out with a topology.
+        topology: a topology file, or the name of one that ships.
+        memory: what the tensors of a worker may take, such as ``12GiB``; None: what the topology's devices have.
+        objective: ``bytes``: the fewest that move; ``time``: the least that an iteration is estimated to take, for
+            which there must be a topology.
+        dim: sizes of symbolic dims.
+        strategy: one of ``planner.search.decide.STRATEGIES``.
+        pin: by tensor, or by pattern of tensors, the tiling that it must have.
+        forbid: tensor, or pattern of tensors, and a placement that it must not have at any cut: ``("act*", "R")``.
+        replicate: which tensors may be replicated where they can be cut: ``all``, ``weights`` (state, and data as
+            ``inputs`` says) or ``none``.
+        inputs: ``free``: data arrives in any tiling; ``partitioned``: in disjoint tiles only.
+        through_bodies: cut composite ops (Softmax, LayerNormalization, ...) along the dims that they normalise over,
+            through their bodies, where that moves fewer bytes.
+        out: the folder to write; MODEL.tofuK in the working directory if None.
+        state: a file of pairs of state and next state; None: as the model says, or inferred.
+        sharding_annotations: a file to write: the model with the tilings as ONNX sharding annotations.
+        opdefs: descriptions of the user's own (docs/describe-an-operator.md); the file is executed.
+        unknown_ops: ``refuse`` operators without a description, or ``replicate`` them: every worker runs them whole.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: the model cannot be read or planned, or the folder not written.
+    """
+    started = time.perf_counter()
+    if strategy not in STRATEGIES:
+        raise UsageError(f"strategy {strategy!r} is not known", hint=did_you_mean(strategy, STRATEGIES))
+    machine, workers = machine_and_workers(gpus, topology)
+    limits = memory_limits(memory, machine, workers)
+    if objective == "time" and machine is None:
+        raise UsageError("--objective time: on what machine?", hint="write --topology with a file or a name")
+    directory = out if out is not None else Path(f"{model.stem}.tofu{workers}")
+    refuse_existing(directory)
+    progress(f"reading {model}")
+    pairs = None if state is None else read_pairs(state)
+    descriptions, source = in_force(opdefs, unknown_ops)
+    graph = lower_randomness(read_step(model, dims=dim or {}, state_pairs=pairs, operators=descriptions))
+    content = to_model(graph).SerializeToString(deterministic=True)
+    progress(f"analysing {len(graph.ops)} ops")
+    tables = CostTables()
+    search = partial(
+        decide_with_bodies,
+        graph,
+        descriptions,
+        workers,
+        strategy=strategy,
+        through_bodies=through_bodies,
+        partitioned_inputs=inputs == "partitioned",
+        model_digest=digest(content),
+        progress=progress,
+        tables=tables,
+    )
+    rules = Rules(pin or {}, tuple(forbid), replicate)
+    decided = search(rules=rules)
+    priced = prices(
+        rules,
+        decided.decision.plan.moved_bytes,
+        lambda others: search(rules=others).decision.plan.moved_bytes,
+        progress,
+    )
+    progress("writing a program for each worker")
+    again = partial(search, rules=rules)
+    candidate, goal = candidate_of(decided), fewest_bytes(tables)
+    if objective == "time" and machine is not None:
+        progress("planning again, for the least time")
+        goal = least_time(machine, workers, tables)
+        candidate = faster(candidate, lambda timed: again(tables=timed), goal, tables)
+    if limits is not None:
+        candidate = within(candidate, lambda priced: again(tables=priced), limits, goal, tables, progress)
+    decided, partitioned = candidate.decided, candidate.partitioned
+    decision = decided.decision
+    complete = replace(
+        complete_plan(decision.plan, partitioned),
+        estimate=time_of(decided, decision.plan, partitioned.program, machine),
+        described_by=source,
+        undescribed=undescribed_ops(decided.graph, decided.ops, decision.plan, descriptions.is_unknown),
+    )
+    write_folder(directory, plan_files(graph, content, complete, partitioned), partitioned.program)
+    if sharding_annotations is not None:
+        shapes = {name: tensor.shape for name, tensor in graph.tensors.items()}
+        annotated, _ = with_annotations(ModelProto.FromString(content), complete, shapes)
+        write_bytes(sharding_annotations, annotated.SerializeToString(deterministic=True))
+    steps = [step for worker in partitioned.program.workers for step in worker.steps]
+    return PlanResult(
+        plan=complete,
+        directory=directory,
+        search_seconds=decision.search_seconds,
+        total_seconds=time.perf_counter() - started,
+        ops=len(graph.ops),
+        fetches=sum(isinstance(step, Fetch) for step in steps),
+        segments=sum(isinstance(step, Segment) for step in steps),
+        functions=len(partitioned.bodies),
+        state_bytes=sum(graph.tensors[pair.current].size_bytes for pair in graph.state),
+        arena_bytes=tuple(worker.arena_bytes for worker in partitioned.program.workers),
+        workspace_bytes=tuple(worker.workspace_bytes for worker in partitioned.program.workers),
+        collectives=counted(collectives(partitioned.program)),
+        prices=priced,
+    )

@@ -1,0 +1,97 @@
+"""``tofu run``: a plan executed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from opdefs import load_file
+from planner.errors import UsageError
+from planner.folder import (
+    newest_folder,
+)
+from planner.progress import Progress, silent
+from planner.runtime.results import write_arrays
+from planner.runtime.run import RunOptions, RunResult, StepReport, run_with
+from planner.runtime.schedule import parse_schedule
+
+
+def run(
+    directory: Path | None = None,
+    *,
+    inputs: Path | None = None,
+    weights: Path | None = None,
+    steps: int = 1,
+    lr: str | None = None,
+    verify: bool = False,
+    result: Path | None = None,
+    checkpoint_dir: Path | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = False,
+    export: Path | None = None,
+    forward: Path | None = None,
+    profile: bool = False,
+    device: str = "cpu",
+    device_map: Sequence[int] | None = None,
+    seed: int = 0,
+    opdefs: Path | None = None,
+    custom_ops: Sequence[Path] = (),
+    progress: Progress = silent,
+) -> RunResult:
+    """Runs a plan.
+
+    Args:
+        directory: the plan's folder; None: the newest in the working directory.
+        inputs: arrays for the inputs (npz), or a directory of batches, one per step.
+        weights: state to start from (npz or safetensors).
+        steps: how many iterations, those before a checkpoint included.
+        lr: a learning rate or a schedule, as text (``planner.runtime.schedule``).
+        verify: judge every step against the unpartitioned model.
+        result: where to write outputs and next state (npz).
+        checkpoint_dir: where checkpoints go.
+        checkpoint_every: a checkpoint after so many steps, and after the last.
+        resume: go on from the newest checkpoint.
+        export: where to write whole weights: ``.safetensors``, or ``.onnx`` with ``forward``.
+        forward: the forward model that gets the weights.
+        profile: measure every step of every worker.
+        device: ``cpu`` or ``cuda``.
+        device_map: for ``cuda``, the GPU of each worker.
+        seed: of all that is drawn.
+        opdefs: with ``verify``, a file of descriptions whose operators in NumPy are the reference.
+        custom_ops: libraries of custom operators for ONNX Runtime.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: the plan or the inputs cannot be used, or a worker failed.
+    """
+    where = directory if directory is not None else newest_folder(Path())
+    if result is not None and not result.parent.is_dir():
+        raise UsageError(f"{result} cannot be written: there is no folder {result.parent}")
+    options = RunOptions(
+        steps=steps,
+        inputs=inputs,
+        weights=weights,
+        schedule=None if lr is None else parse_schedule(lr),
+        verify=verify,
+        seed=seed,
+        checkpoint_dir=checkpoint_dir,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+        export=export,
+        forward=forward,
+        profile=profile,
+        device=device,
+        device_map=None if device_map is None else tuple(device_map),
+        libraries=tuple(custom_ops),
+        references={} if opdefs is None else load_file(opdefs).references,
+        progress=lambda report: progress(_line(report)),
+    )
+    outcome = run_with(where, options)
+    if result is not None:
+        write_arrays(result, outcome.results)
+    return outcome
+
+
+def _line(report: StepReport) -> str:
+    loss = "" if report.loss is None else f", loss {report.loss:.6f}"
+    return f"step {report.step} of {report.steps}{loss}"

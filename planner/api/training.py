@@ -1,0 +1,141 @@
+"""``tofu grad``: from a model to its training graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from planner.errors import UsageError
+from planner.graph.model import Role
+from planner.graph.to_onnx import write_model
+from planner.progress import Progress, silent
+from planner.report.results import (
+    GradResult,
+)
+from planner.runtime.results import write_bytes
+from planner.training.doors.make import Wishes, make, make_training_info
+from planner.training.dropout import DropoutMode
+from planner.training.losses import LossOptions
+from planner.training.optimizers import Hyper
+from planner.training.precision import Precision
+from planner.training.updates import Schedule
+
+
+def grad(
+    model: Path,
+    *,
+    loss: str | None = None,
+    optimizer: str | None = None,
+    lr: float = 0.01,
+    momentum: float | None = None,
+    betas: tuple[float, float] | None = None,
+    epsilon: float | None = None,
+    decay_factor: float = 0.0,
+    weight_decay: float | None = None,
+    no_decay: Sequence[str] = (),
+    no_decay_vectors: bool = False,
+    clip_norm: float | None = None,
+    accumulate: int = 1,
+    loss_scale: float | Literal["dynamic"] | None = None,
+    class_weights: Sequence[float] | None = None,
+    ignore_index: int | None = None,
+    loss_input: str | None = None,
+    precision: Precision = "float32",
+    gradients: Path | None = None,
+    state: Path | None = None,
+    form: Literal["onnx", "training-info"] = "onnx",
+    batch: int | None = None,
+    batchnorm: Literal["train", "frozen"] = "train",
+    dropout: DropoutMode | None = None,
+    dim: Mapping[str, int] | None = None,
+    output: Path,
+    progress: Progress = silent,
+) -> GradResult:
+    """Builds the training graph of a model and writes it.
+
+    Args:
+        model: an ONNX file: a forward model, a graph of gradients, a model with training information; or a folder of
+            artifacts of onnxruntime-training.
+        loss: name of the loss, or ``output:NAME``; None for a model that has its gradients already.
+        optimizer: name of the optimizer; None where the model says it.
+        lr: learning rate; the default of the training graph's input.
+        momentum: of the momentum optimizers.
+        betas: of Adam and AdamW.
+        epsilon: of Adagrad, Adam and AdamW.
+        decay_factor: of Adagrad.
+        weight_decay: of any optimizer.
+        no_decay: patterns of names that are not decayed.
+        no_decay_vectors: whether biases and scales are not decayed.
+        clip_norm: what the global norm of gradients is clipped to.
+        accumulate: micro-batches to a step.
+        loss_scale: a number, or ``dynamic``.
+        class_weights: of losses by labels.
+        ignore_index: the label that counts for nothing.
+        loss_input: the output that the loss looks at.
+        precision: what the model computes in.
+        gradients: a file of pairs of parameter and gradient.
+        state: a file of pairs of state and next state, of a flat step; None: as the model says, or inferred.
+        form: ``onnx``: the whole step in standard operators; ``training-info``: ONNX's own training format.
+        batch: another batch size than the file's.
+        batchnorm: ``train`` (statistics of the batch) or ``frozen``.
+        dropout: ``train`` or ``off``; None: as the model has it.
+        dim: sizes of symbolic dims.
+        output: where to write.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: the model cannot be read or trained, or the output is the model itself or cannot be written.
+    """
+    read = [model, *sorted(model.iterdir())] if model.is_dir() else [model]
+    if output.resolve() in {path.resolve() for path in read}:
+        raise UsageError(f"{output}: is the model that is read, and would be overwritten", hint="write -o another file")
+    progress(f"reading {model}")
+    numbers: dict[str, float] = {"decay_factor": decay_factor} if decay_factor else {}
+    numbers |= {} if momentum is None else {"momentum": momentum}
+    numbers |= {} if betas is None else {"beta1": betas[0], "beta2": betas[1]}
+    numbers |= {} if epsilon is None else {"epsilon": epsilon}
+    numbers |= {} if weight_decay is None else {"weight_decay": weight_decay}
+    hyper = Hyper(exempt=tuple(no_decay), exempt_vectors=no_decay_vectors, **numbers) if numbers else None
+    is_dynamic = loss_scale == "dynamic"
+    scale = None if loss_scale is None or loss_scale == "dynamic" else float(loss_scale)
+    wishes = Wishes(
+        loss=loss,
+        optimizer=optimizer,
+        learning_rate=lr,
+        output=loss_input,
+        batchnorm=batchnorm,
+        dropout=dropout,
+        batch=batch,
+        dims=dim or {},
+        hyper=hyper,
+        schedule=Schedule(clip_norm, accumulate, scale, is_dynamic),
+        loss_options=LossOptions(None if class_weights is None else tuple(class_weights), ignore_index),
+        precision=precision,
+        gradients=gradients,
+        state=state,
+    )
+    progress("building the training graph")
+    if form == "training-info":
+        made, proto = make_training_info(model, wishes)
+    else:
+        made, proto = make(model, wishes), None
+    graph = made.graph
+    progress(f"writing {output}")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    if proto is None:
+        write_model(graph, output)
+    else:
+        write_bytes(output, proto.SerializeToString(deterministic=True))
+    roles = graph.roles
+    return GradResult(
+        output=output,
+        loss=made.loss,
+        optimizer=made.optimizer,
+        inputs=tuple(name for name in graph.inputs if roles[name] is Role.DATA),
+        results=tuple(name for name in graph.outputs if roles[name] is Role.RESULT),
+        states=len(graph.state),
+        state_elements=sum(graph.tensors[pair.current].elements for pair in graph.state),
+        ops_by_type=dict(sorted(Counter(op.op_type for op in graph.ops).items())),
+    )

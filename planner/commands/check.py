@@ -1,0 +1,79 @@
+"""``tofu check``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from planner.commands.exit_codes import EXIT_DONE, EXIT_NO
+from planner.commands.options import (
+    COUNTS,
+    DIM,
+    JSON,
+    OPDEFS,
+    STATE,
+    UNKNOWN_OPS,
+    sizes,
+)
+from planner.commands.show import progress, show
+
+
+@click.command(short_help="Whether plans cost more than they did: a gate for CI.")
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+@click.option("--gpus", metavar="K,K,...", type=COUNTS, required=True, help="How many GPUs; each model for each.")
+@click.option(
+    "--baseline", type=click.Path(path_type=Path), metavar="FILE.json", required=True, help="What plans cost before."
+)
+@click.option("--max-increase", metavar="SHARE", default="0%", show_default=True, help="How much more is allowed.")
+@click.option("--update", is_flag=True, help="Write what the plans cost into the baseline; other models in it stay.")
+@DIM
+@STATE
+@OPDEFS
+@UNKNOWN_OPS
+@JSON
+def check(
+    models: tuple[str, ...],
+    gpus: tuple[int, ...],
+    baseline: Path,
+    max_increase: str,
+    update: bool,
+    dims: tuple[tuple[str, str], ...],
+    state: Path | None,
+    opdefs: Path | None,
+    unknown_ops: Literal["refuse", "replicate"],
+    json_wanted: bool,
+) -> int:
+    """Plan every MODEL and compare bytes, memory and gap with a baseline; exits with 1 if one grew, and says where.
+
+    MODEL is an ONNX file or a name of `tofu zoo`. Names of tensors and ops do not matter, and no times are compared; a
+    model whose ops are others, or joined otherwise, is refused (docs/check.md).
+
+    \b
+    Examples:
+      tofu check train.onnx --gpus 2,4,8 --baseline costs.json --update
+      tofu check train.onnx --gpus 2,4,8 --baseline costs.json
+      tofu check alexnet gpt-2x1024 --gpus 8 --baseline costs.json --max-increase 1%
+    """
+    from planner import api
+    from planner.report import gate
+
+    result = show(
+        lambda: api.check(
+            models,
+            gpus=gpus,
+            baseline=baseline,
+            max_increase=max_increase,
+            update=update,
+            dim=sizes(dims),
+            state=state,
+            opdefs=opdefs,
+            unknown_ops=unknown_ops,
+            progress=progress(),
+        ),
+        gate.check_json,
+        gate.print_check,
+        json_wanted,
+    )
+    return EXIT_DONE if result.is_passed else EXIT_NO

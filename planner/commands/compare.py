@@ -1,0 +1,71 @@
+"""``tofu compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from planner.commands.exit_codes import EXIT_DONE
+from planner.commands.options import (
+    DIM,
+    JSON,
+    MODEL,
+    OPDEFS,
+    STATE,
+    UNKNOWN_OPS,
+    sizes,
+)
+from planner.commands.show import progress, show
+from planner.errors import UsageError
+
+
+@click.command(short_help="Every strategy of the literature beside the found plan.")
+@MODEL
+@click.option("--gpus", type=click.IntRange(min=1), metavar="K", help="How many GPUs.")
+@click.option("--topology", metavar="FILE|NAME", help="A topology file or the name of one, to estimate times for.")
+@DIM
+@STATE
+@OPDEFS
+@UNKNOWN_OPS
+@JSON
+def compare(
+    model: Path,
+    gpus: int | None,
+    topology: str | None,
+    dims: tuple[tuple[str, str], ...],
+    state: Path | None,
+    opdefs: Path | None,
+    unknown_ops: Literal["refuse", "replicate"],
+    json_wanted: bool,
+) -> int:
+    """Plan MODEL by every strategy of the literature, and print what each of them moves and holds.
+
+    \b
+    Examples:
+      tofu compare train.onnx --gpus 8
+      tofu compare train.onnx --gpus 4 --json
+      tofu compare train.onnx --topology p2.8xlarge
+    """
+    if gpus is None and topology is None:
+        raise UsageError("compare: for how many GPUs?", hint="write --gpus K, or --topology with a file or a name")
+    from planner import api
+    from planner.report import as_json, tables
+
+    show(
+        lambda: api.compare(
+            model,
+            gpus=gpus,
+            topology=topology,
+            dim=sizes(dims),
+            state=state,
+            opdefs=opdefs,
+            unknown_ops=unknown_ops,
+            progress=progress(),
+        ),
+        as_json.compare,
+        tables.compare,
+        json_wanted,
+    )
+    return EXIT_DONE

@@ -1,0 +1,145 @@
+"""Options and arguments that commands share, and the types of their values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from planner.errors import UsageError
+
+
+class Number(click.ParamType[float]):
+    """A number within bounds; click's FloatRange lets nan through."""
+
+    name = "number"
+
+    def __init__(self, wanted: str, accepts: Callable[[float], bool]) -> None:
+        self._wanted = wanted
+        self._accepts = accepts
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not self._accepts(number):
+            self.fail(f"{value!r} is not {self._wanted}", param, ctx)
+        return number
+
+
+POSITIVE = Number("a finite number above zero", lambda number: 0 < number < math.inf)
+OPTIMIZERS = ["sgd", "momentum", "nesterov", "adagrad", "adam", "adamw", "adamw_after"]
+"""Those of planner.training.optimizers, which is not imported for its names alone."""
+SHARE = Number("a number from 0 up to, and without, 1", lambda number: 0 <= number < 1)
+
+
+class Numbers(click.ParamType[tuple[float, ...]]):
+    """Numbers with commas between them."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        try:
+            numbers = tuple(float(part) for part in str(value).split(","))
+        except ValueError:
+            numbers = (math.nan,)
+        if not all(0 <= number < math.inf for number in numbers):
+            self.fail(f"{value!r} is not a list of numbers, at least 0, with commas between them", param, ctx)
+        return numbers
+
+
+class Counts(click.ParamType[tuple[int, ...]]):
+    """Whole numbers from 1 with commas between them."""
+
+    name = "counts"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if not re.fullmatch("[1-9][0-9]{0,8}(,[1-9][0-9]{0,8})*", str(value)):
+            self.fail(f"{value!r} is not a list of whole numbers from 1, such as 2,4,8", param, ctx)
+        return tuple(int(part) for part in str(value).split(","))
+
+
+class LossScale(click.ParamType[Any]):
+    """A number, or ``dynamic``."""
+
+    name = "scale"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        return "dynamic" if value == "dynamic" else POSITIVE.convert(value, param, ctx)
+
+
+NUMBERS = Numbers()
+COUNTS = Counts()
+LOSS_SCALE = LossScale()
+
+
+class Assignment(click.ParamType[tuple[str, str]]):
+    """NAME=VALUE. The last "=" divides: a tensor's name may hold one, a size or a tiling does not."""
+
+    def __init__(self, name: str, *, size: bool = False) -> None:
+        self.name = name
+        self._size = size
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        name, equals, assigned = str(value).rpartition("=")
+        name, assigned = name.strip(), assigned.strip()
+        if not (equals and name and assigned):
+            self.fail(f"{value!r} is not of the form {self.name}", param, ctx)
+        if self._size and not re.fullmatch("[1-9][0-9]{0,17}", assigned):
+            self.fail(f"{value!r}: the size must be a whole number from 1", param, ctx)
+        return name, assigned
+
+
+def by_name(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
+    """The pairs as a mapping; a name given twice with two values is an error."""
+    named: dict[str, str] = {}
+    for name, value in pairs:
+        if named.setdefault(name, value) != value:
+            raise UsageError(f"{option}: {name!r} is given as {named[name]} and as {value}")
+    return named
+
+
+def sizes(pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
+    return {name: int(value) for name, value in by_name(pairs, "--dim").items()}
+
+
+STRATEGIES = [
+    *("tofu", "tofu-recursion", "soybean", "data", "model", "mixed", "hybrid", "fsdp"),
+    *("allrow-greedy", "spartan", "equalchop", "icml18"),
+]
+"""Those of planner.search.methods, which is not imported for its names alone."""
+JSON = click.option(
+    "--json", "json_wanted", is_flag=True, help="Print the result as JSON, and nothing else, on stdout."
+)
+DIM = click.option(
+    "--dim",
+    "dims",
+    type=Assignment("NAME=SIZE", size=True),
+    multiple=True,
+    help="Bind a symbolic dim of the model; repeatable.",
+)
+STATE = click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    metavar="PAIRS.yaml",
+    help="Which output replaces which input; by default as the model says, or inferred.",
+)
+OPDEFS = click.option(
+    "--opdefs",
+    type=click.Path(path_type=Path),
+    metavar="FILE.py",
+    help="Descriptions of your own operators; the file is executed (docs/describe-an-operator.md).",
+)
+UNKNOWN_OPS = click.option(
+    "--unknown-ops",
+    type=click.Choice(["refuse", "replicate"]),
+    default="refuse",
+    show_default=True,
+    help="Operators without a description: an error, or every worker runs them whole.",
+)
+MODEL = click.argument("model", type=click.Path(path_type=Path))

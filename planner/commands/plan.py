@@ -1,0 +1,156 @@
+"""``tofu plan``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from planner.commands.exit_codes import EXIT_DONE
+from planner.commands.options import (
+    DIM,
+    JSON,
+    MODEL,
+    OPDEFS,
+    STATE,
+    STRATEGIES,
+    UNKNOWN_OPS,
+    Assignment,
+    by_name,
+    sizes,
+)
+from planner.commands.show import progress, show
+from planner.errors import UsageError
+
+
+@click.command(short_help="Decide how everything is split, for K GPUs.")
+@MODEL
+@click.option("--gpus", type=click.IntRange(min=1), metavar="K", help="How many GPUs, each a worker of the plan.")
+@click.option("--topology", metavar="FILE|NAME", help="A topology file, or one that ships with tofu by its name.")
+@click.option(
+    "--objective",
+    type=click.Choice(["bytes", "time"]),
+    default="bytes",
+    show_default=True,
+    help="The fewest bytes moved, or the least estimated time on the topology.",
+)
+@click.option(
+    "--memory",
+    metavar="BYTES",
+    help="What the tensors of a worker may take, such as 12GiB.  [default: what the topology's devices have]",
+)
+@DIM
+@click.option(
+    "--strategy",
+    type=click.Choice(STRATEGIES),
+    default="tofu",
+    show_default=True,
+    help="The found plan, or one of the literature to compare it with; see `tofu compare`.",
+)
+@click.option(
+    "--pin",
+    "pins",
+    type=Assignment("TENSOR=TILING"),
+    multiple=True,
+    help="Hold a tensor to a tiling, such as W=S(0), 'W=S(0)/2 R/2' or '*.weight=R'; repeatable.",
+)
+@click.option(
+    "--forbid",
+    type=Assignment("TENSOR=PLACEMENT"),
+    multiple=True,
+    help="Take a placement from a tensor, or from all that match, such as W=S(1) or 'act*=R'; repeatable.",
+)
+@click.option(
+    "--replicate",
+    type=click.Choice(["weights", "all", "none"]),
+    default="all",
+    show_default=True,
+    help="What may be replicated where it can be cut: state and inputs, any tensor, or nothing.",
+)
+@click.option(
+    "--inputs",
+    type=click.Choice(["free", "partitioned"]),
+    default="free",
+    show_default=True,
+    help="Inputs arrive as the plan wants them, or as disjoint parts, what is beyond which is charged.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where to write the plan.  [default: MODEL.tofuK in the working directory]",
+)
+@STATE
+@click.option(
+    "--sharding-annotations",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the model with the tilings as ONNX sharding annotations.",
+)
+@OPDEFS
+@UNKNOWN_OPS
+@JSON
+def plan(
+    model: Path,
+    gpus: int | None,
+    topology: str | None,
+    objective: Literal["bytes", "time"],
+    memory: str | None,
+    dims: tuple[tuple[str, str], ...],
+    strategy: str,
+    pins: tuple[tuple[str, str], ...],
+    forbid: tuple[tuple[str, str], ...],
+    replicate: Literal["weights", "all", "none"],
+    inputs: str,
+    out: Path | None,
+    state: Path | None,
+    sharding_annotations: Path | None,
+    opdefs: Path | None,
+    unknown_ops: Literal["refuse", "replicate"],
+    json_wanted: bool,
+) -> int:
+    """Decide how each tensor and operator of MODEL is split, and write one ONNX model per worker.
+
+    \b
+    Examples:
+      tofu plan train.onnx --gpus 8
+      tofu plan train.onnx --topology p2.8xlarge --out plan
+      tofu plan train.onnx --topology dgx-h100 --objective time
+      tofu plan train.onnx --gpus 8 --memory 12GiB
+      tofu plan train.onnx --gpus 4 --strategy data --json
+      tofu plan train.onnx --gpus 4 --pin fc.weight='S(0)' --pin '*.bias=R' --forbid 'act*=R'
+      tofu plan train.onnx --gpus 4 --replicate none
+      tofu plan train.onnx --gpus 4 --opdefs my_ops.py
+    """
+    if gpus is None and topology is None:
+        raise UsageError("plan: for how many GPUs?", hint="write --gpus K, or --topology with a file or a name")
+    stated: dict[str, Any] = {} if state is None else {"state": state}
+    from planner import api
+    from planner.report import as_json, tables
+
+    show(
+        lambda: api.plan(
+            model,
+            gpus=gpus,
+            topology=topology,
+            objective=objective,
+            memory=memory,
+            dim=sizes(dims),
+            strategy=strategy,
+            pin=by_name(pins, "--pin"),
+            forbid=tuple(dict.fromkeys(forbid)),
+            replicate=replicate,
+            inputs=inputs,
+            out=out,
+            sharding_annotations=sharding_annotations,
+            opdefs=opdefs,
+            unknown_ops=unknown_ops,
+            progress=progress(),
+            **stated,
+        ),
+        as_json.plan,
+        tables.plan,
+        json_wanted,
+    )
+    return EXIT_DONE

@@ -1,0 +1,160 @@
+"""``tofu run``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from planner.commands.exit_codes import EXIT_DONE, EXIT_NO
+from planner.commands.options import (
+    JSON,
+)
+from planner.commands.show import progress, show
+from planner.errors import UsageError
+
+
+@click.command(short_help="Run a plan, and verify it.")
+@click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--inputs",
+    type=click.Path(path_type=Path),
+    metavar="FILE.npz|DIR",
+    help="Arrays for the inputs by name, or a folder of batches, one per step; what is lacking is drawn from the seed.",
+)
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="State to start from, by name: npz or safetensors; each worker takes its own tiles.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Training steps; with --resume, those of the checkpoint included.",
+)
+@click.option(
+    "--lr",
+    metavar="RATE|SCHEDULE",
+    help="Learning rate: 0.05, step:BASE,FACTOR,EVERY or cosine:BASE,END,STEPS[,WARMUP].",
+)
+@click.option("--verify", is_flag=True, help="Judge every step against the unpartitioned model.")
+@click.option(
+    "--result", type=click.Path(path_type=Path), metavar="FILE.npz", help="Where to write outputs and next state."
+)
+@click.option("--checkpoint-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where checkpoints go.")
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="A checkpoint after every N steps, and after the last.  [default: after the last]",
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on from the newest checkpoint, which may be of another plan of the same model."
+)
+@click.option(
+    "--export",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write whole weights: .safetensors, or .onnx with --forward.",
+)
+@click.option(
+    "--forward", type=click.Path(path_type=Path), metavar="MODEL", help="The forward model that --export fills."
+)
+@click.option("--profile", is_flag=True, help="Measure every step: compute, fetch, wait; bytes predicted and moved.")
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where to compute."
+)
+@click.option(
+    "--map",
+    "device_map",
+    metavar="N,N,...",
+    help="With --device cuda, the GPU of each worker; several may share one.  [default: in turn]",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn.")
+@click.option(
+    "--custom-ops",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="LIBRARY.so",
+    help="A library of custom operators for ONNX Runtime; repeatable.",
+)
+@click.option(
+    "--opdefs",
+    type=click.Path(path_type=Path),
+    metavar="FILE.py",
+    help="With --verify: a file of descriptions that has your operators in NumPy, to judge by.",
+)
+@JSON
+def run(
+    directory: Path | None,
+    inputs: Path | None,
+    weights: Path | None,
+    steps: int,
+    lr: str | None,
+    verify: bool,
+    result: Path | None,
+    checkpoint_dir: Path | None,
+    checkpoint_every: int | None,
+    resume: bool,
+    export: Path | None,
+    forward: Path | None,
+    profile: bool,
+    device: str,
+    device_map: str | None,
+    seed: int,
+    custom_ops: tuple[Path, ...],
+    opdefs: Path | None,
+    json_wanted: bool,
+) -> int:
+    """Run the plan in DIR, one worker per GPU of the plan; exits with 1 if a verification differs.
+
+    Without DIR, the newest plan in the working directory.
+
+    \b
+    Examples:
+      tofu run plan --steps 3 --verify
+      tofu run plan --inputs batch.npz --result out.npz
+      tofu run plan --inputs batches/ --steps 1000 --lr cosine:0.1,0.001,1000 --checkpoint-dir ck --checkpoint-every 100
+      tofu run plan --inputs batches/ --steps 1000 --checkpoint-dir ck --resume --export weights.safetensors
+    """
+    from planner import api
+    from planner.report import as_json, tables
+
+    outcome = show(
+        lambda: api.run(
+            directory,
+            inputs=inputs,
+            weights=weights,
+            steps=steps,
+            lr=lr,
+            verify=verify,
+            result=result,
+            checkpoint_dir=checkpoint_dir,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            export=export,
+            forward=forward,
+            profile=profile,
+            device=device,
+            device_map=None if device_map is None else _device_map(device_map),
+            seed=seed,
+            custom_ops=custom_ops,
+            opdefs=opdefs,
+            progress=progress(),
+        ),
+        as_json.run,
+        tables.run,
+        json_wanted,
+    )
+    return EXIT_NO if outcome.verified is False else EXIT_DONE
+
+
+def _device_map(text: str) -> tuple[int, ...]:
+    if not re.fullmatch("[0-9]+(,[0-9]+)*", text):
+        raise UsageError(f"--map {text!r} is no list of GPUs", hint="write --map 0,0,1,1 for four workers on two GPUs")
+    return tuple(int(part) for part in text.split(","))

@@ -1,0 +1,117 @@
+"""How long an iteration of a plan takes on a machine (ICML'18, section 5.1).
+
+Equation 1 there adds up what every layer computes, transfers and synchronises. Here the sum is over ops and exchanges:
+an op takes what its slowest worker takes, an exchange what its busiest link takes. Bytes are those of the program's
+fetches, pair by pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from planner.config import Machine
+from planner.cost.assignment import assign, bytes_between
+from planner.cost.exchange import ExchangeTimes, exchanges
+from planner.cost.overlap import overlapped_seconds
+from planner.cost.roofline import Roofline
+from planner.cost.topology import Interconnect
+from planner.estimate import LevelTraffic, TimeEstimate
+from planner.graph.model import Graph
+from planner.plan import OpStrategy
+from planner.program import Program, Segment
+from planner.tdl.bind import BoundOp
+
+
+def estimate(
+    graph: Graph,
+    ops: Sequence[BoundOp],
+    strategies: Mapping[str, OpStrategy],
+    cuts: tuple[int, ...],
+    program: Program,
+    machine: Machine,
+) -> TimeEstimate:
+    """Estimates an iteration.
+
+    Args:
+        graph: that was planned.
+        ops: of the graph.
+        strategies: of the plan, by op.
+        cuts: of the plan.
+        program: of the plan.
+        machine: with as many devices as the program has workers.
+    """
+    interconnect = Interconnect(machine)
+    devices = assign(interconnect, cuts, bytes_between(program), program.peak_bytes)
+    held = machine.devices
+    roofline = Roofline([held[device] for device in devices])
+    by_op = {bound.op.name: roofline.seconds(bound, strategies[bound.op.name].tiling) for bound in ops}
+    times = ExchangeTimes(interconnect, devices)
+    update = synchronised(graph, ops)
+    transfer = synchronisation = 0.0
+    level_bytes: dict[str, int] = {}
+    level_seconds: dict[str, float] = {}
+    fetching = np.zeros(len(devices))
+    for exchange in exchanges(program):
+        time = times.of(exchange.moved)
+        if exchange.tensor in update:
+            synchronisation += time.seconds
+        else:
+            transfer += time.seconds
+        for level, amount in time.level_bytes.items():
+            level_bytes[level] = level_bytes.get(level, 0) + amount
+            level_seconds[level] = level_seconds.get(level, 0.0) + time.level_seconds[level]
+        fetching[sorted({receiver for receiver, _ in exchange.moved})] += time.seconds
+    compute = float(sum(float(seconds.max()) for seconds in by_op.values()))
+    serial = compute + transfer + synchronisation
+    segments = _segment_seconds(program, by_op)
+    return TimeEstimate(
+        topology=machine.name,
+        devices=devices,
+        compute_seconds=compute,
+        transfer_seconds=transfer,
+        synchronisation_seconds=synchronisation,
+        # Whoever can overlap can also do one thing after the other.
+        overlapped_seconds=min(serial, overlapped_seconds(program, segments, interconnect, devices)),
+        levels=tuple(
+            LevelTraffic(level, level_bytes[level], level_seconds[level]) for level in _slowest_first(level_seconds)
+        ),
+        worker_compute_seconds=tuple(float(seconds) for seconds in sum(by_op.values(), start=np.zeros(len(devices)))),
+        worker_fetch_seconds=tuple(float(seconds) for seconds in fetching),
+        assumptions=roofline.assumptions,
+    )
+
+
+def _slowest_first(level_seconds: Mapping[str, float]) -> list[str]:
+    return sorted(level_seconds, key=lambda level: (-level_seconds[level], level))
+
+
+def _segment_seconds(program: Program, by_op: Mapping[str, np.ndarray]) -> dict[tuple[int, int], float]:
+    """What each segment computes, by worker and number of the step."""
+    return {
+        (worker.worker, number): sum(float(by_op[op][worker.worker]) for op in step.ops)
+        for worker in program.workers
+        for number, step in enumerate(worker.steps)
+        if isinstance(step, Segment)
+    }
+
+
+def synchronised(graph: Graph, ops: Sequence[BoundOp]) -> frozenset[str]:
+    """The tensors whose exchange is synchronisation: states, next states, and gradients on the way to them.
+
+    From a next state back through all that only computes element by element or moves; what an op with a reduction
+    makes there is the gradient, and before it is no synchronisation. Scalars (a learning rate, a norm) are none either.
+    """
+    bound_of = {name: bound for bound in ops for name in bound.op.outputs if name}
+    found = {pair.current for pair in graph.state}
+    waiting = [pair.following for pair in graph.state]
+    while waiting:
+        name = waiting.pop()
+        if name in found or name not in bound_of or graph.tensors[name].elements == 1:
+            continue
+        found.add(name)
+        analysis = bound_of[name].analysis
+        if not analysis.reduction_variables and not analysis.is_opaque:
+            waiting.extend(filter(None, bound_of[name].op.inputs))
+    return frozenset(found)

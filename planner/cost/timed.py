@@ -1,0 +1,50 @@
+"""Tables of time in the place of tables of bytes, so that a search for the fewest bytes finds the least time.
+
+What an op computes is a table of one variable. It is added along the tilings of the op's first output, which has the
+op's strategies in its other direction: sums over a whole plan are the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.cost.tables import Candidates, CostTables, Table
+from planner.cost.time import TimeTables
+from planner.graph.model import Tensor
+from planner.tdl.bind import BoundOp
+
+
+class TimedTables(CostTables):
+    """``CostTables`` whose entries are picoseconds."""
+
+    def __init__(self, plain: CostTables, times: TimeTables) -> None:
+        """Shares what the tables of bytes know that is not bytes.
+
+        Args:
+            plain: of an earlier search with the same descriptions.
+            times: of the machine that is planned for.
+        """
+        super().__init__()
+        self._times = times
+        self.lists, self.local = plain.lists, plain.local
+
+    def input_bytes(
+        self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
+    ) -> Table:
+        """Picoseconds until an op can read an input, shape [tilings, strategies]."""
+        return self._times.input_table(bound, slot, tensor, tilings, strategies)
+
+    def output_bytes(
+        self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
+    ) -> Table:
+        """Picoseconds until an output is where it is owned; with the first, those of computing as well."""
+        arriving = self._times.output_table(bound, position, tensor, tilings, strategies)
+        if position != next(number for number, name in enumerate(bound.op.outputs) if name):
+            return arriving
+        key = ("out", position, bound.content, tensor.dtype, id(tilings), id(strategies))
+        return self._remember(
+            key,
+            tilings,
+            strategies,
+            lambda: np.asarray(arriving + self._times.op_table(bound, strategies)[None], dtype=np.int64),
+        )

@@ -1,0 +1,30 @@
+"""The descriptions in force: the standard ones, those of the user's file, and what becomes of operators without any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import opdefs
+from planner.plan import DescriptionFile
+from planner.tdl.bind import Descriptions
+
+UnknownOps: TypeAlias = Literal["refuse", "replicate"]
+"""What becomes of an operator without a description: an error, or every worker runs it whole."""
+
+
+def in_force(file: Path | None, unknown_ops: UnknownOps = "refuse") -> tuple[Descriptions, DescriptionFile | None]:
+    """The descriptions, and what a plan remembers of the user's file.
+
+    Args:
+        file: descriptions of the user's own; it is executed.
+        unknown_ops: what becomes of operators without a description.
+
+    Raises:
+        TofuError: the file cannot be used.
+    """
+    mine = None if file is None else opdefs.load_file(file)
+    descriptions = opdefs.standard(
+        *(() if mine is None else mine.descriptions), repeats_unknown=unknown_ops == "replicate"
+    )
+    return descriptions, None if mine is None else DescriptionFile(mine.path.name, mine.sha256)

@@ -1,0 +1,67 @@
+"""How long an iteration of a plan takes on a machine, as estimated: data only; ``planner.cost.estimate`` makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class LevelTraffic:
+    """What crosses one level of the interconnect."""
+
+    name: str
+    """Of the level; for a device graph, the bandwidth of the routes."""
+    moved_bytes: int
+    """In an iteration, over all workers."""
+    busy_seconds: float
+    """How long the busiest of the level's links is in use, exchange by exchange."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeEstimate:
+    """An iteration's time on a topology: an estimate, and never a measurement."""
+
+    topology: str
+    """Name of the topology."""
+    devices: tuple[int, ...]
+    """The device of each worker."""
+    compute_seconds: float
+    """Of the slowest worker, op by op (ICML'18, section 5.1: t_C)."""
+    transfer_seconds: float
+    """Of all exchanges that are no synchronisation (t_X)."""
+    synchronisation_seconds: float
+    """Of the exchanges of gradients, state and next state (t_S)."""
+    overlapped_seconds: float
+    """Where transfers go on beside the computing that does not wait for them."""
+    levels: tuple[LevelTraffic, ...]
+    worker_compute_seconds: tuple[float, ...]
+    worker_fetch_seconds: tuple[float, ...]
+    assumptions: tuple[str, ...]
+    """What the topology does not say, and what was taken instead."""
+
+    @property
+    def estimated_seconds(self) -> float:
+        """One thing after the other (ICML'18, section 5.1, equation 1)."""
+        return self.compute_seconds + self.transfer_seconds + self.synchronisation_seconds
+
+    def as_dict(self) -> dict[str, Any]:
+        """The estimate as plain values."""
+        return {"estimated_seconds": self.estimated_seconds, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TimeEstimate:
+        """Reads what ``as_dict`` gave; KeyError or TypeError where it is something else."""
+        return cls(
+            topology=data["topology"],
+            devices=tuple(data["devices"]),
+            compute_seconds=data["compute_seconds"],
+            transfer_seconds=data["transfer_seconds"],
+            synchronisation_seconds=data["synchronisation_seconds"],
+            overlapped_seconds=data["overlapped_seconds"],
+            levels=tuple(LevelTraffic(**level) for level in data["levels"]),
+            worker_compute_seconds=tuple(data["worker_compute_seconds"]),
+            worker_fetch_seconds=tuple(data["worker_fetch_seconds"]),
+            assumptions=tuple(data["assumptions"]),
+        )

@@ -1,0 +1,168 @@
+"""The file that `tofu check` compares with: what plans cost when it was written.
+
+    {"schema_version": 1,
+     "models": {
+       "mlp-5x300": {                                          the name that it was checked by, or its file
+         "structure": "a4d9...",                               see planner.graph.structure
+         "ops": {"00001.Gemm.649b9dc68f27": "[400, 300] [300, 300] -> [400, 300]", ...},
+         "plans": {
+           "4": {"moved_bytes": 6960000, "peak_bytes": 3000224, "certified_gap": null,
+                 "op_bytes": {"00001.Gemm.649b9dc68f27": 240000, ...}}}}}}
+
+Ops are named by their place in the graph, so that renamed tensors change nothing. Everything is sorted, one fact in a
+line: a change of the file shows what has changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from planner.errors import UsageError
+from planner.graph.model import Graph
+from planner.graph.structure import structure_of
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class PlanCost:
+    """What a plan costs."""
+
+    moved_bytes: int
+    """Between workers, in one iteration."""
+    peak_bytes: int
+    """Of the worker that needs the most."""
+    certified_gap: float | None
+    """How far from the fewest bytes the plan can be; None where no bound is known."""
+    op_bytes: Mapping[str, int]
+    """What moves because of an op, by its place in the graph; ops that move nothing are left out."""
+
+
+@dataclass(frozen=True)
+class ModelCosts:
+    """What the plans of a model cost."""
+
+    structure: str
+    """Digest of the graph without names and sizes."""
+    ops: Mapping[str, str]
+    """By place in the graph the shapes of an op's inputs and outputs; of all ops at that place, where it is not one."""
+    plans: Mapping[int, PlanCost]
+    """By number of workers."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What is written down."""
+
+    models: Mapping[str, ModelCosts]
+    """By the name that a model was checked by."""
+
+    def to_json(self) -> str:
+        """The file's text: sorted, and equal for equal costs."""
+        models = {name: _model_as_dict(model) for name, model in sorted(self.models.items())}
+        return json.dumps({"schema_version": SCHEMA_VERSION, "models": models}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, source: str) -> Baseline:
+        """Reads what ``to_json`` wrote.
+
+        Args:
+            text: of the file.
+            source: the file's name, for the error.
+
+        Raises:
+            UsageError: it is no baseline, or one of another version.
+        """
+        again = "write it anew with --update"
+        try:
+            data = json.loads(text)
+            version = data["schema_version"]
+            if version != SCHEMA_VERSION:
+                raise UsageError(
+                    f"baseline {source} has schema version {version!r}; this tofu reads {SCHEMA_VERSION}",
+                    hint=f"remove the file and {again}, by the tofu that is to read it",
+                )
+            return cls({_text(name): _model(model) for name, model in data["models"].items()})
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            raise UsageError(
+                f"baseline {source} cannot be read: {what}", hint=f"name another file, or remove it and {again}"
+            ) from error
+
+
+def shapes_by_place(graph: Graph, keys: Mapping[str, str]) -> dict[str, str]:
+    """The shapes of every place of a graph; see ``ModelCosts.ops``."""
+    forms: dict[str, Counter[str]] = {}
+    for op in graph.ops:
+        inputs, outputs = (
+            " ".join(str(list(graph.tensors[name].shape)) for name in names if name)
+            for names in (op.inputs, op.outputs)
+        )
+        forms.setdefault(keys[op.name], Counter())[f"{inputs} -> {outputs}"] += 1
+    return {
+        key: "; ".join(f"{count} x {form}" if count > 1 else form for form, count in sorted(found.items()))
+        for key, found in sorted(forms.items())
+    }
+
+
+def model_costs(graph: Graph) -> tuple[ModelCosts, Mapping[str, str]]:
+    """What a baseline keeps of a graph, without plans; and the place of every op."""
+    structure = structure_of(graph)
+    return ModelCosts(structure.digest, shapes_by_place(graph, structure.keys), {}), structure.keys
+
+
+def op_type_at(place: str) -> str:
+    """The op type at a place of a graph."""
+    return place.partition(".")[2].rpartition(".")[0]
+
+
+def _model_as_dict(model: ModelCosts) -> dict[str, Any]:
+    return {
+        "structure": model.structure,
+        "ops": dict(sorted(model.ops.items())),
+        "plans": {
+            str(workers): {
+                "moved_bytes": cost.moved_bytes,
+                "peak_bytes": cost.peak_bytes,
+                "certified_gap": cost.certified_gap,
+                "op_bytes": dict(sorted(cost.op_bytes.items())),
+            }
+            for workers, cost in sorted(model.plans.items())
+        },
+    }
+
+
+def _model(data: Any) -> ModelCosts:
+    return ModelCosts(
+        structure=_text(data["structure"]),
+        ops={_text(key): _text(form) for key, form in data["ops"].items()},
+        plans={int(workers): _plan(plan) for workers, plan in data["plans"].items()},
+    )
+
+
+def _plan(data: Any) -> PlanCost:
+    gap = data["certified_gap"]
+    if gap is not None and not (isinstance(gap, int | float) and 0 <= gap < float("inf")):
+        raise ValueError(f"a gap of {gap!r}")
+    return PlanCost(
+        moved_bytes=_count(data["moved_bytes"]),
+        peak_bytes=_count(data["peak_bytes"]),
+        certified_gap=gap,
+        op_bytes={_text(key): _count(amount) for key, amount in data["op_bytes"].items()},
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} stands where a text should")
+    return value
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} stands where a number of bytes should")
+    return value

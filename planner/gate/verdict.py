@@ -1,0 +1,139 @@
+"""Whether a plan costs more than it did, and in which ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from planner.gate.baseline import ModelCosts, PlanCost, op_type_at
+
+_NO_GAP = 2e-6
+"""Gaps are written with six digits; a smaller difference is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpGrowth:
+    """An op, or all ops at one place of the graph, that moves more than it did, or has other sizes."""
+
+    names: tuple[str, ...]
+    """In the model that is checked."""
+    op_type: str
+    shapes: str
+    """Of inputs and outputs."""
+    shapes_before: str
+    baseline_bytes: int
+    moved_bytes: int
+
+    @property
+    def growth_bytes(self) -> int:
+        return self.moved_bytes - self.baseline_bytes
+
+    @property
+    def is_resized(self) -> bool:
+        return self.shapes != self.shapes_before
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A plan beside the baseline's."""
+
+    model: str
+    workers: int
+    baseline: PlanCost | None
+    """None: the baseline has no such plan, and gets it now."""
+    now: PlanCost
+    grew: tuple[str, ...]
+    """Which of ``moved_bytes``, ``peak_bytes`` and ``certified_gap`` grew more than is allowed."""
+    fell: tuple[str, ...]
+    """Which of them are less than the baseline says."""
+    ops: tuple[OpGrowth, ...]
+    """Ops that move more than in the baseline, or whose sizes are others; what grew most comes first."""
+
+    @property
+    def is_passed(self) -> bool:
+        return not self.grew
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Every model on every number of workers."""
+
+    baseline: str
+    """The file."""
+    max_increase: Fraction
+    """How much more than the baseline says is allowed, as a share."""
+    verdicts: tuple[Verdict, ...]
+    is_updated: bool
+    """Whether the baseline was written."""
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether nothing grew more than is allowed; a baseline that was just written is what is wanted."""
+        return self.is_updated or all(verdict.is_passed for verdict in self.verdicts)
+
+
+def judge(
+    name: str,
+    workers: int,
+    model: ModelCosts,
+    places: Mapping[str, Sequence[str]],
+    now: PlanCost,
+    before: ModelCosts | None,
+    max_increase: Fraction,
+) -> Verdict:
+    """Compares a plan with the baseline's plan of a model of the same structure.
+
+    Args:
+        name: of the model.
+        workers: of the plan.
+        model: what is known of the model's ops.
+        places: the names of the ops at each place of the graph.
+        now: what the plan costs.
+        before: what the baseline says; None if it says nothing.
+        max_increase: how much more is allowed: of bytes as a share of the baseline's, of the gap in its own unit.
+    """
+    cost = None if before is None else before.plans.get(workers)
+    if before is None or cost is None:
+        return Verdict(name, workers, None, now, (), (), ())
+    changes = {
+        "moved_bytes": _change(cost.moved_bytes, now.moved_bytes, max_increase),
+        "peak_bytes": _change(cost.peak_bytes, now.peak_bytes, max_increase),
+        "certified_gap": _gap_change(cost.certified_gap, now.certified_gap, max_increase),
+    }
+    ops = [
+        OpGrowth(
+            names=tuple(places[key]),
+            op_type=op_type_at(key),
+            shapes=form,
+            shapes_before=before.ops.get(key, form),
+            baseline_bytes=cost.op_bytes.get(key, 0),
+            moved_bytes=now.op_bytes.get(key, 0),
+        )
+        for key, form in model.ops.items()
+    ]
+    return Verdict(
+        name,
+        workers,
+        cost,
+        now,
+        tuple(what for what, change in changes.items() if change > 0),
+        tuple(what for what, change in changes.items() if change < 0),
+        tuple(sorted((op for op in ops if op.growth_bytes > 0 or op.is_resized), key=lambda op: -op.growth_bytes)),
+    )
+
+
+def _change(before: int, now: int, allowed: Fraction) -> int:
+    """1 if more was added than is allowed, -1 if it is less than before, else 0."""
+    if now > before * (1 + allowed):
+        return 1
+    return -1 if now < before else 0
+
+
+def _gap_change(before: float | None, now: float | None, allowed: Fraction) -> int:
+    """The same of the gap; having none is worse than any."""
+    if before is None or now is None:
+        return (now is None) - (before is None)
+    if now > before + float(allowed) + _NO_GAP:
+        return 1
+    return -1 if now < before - _NO_GAP else 0

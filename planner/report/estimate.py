@@ -1,0 +1,49 @@
+"""Estimates of time as lines of a table."""
+
+from __future__ import annotations
+
+from planner.estimate import TimeEstimate
+from planner.units import format_bytes, format_seconds
+
+_SHOWN_DEVICES = 16
+
+
+def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
+    """What an iteration takes on the plan's topology; nothing where there is none."""
+    if estimate is None:
+        return []
+    compute, transfer, synchronisation = (
+        format_seconds(seconds)
+        for seconds in (estimate.compute_seconds, estimate.transfer_seconds, estimate.synchronisation_seconds)
+    )
+    facts = [
+        ("topology", estimate.topology),
+        (
+            "estimated time",
+            f"{format_seconds(estimate.estimated_seconds)} per iteration: {compute} computing, {transfer} transfers, "
+            f"{synchronisation} synchronisation",
+        ),
+        ("  if overlapped", format_seconds(estimate.overlapped_seconds)),
+    ]
+    facts += [
+        (f"  over {level.name}", f"{format_bytes(level.moved_bytes)}, links busy {format_seconds(level.busy_seconds)}")
+        for level in estimate.levels
+    ]
+    if estimate.devices != tuple(range(len(estimate.devices))):
+        shown = ", ".join(str(device) for device in estimate.devices[:_SHOWN_DEVICES])
+        more = ", ..." if len(estimate.devices) > _SHOWN_DEVICES else ""
+        facts.append(("  devices, by worker", shown + more))
+    facts += [("  assumed", assumption) for assumption in estimate.assumptions]
+    return facts
+
+
+def beside_measurement(estimate: TimeEstimate | None, iteration_seconds: float) -> list[tuple[str, str]]:
+    """The estimate beside what was measured, and how far off it is."""
+    if estimate is None:
+        return []
+    found = []
+    for name, seconds in (("estimated", estimate.estimated_seconds), ("  if overlapped", estimate.overlapped_seconds)):
+        # ICML'18, table 4, has the same error: (estimated - measured) / measured.
+        error = (seconds - iteration_seconds) / iteration_seconds if iteration_seconds else 0.0
+        found.append((name, f"{format_seconds(seconds)} on {estimate.topology}, {error:+.0%}"))
+    return found

@@ -1,0 +1,99 @@
+"""16-bit floats on a CPU, whose runtime has few kernels of float16 and none of bfloat16.
+
+Every op that reads or makes them computes in float32 and rounds its results, as a GPU's kernels do that add up in
+float32. For float16 ONNX Runtime would insert such Casts itself, but then leave out those that cancel: what is rounded
+would depend on where a model is cut into segments. Casts that stand in the model stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+_HALVES: Final = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+_KEPT: Final = frozenset({"Cast", "Constant"})
+"""They have kernels of every float type."""
+_STATED: Final = frozenset({"dtype", "output_datatype", "stash_type"})
+"""Attributes that name a dtype."""
+
+
+def in_float32(model: ModelProto) -> ModelProto:
+    """A model that gives the same numbers with kernels of float32 alone; the model itself if it has no 16-bit floats.
+
+    Args:
+        model: of standard operators, without local functions. Is left as it is.
+    """
+    if not any(_mentioned(model)):
+        return model
+    kinds = _kinds(onnx.shape_inference.infer_shapes(model))
+    nodes: list[NodeProto] = []
+    taken = {name for node in model.graph.node for name in node.output} | kinds.keys()
+    wide: dict[str, str] = {}
+    """By 16-bit tensor: the same numbers in float32."""
+    for node in model.graph.node:
+        halves = [name for name in (*node.input, *node.output) if kinds.get(name) in _HALVES]
+        if not halves or node.op_type in _KEPT or any(attribute.HasField("g") for attribute in node.attribute):
+            nodes.append(node)
+            continue
+        for name in node.input:
+            if kinds.get(name) in _HALVES and name not in wide:
+                wide[name] = _free(f"{name}.float32", taken)
+                nodes.append(helper.make_node("Cast", [name], [wide[name]], to=TensorProto.FLOAT))
+        made = {name: _free(f"{name}.exact", taken) for name in node.output if kinds.get(name) in _HALVES}
+        nodes.append(_widened(node, [wide.get(name, name) for name in node.input], made))
+        nodes.extend(helper.make_node("Cast", [exact], [name], to=kinds[name]) for name, exact in made.items())
+    result = ModelProto()
+    result.CopyFrom(model)
+    del result.graph.node[:], result.graph.value_info[:]
+    result.graph.node.extend(nodes)
+    return result
+
+
+def _mentioned(model: ModelProto) -> Iterable[bool]:
+    """Where a 16-bit float can come from: inputs, constants, Casts, fills."""
+    graph = model.graph
+    for value in (*graph.input, *graph.output):
+        yield value.type.tensor_type.elem_type in _HALVES
+    for tensor in graph.initializer:
+        yield tensor.data_type in _HALVES
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield (
+                attribute.t.data_type in _HALVES
+                if attribute.HasField("t")
+                else (attribute.name in (*_STATED, "to") and attribute.i in _HALVES)
+            )
+
+
+def _kinds(model: ModelProto) -> Mapping[str, int]:
+    graph = model.graph
+    values = (*graph.input, *graph.value_info, *graph.output)
+    kinds = {value.name: value.type.tensor_type.elem_type for value in values}
+    return kinds | {tensor.name: tensor.data_type for tensor in graph.initializer}
+
+
+def _widened(node: NodeProto, operands: list[str], made: Mapping[str, str]) -> NodeProto:
+    """The node on float32."""
+    result = NodeProto()
+    result.CopyFrom(node)
+    del result.input[:], result.output[:]
+    result.input.extend(operands)
+    result.output.extend(made.get(name, name) for name in node.output)
+    for attribute in result.attribute:
+        if attribute.name in _STATED and attribute.i in _HALVES:
+            attribute.i = TensorProto.FLOAT
+        elif attribute.HasField("t") and attribute.t.data_type in _HALVES:
+            value = numpy_helper.to_array(attribute.t).astype(np.float32)
+            attribute.t.CopyFrom(numpy_helper.from_array(value, attribute.t.name))
+    return result
+
+
+def _free(wanted: str, taken: set[str]) -> str:
+    while wanted in taken:
+        wanted += "_"
+    taken.add(wanted)
+    return wanted

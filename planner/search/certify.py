@@ -1,0 +1,258 @@
+"""How good a plan can be: all cuts together, every composite of every tensor and op, bounded from below.
+
+The joint problem has tables that are too large to be eliminated exactly on most networks, so
+
+1. variables with few neighbours are eliminated, which is exact and leaves a core;
+2. the core is bounded from below, and plans are read off the bound's passes (``planner.search.dual``);
+3. values with which no plan can be better than the best one known are taken out of the core;
+4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
+
+A bound holds for the search's own problem: these cuts, these candidates, one tiling for what is tied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.algebra.tiling import Tiling
+from planner.cost.tables import Candidates
+from planner.search.dual import Dual, Floats
+from planner.search.eliminate import Reduced, Table, eliminate
+from planner.search.order import Ints, Order, find_order
+from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
+from planner.search.recurse import Found
+
+_BUCKET = 1 << 22
+"""Step 1 makes no bucket larger than this."""
+_HALVINGS = 8
+"""How often the values near the bound are made fewer until they can be solved exactly."""
+_PASSES = 10
+"""Passes between two attempts to take values out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much work a certificate may be."""
+
+    table_entries: int = 16_000_000
+    """Entries of all different tables of the joint problem; a larger problem is not begun."""
+    pair_entries: int = 60_000_000
+    """Entries that one pass over the core reads."""
+    rounds: int = 12
+    """Of passes and taking out."""
+    exact_entries: int = 1 << 25
+    """Exact elimination begins when no bucket is larger than this."""
+
+
+def certify(
+    problem: Problem,
+    cuts: tuple[int, ...],
+    restrict: Restriction,
+    found: Found,
+    effort: Effort = Effort(),
+    progress: Callable[[str], None] = lambda line: None,
+) -> Found:
+    """Bounds what a plan can be, and improves the given one where it can be better.
+
+    Args:
+        problem: the graph's variables and tables.
+        cuts: the ways of each cut, outermost first.
+        restrict: narrows the candidates of a variable.
+        found: the best plan known.
+        effort: how much work may be done.
+        progress: told what is being done.
+
+    Returns:
+        The best plan now known and its bound; the given one, without a bound, if that is more than the effort.
+    """
+    choices = _composites(problem, cuts, restrict, found, effort)
+    if choices is None or problem.table_entries(choices) > effort.table_entries:
+        return found
+    sizes = [len(values) for values in choices]
+    order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=_BUCKET)
+    if _core_entries(order, sizes) > effort.pair_entries:
+        return found
+    progress("tables of all cuts together")
+    joint = _Joint(problem, choices, order, effort)
+    best, dual = found, joint.dual()
+    lower = 0
+    for number in range(effort.rounds):
+        progress(f"bounding the plan, round {number + 1}: {best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
+        for _ in range(_PASSES):
+            guess = dual.forward()
+            if joint.constant + dual.cost(guess) < best.moved_bytes - 0.5:
+                best = _better(problem, joint, joint.original(guess), best)
+            dual.backward()
+        lower = max(lower, joint.constant + _rounded_up(dual.lower))
+        if lower >= best.moved_bytes:
+            return replace(best, lower_bytes=best.moved_bytes)
+        if not joint.take_out(dual, best.moved_bytes):
+            return replace(best, lower_bytes=best.moved_bytes)
+        exact = joint.solve()
+        if exact is not None:
+            total, values = exact
+            if total < best.moved_bytes:
+                better = _better(problem, joint, values, best)
+                # A plan of the exact solution may need a strategy that no local op computes.
+                return replace(better, lower_bytes=min(total, better.moved_bytes))
+            return replace(best, lower_bytes=best.moved_bytes)
+        near = joint.solve_near(dual, best)
+        if near is not None and near[0] < best.moved_bytes:
+            best = _better(problem, joint, near[1], best)
+    return replace(best, lower_bytes=lower)
+
+
+def _rounded_up(value: float) -> int:
+    """The least integer that a sum of integers can be if it is at least ``value``, rounding errors allowed for."""
+    return int(np.ceil(value * (1 - 1e-9) - 1e-3))
+
+
+def _composites(
+    problem: Problem, cuts: tuple[int, ...], restrict: Restriction, found: Found, effort: Effort
+) -> list[Candidates] | None:
+    """Every composite of every variable, the found plan's among them; None if there are far too many."""
+    known: dict[object, Candidates] = {}
+    choices: list[Candidates] = []
+    total = 0
+    for variable in problem.variables:
+        own = found.composites[variable.number]
+        key: object = problem.content[variable.number] if restrict is no_restriction else variable.number
+        if key not in known:
+            known[key] = problem.intern(tuple(_extended(problem, variable, cuts, restrict)))
+            total += len(known[key])
+            if total * total > effort.table_entries * len(known) * 16:
+                return None
+        values = known[key]
+        choices.append(values if own in values else problem.intern((*values, own)))
+    return choices
+
+
+def _extended(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction) -> list[Tiling]:
+    found = [Tiling((), ())]
+    for ways in cuts:
+        found = [longer for prefix in found for longer in restrict(variable, problem.proposals(variable, prefix, ways))]
+    return found
+
+
+def _better(problem: Problem, joint: _Joint, values: Ints, best: Found) -> Found:
+    """The plan of an assignment, or the best one known if it is no plan."""
+    composites = joint.composites(values)
+    if not problem.are_local(composites):
+        return best
+    moved = sum(amount for _, amount in problem.bytes_by_tensor(composites))
+    return replace(best, composites=composites, moved_bytes=moved) if moved < best.moved_bytes else best
+
+
+def _core_entries(order: Order, sizes: Sequence[int]) -> int:
+    """Entries that one pass over the core reads, known before any table is made."""
+    pairs = {tuple(sorted(scope)) for _, scope in order.open if len(scope) == 2}
+    return sum(sizes[first] * sizes[second] for first, second in pairs)
+
+
+class _Joint:
+    """The joint problem, its variables of few neighbours eliminated."""
+
+    def __init__(self, problem: Problem, choices: Sequence[Candidates], order: Order, effort: Effort) -> None:
+        self._choices = choices
+        self._exact_entries = effort.exact_entries
+        sizes = [len(values) for values in choices]
+        tables, which, _ = problem.joint_tables(choices)
+        self._reduced = Reduced(order, tables, which)
+        self.constant = self._reduced.constant
+        self._core = sorted(order.core, key=problem.time_of)
+        number = {variable: position for position, variable in enumerate(self._core)}
+        self._kept: list[NDArray[np.int64]] = [np.arange(sizes[variable]) for variable in self._core]
+        self._own: list[Table] = [np.zeros(sizes[variable], dtype=np.int64) for variable in self._core]
+        self._pairs: dict[tuple[int, int], Table] = {}
+        shared: dict[tuple[tuple[int, int, bool], ...], Table] = {}
+        between: dict[tuple[int, int], list[tuple[int, bool]]] = {}
+        for factor, scope in order.open:
+            places = tuple(number[variable] for variable in scope)
+            if len(places) == 1:
+                self._own[places[0]] = self._own[places[0]] + self._reduced.table(factor)
+            else:
+                turned = places[0] > places[1]
+                between.setdefault((min(places), max(places)), []).append((factor, turned))
+        for pair, factors in between.items():
+            key = tuple(sorted((id(self._reduced.table(factor)), 0, turned) for factor, turned in factors))
+            if key not in shared:
+                parts = [self._reduced.table(factor) for factor, _ in factors]
+                turned_parts = [part.T if turned else part for part, (_, turned) in zip(parts, factors, strict=True)]
+                shared[key] = np.ascontiguousarray(sum(turned_parts[1:], turned_parts[0]))
+            self._pairs[pair] = shared[key]
+
+    def dual(self) -> Dual:
+        """The bound of the core, not yet passed over."""
+        floats: dict[int, Floats] = {}
+        pairs = [
+            (first, second, floats.setdefault(id(table), table.astype(np.float64)))
+            for (first, second), table in self._pairs.items()
+        ]
+        return Dual([costs.astype(np.float64) for costs in self._own], pairs)
+
+    def original(self, values: Sequence[int]) -> Ints:
+        """The values of all variables, when those of the core have these (positions among the kept)."""
+        return self._original(self._kept, values)
+
+    def _original(self, kept: Sequence[NDArray[np.int64]], values: Sequence[int]) -> Ints:
+        found = np.zeros(len(self._choices), dtype=np.int64)
+        for variable, own, value in zip(self._core, kept, values, strict=True):
+            found[variable] = own[value]
+        self._reduced.complete(found)
+        return found
+
+    def composites(self, values: Ints) -> tuple[Tiling, ...]:
+        """The candidates that values stand for."""
+        return tuple(options[value] for options, value in zip(self._choices, values.tolist(), strict=True))
+
+    def take_out(self, dual: Dual, upper: int) -> bool:
+        """Takes out values with which nothing can be below ``upper``; False if a variable has none left."""
+        limit = upper - self.constant - 1 + 1e-6 * max(1.0, abs(dual.lower)) * 1e-3 + 1e-3
+        keep = [np.flatnonzero(costs <= limit) for costs in dual.at_least()]
+        if any(len(values) == 0 for values in keep):
+            return False
+        dual.keep(keep)
+        self._kept = [kept[values] for kept, values in zip(self._kept, keep, strict=True)]
+        return True
+
+    def solve(self) -> tuple[int, Ints] | None:
+        """The exact minimum over the values that are left, and where it is; None if its tables are too large."""
+        return self._solve(self._kept)
+
+    def solve_near(self, dual: Dual, best: Found) -> tuple[int, Ints] | None:
+        """The exact minimum over the values that the bound thinks best, as many as can be solved.
+
+        Args:
+            dual: the bound, over the values that are left.
+            best: the best plan known.
+        """
+        costs = dual.at_least()
+        least = min((float(cost.min()) for cost in costs), default=0.0)
+        room = best.moved_bytes - self.constant - least
+        for halvings in range(1, _HALVINGS + 1):
+            limit = least + room / 2**halvings
+            kept = [
+                values[(cost <= limit) | (cost == cost.min())] for values, cost in zip(self._kept, costs, strict=True)
+            ]
+            found = self._solve(kept)
+            if found is not None:
+                return found
+        return None
+
+    def _solve(self, kept: Sequence[NDArray[np.int64]]) -> tuple[int, Ints] | None:
+        sizes = [len(values) for values in kept]
+        pairs = list(self._pairs)
+        scopes = [(place,) for place in range(len(sizes))] + pairs
+        free = [tuple(place for place in scope if sizes[place] > 1) for scope in scopes]
+        order = find_order(sizes, free, sizes)
+        if order.largest_bucket(np.array(sizes)) > self._exact_entries:
+            return None
+        tables = [costs[values] for costs, values in zip(self._own, kept, strict=True)]
+        tables += [self._pairs[pair][np.ix_(kept[pair[0]], kept[pair[1]])] for pair in pairs]
+        squeezed = [table.reshape([sizes[place] for place in scope]) for table, scope in zip(tables, free, strict=True)]
+        solution = eliminate(order, squeezed, np.arange(len(squeezed), dtype=np.int64))
+        return self.constant + solution.total, self._original(kept, solution.values.tolist())

@@ -1,0 +1,160 @@
+"""A lower bound of a sum of pairwise tables: sequential tree-reweighted message passing (TRW-S).
+
+Where exact elimination would need tables that are too large, this says how good a plan can be at best. Every pairwise
+table gives parts of itself to its two variables; whatever it gives, the sum of all minima is a lower bound of the
+minimum of the sum. The passes, forward and backward over the variables, choose the parts so that the bound never falls
+(Kolmogorov, "Convergent tree-reweighted message passing for energy minimization", 2006). They also propose assignments,
+and say of every value of a variable what an assignment with it costs at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Pair:
+    """A table between two variables, and what it has given to each."""
+
+    first: int
+    second: int
+    """Later than ``first`` in the order of the passes."""
+    table: Floats
+    """Shape [values of first, values of second]."""
+    to_first: Floats
+    to_second: Floats
+
+    def rest_for_second(self) -> Floats:
+        """The least of what is left of the table, by value of the second variable."""
+        least: Floats = (self.table - self.to_first[:, None]).min(axis=0) - self.to_second
+        return least
+
+    def rest_for_first(self) -> Floats:
+        """The least of what is left of the table, by value of the first variable."""
+        least: Floats = (self.table - self.to_second[None, :]).min(axis=1) - self.to_first
+        return least
+
+
+class Dual:
+    """The bound of one sum of tables; variables are passed in the order of their numbers.
+
+    Attributes:
+        lower: the best bound so far.
+    """
+
+    def __init__(self, own: Sequence[Floats], pairs: Sequence[tuple[int, int, Floats]]) -> None:
+        """Begins with nothing given.
+
+        Args:
+            own: each variable's own cost by value.
+            pairs: tables between two variables, the earlier one first; at most one for any two.
+        """
+        self.own = list(own)
+        self.pairs = [
+            Pair(first, second, table, np.zeros(table.shape[0]), np.zeros(table.shape[1]))
+            for first, second, table in pairs
+        ]
+        self.lower = -np.inf
+        self._order()
+
+    def _order(self) -> None:
+        """Takes note of which variables have pairs: the others cost their least and need no pass."""
+        before: dict[int, list[Pair]] = {}
+        after: dict[int, list[Pair]] = {}
+        for pair in self.pairs:
+            after.setdefault(pair.first, []).append(pair)
+            before.setdefault(pair.second, []).append(pair)
+        self._joined = [
+            (variable, before.get(variable, []), after.get(variable, []))
+            for variable in sorted(before.keys() | after.keys())
+        ]
+        joined = before.keys() | after.keys()
+        self._alone = float(sum(costs.min() for variable, costs in enumerate(self.own) if variable not in joined))
+
+    def forward(self) -> list[int]:
+        """One pass in the order of the variables.
+
+        Returns:
+            An assignment: each variable's best value, given those before it and what those after it seem to cost.
+        """
+        values = [int(costs.argmin()) for costs in self.own]
+        lower = self._alone
+        for variable, before, after in self._joined:
+            total = self.own[variable].copy()
+            for pair in after:
+                total += pair.to_first
+            choice = total.copy()
+            for pair in before:
+                choice += pair.table[values[pair.first]]
+                total += pair.to_second
+            values[variable] = int(choice.argmin())
+            share = 1 / max(len(before), len(after))
+            lower += float(total.min()) * (1 - share * len(after))
+            total *= share
+            for pair in after:
+                pair.to_first -= total
+                pair.to_second = (pair.table - pair.to_first[:, None]).min(axis=0)
+        self.lower = max(self.lower, lower)
+        return values
+
+    def backward(self) -> None:
+        """One pass in the opposite order."""
+        lower = self._alone
+        for variable, before, after in reversed(self._joined):
+            total = self.own[variable].copy()
+            for pair in after:
+                total += pair.to_first
+            for pair in before:
+                total += pair.to_second
+            share = 1 / max(len(before), len(after))
+            lower += float(total.min()) * (1 - share * len(before))
+            total *= share
+            for pair in before:
+                pair.to_second -= total
+                pair.to_first = (pair.table - pair.to_second[None, :]).min(axis=1)
+        self.lower = max(self.lower, lower)
+
+    def at_least(self) -> list[Floats]:
+        """For every variable and value what an assignment with that value costs at least."""
+        found = [costs.copy() for costs in self.own]
+        for pair in self.pairs:
+            found[pair.first] += pair.to_first
+            found[pair.second] += pair.to_second
+        rests = [(pair, pair.rest_for_first(), pair.rest_for_second()) for pair in self.pairs]
+        bound = sum(float(costs.min()) for costs in found) + sum(float(rest.min()) for _, rest, _ in rests)
+        for costs in found:
+            costs += bound - costs.min()
+        for pair, for_first, for_second in rests:
+            found[pair.first] += for_first - for_first.min()
+            found[pair.second] += for_second - for_second.min()
+        return found
+
+    def keep(self, values: Sequence[NDArray[np.int64]]) -> None:
+        """Goes on with these values of each variable only; a pair of a variable with one value is a pair no more."""
+        self.own = [costs[kept] for costs, kept in zip(self.own, values, strict=True)]
+        pairs = []
+        for pair in self.pairs:
+            first, second = values[pair.first], values[pair.second]
+            if (len(first), len(second)) != pair.table.shape:
+                pair.table = pair.table[np.ix_(first, second)]
+                pair.to_first, pair.to_second = pair.to_first[first], pair.to_second[second]
+            if len(first) == 1:
+                self.own[pair.second] += pair.table[0]
+            elif len(second) == 1:
+                self.own[pair.first] += pair.table[:, 0]
+            else:
+                pairs.append(pair)
+        self.pairs = pairs
+        self._order()
+
+    def cost(self, values: Sequence[int]) -> float:
+        """What an assignment costs."""
+        own = sum(float(costs[value]) for costs, value in zip(self.own, values, strict=True))
+        return own + sum(float(pair.table[values[pair.first], values[pair.second]]) for pair in self.pairs)

@@ -1,0 +1,55 @@
+"""Shapes of outputs that a description implies, for operators whose shapes ONNX cannot infer.
+
+Where an output's index variable stands alone as the index of an input's dim, the output's dim has that size: of
+``lambda m, n: Sum(lambda k: A[m, k] * B[k, n])`` the sizes are those of A's first and B's second dim. A starred
+variable stands for as many dims as fit, if only one number does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.graph.model import Shape
+from planner.tdl.builder import Description, NodeView
+from planner.tdl.expr import Access, Output, subvalues
+
+
+def implied_shapes(description: Description, node: NodeView) -> tuple[Shape | None, ...]:
+    """The shape of each output, in order; None where the description does not imply one.
+
+    Args:
+        description: of the op.
+        node: the op; its ``output_shapes`` say only which outputs there are.
+    """
+    most = max((len(shape) for shape in node.input_shapes if shape is not None), default=0) + 1
+    found: list[Shape | None] = []
+    for position, there in enumerate(node.output_shapes):
+        tried = [_traced(description, node, position, rank) for rank in range(most + 1) if there is not None]
+        fitting = [output for output in tried if output is not None]
+        found.append(_sizes(fitting[0], node) if len(fitting) == 1 else None)
+    return tuple(found)
+
+
+def _traced(description: Description, node: NodeView, position: int, rank: int) -> Output | None:
+    """What a description makes of an output if it had that rank; None if it cannot have it."""
+    alone = tuple((1,) * rank if number == position else None for number in range(len(node.output_shapes)))
+    try:
+        outputs = description.trace(replace(node, output_shapes=alone, asked=set(), derived={}))
+    except Exception:  # noqa: BLE001 -- it is tried on ranks that are not the op's: whatever it raises, they do not fit
+        return None
+    return outputs[position] if position < len(outputs) else None
+
+
+def _sizes(output: Output, node: NodeView) -> Shape | None:
+    sizes: list[int] = []
+    accesses = [value for value in subvalues(output.value) if isinstance(value, Access) and value.fill is None]
+    for variable in output.variables:
+        extents: set[int] = set()
+        for access in accesses:
+            shape = node.input_shapes[access.slot]
+            assert shape is not None, "an absent input is not read"
+            extents |= {shape[dim] for dim, index in enumerate(access.indices) if index == variable}
+        if len(extents) != 1:
+            return None
+        sizes.append(extents.pop())
+    return tuple(sizes)

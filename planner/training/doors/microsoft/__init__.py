@@ -1,0 +1,48 @@
+"""What stands for com.microsoft's operators, which onnxruntime-training's gradient builder emits.
+
+Operand orders are those of the operators' schemas in onnxruntime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from planner.errors import UnsupportedError
+from planner.graph.model import Op
+from planner.training.attributes import label
+from planner.training.doors.microsoft import forward, gradients, losses, normalisations
+from planner.training.doors.walk import Lowering, Walk
+
+DOMAIN: Final = "com.microsoft"
+
+
+def _refused(reason: str) -> Lowering:
+    def lowering(walk: Walk, op: Op) -> tuple[str, ...]:
+        raise UnsupportedError(f"{label(op)}: {reason}")
+
+    return lowering
+
+
+_REFUSED: Final[Mapping[str, Lowering]] = {
+    "BitmaskDropoutGrad": _refused("a mask of bits has no standard form"),
+    "GRUGrad": _refused("recurrent networks are taken as a forward model, where they are unrolled"),
+    "LSTMGrad": _refused("recurrent networks are taken as a forward model, where they are unrolled"),
+    "NcclAllReduce": _refused("the model is distributed already"),
+}
+_NAMED: Final[Mapping[str, Lowering]] = {
+    **forward.LOWERINGS,
+    **gradients.LOWERINGS,
+    **losses.LOWERINGS,
+    **normalisations.LOWERINGS,
+    **_REFUSED,
+}
+TABLE: Final[Mapping[tuple[str, str], Lowering]] = MappingProxyType(
+    {
+        **{(DOMAIN, name): lowering for name, lowering in _NAMED.items()},
+        ("", "SimplifiedLayerNormalization"): _NAMED["SimplifiedLayerNormalization"],
+        ("", "SoftmaxCrossEntropyLoss"): _NAMED["SoftmaxCrossEntropyLossInternal"],
+    }
+)
+"""By domain and operator."""

@@ -1,0 +1,109 @@
+"""Normalisations of com.microsoft, forward and backward."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from planner.graph.model import Op
+from planner.training.attributes import attributes_of, axis_of, number
+from planner.training.doors.walk import Lowering, Walk
+from planner.training.normal_forms import normalised
+from planner.training.rules.normalisation import per_channel
+
+
+def _layer_normalization(walk: Walk, op: Op) -> tuple[str, ...]:
+    dy, x, scale, mean, inverse = op.inputs
+    bias = walk.builder.declare(f"{op.name}.bias", walk.builder.shape(scale), walk.builder.dtype(scale))
+    wanted = tuple(position for position, name in enumerate(op.outputs) if name)
+    parts = walk.rule(
+        "LayerNormalization", (x, scale, bias), dy, name=op.name, wanted=wanted, attributes=attributes_of(op, "axis"),
+        saved={"mean": mean, "inverse": inverse},
+    )  # fmt: skip
+    return tuple(part or "" for part in parts)
+
+
+def _invertible_layer_normalization(walk: Walk, op: Op) -> tuple[str, ...]:
+    """From the output: x̂ = (y - bias)/scale, which is x with mean 0 and 1/σ of 1, but for the factor 1/σ."""
+    emit, (dy, y, scale, bias, inverse) = walk.builder, op.inputs
+    inverse = emit.cast(inverse, emit.dtype(y))
+    centred = emit.div(emit.div(emit.sub(y, bias), scale), inverse)
+    mean = emit.zeros(emit.shape(inverse), inverse)
+    wanted = tuple(position for position, name in enumerate(op.outputs) if name)
+    parts = walk.rule(
+        "LayerNormalization", (centred, scale, bias), dy, name=op.name, wanted=wanted,
+        attributes=attributes_of(op, "axis"), saved={"mean": mean, "inverse": inverse},
+    )  # fmt: skip
+    return tuple(part or "" for part in parts)
+
+
+def _simplified_layer_normalization(walk: Walk, op: Op) -> tuple[str, ...]:
+    """For y = scale x / √(mean x² + epsilon), r = 1/root: dx = r (g - x̂ mean(g x̂)), g = dy scale; dscale = Σ dy x̂."""
+    emit, (dy, x, scale, inverse) = walk.builder, op.inputs
+    shape = emit.shape(x)
+    rows = list(range(axis_of(op, len(shape), -1), len(shape)))
+    inverse = emit.cast(inverse, emit.dtype(x))
+    normal, g = emit.mul(x, inverse), emit.mul(dy, scale)
+    share = 1.0 / math.prod(shape[dim] for dim in rows)
+    along = emit.scale(emit.reduce_sum(emit.mul(g, normal), rows, keepdims=True), share)
+    dx = emit.mul(inverse, emit.sub(g, emit.mul(normal, along)))
+    return dx, emit.unbroadcast(emit.mul(dy, normal), emit.shape(scale))
+
+
+def _simplified_forward(walk: Walk, op: Op) -> tuple[str, ...]:
+    emit, (x, scale) = walk.builder, op.inputs
+    shape = emit.shape(x)
+    rows = list(range(axis_of(op, len(shape), -1), len(shape)))
+    share = 1.0 / math.prod(shape[dim] for dim in rows)
+    square = emit.scale(emit.reduce_sum(emit.mul(x, x), rows, keepdims=True), share)
+    root = emit.unary("Sqrt", emit.add(square, emit.scalar(number(op, "epsilon", 1e-5), x)))
+    inverse = emit.unary("Reciprocal", root)
+    return emit.mul(emit.mul(x, inverse), scale), inverse
+
+
+def _batch_normalization(walk: Walk, op: Op) -> tuple[str, ...]:
+    emit, (dy, x, scale, mean, inverse) = walk.builder, op.inputs
+    rank = emit.rank(x)
+    saved = {
+        "centred": emit.sub(x, per_channel(emit, mean, rank)),
+        "deviation": emit.unary("Reciprocal", inverse),
+        "slope": per_channel(emit, emit.mul(scale, inverse), rank),
+    }
+    parts = walk.rule("BatchNormalization", (x, scale, scale), dy, name=op.name, wanted=(0, 1, 2), saved=saved)
+    return tuple(part or "" for part in parts)
+
+
+def _batch_normalization_forward(walk: Walk, op: Op) -> tuple[str, ...]:
+    """BatchNormInternal: by the batch's statistics; running variance and saved 1/σ as well."""
+    emit, (x, scale, bias, mean, variance) = walk.builder, op.inputs
+    shape, rank = emit.shape(x), emit.rank(x)
+    over = [dim for dim in range(rank) if dim != 1]
+    share = shape[1] / math.prod(shape)
+    epsilon = number(op, "epsilon", 1e-5)
+    own_mean = emit.scale(emit.reduce_sum(x, over), share, "mean")
+    centred = emit.sub(x, per_channel(emit, own_mean, rank))
+    own_variance = emit.scale(emit.reduce_sum(emit.mul(centred, centred), over), share, "variance")
+    normal = normalised(emit, x, over, epsilon)
+    y = emit.add(emit.mul(normal, per_channel(emit, scale, rank)), per_channel(emit, bias, rank))
+    momentum = number(op, "momentum", 0.9)
+    running = [
+        emit.add(emit.scale(before, momentum), emit.scale(own, 1.0 - momentum))
+        for before, own in ((mean, own_mean), (variance, own_variance))
+    ]
+    inverse = emit.unary("Reciprocal", emit.unary("Sqrt", emit.add(own_variance, emit.scalar(epsilon, x))))
+    return y, *running, own_mean, inverse
+
+
+LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(
+    {
+        "BatchNormInternal": _batch_normalization_forward,
+        "BatchNormalizationGrad": _batch_normalization,
+        "InvertibleLayerNormalizationGrad": _invertible_layer_normalization,
+        "LayerNormalizationGrad": _layer_normalization,
+        "SimplifiedLayerNormalization": _simplified_forward,
+        "SimplifiedLayerNormalizationGrad": _simplified_layer_normalization,
+    }
+)
+"""By operator."""

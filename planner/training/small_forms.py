@@ -1,0 +1,125 @@
+"""Operators that networks seldom train through, written out: Det, CumProd, TensorScatter, STFT."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from planner.graph.model import Op
+from planner.training.attributes import axis_of, integer, refuse, text
+from planner.training.builder import Builder
+
+_LARGEST_DETERMINANT: Final = 6
+
+
+def determinant(emit: Builder, op: Op) -> tuple[str, ...]:
+    """The determinant by expansion along rows: without a division, so that singular matrices have a gradient, too.
+
+    The minors of the first r rows, one for each choice of r columns, are made from those of r - 1 rows.
+
+    Raises:
+        UnsupportedError: the matrices are larger than 6x6: a gradient needs their inverse, which ONNX has no operator
+            for.
+    """
+    x = op.inputs[0]
+    *lead, size, _ = emit.shape(x)
+    if size > _LARGEST_DETERMINANT:
+        raise refuse(op, f"its matrices are {size}x{size}; a gradient is taken up to 6x6, as it needs all minors")
+    rank = len(lead) + 2
+
+    def element(row: int, column: int) -> str:
+        starts, ends = [*(0 for _ in lead), row, column], [*lead, row + 1, column + 1]
+        return emit.squeeze(emit.slice(x, starts, ends), [rank - 2, rank - 1])
+
+    minors = {frozenset({column}): element(0, column) for column in range(size)}
+    for row in range(1, size):
+        larger: dict[frozenset[int], str] = {}
+        for chosen in sorted({known | {column} for known in minors for column in range(size)}, key=sorted):
+            if len(chosen) != row + 1:
+                continue
+            total = ""
+            for place, column in enumerate(sorted(chosen)):
+                term = emit.mul(element(row, column), minors[chosen - {column}])
+                if not total:
+                    total = term if (row + place) % 2 == 0 else emit.unary("Neg", term)
+                else:
+                    total = (emit.add if (row + place) % 2 == 0 else emit.sub)(total, term)
+            larger[chosen] = total
+        minors = larger
+    return (minors[frozenset(range(size))],)
+
+
+def cumulative_product(emit: Builder, op: Op) -> tuple[str, ...]:
+    """Running products in log2 n steps: each element times the one 1, 2, 4 ... before it (Hillis and Steele 1986).
+
+    Raises:
+        UnsupportedError: its axis is not known.
+    """
+    x = op.inputs[0]
+    known = emit.value(op.inputs[1])
+    if known is None:
+        raise refuse(op, "its axis is not a known constant")
+    rank = emit.rank(x)
+    axis = int(known.reshape(())) % rank
+    size = emit.shape(x)[axis]
+    backwards = [axis] if integer(op, "reverse", 0) else []
+
+    def moved(values: str, by: int) -> str:
+        shift = [by if dim == axis else 0 for dim in range(rank)]
+        return emit.pad(values, shift, [-width for width in shift], 1.0)
+
+    made = emit.reverse(x, backwards)
+    if integer(op, "exclusive", 0):
+        made = moved(made, 1)
+    step = 1
+    while step < size:
+        made = emit.mul(made, moved(made, step))
+        step *= 2
+    return (emit.reverse(made, backwards),)
+
+
+def tensor_scatter(emit: Builder, op: Op) -> tuple[str, ...]:
+    """The cache with the update written from each sample's write index on, along ``axis``; around it, if circular."""
+    cache, update, *rest = op.inputs
+    shape, written = emit.shape(cache), emit.shape(update)
+    rank = len(shape)
+    axis = axis_of(op, rank, -2)
+    line = np.arange(written[axis], dtype=np.int64).reshape([-1 if dim == axis else 1 for dim in range(rank)])
+    index = emit.constant(line, f"range.{written[axis]}")
+    if rest and rest[0]:
+        index = emit.add(index, emit.reshape(rest[0], (shape[0], *(1 for _ in range(rank - 1)))))
+    if text(op, "mode", "linear") == "circular":
+        index = emit.binary("Mod", index, emit.constant(np.array(shape[axis], np.int64), f"int.{shape[axis]}"))
+    operands = [cache, emit.expand(index, written), update]
+    return (emit.one("ScatterElements", operands, shape, emit.dtype(cache), attributes={"axis": axis}),)
+
+
+def short_time_fourier(emit: Builder, op: Op) -> tuple[str, ...]:
+    """Frames of the signal times the window, each transformed by DFT.
+
+    Raises:
+        UnsupportedError: the step or the length of frames is not known.
+    """
+    signal, step, window, length = [*op.inputs, "", ""][:4]
+    count, size, parts = emit.shape(signal)
+    frame = emit.shape(window)[0] if window else size
+    for name in (step, length):
+        if name and emit.value(name) is None:
+            raise refuse(op, "the step and the length of its frames are not known constants")
+    if length:
+        frame = int(np.asarray(emit.value(length)).reshape(()))
+    stride = int(np.asarray(emit.value(step)).reshape(()))
+    starts = np.arange(0, size - frame + 1, stride)
+    places = emit.constant((starts[:, None] + np.arange(frame)).astype(np.int64), f"frames.{len(starts)}x{frame}")
+    shape = (count, len(starts), frame, parts)
+    frames = emit.one("Gather", [signal, places], shape, emit.dtype(signal), attributes={"axis": 1})
+    if window:
+        frames = emit.mul(frames, emit.reshape(window, (frame, 1)))
+    onesided = integer(op, "onesided", 1)
+    made = (count, len(starts), frame // 2 + 1 if onesided else frame, 2)
+    if made != emit.source_tensor(op.outputs[0]).shape:
+        raise refuse(op, "onesided is not stated, and ONNX's text and inference take different defaults",
+                     hint="state it in the model")  # fmt: skip
+    operands = [frames, "", emit.constant(np.array(2, np.int64), "int.2")]
+    return (emit.one("DFT", operands, made, emit.dtype(signal), attributes={"onesided": onesided}),)

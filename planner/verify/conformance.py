@@ -1,0 +1,320 @@
+"""ONNX's own operator test cases through tofu: each planned, cut, run, and held against the output it expects.
+
+Of all cases, those that the stock runtime itself passes are planned for a few workers and run in this process. A case
+counts as *cut* if an op that computes was split, and more than one worker computed. Beside the plan that the search
+finds, an op alone in its graph is run by every other strategy that the analysis admits, so that what is not cheapest
+is tried, too.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import AttributeProto, ModelProto
+
+from opdefs.exclusions import DATA_DEPENDENT
+from planner.algebra.tiling import Shard, Tiling
+from planner.errors import InfeasibleError, TofuError
+from planner.graph.from_onnx import graph_from_proto
+from planner.graph.model import Graph, Op
+from planner.graph.randomness import lower_randomness
+from planner.partition.build import partition
+from planner.plan import Plan
+from planner.program import Program, Segment
+from planner.runtime.plan_files import LoadedPlan
+from planner.runtime.run import run_plan
+from planner.search.composites import Decided, decide_with_bodies
+from planner.search.decide import decide
+from planner.tdl.bind import BoundOp, Descriptions
+from planner.verify.onnx_cases import OnnxCase, Value, differences, parameters, stock_outputs, with_constants
+from planner.verify.strategies import enumerate_strategies
+from planner.worker_model import WorkerModel
+
+WORKERS = 2
+Progress = Callable[[str, int, int], None]
+"""Called with a case, its number and how many there are."""
+
+
+class Stock(enum.Enum):
+    """What the stock runtime does with a case."""
+
+    PASSES = "passes"
+    REFUSES = "refuses"
+    """It has no kernel for it, or fails."""
+    DIFFERS = "differs"
+    """It gives another output than the case expects."""
+
+
+class Refusal(enum.Enum):
+    """Why a case that the stock runtime passes is not planned: what no plan of this kind can hold."""
+
+    CONTROL_FLOW = "control flow: a subgraph that runs as often as the data say"
+    NO_TENSOR = "sequences, optionals or strings: a plan splits tensors of numbers"
+    DATA_SHAPE = "the shape of a result depends on the data"
+    OTHER_DOMAIN = "an operator of another domain, which no description is given for"
+    ONE_ELEMENT = "no tensor has more than one element: there is nothing to give to a second worker"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOutcome:
+    """What became of one case."""
+
+    name: str
+    stock: Stock
+    is_passed: bool = False
+    """Planned and run, and the output is as expected."""
+    is_cut: bool = False
+    constants: tuple[str, ...] = ()
+    """Inputs that were given as constants, since the plan depends on their values."""
+    strategies: int = 0
+    """Further strategies that were run, each with the output that is expected."""
+    why_not_cut: str = ""
+    refusal: Refusal | None = None
+    error: str = ""
+    """What a refusal said that is not on the list."""
+    differences: tuple[str, ...] = ()
+    """Outputs that are not as expected, or strategies that give such."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conformance:
+    """What became of all of them."""
+
+    workers: int
+    outcomes: tuple[CaseOutcome, ...]
+
+    def with_stock(self, stock: Stock) -> tuple[CaseOutcome, ...]:
+        """Those with which the stock runtime does this."""
+        return tuple(outcome for outcome in self.outcomes if outcome.stock is stock)
+
+    @property
+    def passed(self) -> tuple[CaseOutcome, ...]:
+        return tuple(outcome for outcome in self.outcomes if outcome.is_passed)
+
+    @property
+    def cut(self) -> tuple[CaseOutcome, ...]:
+        return tuple(outcome for outcome in self.outcomes if outcome.is_cut)
+
+    @property
+    def strategies(self) -> int:
+        """Further strategies that were run."""
+        return sum(outcome.strategies for outcome in self.outcomes)
+
+    @property
+    def with_constants(self) -> tuple[CaseOutcome, ...]:
+        return tuple(outcome for outcome in self.passed if outcome.constants)
+
+    @property
+    def differing(self) -> tuple[CaseOutcome, ...]:
+        return tuple(outcome for outcome in self.outcomes if outcome.differences)
+
+    @property
+    def failed(self) -> tuple[CaseOutcome, ...]:
+        """Refused, or broken, for a reason that is not on the list."""
+        return tuple(outcome for outcome in self.outcomes if outcome.error)
+
+    @property
+    def is_right(self) -> bool:
+        return not self.differing and not self.failed
+
+    def refused(self) -> Mapping[Refusal, tuple[str, ...]]:
+        """The cases refused for each reason on the list."""
+        return {
+            reason: tuple(outcome.name for outcome in self.outcomes if outcome.refusal is reason) for reason in Refusal
+        }
+
+    def not_cut(self) -> Mapping[str, tuple[str, ...]]:
+        """The cases that passed and were not cut, by reason, the most frequent first."""
+        reasons = Counter(outcome.why_not_cut for outcome in self.passed if outcome.why_not_cut)
+        return {
+            reason: tuple(outcome.name for outcome in self.passed if outcome.why_not_cut == reason)
+            for reason, _ in reasons.most_common()
+        }
+
+
+def conformance(
+    descriptions: Descriptions,
+    cases: Sequence[OnnxCase],
+    *,
+    workers: int = WORKERS,
+    progress: Progress = lambda name, number, count: None,
+) -> Conformance:
+    """Plans and runs cases.
+
+    Args:
+        descriptions: in force.
+        cases: see ``onnx_cases``.
+        workers: how many share each case.
+        progress: told of every case as it begins.
+    """
+    outcomes = []
+    for number, case in enumerate(cases):
+        progress(case.name, number, len(cases))
+        outcomes.append(try_case(case, descriptions, workers=workers))
+    return Conformance(workers, tuple(outcomes))
+
+
+def try_case(case: OnnxCase, descriptions: Descriptions, *, workers: int = WORKERS) -> CaseOutcome:
+    """One case, first by the stock runtime, then through tofu."""
+    try:
+        stock = stock_outputs(case)
+    except Exception:  # noqa: BLE001 -- whatever the runtime raises, it does not pass
+        return CaseOutcome(case.name, Stock.REFUSES)
+    if differences(case, stock):
+        return CaseOutcome(case.name, Stock.DIFFERS)
+    error: TofuError | None = None
+    for names in _constants_to_try(case):
+        try:
+            planned = _plan(with_constants(case, names), descriptions, workers)
+        except TofuError as refused:
+            error = refused
+            continue
+        return _judge(case, stock, planned, names)
+    assert error is not None, "at least the case as it is was tried"
+    refusal = _refusal(case, error, descriptions)
+    return CaseOutcome(case.name, Stock.PASSES, refusal=refusal, error="" if refusal else str(error))
+
+
+def _constants_to_try(case: OnnxCase) -> Iterator[tuple[str, ...]]:
+    """No input as a constant; one; all parameters but the operator's first input; all."""
+    yield ()
+    if not case.has_only_tensors:
+        return
+    first = next(iter(case.inputs), "")
+    every = parameters(case)
+    others = tuple(name for name in every if name != first)
+    yield from dict.fromkeys((*((name,) for name in others), others, every))
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A case's graph with the plan that the search found."""
+
+    graph: Graph
+    decided: Decided
+    descriptions: Descriptions
+    workers: int
+
+
+def _plan(model: ModelProto, descriptions: Descriptions, workers: int) -> _Planned:
+    graph = lower_randomness(graph_from_proto(model, state_pairs=(), operators=descriptions))
+    return _Planned(graph, decide_with_bodies(graph, descriptions, workers), descriptions, workers)
+
+
+def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tuple[str, ...]) -> CaseOutcome:
+    """Runs the plan, then the other strategies of an op that is alone."""
+    decided = planned.decided
+    plan = decided.decision.plan
+    program, faults = _run(case, stock, planned.graph, decided.graph, decided.ops, plan)
+    findings = [f"found plan: {fault}" for fault in faults]
+    count = 0
+    is_alone = len(decided.ops) == 1 and decided.graph.ops == planned.graph.ops
+    if is_alone and not _is_known(planned.graph, planned.graph.ops[0]):
+        (bound,) = decided.ops
+        chosen = _pieces(bound, plan.strategies[bound.op.name].tiling)
+        for candidate in enumerate_strategies(bound, planned.workers):
+            if candidate.veto or _pieces(bound, candidate.strategy) == chosen:
+                continue
+            held = {bound.op.name: candidate.strategy}
+            other = decide(planned.graph, decided.ops, planned.workers, held=held).plan
+            _, faults = _run(case, stock, planned.graph, planned.graph, decided.ops, other)
+            findings += [f"{candidate.text}: {fault}" for fault in faults]
+            count += not faults
+    is_cut = _is_cut(decided.graph, decided.ops, plan, program)
+    return CaseOutcome(
+        case.name,
+        Stock.PASSES,
+        is_passed=not findings,
+        is_cut=is_cut and not findings,
+        constants=names,
+        strategies=count,
+        why_not_cut="" if is_cut else _why_not_cut(decided.graph, decided.ops, planned.workers),
+        differences=tuple(findings),
+    )
+
+
+def _pieces(bound: BoundOp, strategy: Tiling) -> tuple[bytes, bytes]:
+    ranges = bound.ranges(strategy)
+    return ranges.lo.tobytes(), ranges.hi.tobytes()
+
+
+def _run(
+    case: OnnxCase, stock: Sequence[Value], model: Graph, graph: Graph, ops: tuple[BoundOp, ...], plan: Plan
+) -> tuple[Program, tuple[str, ...]]:
+    """Runs a plan in this process, and says where its outputs are not as they should be.
+
+    They must be what the case expects, by its own tolerance; results that are no floating-point numbers must also be
+    the stock runtime's, exactly.
+    """
+    partitioned = partition(graph, ops, plan)
+    program = partitioned.program
+    models = tuple(
+        WorkerModel(worker, partitioned.bodies, fixed, "")
+        for worker, fixed in zip(program.workers, partitioned.fixed, strict=True)
+    )
+    inputs = {name: np.asarray(case.inputs[name]) for name in model.inputs if name in case.inputs}
+    try:
+        results = run_plan(LoadedPlan(model, program, models), inputs=inputs).results
+    except TofuError as error:
+        return program, (str(error),)
+    outputs = [results[value.name] for value in case.model.graph.output]
+    faults = list(differences(case, outputs))
+    for value, made, whole in zip(case.model.graph.output, outputs, stock, strict=True):
+        if made.dtype.kind in "iub" and not np.array_equal(made, np.asarray(whole)):
+            faults.append(f"output {value.name!r}: is not the stock runtime's")
+    return program, tuple(faults)
+
+
+def _is_known(graph: Graph, op: Op) -> bool:
+    """True if the op only hands on what is known when the graph is planned."""
+    return op.op_type == "Identity" and all(name in graph.constants for name in op.inputs)
+
+
+def _is_cut(graph: Graph, ops: Sequence[BoundOp], plan: Plan, program: Program) -> bool:
+    """True if an op that computes is split, and more than one worker computes."""
+    busy = sum(any(isinstance(step, Segment) for step in worker.steps) for worker in program.workers)
+    split = any(
+        isinstance(placement, Shard)
+        for bound in ops
+        if not _is_known(graph, bound.op)
+        for placement in plan.strategies[bound.op.name].tiling.placements
+    )
+    return split and busy > 1
+
+
+def _why_not_cut(graph: Graph, ops: Sequence[BoundOp], workers: int) -> str:
+    """In words: what keeps the ops that compute from being split."""
+    reasons: dict[str, None] = {}
+    for bound in ops:
+        if _is_known(graph, bound.op):
+            continue
+        long = [variable for variable, extent in zip(bound.variables, bound.extents, strict=True) if extent >= workers]
+        vetoes = [candidate.veto for candidate in enumerate_strategies(bound, workers) if candidate.veto]
+        obstacles = [variable.obstacle for variable in long if variable.obstacle]
+        if not long:
+            reasons["every index variable has too few values to be split"] = None
+        for reason in (*obstacles, *vetoes):
+            reasons[f"{bound.op.op_type}: {reason}"] = None
+    return "; ".join(reasons) or "its results are known when it is planned"
+
+
+def _refusal(case: OnnxCase, error: TofuError, descriptions: Descriptions) -> Refusal | None:
+    """The reason on the list, seen from the model; None if there is none."""
+    nodes = case.model.graph.node
+    kinds = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
+    op_types = {op_type for _, op_type in case.op_types}
+    if isinstance(error, InfeasibleError):
+        return Refusal.ONE_ELEMENT
+    if any(attribute.type in kinds for node in nodes for attribute in node.attribute):
+        return Refusal.CONTROL_FLOW
+    if not case.has_only_tensors or any(op_type.startswith(("Sequence", "Optional", "String")) for op_type in op_types):
+        return Refusal.NO_TENSOR
+    if any(domain not in ("", "ai.onnx") and (domain, kind) not in descriptions for domain, kind in case.op_types):
+        return Refusal.OTHER_DOMAIN
+    if op_types & DATA_DEPENDENT:
+        return Refusal.DATA_SHAPE
+    return None

@@ -1,0 +1,54 @@
+"""The table of all pairs of tilings against one pair at a time, element by element for the arriving parts."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.algebra.delivery import contributors, redistribution_elements, redistribution_table, reduced_boxes
+from planner.algebra.tiling import Only, Partial, Placement, Replicate, Shard, Tiling
+
+
+@st.composite
+def tilings(draw: st.DrawFn, ways: tuple[int, ...], rank: int, *, made: bool) -> Tiling:
+    options: list[st.SearchStrategy[Placement]] = [
+        st.builds(Shard, st.integers(0, rank - 1), st.sampled_from([1, 2])),
+        st.just(Replicate()),
+    ]
+    if made:
+        options += [st.just(Partial()), st.builds(Only, st.just(0))]
+    return Tiling(tuple(draw(st.one_of(options)) for _ in ways), ways)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[list[Tiling], list[Tiling], tuple[int, ...]]:
+    ways = tuple(draw(st.lists(st.integers(2, 3), min_size=1, max_size=3)))
+    shape = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=3)))
+    made = draw(st.lists(tilings(ways, len(shape), made=True), min_size=1, max_size=6, unique=True))
+    owned = draw(st.lists(tilings(ways, len(shape), made=False), min_size=1, max_size=6, unique=True))
+    return made, owned, shape
+
+
+@given(problems())
+def test_the_table_is_the_sum_over_workers(problem: tuple[list[Tiling], list[Tiling], tuple[int, ...]]) -> None:
+    made, owned, shape = problem
+    table = redistribution_table(made, owned, shape)
+    assert table.shape == (len(owned), len(made))
+    for column, source in enumerate(made):
+        for row, goal in enumerate(owned):
+            assert table[row, column] == redistribution_elements(source, goal, shape), (str(source), str(goal))
+
+
+@given(problems())
+def test_contributions_are_counted_without_looking_at_them(
+    problem: tuple[list[Tiling], list[Tiling], tuple[int, ...]],
+) -> None:
+    made, owned, shape = problem
+    for source in made:
+        if source.has_partial:
+            for goal in owned:
+                middle = reduced_boxes(source, goal, shape)
+                met = (middle.cross_overlap(source.boxes(shape)) * contributors(source)).sum()
+                groups = np.prod(
+                    [w for p, w in zip(source.placements, source.ways, strict=True) if isinstance(p, Partial)]
+                )
+                assert met == groups * middle.elements.sum()

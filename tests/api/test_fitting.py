@@ -1,0 +1,94 @@
+"""Plans within a limit on memory: what is found, what it costs, and what is said where nothing fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+import opdefs
+from planner.api.fitting import Candidate, candidate_of, fewest_bytes, within
+from planner.cost.tables import CostTables
+from planner.errors import InfeasibleError
+from planner.partition.occupancy import occupancy, tightest
+from planner.search.composites import Decided, decide_with_bodies
+from planner.zoo import build
+
+WORKERS = 4
+MODEL = "cnn-3x64-12"
+
+
+@cache
+def planned() -> tuple[CostTables, Callable[[CostTables], Decided], Candidate]:
+    graph, descriptions, tables = build(MODEL, batch=16), opdefs.standard(), CostTables()
+
+    def plan(priced: CostTables) -> Decided:
+        return decide_with_bodies(graph, descriptions, WORKERS, tables=priced)
+
+    return tables, plan, candidate_of(plan(tables))
+
+
+def peak(candidate: Candidate) -> int:
+    return max(candidate.partitioned.program.peak_bytes)
+
+
+def moved(candidate: Candidate) -> int:
+    return candidate.decided.decision.plan.moved_bytes
+
+
+def fitted(limit: int) -> Candidate:
+    tables, plan, first = planned()
+    return within(first, plan, [limit] * WORKERS, fewest_bytes(tables), tables)
+
+
+def test_a_plan_that_fits_is_left_as_it_is() -> None:
+    _, _, first = planned()
+    assert fitted(peak(first)) is first
+
+
+def test_less_memory_costs_more_bytes_and_the_program_keeps_to_the_limit() -> None:
+    _, _, first = planned()
+    costs = [moved(first)]
+    for share in (0.99, 0.95):
+        limit = int(peak(first) * share)
+        found = fitted(limit)
+        assert peak(found) <= limit
+        # Exactly what the program moves: the price on memory is not in it.
+        assert moved(found) == found.partitioned.program.predicted_bytes
+        assert found.decided.decision.plan.certified_gap is None
+        costs.append(moved(found))
+    assert costs == sorted(costs)
+    assert costs[-1] > costs[0]
+
+
+def test_the_same_limit_gives_the_same_plan() -> None:
+    _, _, first = planned()
+    limit = int(peak(first) * 0.95)
+    one, other = fitted(limit), fitted(limit)
+    assert one.decided.decision.plan.to_json() == other.decided.decision.plan.to_json()
+
+
+def test_where_nothing_fits_the_error_says_what_takes_the_room_and_what_would_do() -> None:
+    with pytest.raises(InfeasibleError, match=r"no plan was found that fits: worker \d needs .* and has 1.0 KiB") as no:
+        fitted(1024)
+    assert "activation" in no.value.facts[0]
+    assert len(no.value.facts) == 6
+    needed = int(no.value.hint.partition("--memory ")[2].partition("B)")[0])
+    assert peak(fitted(needed)) <= needed, "what it says would do does"
+    assert "workers or a smaller batch" in no.value.hint
+
+
+def test_occupancy_adds_up() -> None:
+    _, _, first = planned()
+    program, graph = first.partitioned.program, first.decided.graph
+    found = occupancy(program, graph.roles, 1, shown=10**6)
+    assert found.total_bytes == program.peak_bytes[1]
+    listed = sum(size for _, _, size in found.largest) + program.workers[1].workspace_bytes
+    assert sum(size for _, size in found.by_role) == listed <= found.total_bytes + 64 * len(found.largest)
+    assert listed >= 0.9 * found.total_bytes, "little of an arena is gaps"
+
+
+def test_who_needs_more_has_the_larger_device() -> None:
+    assert tightest((5, 9, 7), (9, 8, 10)) == (1, 10)
+    assert tightest((5, 9, 7), (10, 4, 8)) == (0, 4)

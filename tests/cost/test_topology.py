@@ -1,0 +1,110 @@
+"""Routes: which, how wide, and what they share; against machines that can be worked out by hand."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.config import Device, DeviceGraph, DeviceLink, Level, Topology, load_topology
+from planner.cost.topology import Interconnect
+
+DEVICE = Device(2**30)
+
+
+def test_two_devices_meet_at_the_outermost_level_that_parts_them() -> None:
+    levels = (Level("network", 2, 1e9, 20e-6), Level("socket", 2, 10e9, 5e-6), Level("pcie", 3, 20e9))
+    interconnect = Interconnect(Topology("t", DEVICE, levels))
+    assert [interconnect.route(other, 0).level for other in range(1, 12)] == ["pcie"] * 2 + ["socket"] * 3 + [
+        "network"
+    ] * 6
+    assert interconnect.route(11, 0).latency_seconds == 20e-6
+    assert interconnect.route(5, 0).bandwidth_bytes_per_s == 10e9
+    assert interconnect.seconds_per_byte[0, 11] == 1e-9
+    assert interconnect.seconds_per_byte[4, 4] == 0
+
+
+def test_devices_that_share_an_adapter_queue_at_one_port() -> None:
+    levels = (Level("network", 2, 1e9, shared_by=2), Level("nvlink", 2, 20e9))
+    interconnect = Interconnect(Topology("t", DEVICE, levels))
+    first, second = interconnect.route(0, 2), interconnect.route(1, 3)
+    assert first.ports == second.ports
+    assert set(first.ports).isdisjoint(interconnect.route(2, 0).ports), "both directions have all of the bandwidth"
+    assert set(interconnect.route(0, 1).ports).isdisjoint(interconnect.route(2, 3).ports)
+    assert interconnect.seconds_per_byte[0, 2] == 2e-9, "under load each has a half"
+
+
+def test_a_pair_without_a_link_takes_the_widest_way_then_the_shortest() -> None:
+    links = (
+        DeviceLink((0, 1), 20e9, 1e-6),
+        DeviceLink((1, 2), 10e9, 1e-6),
+        DeviceLink((0, 2), 5e9, 1e-6),  # direct, and narrower
+        DeviceLink((0, 3), 40e9, 1e-6),
+        DeviceLink((3, 1), 40e9, 1e-6),  # wider from 0 to 1, and no use on the way to 2
+    )
+    interconnect = Interconnect(DeviceGraph("g", (DEVICE,) * 4, links))
+    assert interconnect.route(0, 1).ports == (6, 8)
+    assert interconnect.route(0, 2).ports == (0, 2)
+    assert interconnect.route(2, 0).ports == (3, 1), "the same links in the other direction"
+    assert interconnect.route(0, 2).bandwidth_bytes_per_s == 10e9
+    assert interconnect.route(0, 2).latency_seconds == 2e-6
+
+
+def test_the_icml18_cluster() -> None:
+    interconnect = Interconnect(load_topology("icml18-p100"))
+    assert interconnect.route(4, 7).level == "20GB/s"
+    assert interconnect.route(3, 4).level == "12.5GB/s"
+    one, other = interconnect.route(0, 4), interconnect.route(1, 9)
+    assert len(set(one.ports) & set(other.ports)) == 1, "the adapter of node 0"
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> DeviceGraph:
+    count = draw(st.integers(2, 6))
+    pairs = list(itertools.combinations(range(count), 2))
+    tree = {(draw(st.integers(0, node - 1)), node) for node in range(1, count)}
+    chosen = sorted(tree | draw(st.sets(st.sampled_from(pairs))))
+    return DeviceGraph(
+        "g",
+        (DEVICE,) * count,
+        tuple(DeviceLink(pair, float(draw(st.integers(1, 4))), float(draw(st.integers(0, 2)))) for pair in chosen),
+    )
+
+
+@given(graphs())
+def test_routes_are_what_all_paths_give(graph: DeviceGraph) -> None:
+    interconnect = Interconnect(graph)
+    by_pair = {frozenset(link.between): link for link in graph.links}
+    for sender, receiver in itertools.permutations(range(graph.device_count), 2):
+        best = None
+        others = [node for node in range(graph.device_count) if node not in (sender, receiver)]
+        for length in range(len(others) + 1):
+            for middle in itertools.permutations(others, length):
+                path = [sender, *middle, receiver]
+                links = [by_pair.get(frozenset(pair)) for pair in itertools.pairwise(path)]
+                if None not in links:
+                    rank = (
+                        -min(link.bandwidth_bytes_per_s for link in links),
+                        len(links),
+                        sum(link.latency_seconds for link in links),
+                    )
+                    best = rank if best is None else min(best, rank)
+        route = interconnect.route(sender, receiver)
+        assert (-route.bandwidth_bytes_per_s, len(route.ports), route.latency_seconds) == best
+        for port, here in zip(route.ports, _nodes(graph, route.ports, sender), strict=True):
+            link = graph.links[port // 2]
+            assert link.between[port % 2] == here
+
+
+def _nodes(graph: DeviceGraph, ports: tuple[int, ...], sender: int) -> list[int]:
+    nodes = [sender]
+    for port in ports:
+        nodes.append(sum(graph.links[port // 2].between) - nodes[-1])
+    return nodes[:-1]
+
+
+def test_nothing_is_sent_to_oneself() -> None:
+    with pytest.raises(AssertionError):
+        Interconnect(Topology("t", DEVICE, (Level("l", 2, 1e9),))).route(1, 1)

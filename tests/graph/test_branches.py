@@ -1,0 +1,124 @@
+"""What is decided when a model is read: branches of an If, flags of a Compress, opsets that are only a stamp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from planner.errors import UnsupportedError
+from planner.graph.foreign import EVERY_OPERATOR
+from planner.graph.from_onnx import graph_from_proto
+from planner.graph.load import MAX_OPSET
+from planner.graph.model import Graph
+
+Read = Callable[..., Graph]
+Parse = Callable[..., onnx.ModelProto]
+
+BRANCHES = """g (float[4] x, float[4] b) => (float[4] y, float[4] z) <bool c = {%d}> {
+    h = Abs (x)
+    y, z = If (c) <then_branch = t () => (float[4] a, float[4] b2) <float[4] w = {1.0, 2.0, 3.5, 4.0}>
+                   { r = Relu (h) a = Add (r, w) b2 = Neg (r) },
+               else_branch = e () => (float[4] h, float[4] k) { k = Mul (h, b) }>
+}"""
+
+
+def types(graph: Graph) -> list[str]:
+    return [op.op_type for op in graph.ops]
+
+
+def test_an_if_that_is_known_is_the_branch_that_it_takes(read: Read) -> None:
+    graph = read(BRANCHES % 1, operators=EVERY_OPERATOR, state_pairs=())
+    assert types(graph) == ["Abs", "Relu", "Add", "Neg"]
+    add = graph.ops[2]
+    weight = graph.constants[add.inputs[1]]
+    assert weight is not None
+    assert weight.tolist() == [1.0, 2.0, 3.5, 4.0]
+    assert graph.ops[1].inputs == ("h",)
+    assert [graph.producer[name].op_type for name in graph.outputs] == ["Add", "Neg"]
+
+
+def test_a_branch_may_hand_on_what_is_outside_of_it(read: Read) -> None:
+    graph = read(BRANCHES % 0, operators=EVERY_OPERATOR, state_pairs=())
+    assert sorted(types(graph)) == ["Abs", "Identity", "Mul"]
+    assert graph.producer["y"].inputs == ("h",)
+    assert graph.producer["z"].inputs == ("h", "b")
+
+
+def test_two_outputs_may_be_one_tensor_and_names_may_return(read: Read) -> None:
+    """Both Ifs call their inner tensors r: each is a tensor of its own."""
+    graph = read(
+        """g (float[4] x) => (float[4] p, float[4] q, float[4] s) <bool c = {1}> {
+            p, q = If (c) <then_branch = t () => (float[4] r, float[4] r2) { r = Relu (x) r2 = Abs (r) },
+                           else_branch = e () => (float[4] u, float[4] v) { u = Abs (x) v = Neg (x) }>
+            s = If (c) <then_branch = t2 () => (float[4] r) { q2 = Neg (x) r = Relu (q2) },
+                        else_branch = e2 () => (float[4] u) { u = Abs (x) }>
+        }""",
+        operators=EVERY_OPERATOR,
+        state_pairs=(),
+    )
+    assert types(graph) == ["Relu", "Abs", "Neg", "Relu"]
+    assert [graph.producer[name].op_type for name in graph.outputs] == ["Relu", "Abs", "Relu"]
+
+
+def test_an_if_inside_of_an_if(read: Read) -> None:
+    graph = read(
+        """g (float[4] x) => (float[4] y) <bool c = {1}, bool d = {0}> {
+            y = If (c) <
+                then_branch = t () => (float[4] a) {
+                    i = Neg (x)
+                    a = If (d) <then_branch = tt () => (float[4] k) { k = Relu (i) },
+                                else_branch = te () => (float[4] k2) { k2 = Abs (i) }>
+                },
+                else_branch = e () => (float[4] b) { b = Abs (x) }>
+        }""",
+        operators=EVERY_OPERATOR,
+        state_pairs=(),
+    )
+    assert types(graph) == ["Neg", "Abs"]
+    assert graph.producer["y"].inputs == graph.ops[0].outputs
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_compress_by_known_flags_is_a_gather(read: Read, axis: int | None) -> None:
+    stated = "" if axis is None else f"<axis = {axis}>"
+    rows = {None: "2", 0: "2, 3", -1: "4, 2"}[axis]
+    graph = read(
+        f"g (float[4, 3] x) => (float[{rows}] y) <bool[3] f = {{0, 1, 1}}> {{ y = Compress {stated} (x, f) }}",
+        state_pairs=(),
+    )
+    assert types(graph) == (["Reshape", "Gather"] if axis is None else ["Gather"])
+    positions = graph.constants[graph.ops[-1].inputs[1]]
+    assert positions is not None
+    assert positions.tolist() == [1, 2]
+
+
+def model(op_type: str, opset: int, dtype: str = "float32", **attributes: int) -> onnx.ModelProto:
+    elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    x, y = (helper.make_tensor_value_info(name, elem_type, [2, 3]) for name in ("x", "y"))
+    graph = helper.make_graph([helper.make_node(op_type, ["x"], ["y"], **attributes)], "g", [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def test_an_operator_that_did_not_change_needs_another_stamp_only() -> None:
+    old = graph_from_proto(model("Not", 1, "bool"), state_pairs=())
+    assert (old.opset, types(old)) == (21, ["Not"])
+    new = graph_from_proto(model("Relu", 28), state_pairs=())
+    assert (new.opset, types(new)) == (MAX_OPSET, ["Relu"])
+
+
+def test_an_operator_that_takes_more_dtypes_than_at_the_runtimes_opset() -> None:
+    graph = graph_from_proto(model("Celu", 28, "float16"), state_pairs=())
+    assert (graph.opset, types(graph)) == (MAX_OPSET, ["Celu"])
+
+
+def test_an_operator_that_did_change_is_refused() -> None:
+    """SpaceToDepth got its attribute ``mode`` with opset 28."""
+    info = [helper.make_tensor_value_info(name, 1, shape) for name, shape in (("x", [1, 1, 4, 4]), ("y", [1, 4, 2, 2]))]
+    node = helper.make_node("SpaceToDepth", ["x"], ["y"], blocksize=2, mode="CRD")
+    graph = helper.make_graph([node], "g", info[:1], info[1:])
+    with pytest.raises(UnsupportedError, match="cannot be converted to 26"):
+        graph_from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 28)]), state_pairs=())

@@ -1,0 +1,83 @@
+"""Constants of one value: views in memory, ops in files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnxruntime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.graph.fills import fill_nodes, fills_of, is_fill, is_fill_node, is_large_fill
+from planner.graph.from_onnx import graph_from_proto
+from planner.graph.model import Graph
+from planner.graph.to_onnx import to_model
+
+Read = Callable[..., Graph]
+
+STEP = """g (int64[8, 1] rows, float[8, {width}] x) => (float[{rows}, {width}] y)
+    <int64[2] shape = {{{rows}, {width}}}> {{
+        zeros = ConstantOfShape {value} (shape)
+        y = ScatterND <reduction = "add"> (zeros, rows, x)
+    }}"""
+
+
+@given(
+    st.sampled_from([np.float32, np.float64, np.float16, np.int64, np.bool_, np.uint8]),
+    st.lists(st.integers(1, 5), max_size=3),
+    st.integers(0, 3),
+)
+def test_a_fill_is_read_as_it_was_written(dtype: type, shape: list[int], number: int) -> None:
+    value = np.broadcast_to(np.array(number, dtype), shape)
+    nodes = fill_nodes("x", value, "s")
+    assert all(map(is_fill_node, nodes))
+    (again,) = fills_of(nodes).values()
+    assert is_fill(again)
+    assert again.dtype == value.dtype
+    np.testing.assert_array_equal(again, value)
+
+
+def test_what_a_large_fill_is() -> None:
+    large = np.broadcast_to(np.float32(0), (2**18,))
+    assert is_large_fill(large)
+    assert not is_large_fill(large[:-1])
+    assert not is_large_fill(np.zeros(2**18, np.float32)), "its memory is taken already"
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_a_large_fill_is_no_larger_in_a_file(read: Read, value: float) -> None:
+    graph = read(STEP.format(rows=2**10, width=2**10, value=f"<value = float[1] {{{value}}}>"))
+    model = to_model(graph)
+    assert model.ByteSize() < 2000
+    again = graph_from_proto(model)
+    assert again.ops == graph.ops
+    assert again.folded == graph.folded == {"zeros"}
+    assert is_fill(again.constants["zeros"])
+    assert to_model(again) == model
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = np.ones((8, 2**10), np.float32)
+    (found,) = session.run(None, {"rows": np.arange(8)[:, None], "x": x})
+    assert found[:8].min() == 1 + value
+    assert found[8:].max() == value
+
+
+def test_a_fill_beyond_what_protobuf_holds(read: Read) -> None:
+    """The zeros that the gradient of GPT-3's embedding is added to."""
+    graph = read(STEP.format(rows=50257, width=12288, value=""))
+    assert graph.tensors["zeros"].size_bytes > 2**31
+    assert graph_from_proto(to_model(graph)).constants["zeros"].strides == (0, 0)
+
+
+def test_a_weight_stays_a_weight(read: Read) -> None:
+    """Architectures are shipped with their weights as fills with odd numbers; those are values like any other."""
+    graph = read(STEP.format(rows=2**10, width=2**10, value="<value = float[1] {0.25}>"))
+    again = graph_from_proto(to_model(graph))
+    assert again.folded == graph.folded == frozenset()
+    np.testing.assert_array_equal(again.constants["zeros"], graph.constants["zeros"])
+
+
+def test_a_small_fill_is_an_initializer(read: Read) -> None:
+    model = to_model(read(STEP.format(rows=16, width=4, value="")))
+    assert [proto.name for proto in model.graph.initializer] == ["zeros"]

@@ -1,0 +1,95 @@
+"""What rounding alone does to a result, and what it excuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.graph.model import DType, Graph, Op, Tensor
+from planner.runtime.judge import Judge
+from planner.runtime.rounding import EXACT, Rounding
+
+EPS = float(np.finfo(np.float32).eps)
+
+
+def kinked() -> Graph:
+    """A derivative with a kink: y = g where x - c > 0, else 0."""
+    shapes = {"x": (64,), "g": (64,), "c": (64,), "d": (64,), "zero": (), "side": (64,), "y": (64,)}
+    tensors = {name: Tensor(name, shape, DType.BOOL if name == "side" else DType.FLOAT32)
+               for name, shape in shapes.items()}  # fmt: skip
+    ops = (
+        Op("d", "Sub", ("x", "c"), ("d",)),
+        Op("side", "Greater", ("d", "zero"), ("side",)),
+        Op("y", "Where", ("side", "g", "zero"), ("y",)),
+    )
+    return Graph("kinked", tensors, ops, ("x", "g", "c"), ("y",), {"zero": np.zeros((), np.float32)})
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["Mul", "Conv", "Softmax"]))
+def test_a_rounded_result_is_within_one_epsilon(seed: int, op_type: str) -> None:
+    exact = np.linspace(-3, 3, 101)
+    rough = Rounding(seed).of(op_type, exact, EPS)
+    assert 0 < np.abs(rough - exact).max() <= 3 * EPS
+    assert np.array_equal(Rounding(seed).of(op_type, exact, EPS), rough)
+
+
+@pytest.mark.parametrize("op_type", sorted(EXACT))
+def test_what_rounds_nothing_is_left_alone(op_type: str) -> None:
+    exact = np.linspace(-3, 3, 101)
+    assert Rounding(0).of(op_type, exact, EPS) is exact
+
+
+def test_integers_and_results_without_an_epsilon_are_left_alone() -> None:
+    whole = np.arange(5)
+    assert Rounding(0).of("Mul", whole, EPS) is whole
+    assert Rounding(0).of("Mul", whole / 2, 0.0) is not None
+
+
+def test_a_side_that_rounding_decides_is_excused_and_no_other() -> None:
+    judge = Judge(_summed())
+    parts = np.random.default_rng(0).standard_normal((64, 3)).astype(np.float32)
+    parts[0] = (1.0, 0.51 * EPS, -1.0)  # float32 rounds 1 + 0.51 eps up, and might as well have rounded it down
+    parts[1] = (1.0, 0.5, -1.0)
+    values = {"a": parts[:, 0].copy(), "b": parts[:, 1].copy(), "c": parts[:, 2].copy(), "g": np.ones(64, np.float32)}
+    found, right = judge.compare(1, judge.whole.step(values), values)
+    assert found.is_same
+    assert found.tensors[0].whole_error == 0.0
+    turned = right["y"].copy()
+    turned[0] = 0
+    (tensor,) = judge.compare(1, {"y": turned}, values)[0].tensors
+    assert tensor.is_same
+    assert (tensor.error, tensor.noise_error, tensor.is_noise) == (1.0, 1.0, False)
+    for wrong in (1 - right["y"], -right["y"], right["y"] * np.float32(1 + 1e-4), 2 * turned):
+        assert not judge.compare(1, {"y": wrong}, values)[0].is_same
+
+
+def test_noise_is_looked_at_only_where_a_tensor_fails() -> None:
+    judge = Judge(kinked())
+    x = np.linspace(1, 2, 64, dtype=np.float32)
+    c = np.full(64, 1.5, np.float32)
+    values = {"x": x, "g": np.ones(64, np.float32), "c": c}
+    right = judge.whole.step(values)
+    (tensor,) = judge.compare(1, right, values)[0].tensors
+    assert tensor.is_same
+    assert tensor.noise_error is None
+    turned = right["y"].copy()
+    turned[40] = 1 - turned[40]
+    (tensor,) = judge.compare(1, {"y": turned}, values)[0].tensors
+    assert not tensor.is_same
+    assert tensor.noise_error == 0.0, "no x is within rounding of 1.5"
+
+
+def _summed() -> Graph:
+    """The output is g where a + b + c > 0, else 0."""
+    names = ("a", "b", "c", "g", "ab", "d", "y")
+    tensors = {name: Tensor(name, (64,), DType.FLOAT32) for name in names}
+    tensors |= {"side": Tensor("side", (64,), DType.BOOL), "zero": Tensor("zero", (), DType.FLOAT32)}
+    ops = (
+        Op("ab", "Add", ("a", "b"), ("ab",)),
+        Op("d", "Add", ("ab", "c"), ("d",)),
+        Op("side", "Greater", ("d", "zero"), ("side",)),
+        Op("y", "Where", ("side", "g", "zero"), ("y",)),
+    )
+    return Graph("summed", tensors, ops, ("a", "b", "c", "g"), ("y",), {"zero": np.zeros((), np.float32)})

@@ -1,0 +1,88 @@
+"""The bound of message passing against exhaustive enumeration of random sums of tables."""
+
+import itertools
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.search.dual import Dual
+
+PASSES = 6
+NEAR = 1e-6
+Table = np.ndarray
+Sum = tuple[list[Table], list[tuple[int, int, Table]]]
+
+
+@st.composite
+def sums(draw: st.DrawFn) -> Sum:
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
+    numbers = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    own = [numbers.integers(0, 20, size).astype(float) for size in sizes]
+    pairs = [
+        (first, second, numbers.integers(0, 30, (sizes[first], sizes[second])).astype(float))
+        for first, second in itertools.combinations(range(len(sizes)), 2)
+        if draw(st.booleans())
+    ]
+    return own, pairs
+
+
+def cost(problem: Sum, values: tuple[int, ...]) -> float:
+    own, pairs = problem
+    alone = sum(float(costs[value]) for costs, value in zip(own, values, strict=True))
+    return alone + sum(float(table[values[first], values[second]]) for first, second, table in pairs)
+
+
+def all_values(problem: Sum) -> list[tuple[int, ...]]:
+    return list(itertools.product(*(range(len(costs)) for costs in problem[0])))
+
+
+@given(sums())
+def test_the_bound_rises_and_stays_below_every_assignment(problem: Sum) -> None:
+    dual = Dual(*problem)
+    best = min(cost(problem, values) for values in all_values(problem))
+    before = -np.inf
+    for _ in range(PASSES):
+        assert cost(problem, tuple(dual.forward())) >= best
+        dual.backward()
+        assert before <= dual.lower <= best + NEAR
+        before = dual.lower
+
+
+@given(sums())
+def test_what_a_value_costs_at_least_is_no_more_than_it_does(problem: Sum) -> None:
+    dual = Dual(*problem)
+    for _ in range(PASSES):
+        dual.forward()
+        dual.backward()
+    at_least = dual.at_least()
+    for values in all_values(problem):
+        for variable, value in enumerate(values):
+            assert at_least[variable][value] <= cost(problem, values) + NEAR
+
+
+@given(sums(), st.data())
+def test_values_that_are_taken_out_change_no_cost_of_the_others(problem: Sum, data: st.DataObject) -> None:
+    dual = Dual(*problem)
+    dual.forward()
+    dual.backward()
+    kept = [np.array(sorted(data.draw(st.sets(st.integers(0, len(costs) - 1), min_size=1)))) for costs in problem[0]]
+    dual.keep(kept)
+    left = list(itertools.product(*(range(len(values)) for values in kept)))
+    for values in left:
+        original = tuple(int(own[value]) for own, value in zip(kept, values, strict=True))
+        assert abs(dual.cost(values) - cost(problem, original)) < NEAR
+    dual.forward()
+    dual.backward()
+    best = min(dual.cost(values) for values in left)
+    assert dual.lower <= best + NEAR
+
+
+def test_a_chain_is_closed_in_one_pass() -> None:
+    numbers = np.random.default_rng(0)
+    tables = [(i, i + 1, numbers.integers(0, 100, (4, 4)).astype(float)) for i in range(50)]
+    dual = Dual([np.zeros(4) for _ in range(51)], tables)
+    values = dual.forward()
+    dual.backward()
+    assert abs(dual.cost(dual.forward()) - dual.lower) < NEAR
+    assert len(values) == 51

@@ -1,0 +1,349 @@
+"""Operators that ONNX does not define: refused with what to write, run whole, described, planned, run, verified."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+import cli
+
+MICROSOFT = "com.microsoft"
+OPS = """
+import numpy as np
+from planner.tdl.builder import Sum, call, op
+
+@op("BiasGelu", domain="com.microsoft")
+def bias_gelu(node, X, B):
+    return lambda *i: call("Gelu", X[i] + B[i[-1]])
+
+@op("FusedMatMul", domain="com.microsoft")
+def fused_matmul(node, A, B):
+    return lambda m, n: Sum(lambda k: A[m, k] * (B[n, k] if node.attribute("transB", 0) else B[k, n]))
+"""
+
+
+def value(name: str, shape: list[int] | None, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def save(path: Path, nodes: list[onnx.NodeProto], *, stated: dict[str, list[int]], **domains: int) -> Path:
+    """A model of x [16, 8] and y, in which only ``stated`` shapes are stated."""
+    draw = np.random.default_rng(0).normal
+    weights = {"w1": (8, 12), "b1": (12,), "w2": (8, 12)}
+    graph = helper.make_graph(
+        nodes,
+        "mlp",
+        [value("x", [16, 8])],
+        [value("y", stated.get("y"))],
+        [numpy_helper.from_array(draw(size=shape).astype(np.float32), name) for name, shape in weights.items()],
+        value_info=[value(name, shape) for name, shape in stated.items() if name != "y"],
+    )
+    opsets = [helper.make_opsetid("", 21), *(helper.make_opsetid(name, number) for name, number in domains.items())]
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
+    return path
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_ops.py").write_text(OPS)
+    return tmp_path
+
+
+STATED = {"g": [16, 12], "z": [16, 8], "y": [16, 8]}
+
+
+def perceptron(path: Path, stated: dict[str, list[int]] | None = None, **domains: int) -> Path:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"], name="fc1"),
+        helper.make_node("BiasGelu", ["h", "b1"], ["g"], name="gelu", domain=MICROSOFT),
+        helper.make_node("FusedMatMul", ["g", "w2"], ["z"], name="fc2", domain=MICROSOFT, transB=1),
+        helper.make_node("Tanh", ["z"], ["y"], name="tanh"),
+    ]
+    return save(path, nodes, stated=STATED if stated is None else stated, **{MICROSOFT: 1, **domains})
+
+
+def done(line: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+    """What a command prints: its result, or what it says where it refuses."""
+    assert cli.main(line.split()) == code, capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert (captured.out == "") == (code == 2)
+    return captured.out if code != 2 else captured.err
+
+
+def test_all_are_refused_at_once_with_a_file_that_works(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    perceptron(here / "m.onnx")
+    said = done("plan m.onnx --gpus 4", capsys, 2)
+    assert "2 operators of the model have no description" in said
+    assert "com.microsoft.BiasGelu: 1 op: 'gelu'" in said
+    assert "com.microsoft.FusedMatMul: 1 op: 'fc2'" in said
+    assert "--unknown-ops replicate" in said
+    # The skeleton of the hint is a file that can be used as it stands.
+    lines = said.partition("hint: ")[2].splitlines()
+    (here / "skeleton.py").write_text("\n".join(line[4:] for line in lines if line.startswith("    ")))
+    plan = json.loads(done("plan m.onnx --gpus 4 --opdefs skeleton.py --out p --json", capsys))
+    assert plan["undescribed"] == []
+    assert set(plan["unsplit"]) == {"gelu", "fc2"}
+    assert json.loads(done("run p --verify --json", capsys))["verified"] is True
+
+
+def test_run_whole_with_what_that_costs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    perceptron(here / "m.onnx")
+    plan = json.loads(done("plan m.onnx --gpus 4 --unknown-ops replicate --out p --json", capsys))
+    # h, 16 x 12 floats, is made in four parts and brought to all four workers; g is there already.
+    assert plan["undescribed"] == [
+        {
+            "name": "gelu",
+            "op_type": "com.microsoft.BiasGelu",
+            "moved_bytes": 3 * 16 * 12 * 4,
+            "repeated_elements": 3 * (16 * 12 + 12 + 16 * 12),
+        },
+        {
+            "name": "fc2",
+            "op_type": "com.microsoft.FusedMatMul",
+            "moved_bytes": 0,
+            "repeated_elements": 3 * (16 * 12 + 8 * 12 + 16 * 8),
+        },
+    ]
+    assert plan["moved_bytes"] == 3 * 16 * 12 * 4
+    assert plan["described_by"] is None
+    run = json.loads(done("run p --verify --json", capsys))
+    assert run["verified"] is True
+    assert run["moved_bytes"] == plan["moved_bytes"]
+    assert run["own_precision"] == ["com.microsoft.BiasGelu", "com.microsoft.FusedMatMul"]
+    text = done("explain p", capsys)
+    assert "2 ops, run whole by every worker: 2.3 kB to bring them their inputs, 2,436 elements touched again" in text
+    assert "1,188" in done("explain p gelu", capsys)
+    assert json.loads(done("explain p --json", capsys))["undescribed"] == plan["undescribed"]
+
+
+def test_described_planned_and_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    perceptron(here / "m.onnx", stated={})  # the descriptions imply the shapes
+    plan = json.loads(done("plan m.onnx --gpus 4 --opdefs my_ops.py --out p --json", capsys))
+    assert plan["moved_bytes"] == 0
+    assert plan["unsplit"] == []
+    sha256 = hashlib.sha256(OPS.encode()).hexdigest()
+    assert plan["described_by"] == {"name": "my_ops.py", "sha256": sha256}
+    (here / "my_ops.py").rename(here / "moved.py")  # it is not needed to run
+    run = json.loads(done("run p --verify --json", capsys))
+    assert run["verified"] is True
+    assert run["no_reference"] == ""
+    text = done("explain p", capsys)
+    assert f"my_ops.py, sha256 {sha256[:16]}" in text
+    assert "com.microsoft.FusedMatMul   m/2 m/2     m n k" in text
+    (here / "moved.py").rename(here / "my_ops.py")
+    assert "m=16 n=8 k=12" in done("explain p --opdefs my_ops.py", capsys)
+    assert "tofu-recursion" in done("compare m.onnx --gpus 4 --opdefs my_ops.py", capsys)
+
+
+def test_explain_takes_no_other_descriptions(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    perceptron(here / "m.onnx")
+    done("plan m.onnx --gpus 2 --opdefs my_ops.py --out p", capsys)
+    (here / "other.py").write_text(OPS + "# changed\n")
+    said = done("explain p --opdefs other.py", capsys, 2)
+    assert "made with other descriptions" in said
+    assert hashlib.sha256((OPS + "# changed\n").encode()).hexdigest() in said
+    done("plan m.onnx --gpus 2 --unknown-ops replicate --out q", capsys)
+    assert "was made without descriptions" in done("explain q --opdefs my_ops.py", capsys, 2)
+
+
+def test_workers_import_the_domain_at_the_models_version(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [
+        helper.make_node("Frob", ["x"], ["a"], name="frob", domain="mine"),
+        helper.make_node("Frob", ["a"], ["y"], name="frob2", domain="mine"),
+    ]
+    save(here / "m.onnx", nodes, stated={"a": [16, 8], "y": [16, 8]}, mine=3)
+    done("plan m.onnx --gpus 2 --unknown-ops replicate --out p", capsys)
+    for name in ("model.onnx", "worker0.onnx", "worker1.onnx"):
+        model = onnx.load(here / "p" / name)
+        onnx.checker.check_model(model, full_check=True)
+        for proto in (model, *model.functions):
+            assert {entry.domain: entry.version for entry in proto.opset_import}["mine"] == 3
+    # What is between two ops of a segment is counted with its memory, though ONNX knows no shape of it.
+    (function,) = onnx.load(here / "p" / "worker0.onnx").functions
+    (inner,) = function.value_info
+    assert [dim.dim_value for dim in inner.type.tensor_type.shape.dim] == [16, 8]
+    said = done("run p", capsys, 2)
+    assert "the runtime cannot execute mine.Frob" in said
+    assert "--custom-ops" in said
+
+
+def test_a_shape_that_nobody_states(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    perceptron(here / "m.onnx", stated={"z": [16, 8]})
+    said = done("plan m.onnx --gpus 2 --unknown-ops replicate", capsys, 2)
+    assert "'g': made by op 'gelu'" in said
+    assert "'z'" not in said, "its shape is stated"
+    perceptron(here / "m.onnx", stated={"g": [16, 12]})
+    said = done("plan m.onnx --gpus 2 --unknown-ops replicate", capsys, 2)
+    assert "'z': made by op 'fc2'; nothing states the shapes of com.microsoft.FusedMatMul" in said
+    assert "value_info" in said
+    assert "'g'" not in said
+
+
+def test_a_stated_shape_that_the_description_contradicts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    perceptron(here / "m.onnx", stated={**STATED, "g": [12, 16]})
+    said = done("plan m.onnx --gpus 2 --opdefs my_ops.py", capsys, 2)
+    assert "op 'gelu' (BiasGelu): its output 'g' is [12, 16] in the model's value_info, and [16, 12] by its" in said
+
+
+def test_a_domain_that_is_not_imported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = helper.make_node("Frob", ["x"], ["y"], name="frob", domain="mine")
+    save(here / "m.onnx", [node], stated={"y": [16, 8]})
+    said = done("plan m.onnx --gpus 2 --unknown-ops replicate", capsys, 2)
+    assert "op 'frob' (Frob): the model does not import its domain 'mine'" in said
+
+
+@pytest.mark.parametrize(
+    ("body", "own_precision", "said"),
+    [
+        ("0.5 * (x + b) * (1 + np.vectorize(math.erf)((x + b) / np.sqrt(2)))", ["com.microsoft.FusedMatMul"], ""),
+        ("x[:1]", [], "op 'gelu' (BiasGelu) gives float64 [1, 12] for 'g', not float64 [16, 12]"),
+        ("x + no_such_name", [], "cannot be evaluated by the function that is given for it: NameError"),
+    ],
+)
+def test_a_reference_of_the_users(
+    here: Path, capsys: pytest.CaptureFixture[str], body: str, own_precision: list[str], said: str
+) -> None:
+    perceptron(here / "m.onnx")
+    with_reference = f'domain="com.microsoft", reference=lambda op, x, b: {body})\ndef bias_gelu'
+    text = OPS.replace('domain="com.microsoft")\ndef bias_gelu', with_reference)
+    (here / "my_ops.py").write_text(f"import math\n{text}")
+    done("plan m.onnx --gpus 2 --opdefs my_ops.py --out p", capsys)
+    run = json.loads(done("run p --verify --opdefs my_ops.py --json", capsys))
+    assert run["verified"] is True
+    assert run["own_precision"] == own_precision
+    assert (said in run["no_reference"]) if said else run["no_reference"] == ""
+
+
+def test_a_local_function_of_another_domain_needs_no_description(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+    <ir_version: 10, opset_import: ["" : 21, "mine" : 1]>
+    g (float[16, 8] x) => (float[16, 8] y) { a = mine.Twice(x)  y = mine.Twice(a) }
+    <domain: "mine", opset_import: ["" : 21]> Twice (x) => (y) { y = Add(x, x) }
+    """
+    (here / "m.onnx").write_bytes(parser.parse_model(text).SerializeToString())
+    done("plan m.onnx --gpus 2 --out p", capsys)
+    assert json.loads(done("run p --verify --json", capsys))["verified"] is True
+
+
+FLOW = """
+<ir_version: 10, opset_import: ["" : 21]>
+g (float[8,16] x, float[16,16] w, bool c) => (float[8,16] y) {
+  h = MatMul(x, w)
+  r = Relu(h)
+  b = If (c) <then_branch = tb () => (float[8,16] t) { k = Add(h, r) t = Tanh(k) },
+              else_branch = eb () => (float[8,16] e) { k = Mul(r, h) e = Neg(k) }>
+  n = Constant <value = int64 {3}> ()
+  t = Constant <value = bool {1}> ()
+  l = Loop (n, t, b) <body = lb (int64 i, bool ci, float[8,16] a) => (bool co, float[8,16] a2) {
+        co = Identity(ci)  s = Add(a, h)  q = MatMul(s, w)  a2 = Tanh(q) }>
+  ax = Constant <value = int64[1] {0}> ()
+  z = ReduceSum <keepdims = 0> (l, ax)
+  fin, scans = Scan <num_scan_inputs = 1, body = sb (float[16] st, float[16] row) => (float[16] st2, float[16] o) {
+        st2 = Add(st, row)  o = Tanh(st2) }> (z, l)
+  y = Add(scans, l)
+}
+"""
+
+
+def flow(path: Path, text: str = FLOW) -> Path:
+    model = parser.parse_model(text)
+    model.graph.value_info.append(value("l", [8, 16]))  # ONNX does not infer what a Loop ends with
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_control_flow_is_run_whole(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flow(here / "m.onnx")
+    said = done("plan m.onnx --gpus 4", capsys, 2)
+    assert "3 operators of the model have no description" in said
+    assert "Loop: 1 op: 'Loop.l' (control flow" in said
+    assert "my_ops.py" not in said, "nobody can describe them"
+    plan = json.loads(done("plan m.onnx --gpus 4 --unknown-ops replicate --out p --json", capsys))
+    assert [op["op_type"] for op in plan["undescribed"]] == ["If", "Loop", "Scan"]
+    onnx.checker.check_model(onnx.load(here / "p" / "worker0.onnx"))
+    run = json.loads(done("run p --verify --json", capsys))
+    assert run["verified"] is True
+    assert run["moved_bytes"] == plan["moved_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ("k = RandomNormalLike(h) t = Tanh(k)", "draws random numbers (RandomNormalLike)"),
+        ("s = SequenceConstruct(h)  p = Constant <value = int64 {0}> ()  t = SequenceAt(s, p)", ""),
+    ],
+)
+def test_control_flow_that_would_differ_between_workers(
+    here: Path, capsys: pytest.CaptureFixture[str], new: str, said: str
+) -> None:
+    flow(here / "m.onnx", FLOW.replace("k = Add(h, r) t = Tanh(k)", new))
+    printed = done("plan m.onnx --gpus 2 --unknown-ops replicate --out p", capsys, 2 if said else 0)
+    assert said in printed
+
+
+def test_what_has_no_static_shape_or_no_tensors_stays_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """
+    <ir_version: 10, opset_import: ["" : 21]>
+    g (float[16] x, bool[16] c) => (float[16] y) { k = Compress(x, c)  s = ReduceSum(k)  y = Add(x, s) }
+    """
+    model = parser.parse_model(text)
+    model.graph.value_info.append(value("k", [7]))  # a promise that the data may break
+    (here / "m.onnx").write_bytes(model.SerializeToString())
+    said = done("plan m.onnx --gpus 2", capsys, 2)
+    assert "Compress: 1 op: 'Compress.k' (the shape of its result depends on the data" in said
+    said = done("plan m.onnx --gpus 2 --unknown-ops replicate", capsys, 2)
+    assert "'k': depends on data that is known only at run time (Compress 'Compress.k')" in said
+    sequence = """
+    <ir_version: 10, opset_import: ["" : 21]>
+    g (float[4] x) => (float[4] y) {
+      s = SequenceConstruct(x)  p = Constant <value = int64 {0}> ()  y = SequenceAt(s, p)
+    }
+    """
+    (here / "s.onnx").write_bytes(parser.parse_model(sequence).SerializeToString())
+    said = done("plan s.onnx --gpus 2 --unknown-ops replicate", capsys, 2)
+    assert "sequences, optionals and strings" in said
+
+
+def test_forms_and_undescribed_operators_are_told_together(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [
+        helper.make_node("Frob", ["x"], ["a"], name="frob", domain="mine"),
+        helper.make_node("SequenceConstruct", ["a"], ["s"], name="seq"),
+        helper.make_node("SequenceLength", ["s"], ["y"], name="len"),
+    ]
+    save(here / "m.onnx", nodes, stated={}, mine=1)
+    said = done("plan m.onnx --gpus 2", capsys, 2)
+    assert "op 'seq' (SequenceConstruct): sequences" in said
+    assert "op 'frob' (Frob): operator mine.Frob has no description" in said
+
+
+def test_libraries_that_cannot_be_loaded(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    perceptron(here / "m.onnx")
+    done("plan m.onnx --gpus 2 --opdefs my_ops.py --out p", capsys)
+    assert "absent.so: no such file" in done("run p --custom-ops absent.so", capsys, 2)
+    assert "my_ops.py: the runtime cannot load it" in done("run p --custom-ops my_ops.py", capsys, 2)
+
+
+def test_a_library_of_custom_operators(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    extensions = pytest.importorskip("onnxruntime_extensions", reason="onnxruntime-extensions is not installed")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"], name="fc1"),
+        helper.make_node("MatMul", ["h", "w2t"], ["q"], name="fc2"),
+        helper.make_node("Inverse", ["square"], ["i"], name="inverse", domain="ai.onnx.contrib"),
+        helper.make_node("MatMul", ["q", "i"], ["y"], name="fc3"),
+    ]
+    nodes.insert(1, helper.make_node("Transpose", ["w2"], ["w2t"], name="turn", perm=[1, 0]))
+    nodes.insert(3, helper.make_node("MatMul", ["w2", "w2t"], ["square"], name="square"))
+    save(here / "m.onnx", nodes, stated={"i": [8, 8], "y": [16, 8]}, **{"ai.onnx.contrib": 1})
+    done("plan m.onnx --gpus 2 --unknown-ops replicate --out p", capsys)
+    assert "ai.onnx.contrib.Inverse" in done("run p", capsys, 2)
+    library = extensions.get_library_path()
+    assert json.loads(done(f"run p --verify --json --custom-ops {library}", capsys))["verified"] is True
