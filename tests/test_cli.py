@@ -181,6 +181,7 @@ def test_plan_passes_its_options(door: Door) -> None:
                 "forbid": (("act*", "R"), ("act*", "S(1)")),
                 "replicate": "weights",
                 "inputs": "partitioned",
+                "effort": "normal",
                 "out": Path("d"),
                 "sharding_annotations": None,
                 "opdefs": None,

@@ -34,6 +34,7 @@ from planner.report.results import (
 from planner.runtime.results import write_bytes
 from planner.search.composites import decide_with_bodies
 from planner.search.decide import STRATEGIES
+from planner.search.effort import EffortName
 from planner.search.prices import prices
 from planner.search.rules import Replication, Rules
 from planner.search.undescribed import undescribed_ops
@@ -55,6 +56,7 @@ def plan(
     replicate: Replication = "all",
     inputs: str = "free",
     through_bodies: bool = True,
+    effort: EffortName = "normal",
     out: Path | None = None,
     state: Path | None = None,
     sharding_annotations: Path | None = None,
@@ -80,6 +82,8 @@ def plan(
         inputs: ``free``: data arrives in any tiling; ``partitioned``: in disjoint tiles only.
         through_bodies: cut composite ops (Softmax, LayerNormalization, ...) along the dims that they normalise over,
             through their bodies, where that moves fewer bytes.
+        effort: ``quick``: no bound of what a plan can be; ``normal``: where it takes seconds, and a better plan where
+            the bound's search finds one; ``thorough``: where it takes minutes, too.
         out: the folder to write; MODEL.tofuK in the working directory if None.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
         sharding_annotations: a file to write: the model with the tilings as ONNX sharding annotations.
@@ -119,15 +123,15 @@ def plan(
         tables=tables,
     )
     rules = Rules(pin or {}, tuple(forbid), replicate)
-    decided = search(rules=rules)
+    decided = search(rules=rules, effort=effort)
     priced = prices(
         rules,
         decided.decision.plan.moved_bytes,
-        lambda others: search(rules=others).decision.plan.moved_bytes,
+        lambda others: search(rules=others, effort=effort).decision.plan.moved_bytes,
         progress,
     )
     progress("writing a program for each worker")
-    again = partial(search, rules=rules)
+    again = partial(search, rules=rules, effort="quick")
     candidate, goal = candidate_of(decided), fewest_bytes(tables)
     if objective == "time" and machine is not None:
         progress("planning again, for the least time")

@@ -76,6 +76,13 @@ from planner.errors import UsageError
     help="Inputs arrive as the plan wants them, or as disjoint parts, what is beyond which is charged.",
 )
 @click.option(
+    "--effort",
+    type=click.Choice(["quick", "normal", "thorough"]),
+    default="normal",
+    show_default=True,
+    help="Bound how good a plan can be, and improve it: never, where it takes seconds, where it takes minutes.",
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
@@ -103,6 +110,7 @@ def plan(
     forbid: tuple[tuple[str, str], ...],
     replicate: Literal["weights", "all", "none"],
     inputs: str,
+    effort: Literal["quick", "normal", "thorough"],
     out: Path | None,
     state: Path | None,
     sharding_annotations: Path | None,
@@ -142,6 +150,7 @@ def plan(
             forbid=tuple(dict.fromkeys(forbid)),
             replicate=replicate,
             inputs=inputs,
+            effort=effort,
             out=out,
             sharding_annotations=sharding_annotations,
             opdefs=opdefs,

@@ -13,7 +13,7 @@ A bound holds for the search's own problem: these cuts, these candidates, one ti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from planner.algebra.tiling import Tiling
 from planner.cost.tables import Candidates
 from planner.search.dual import Dual, Floats
+from planner.search.effort import EFFORTS, Effort
 from planner.search.eliminate import Reduced, Table, eliminate
 from planner.search.order import Ints, Order, find_order
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
@@ -28,24 +29,12 @@ from planner.search.recurse import Found
 
 _BUCKET = 1 << 22
 """Step 1 makes no bucket larger than this."""
+_NEAR = 1 << 21
+"""The same where only the values near the bound are solved exactly, to find a better plan."""
 _HALVINGS = 8
 """How often the values near the bound are made fewer until they can be solved exactly."""
 _PASSES = 10
 """Passes between two attempts to take values out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How much work a certificate may be."""
-
-    table_entries: int = 16_000_000
-    """Entries of all different tables of the joint problem; a larger problem is not begun."""
-    pair_entries: int = 60_000_000
-    """Entries that one pass over the core reads."""
-    rounds: int = 12
-    """Of passes and taking out."""
-    exact_entries: int = 1 << 25
-    """Exact elimination begins when no bucket is larger than this."""
 
 
 def certify(
@@ -53,7 +42,7 @@ def certify(
     cuts: tuple[int, ...],
     restrict: Restriction,
     found: Found,
-    effort: Effort = Effort(),
+    effort: Effort = EFFORTS["normal"],
     progress: Callable[[str], None] = lambda line: None,
 ) -> Found:
     """Bounds what a plan can be, and improves the given one where it can be better.
@@ -87,7 +76,7 @@ def certify(
             if joint.constant + dual.cost(guess) < best.moved_bytes - 0.5:
                 best = _better(problem, joint, joint.original(guess), best)
             dual.backward()
-        lower = max(lower, joint.constant + _rounded_up(dual.lower))
+        before, lower = lower, max(lower, joint.constant + _rounded_up(dual.lower))
         if lower >= best.moved_bytes:
             return replace(best, lower_bytes=best.moved_bytes)
         if not joint.take_out(dual, best.moved_bytes):
@@ -100,9 +89,11 @@ def certify(
                 # A plan of the exact solution may need a strategy that no local op computes.
                 return replace(better, lower_bytes=min(total, better.moved_bytes))
             return replace(best, lower_bytes=best.moved_bytes)
-        near = joint.solve_near(dual, best)
+        near = joint.solve_near(dual, best) if number.bit_count() <= 1 else None
         if near is not None and near[0] < best.moved_bytes:
             best = _better(problem, joint, near[1], best)
+        if lower - before < effort.least_gain * (best.moved_bytes - lower):
+            break
     return replace(best, lower_bytes=lower)
 
 
@@ -221,7 +212,7 @@ class _Joint:
 
     def solve(self) -> tuple[int, Ints] | None:
         """The exact minimum over the values that are left, and where it is; None if its tables are too large."""
-        return self._solve(self._kept)
+        return self._solve(self._kept, self._exact_entries)
 
     def solve_near(self, dual: Dual, best: Found) -> tuple[int, Ints] | None:
         """The exact minimum over the values that the bound thinks best, as many as can be solved.
@@ -238,18 +229,18 @@ class _Joint:
             kept = [
                 values[(cost <= limit) | (cost == cost.min())] for values, cost in zip(self._kept, costs, strict=True)
             ]
-            found = self._solve(kept)
+            found = self._solve(kept, _NEAR)
             if found is not None:
                 return found
         return None
 
-    def _solve(self, kept: Sequence[NDArray[np.int64]]) -> tuple[int, Ints] | None:
+    def _solve(self, kept: Sequence[NDArray[np.int64]], most_entries: int) -> tuple[int, Ints] | None:
         sizes = [len(values) for values in kept]
         pairs = list(self._pairs)
         scopes = [(place,) for place in range(len(sizes))] + pairs
         free = [tuple(place for place in scope if sizes[place] > 1) for scope in scopes]
         order = find_order(sizes, free, sizes)
-        if order.largest_bucket(np.array(sizes)) > self._exact_entries:
+        if order.largest_bucket(np.array(sizes)) > most_entries:
             return None
         tables = [costs[values] for costs, values in zip(self._own, kept, strict=True)]
         tables += [self._pairs[pair][np.ix_(kept[pair[0]], kept[pair[1]])] for pair in pairs]

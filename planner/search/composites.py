@@ -24,6 +24,7 @@ from planner.graph.bodies.expand import fused, without_copies
 from planner.graph.model import Graph
 from planner.plan import OpStrategy, Plan
 from planner.search.decide import Decision, decide
+from planner.search.effort import EffortName
 from planner.search.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp, Descriptions
 from planner.tdl.interval import Interval
@@ -50,6 +51,7 @@ def decide_with_bodies(
     through_bodies: bool = True,
     rules: Rules = NO_RULES,
     partitioned_inputs: bool = False,
+    effort: EffortName = "normal",
     model_digest: str = "",
     progress: Callable[[str], None] = lambda line: None,
     tables: CostTables | None = None,
@@ -66,6 +68,7 @@ def decide_with_bodies(
         through_bodies: False: composite ops are taken as they are.
         rules: what the user has decided; a pattern matches tensors of this graph, and none inside of a body.
         partitioned_inputs: leave replication out of the data inputs' tilings.
+        effort: how much work may be done to bound what a plan can be.
         model_digest: identifies the model in the plan.
         progress: told what is being done.
         tables: of an earlier search with the same descriptions, so that what both have is not counted twice.
@@ -85,6 +88,7 @@ def decide_with_bodies(
             strategy=strategy,
             rules=of_the_model,
             partitioned_inputs=partitioned_inputs,
+            effort=effort,
             model_digest=model_digest,
             progress=progress,
             tables=tables,

@@ -14,6 +14,7 @@ from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph
 from planner.graph.structure import in_order_of_places
 from planner.plan import OpStrategy, Plan
+from planner.search.effort import EffortName
 from planner.search.methods import METHODS
 from planner.search.pins import ruled
 from planner.search.problem import Problem, Restriction, SearchVariable
@@ -48,6 +49,7 @@ def decide(
     rules: Rules = NO_RULES,
     held: Mapping[str, Tiling] | None = None,
     partitioned_inputs: bool = False,
+    effort: EffortName = "normal",
     model_digest: str = "",
     progress: Callable[[str], None] = lambda line: None,
     tables: CostTables | None = None,
@@ -63,6 +65,7 @@ def decide(
         held: by op, the strategy that it must have: one that the analysis admits and that every worker has a local op
             for.
         partitioned_inputs: leave replication out of the data inputs' tilings.
+        effort: how much work may be done to bound what a plan can be.
         model_digest: identifies the model in the plan.
         progress: told what is being done.
         tables: of an earlier search with the same descriptions, so that what both have is not counted twice.
@@ -93,6 +96,7 @@ def decide(
             workers,
             partitioned_inputs,
             fraction * REPLICATED_SHARE_LIMIT,
+            effort=effort,
             tables=shared,
         )
         cuts, found = METHODS[strategy].search(

@@ -19,6 +19,7 @@ from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role, is_used
 from planner.search.dims import Directions, Place, find_directions, graph_ties
+from planner.search.effort import EffortName
 from planner.search.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
 from planner.search.network import Link, Network, merged
 from planner.search.order import Ints
@@ -57,6 +58,8 @@ class Problem:
     """Charge data inputs that are not a disjoint split: leave replication out of their tilings."""
     replication_budget: float = REPLICATED_SHARE_LIMIT
     """Work that may be repeated, as a share of the graph's."""
+    effort: EffortName = "normal"
+    """How much work may be done to bound what a plan can be."""
     variables: list[SearchVariable] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     tables: CostTables = field(default_factory=CostTables)
@@ -230,7 +233,7 @@ class Problem:
         ranges = bound.ranges(strategy)
         reads = bound.reads(ranges)
         try:
-            for worker in range(strategy.workers):
+            for worker in strategy.busy:
                 bound.local_op(bound.part(ranges, reads, worker))
         except NotLocalError:
             return False

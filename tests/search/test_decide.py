@@ -154,3 +154,10 @@ def test_equal_input_gives_equal_plans_whatever_the_hash_seed() -> None:
         for seed in ("0", "1", "2")
     }
     assert len(texts) == 1
+
+
+def test_a_quick_plan_claims_no_bound() -> None:
+    graph = mlp(2, 24, 36)
+    ops = opdefs.standard().bind_all(graph)
+    assert decide(graph, ops, 8, effort="quick").plan.certified_gap is None
+    assert decide(graph, ops, 8, effort="thorough").plan.certified_gap == 0.0
