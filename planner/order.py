@@ -97,13 +97,19 @@ def reuse_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
             start = np.array([program.arena.offsets[name] for name in read])
             stop = start + [program.buffers[name].size_bytes for name in read]
             since = np.array([ready[name] for name in read])
+            counts = np.zeros((len(programs), len(read)), np.int64)
+            for index, name in enumerate(read):
+                for other, count in readers[Source(program.worker, name)].items():
+                    counts[other, index] = count
             for number, step in enumerate(program.steps):
                 for name in outputs_of(step):
                     lo = program.arena.offsets[name]
                     hi = lo + program.buffers[name].size_bytes
-                    for index in np.nonzero((start < hi) & (stop > lo) & (since <= number))[0]:
-                        for other, count in readers[Source(program.worker, read[index])].items():
-                            waits[number][other] = max(count, waits[number].get(other, 0))
+                    over = np.nonzero((start < hi) & (stop > lo) & (since <= number))[0]
+                    if over.size:
+                        for other, count in enumerate(counts[:, over].max(axis=1).tolist()):
+                            if count:
+                                waits[number][other] = max(count, waits[number].get(other, 0))
         found.append(tuple(waits))
     return tuple(found)
 

@@ -150,9 +150,8 @@ class Boxes:
         return Boxes(lo, hi)
 
     def region(self, worker: int) -> Region:
-        lo = tuple(int(value) for value in self.lo[worker])
-        hi = tuple(max(start, int(value)) for start, value in zip(lo, self.hi[worker], strict=True))
-        return Region(lo, hi)
+        lo = tuple(self.lo[worker].tolist())
+        return Region(lo, tuple(map(max, lo, self.hi[worker].tolist())))
 
     def __iter__(self) -> Iterator[Region]:
         return (self.region(worker) for worker in range(self.workers))

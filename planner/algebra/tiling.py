@@ -158,6 +158,13 @@ class Tiling:
         """The region of each worker: worker 0 first, the innermost cut varying fastest."""
         return _boxes(self, shape)
 
+    @property
+    def busy(self) -> tuple[int, ...]:
+        """The workers that have a part: all but those that an ``Only`` leaves idle."""
+        groups = coordinates(self.ways).tolist()
+        only = [(cut, placement.group) for cut, placement in enumerate(self.placements) if isinstance(placement, Only)]
+        return tuple(worker for worker, group in enumerate(groups) if all(group[cut] == one for cut, one in only))
+
     def __str__(self) -> str:
         parts = zip(self.placements, self.ways, strict=True)
         return " ".join(f"{placement}/{ways}" for placement, ways in parts) or "R/1"

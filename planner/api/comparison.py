@@ -53,8 +53,8 @@ def compare(
     descriptions, _ = in_force(opdefs, unknown_ops)
     graph = lower_randomness(read_step(model, dims=dim or {}, state_pairs=pairs, operators=descriptions))
     rows = []
-    for method in METHODS.values():
-        progress(f"strategy {method.name}")
+    for number, method in enumerate(METHODS.values(), start=1):
+        progress(f"strategy {number} of {len(METHODS)}: {method.name}")
         try:
             decided = decide_with_bodies(graph, descriptions, workers, strategy=method.name)
         except TofuError as error:

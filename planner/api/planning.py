@@ -13,6 +13,7 @@ from onnx import ModelProto
 from planner.api.fitting import candidate_of, fewest_bytes, within
 from planner.api.least_time import Objective, faster, least_time
 from planner.api.machines import machine_and_workers, memory_limits, time_of
+from planner.api.sources import from_the_nearest
 from planner.cost.tables import CostTables
 from planner.descriptions import UnknownOps, in_force
 from planner.errors import UsageError, did_you_mean
@@ -139,6 +140,8 @@ def plan(
         candidate = faster(candidate, lambda timed: again(tables=timed), goal, tables)
     if limits is not None:
         candidate = within(candidate, lambda priced: again(tables=priced), limits, goal, tables, progress)
+    if machine is not None:
+        candidate = from_the_nearest(candidate, machine, limits)
     decided, partitioned = candidate.decided, candidate.partitioned
     decision = decided.decision
     complete = replace(

@@ -109,8 +109,8 @@ def sizes(pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
 
 
 STRATEGIES = [
-    *("tofu", "tofu-recursion", "soybean", "data", "model", "mixed", "hybrid", "fsdp"),
-    *("allrow-greedy", "spartan", "equalchop", "icml18"),
+    *("tofu", "tofu-recursion", "soybean", "soybean-levels", "layer-wise", "data", "model", "mixed", "hybrid"),
+    *("megatron", "fsdp", "allrow-greedy", "spartan", "equalchop", "icml18"),
 ]
 """Those of planner.search.methods, which is not imported for its names alone."""
 JSON = click.option(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from onnx import FunctionProto
@@ -19,9 +19,19 @@ from planner.tdl.bind import BoundOp
 from planner.worker_model import write_worker_model
 
 
-def partition(graph: Graph, ops: tuple[BoundOp, ...], decided: Plan) -> Partitioned:
-    """The program of a plan; what it moves is what the plan's tables say, tensor by tensor."""
-    partitioned = assemble(graph, Lowering(graph, decided).run(ops))
+def partition(
+    graph: Graph, ops: tuple[BoundOp, ...], decided: Plan, apart: Sequence[Sequence[float]] = ()
+) -> Partitioned:
+    """The program of a plan; what it moves is what the plan's tables say, tensor by tensor.
+
+    Args:
+        graph: that was planned.
+        ops: of the graph.
+        decided: the plan.
+        apart: how far workers are from each other, [reader][source]: who needs what several have takes it from the
+            nearest; () if only the cuts tell, inner ones being nearer.
+    """
+    partitioned = assemble(graph, Lowering(graph, decided, apart).run(ops))
     program = with_arenas(partitioned.program, partitioned.bodies, _workspaces(partitioned.program, partitioned.bodies))
     partitioned = replace(partitioned, program=program)
     moved: dict[str, int] = dict.fromkeys(decided.tensor_bytes, 0)

@@ -6,28 +6,30 @@ This file alone decides what moves; the tables of the search predict it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.program import Fetch, Piece, Source
 
 
-def nearest_first(worker: int, ways: Sequence[int]) -> tuple[int, ...]:
+def nearest_first(worker: int, ways: Sequence[int], apart: Sequence[float] = ()) -> tuple[int, ...]:
     """All workers, the nearest first: those that part from ``worker`` at an inner cut before those at an outer one.
 
     Among equally near ones the order starts behind the worker itself, so that several readers of a replicated
     tensor do not all turn to the same owner.
-    """
-    total = 1
-    for cut in ways:
-        total *= cut
-    group_sizes = [total]
-    for cut in ways:
-        group_sizes.append(group_sizes[-1] // cut)
 
-    def distance(other: int) -> tuple[int, int]:
+    Args:
+        worker: the reader.
+        ways: of the cuts, outermost first.
+        apart: how far each worker is from the reader, 0 for itself, where more is known than the cuts; () if not.
+    """
+    total = prod(ways)
+    group_sizes = [total // prod(ways[:depth]) for depth in range(len(ways) + 1)]
+
+    def distance(other: int) -> tuple[float, int, int]:
         shared = max(depth for depth, size in enumerate(group_sizes) if worker // size == other // size)
-        return (-shared, (other - worker) % total)
+        return (apart[other] if apart else 0.0, -shared, (other - worker) % total)
 
     return tuple(sorted(range(total), key=distance))
 

@@ -60,14 +60,20 @@ class Lowered:
 
 
 class Lowering:
-    """Builds the program op by op."""
+    """Builds the program op by op.
 
-    def __init__(self, graph: Graph, plan: Plan) -> None:
+    Args:
+        graph: that was planned.
+        plan: what was decided.
+        apart: see ``partition``.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan, apart: Sequence[Sequence[float]] = ()) -> None:
         self._graph = graph
         self._plan = plan
         self._workers = plan.workers
         every = range(self._workers)
-        self._order = [nearest_first(worker, plan.cuts) for worker in every]
+        self._order = [nearest_first(worker, plan.cuts, apart[worker] if apart else ()) for worker in every]
         self._epochs: list[Epoch] = []
         self._start_epoch()
         self._buffers: list[dict[str, Buffer]] = [{} for _ in every]
@@ -121,25 +127,32 @@ class Lowering:
                 arriving.append((worker, self._fetch(worker, target, name, pieces)))
                 inputs[worker][slot] = target
         self._place(arriving)
-        for worker in range(self._workers):
+        made = bound.all_made(ranges)
+        partial = [
+            bool(name) and self._made(bound, position).has_partial for position, name in enumerate(bound.op.outputs)
+        ]
+        for worker in strategy.busy:
             for (buffer, frame), target, region in sliced[worker]:
                 self._epochs[-1].work[worker].append(_slice(bound.op.name, buffer, frame, target, region))
-            outputs = self._output_buffers(bound, ranges, worker)
-            part = bound.part(ranges, reads, worker)
+            outputs = self._output_buffers(bound, made, partial, worker)
+            part = bound.part(ranges, reads, worker, made)
             local = bound.local_op(part)
             self._work_on(bound, worker, local.nodes, local.constants, inputs[worker], outputs, part.inputs)
         for position, name in enumerate(bound.op.outputs):
             if name:
                 self._bring_home(bound, position, ranges)
 
-    def _output_buffers(self, bound: BoundOp, ranges: Boxes, worker: int) -> dict[int, str]:
+    def _output_buffers(
+        self, bound: BoundOp, made: Sequence[Boxes | None], partial: Sequence[bool], worker: int
+    ) -> dict[int, str]:
         """The buffers that a worker's local op fills: the owned tile itself where it makes just that."""
         outputs: dict[int, str] = {}
-        for position, name in enumerate(bound.op.outputs):
+        for position, (name, boxes) in enumerate(zip(bound.op.outputs, made, strict=True)):
             if not name:
                 continue
-            region = bound.makes(ranges, position).region(worker)
-            in_place = not self._made(bound, position).has_partial and self._own_region(name, worker) == region
+            assert boxes is not None, "an output that is there is made"
+            region = boxes.region(worker)
+            in_place = not partial[position] and self._own_region(name, worker) == region
             buffer = name if in_place else self._derived(f"{name}@made")
             self._add_buffer(worker, buffer, name, region)
             outputs[position] = buffer

@@ -6,8 +6,9 @@ Equal runs on equal shapes share one function, on all workers, so that the runti
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import onnx
@@ -49,7 +50,7 @@ def assemble(graph: Graph, lowered: Lowered) -> Partitioned:
         for number, epoch in enumerate(lowered.epochs):
             steps.extend(epoch.fetches[worker])
             if alive[number]:
-                kept = wanted | {name for name, last in last_read.items() if last > number}
+                kept = partial(_is_read_later, wanted, last_read, number)
                 steps.append(_segment(graph, f"segment {number}", alive[number], buffers, kept, bodies))
         used = _used_buffers(steps) | set(collected)
         loaded = (*(name for name in graph.inputs if name in buffers), *lowered.absent[worker])
@@ -111,6 +112,11 @@ def _last_reads(alive: Sequence[Sequence[LocalWork]]) -> dict[str, int]:
     return found
 
 
+def _is_read_later(wanted: set[str], last_read: Mapping[str, int], epoch: int, name: str) -> bool:
+    """Whether what an epoch makes is read by anybody after it."""
+    return name in wanted or last_read.get(name, -1) > epoch
+
+
 def _used_buffers(steps: Iterable[Step]) -> set[str]:
     """The buffers of a worker that its steps read from outside of a segment, or fill."""
     used: set[str] = set()
@@ -128,7 +134,7 @@ def _segment(
     name: str,
     work: Sequence[LocalWork],
     buffers: Mapping[str, Buffer],
-    kept: set[str],
+    kept: Callable[[str], bool],
     bodies: dict[str, onnx.FunctionProto],
 ) -> Segment:
     """One segment; its function is added to ``bodies`` unless an equal one is there."""
@@ -137,7 +143,7 @@ def _segment(
     read = [name for part in work for node in part.nodes for name in node.inputs if name]
     inputs = tuple(dict.fromkeys(name for name in read if name not in made and name not in constants))
     outputs = tuple(
-        name for name in dict.fromkeys(o for part in work for n in part.nodes for o in n.outputs) if name in kept
+        name for name in dict.fromkeys(o for part in work for n in part.nodes for o in n.outputs) if kept(name)
     )
     canonical: dict[str, str] = {"": ""}
     canonical.update({buffer: f"i{number}" for number, buffer in enumerate(inputs)})

@@ -322,22 +322,23 @@ class Executor:
 
 def state_buffers(program: WorkerProgram, state: Sequence[StatePair]) -> tuple[tuple[str, str], ...]:
     """A worker's buffers of each state and of its next value, where they do not lie in one and the same place."""
+    loaded, collected = (_by_tensor(program, names) for names in (program.loaded, program.collected))
+    offsets = program.arena.offsets if program.arena is not None else None
     pairs = []
     for pair in state:
-        made = {
-            program.buffers[name].region: name for name in program.collected if _holds(program, name, pair.following)
-        }
-        for name in program.loaded:
-            if _holds(program, name, pair.current):
-                region = program.buffers[name].region
-                assert region in made, f"worker {program.worker} gets {name!r} and does not make its next value"
-                is_in_place = program.arena is not None and (
-                    program.arena.offsets[made[region]] == program.arena.offsets[name]
-                )
-                if made[region] != name and not is_in_place:
-                    pairs.append((name, made[region]))
+        made = {program.buffers[name].region: name for name in collected.get(pair.following, ())}
+        for name in loaded.get(pair.current, ()):
+            region = program.buffers[name].region
+            assert region in made, f"worker {program.worker} gets {name!r} and does not make its next value"
+            is_in_place = offsets is not None and offsets[made[region]] == offsets[name]
+            if made[region] != name and not is_in_place:
+                pairs.append((name, made[region]))
     return tuple(pairs)
 
 
-def _holds(program: WorkerProgram, buffer: str, tensor: str) -> bool:
-    return program.buffers[buffer].tensor == tensor
+def _by_tensor(program: WorkerProgram, names: Sequence[str]) -> dict[str, list[str]]:
+    """Buffers by the tensor that they hold a part of."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(program.buffers[name].tensor, []).append(name)
+    return found

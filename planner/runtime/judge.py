@@ -74,8 +74,8 @@ class Judge:
             return found, right
         floats = [tensor.tensor for tensor in found.tensors if not tensor.is_same and tensor.tensor in self.eps]
         noise = dict.fromkeys(floats, (0.0, 0.0))
-        for seed in range(RUNS if floats else 0):
-            self._listen(noise, values, exact, seed)
+        for run in range(2 * RUNS if floats else 0):
+            self._listen(noise, values, exact, Rounding(run, has_partial_sums=run >= RUNS))
             found = compare_step(step, split, right, exact, self.eps, noise)
             if found.is_same:
                 break
@@ -86,11 +86,11 @@ class Judge:
         noise: dict[str, tuple[float, float]],
         values: Mapping[str, np.ndarray],
         exact: Mapping[str, np.ndarray],
-        seed: int,
+        rounding: Rounding,
     ) -> None:
         """Takes one more sample of rounding, of which the largest error of each output counts."""
         assert self._reference is not None, "there is a reference"
-        rough = self._reference.step(values, Rounding(seed))
+        rough = self._reference.step(values, rounding)
         for name, (largest, median) in noise.items():
             more, more_median = errors(rough[name], exact[name])
             noise[name] = (max(largest, more), max(median, more_median))

@@ -67,6 +67,7 @@ def certify(
         return found
     progress("tables of all cuts together")
     joint = _Joint(problem, choices, order, effort)
+    problem.eliminated_entries += joint.eliminated_entries
     best, dual = found, joint.dual()
     lower = 0
     for number in range(effort.rounds):
@@ -135,6 +136,8 @@ def _better(problem: Problem, joint: _Joint, values: Ints, best: Found) -> Found
     if not problem.are_local(composites):
         return best
     moved = sum(amount for _, amount in problem.bytes_by_tensor(composites))
+    if moved < best.moved_bytes and problem.overdraws(composites) and not problem.overdraws(best.composites):
+        return best
     return replace(best, composites=composites, moved_bytes=moved) if moved < best.moved_bytes else best
 
 
@@ -154,6 +157,7 @@ class _Joint:
         tables, which, _ = problem.joint_tables(choices)
         self._reduced = Reduced(order, tables, which)
         self.constant = self._reduced.constant
+        self.eliminated_entries = self._reduced.entries
         self._core = sorted(order.core, key=problem.time_of)
         number = {variable: position for position, variable in enumerate(self._core)}
         self._kept: list[NDArray[np.int64]] = [np.arange(sizes[variable]) for variable in self._core]

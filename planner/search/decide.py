@@ -38,6 +38,8 @@ class Decision:
     search_seconds: float
     table_entries: int
     largest_table: int
+    eliminated_entries: int = 0
+    """Entries of all buckets that eliminations computed; equal buckets are computed once."""
 
 
 def decide(
@@ -102,11 +104,11 @@ def decide(
         cuts, found = METHODS[strategy].search(
             problem, workers, partial(_narrowed, problem, rules, held or {}), progress
         )
-        if strategy != "tofu" or _chosen_share(problem, found) <= REPLICATED_SHARE_LIMIT:
+        if strategy != "tofu" or not problem.overdraws(found.composites):
             break
     seconds = time.perf_counter() - started
     plan = _plan(graph, ops, problem, found, cuts, strategy, model_digest)
-    return Decision(plan, seconds, problem.tables.entries, found.largest_table)
+    return Decision(plan, seconds, problem.tables.entries, found.largest_table, problem.eliminated_entries)
 
 
 def _narrowed(
@@ -127,19 +129,6 @@ def _narrowed(
         return (Tiling(strategy.placements[:depth], strategy.ways[:depth]),)
 
     return keep if held else restrict
-
-
-def _chosen_share(problem: Problem, found: Found) -> float:
-    """Work that is repeated because the plan is cheaper so, and not because an op could not be cut."""
-    total = sum(problem.works.values())
-    stuck = problem.unsplit(found.composites)
-    extra = 0.0
-    for bound in problem.ops:
-        number = problem.variable_of_op[bound.op.name]
-        if number not in stuck:
-            points = float(bound.ranges(found.composites[number]).elements.sum())
-            extra += problem.works[bound.op.name] * (points / max(1, bound.whole_points) - 1)
-    return extra / total if total else 0.0
 
 
 def _gap(found: Found) -> float | None:

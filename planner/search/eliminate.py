@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError
-from planner.search.order import Ints, Order, Pattern, find_order
+from planner.search.order import Ints, Order, Pattern, find_order, order_of
 
 MAX_TABLE_ENTRIES = 1 << 26
 """A bucket larger than this would not fit in memory; the search refuses rather than guesses."""
@@ -52,19 +52,29 @@ class Solution:
     """Entries of all buckets that were computed."""
 
 
-def minimise(sizes: Sequence[int], factors: Sequence[Factor], max_table_entries: int = MAX_TABLE_ENTRIES) -> Solution:
+def minimise(
+    sizes: Sequence[int],
+    factors: Sequence[Factor],
+    max_table_entries: int = MAX_TABLE_ENTRIES,
+    sequence: Sequence[int] | None = None,
+) -> Solution:
     """Finds the least sum of all factors over all assignments.
 
     Args:
         sizes: the number of values of each variable; at least 1.
         factors: tables over variables; each at most once in a factor.
         max_table_entries: how large a bucket may be.
+        sequence: all variables in the order in which they are to be eliminated; None: one with small buckets.
 
     Raises:
         InfeasibleError: a bucket would be larger.
     """
     squeezed = [_without_decided(factor) for factor in factors]
-    order = find_order(sizes, [factor.variables for factor in squeezed], [0] * len(sizes))
+    scopes = [factor.variables for factor in squeezed]
+    if sequence is None:
+        order = find_order(sizes, scopes, [0] * len(sizes))
+    else:
+        order = order_of(sequence, len(sizes), scopes)
     numbers: dict[int, int] = {}
     tables: list[Table] = []
     for factor in squeezed:

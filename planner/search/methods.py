@@ -18,13 +18,17 @@ from planner.cost.tables import Candidates
 from planner.errors import ModelError
 from planner.search import baselines
 from planner.search.certify import certify
+from planner.search.effort import EFFORTS
 from planner.search.factors import prime_factors
 from planner.search.improve import improve
+from planner.search.layers import search_layers
+from planner.search.levels import search_by_levels
+from planner.search.megatron import tensor_parallel
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found, search_recursively
 
 MANY_OPS = 300
-"""A graph of more ops than this is searched from one start only."""
+"""A graph of more ops than this is searched from few starts."""
 
 Progress: TypeAlias = Callable[[str], None]
 Narrow: TypeAlias = Callable[[Restriction, tuple[int, ...]], Restriction]
@@ -56,9 +60,10 @@ def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False
 def _joint(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
     """A recursive plan, improved until it is stable, then bounded by all cuts together, which may improve it again.
 
-    Where the joint problem is too large to be bounded, several plans are improved and the best of them is taken:
-    improvement is local, so where it starts matters. On a transformer the best plan grows out of the hybrid one, on
-    convolutions with many channels out of a recursive one.
+    Improvement is local, so where it starts matters: on a transformer the best plan grows out of a hybrid one, on
+    convolutions with many channels out of a recursive one. So a plan that is not proven best is held against plans
+    from other starts: several on a small graph, on a large one data parallelism across pairs and model parallelism
+    within. With little effort a large graph has one start.
     """
     cuts = prime_factors(workers)
     free = narrow(no_restriction, cuts)
@@ -69,13 +74,17 @@ def _joint(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -
     found = improved(no_restriction)
     if len(cuts) < 2:
         return cuts, replace(found, lower_bytes=found.moved_bytes)
-    found = certify(problem, cuts, free, found, progress=progress)
-    if found.lower_bytes is None and len(problem.ops) <= MANY_OPS:
-        starts: list[Restriction] = [baselines.partitioned(problem)]
-        with contextlib.suppress(ModelError):  # a model without a batch has no such plans
-            starts.extend(baselines.preferring(restriction) for restriction in _hybrids(problem, len(cuts)))
-        found = min([found, *map(improved, starts)], key=lambda plan: plan.moved_bytes)
-    return cuts, found
+    found = certify(problem, cuts, free, found, EFFORTS[problem.effort], progress)
+    is_small = len(problem.ops) <= MANY_OPS
+    if found.lower_bytes == found.moved_bytes or (problem.effort == "quick" and not is_small):
+        return cuts, found
+    starts: list[Restriction] = []
+    with contextlib.suppress(ModelError):  # a model without a batch has no such plans
+        starts = [baselines.preferring(restriction) for restriction in _hybrids(problem, len(cuts))]
+    starts = [baselines.partitioned(problem), *starts] if is_small else starts[-1:]
+    plans = [found, *map(improved, starts)]
+    best = min(plans, key=lambda plan: (problem.overdraws(plan.composites), plan.moved_bytes))
+    return cuts, replace(best, lower_bytes=found.lower_bytes)
 
 
 def _hybrids(problem: Problem, cuts: int) -> list[Restriction]:
@@ -89,6 +98,22 @@ def _hybrid(problem: Problem, workers: int, narrow: Narrow, progress: Progress) 
     cuts = prime_factors(workers)
     restrictions = _hybrids(problem, len(cuts)) or [baselines.data_parallel(problem)]
     plans = (search_recursively(problem, cuts, narrow(restriction, cuts), progress) for restriction in restrictions)
+    return cuts, min(plans, key=lambda found: found.moved_bytes)
+
+
+def _megatron(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
+    """Data parallelism across groups, Megatron-LM's tensor parallelism within; of all group sizes from 2 the best."""
+    cuts = prime_factors(workers)
+    by_data, within = baselines.data_parallel(problem), tensor_parallel(problem)
+    plans = (
+        search_recursively(
+            problem,
+            cuts,
+            narrow(baselines.by_cut((*[by_data] * outer, *[within] * (len(cuts) - outer))), cuts),
+            progress,
+        )
+        for outer in range(max(1, len(cuts)))
+    )
     return cuts, min(plans, key=lambda found: found.moved_bytes)
 
 
@@ -149,12 +174,15 @@ _ALL = (
     Method("tofu", "the best of several plans, improved over all cuts together (this program's own)", _joint),
     Method("tofu-recursion", "Tofu, section 5.2: cut by cut, nothing replicated", _recursive(baselines.partitioned)),
     Method("soybean", "SoyBean, section 4: cut by cut, with replication", _recursive(_nothing)),
+    Method("soybean-levels", "SoyBean, section 4: its dynamic programme over breadth-first levels", search_by_levels),
+    Method("layer-wise", "ICML'18, section 5: layers by node and edge elimination, for the least time", search_layers),
     Method("data", "data parallelism", _recursive(baselines.data_parallel)),
     Method("model", "model parallelism (SoyBean, section 4.1)", _recursive(baselines.model_parallel)),
     Method(
         "mixed", "one weird trick: convolutions by data, dense layers by model", _recursive(baselines.one_weird_trick)
     ),
     Method("hybrid", "data across groups, model within, the best group size", _hybrid),
+    Method("megatron", "Megatron-LM: heads and wide layers divided in a group, data across", _megatron),
     Method("fsdp", "ZeRO-3 or FSDP: compute by data, state cut", _recursive(baselines.fully_sharded)),
     Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(baselines.first_dim)),
     Method("spartan", "the largest tensor first (Tofu, section 7.3)", _spartan),

@@ -138,6 +138,27 @@ def find_order(
     return Order(len(sizes), len(scopes), tuple(rounds), core, tuple((number, all_scopes[number]) for number in left))
 
 
+def order_of(sequence: Sequence[int], variables: int, scopes: Sequence[tuple[int, ...]]) -> Order:
+    """The order that eliminates variables one by one in a given sequence.
+
+    Args:
+        sequence: every variable that is in a scope, once.
+        variables: how many there are.
+        scopes: the variables of each factor; none twice in one.
+    """
+    neighbours: list[set[int]] = [set() for _ in range(variables)]
+    touching: list[set[int]] = [set() for _ in range(variables)]
+    all_scopes = list(scopes)
+    for number, scope in enumerate(all_scopes):
+        for variable in scope:
+            touching[variable].add(number)
+            neighbours[variable].update(scope)
+    for variable, near in enumerate(neighbours):
+        near.discard(variable)
+    rounds = [steps for variable in sequence for steps in _eliminated([variable], neighbours, touching, all_scopes)]
+    return Order(variables, len(scopes), tuple(rounds))
+
+
 def _eliminated(
     taken: Sequence[int],
     neighbours: list[set[int]],

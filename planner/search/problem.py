@@ -63,6 +63,8 @@ class Problem:
     variables: list[SearchVariable] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     tables: CostTables = field(default_factory=CostTables)
+    eliminated_entries: int = 0
+    """Entries of all buckets that eliminations have computed so far."""
 
     def __post_init__(self) -> None:
         self.directions: Directions = find_directions(self.graph, self.ops)
@@ -166,6 +168,17 @@ class Problem:
             and self._is_stuck(variable, composite)
         )
 
+    def overdraws(self, composites: Sequence[Tiling]) -> bool:
+        """True if more work is repeated than may be, because that is cheaper and not because an op could not be cut."""
+        stuck = self.unsplit(composites)
+        extra = 0.0
+        for bound in self.ops:
+            number = self.variable_of_op[bound.op.name]
+            if number not in stuck and any(isinstance(one, Replicate) for one in composites[number].placements):
+                points = float(bound.ranges(composites[number]).elements.sum())
+                extra += self.works[bound.op.name] * (points / max(1, bound.whole_points) - 1)
+        return extra > REPLICATED_SHARE_LIMIT * sum(self.works.values())
+
     def _is_stuck(self, variable: SearchVariable, composite: Tiling) -> bool:
         prefix = Tiling((), ())
         for placement, ways in zip(composite.placements, composite.ways, strict=True):
@@ -264,11 +277,12 @@ class Problem:
         Raises:
             InfeasibleError: a bucket would be larger.
         """
-        allowed = [
-            self._without_vetoed(variable, values) for variable, values in zip(self.variables, choices, strict=True)
-        ]
+        allowed = list(choices)
+        if self._with_vetoes:
+            allowed = [self._without_vetoed(one, values) for one, values in zip(self.variables, choices, strict=True)]
         while True:
             solution = self._network.solve(allowed, self._table, self.content, max_table_entries)
+            self.eliminated_entries += solution.entries
             chosen = tuple(values[value] for values, value in zip(allowed, solution.values.tolist(), strict=True))
             vetoed = {
                 variable.op.content

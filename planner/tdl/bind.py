@@ -5,7 +5,7 @@ The analysis of a signature is made once and shared by every op that has it; bin
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -167,9 +167,32 @@ class BoundOp:
             for placement in strategy.placements
         )
 
-    def part(self, ranges: Boxes, reads: Mapping[int, InputBoxes], worker: int) -> Part:
-        """One worker's part, as local rules see it."""
+    def all_made(self, ranges: Boxes) -> tuple[Boxes | None, ...]:
+        """The regions of every output that the workers make; None for an output that is absent."""
+        return tuple(
+            None if numbers is None else self.makes(ranges, position)
+            for position, numbers in enumerate(self.analysis.outputs)
+        )
+
+    def part(
+        self,
+        ranges: Boxes,
+        reads: Mapping[int, InputBoxes],
+        worker: int,
+        made: Sequence[Boxes | None] | None = None,
+    ) -> Part:
+        """One worker's part, as local rules see it.
+
+        Args:
+            ranges: the workers' parts of the iteration space.
+            reads: what they read.
+            worker: which one.
+            made: what they make, ``all_made``; None: it is found here.
+        """
+        made = self.all_made(ranges) if made is None else made
         names = [variable.name for variable in self.variables]
+        # A scalar has an index space of one dim, and no variable for it.
+        pairs = zip(ranges.lo[worker].tolist(), ranges.hi[worker].tolist(), strict=True)
         inputs: list[Region | None] = []
         reach: list[tuple[tuple[int, ...], tuple[int, ...]] | None] = []
         for slot in range(len(self.node.input_shapes)):
@@ -180,19 +203,13 @@ class BoundOp:
                 reach.append(None)
             else:
                 inputs.append(region)
-                reach.append((tuple(int(v) for v in boxes.before[worker]), tuple(int(v) for v in boxes.after[worker])))
+                reach.append((tuple(boxes.before[worker].tolist()), tuple(boxes.after[worker].tolist())))
         return Part(
-            ranges={
-                name: (int(ranges.lo[worker, number]), int(ranges.hi[worker, number]))
-                for number, name in enumerate(names)
-            },
+            ranges=dict(zip(names, pairs, strict=False)),
             extents=dict(zip(names, self.extents, strict=True)),
             inputs=tuple(inputs),
             reach=tuple(reach),
-            outputs=tuple(
-                None if numbers is None else self.makes(ranges, position).region(worker)
-                for position, numbers in enumerate(self.analysis.outputs)
-            ),
+            outputs=tuple(None if boxes is None else boxes.region(worker) for boxes in made),
             reduction_variables=self.analysis.reduction_variables,
             read_slots=self.read_slots,
         )

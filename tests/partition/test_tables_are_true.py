@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import opdefs
+from planner import zoo
 from planner.graph.from_onnx import read_model
 from planner.partition.build import partition
 from planner.plan import Plan
@@ -14,6 +15,11 @@ from planner.search.problem import Problem
 from planner.zoo import mlp
 
 MODELS = Path(__file__).parent.parent / "models"
+FAMILIES = (
+    *("mlp-5x300", "cnn-5x512-24", "lenet-5", "alexnet", "vgg-16", "inception-v3"),
+    *("resnet-50", "wresnet-101-6", "rnn-4-8k", "gpt-2x1024", "gpt2"),
+)
+"""Of every family of the zoo: a random plan of a larger one has as many kinds of tables, and takes minutes."""
 
 
 def check_program(program: Program) -> None:
@@ -68,3 +74,13 @@ def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Plan]
     program = partition(graph, ops, plan).program
     check_program(program)
     assert program.predicted_bytes == plan.moved_bytes > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [3, 4])
+@pytest.mark.parametrize("model", FAMILIES)
+def test_random_plans_of_the_zoo(random_plan: Callable[[Problem, int, int], Plan], model: str, workers: int) -> None:
+    graph = zoo.build(model)
+    ops = opdefs.standard().bind_all(graph)
+    plan = random_plan(Problem(graph, ops, workers), workers, seed=workers)
+    assert partition(graph, ops, plan).program.predicted_bytes == plan.moved_bytes > 0

@@ -65,6 +65,47 @@ def test_a_side_that_rounding_decides_is_excused_and_no_other() -> None:
         assert not judge.compare(1, {"y": wrong}, values)[0].is_same
 
 
+@pytest.mark.parametrize("op_type", ["Conv", "Mul"])
+def test_only_sums_are_off_by_the_rounding_of_partial_sums(op_type: str) -> None:
+    exact = np.linspace(-3, 3, 101)
+    plain, rough = (Rounding(0, has_partial_sums=has).of(op_type, exact, EPS) for has in (False, True))
+    middle = abs(rough[50] - exact[50])
+    assert plain[50] == exact[50] == 0
+    if op_type == "Mul":
+        assert np.array_equal(rough, plain)
+    else:
+        assert 0 < middle <= 16 * EPS * 3
+        assert np.abs(rough - exact).max() <= 32 * EPS * 3
+
+
+@pytest.mark.parametrize(("first", "is_excused"), [(2e-6, True), (2e-3, False)])
+def test_a_side_that_partial_sums_decide_is_excused(first: float, is_excused: bool) -> None:
+    """A product whose terms cancel but for a trifle, and what lies behind its sign."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((64, 64)).astype(np.float32)
+    weights[:, 0] = np.resize((1.0, -1.0), 64)
+    weights[:2, 0] = (first, 0.0)
+    names = {"x": (1, 64), "w": (64, 64), "h": (1, 64), "side": (1, 64), "g": (1, 64), "y": (1, 64), "zero": ()}
+    graph = Graph(
+        "product",
+        {name: Tensor(name, size, DType.BOOL if name == "side" else DType.FLOAT32) for name, size in names.items()},
+        (
+            Op("h", "MatMul", ("x", "w"), ("h",)),
+            Op("side", "Greater", ("h", "zero"), ("side",)),
+            Op("y", "Where", ("side", "g", "zero"), ("y",)),
+        ),
+        ("x", "w", "g"),
+        ("y",),
+        {"zero": np.zeros((), np.float32)},
+    )
+    values = {"x": np.ones((1, 64), np.float32), "w": weights, "g": np.ones((1, 64), np.float32)}
+    judge = Judge(graph)
+    turned = {"y": judge.whole.step(values)["y"].copy()}
+    assert turned["y"][0, 0] == 1
+    turned["y"][0, 0] = 0
+    assert judge.compare(1, turned, values)[0].is_same == is_excused
+
+
 def test_noise_is_looked_at_only_where_a_tensor_fails() -> None:
     judge = Judge(kinked())
     x = np.linspace(1, 2, 64, dtype=np.float32)

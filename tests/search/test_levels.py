@@ -1,0 +1,42 @@
+"""SoyBean's dynamic programme over levels."""
+
+import pytest
+
+import opdefs
+from planner import zoo
+from planner.algebra.tiling import Tiling
+from planner.errors import InfeasibleError
+from planner.search.decide import decide
+from planner.search.levels import levels_of
+from planner.search.problem import Problem
+
+
+@pytest.mark.parametrize("model", ["mlp-3x24", "lenet-5"])
+@pytest.mark.parametrize("workers", [2, 3])
+def test_one_cut_is_exact(model: str, workers: int) -> None:
+    """With one cut every order of elimination finds the same least bytes."""
+    graph = zoo.build(model, batch=36)
+    ops = opdefs.standard().bind_all(graph)
+    by_levels = decide(graph, ops, workers, strategy="soybean-levels").plan
+    assert by_levels.moved_bytes == decide(graph, ops, workers, strategy="soybean").plan.moved_bytes
+
+
+def test_neighbours_are_in_adjacent_levels() -> None:
+    graph = zoo.build("alexnet", batch=8)
+    problem = Problem(graph, opdefs.standard().bind_all(graph), 2)
+    options = [problem.extensions(variable, Tiling((), ()), 2) for variable in problem.variables]
+    sizes = [len(values) for values in options]
+    levels = levels_of(sizes, problem.factors(options))
+    level = {variable: number for number, variables in enumerate(levels.core) for variable in variables}
+    assert sorted(levels.sequence) == list(range(len(problem.variables)))
+    assert len(levels.core) > 3
+    for link in problem.links:
+        if link.tensor in level and link.op in level:
+            assert abs(level[link.tensor] - level[link.op]) <= 1
+
+
+def test_wide_levels_are_refused() -> None:
+    graph = zoo.build("gpt-2x64")
+    ops = opdefs.standard().bind_all(graph)
+    with pytest.raises(InfeasibleError, match="states at level"):
+        decide(graph, ops, 2, strategy="soybean-levels")

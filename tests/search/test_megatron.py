@@ -1,0 +1,49 @@
+"""Megatron-LM's tensor parallelism."""
+
+import pytest
+
+import opdefs
+from planner import zoo
+from planner.errors import UnsupportedError
+from planner.graph.model import Graph
+from planner.plan import Plan
+from planner.search.decide import decide
+
+
+def planned(graph: Graph, workers: int) -> Plan:
+    return decide(graph, opdefs.standard().bind_all(graph), workers, strategy="megatron").plan
+
+
+def test_four_all_reduces_for_a_block() -> None:
+    """Two forward and two backward (Shoeybi et al. 2019, section 3), each of 2 (k - 1) times the activations."""
+    blocks, width, batch, tokens = 2, 64, 2, 1024
+    graph = zoo.build(f"gpt-{blocks}x{width}-4h", batch=batch)
+    plan = planned(graph, 2)
+    assert plan.moved_bytes == blocks * 4 * 2 * (batch * tokens * width * 4)
+    for name, tiling in plan.tilings.items():
+        if name.endswith((".qkv.weight", ".wide.weight")):
+            assert str(tiling) == "S(1)/2"
+        elif name.endswith((".out.weight", ".narrow.weight")):
+            assert str(tiling) == "S(0)/2"
+        elif ".norm" in name and name.endswith(".scale"):
+            assert str(tiling) == "R/2"
+
+
+def test_data_across_groups() -> None:
+    """With little to a sample and many of them, groups are as small as they may be: 2."""
+    plan = planned(zoo.build("gpt-2x64-4h", batch=2), 4)
+    assert plan.cuts == (2, 2)
+    assert str(plan.tilings["block1.wide.weight"]) == "R/2 S(1)/2"
+    assert str(plan.tilings["block1.narrow.weight"]) == "R/2 S(0)/2"
+
+
+def test_the_vocabulary_is_divided() -> None:
+    plan = planned(zoo.build("gpt-1x64-4h-lm", batch=1), 2)
+    assert str(plan.tilings["words"]) == "S(0)/2"
+    assert str(plan.tilings["positions"]) == "R/2"
+
+
+@pytest.mark.parametrize("model", ["mlp-2x24", "lenet-5"])
+def test_networks_without_attention_are_refused(model: str) -> None:
+    with pytest.raises(UnsupportedError, match="no attention whose heads"):
+        planned(zoo.build(model, batch=8), 2)
