@@ -12,6 +12,7 @@ from onnx import ModelProto, NodeProto, TensorProto, defs, helper, version_conve
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.foreign import Operators
+from planner.graph.older_forms import restated
 from planner.graph.protos import refused_forms
 from planner.graph.subgraph import CONTROL_FLOW, graphs_of, obstacle
 from planner.graph.undescribed import qualified
@@ -186,6 +187,7 @@ def convert_opset(model: ModelProto, initializers: dict[str, TensorProto], opset
             facts=(str(error).strip().splitlines()[0],),
             hint=f"export the model again at opset {CONVERTED_OPSET}",
         ) from None
+    restated(staged, opset, converted)
     for tensor in converted.graph.initializer:
         initializers.setdefault(tensor.name, tensor)
     kept = [value for value in converted.graph.input if value.name in inputs]

@@ -204,11 +204,9 @@ def print_page(page: OperatorPage, verification: OperatorVerification | None, fi
 
 
 def _print_operator(console: Console, operator: OperatorVerification) -> None:
+    pairs = f"{operator.pairs} of them pairs of cuts" if operator.pairs else "single cuts; --verify tries pairs, too"
     facts = [
-        (
-            "verified",
-            f"{operator.executed} strategies of {operator.shapes} ops, {operator.pairs} of them pairs of cuts",
-        ),
+        ("verified", f"{operator.executed} strategies of {operator.shapes} ops, {pairs}"),
         ("equal bit by bit", str(operator.bit_equal)),
         ("largest error", f"{operator.largest_error:.1e}"),
         ("wrong", str(len(operator.wrong))),

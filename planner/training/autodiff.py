@@ -6,7 +6,7 @@ if one of its inputs is active and one of its outputs leads to the loss. Indices
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TypeAlias
@@ -15,7 +15,7 @@ from planner.errors import UnsupportedError
 from planner.graph.model import Op, Tensor
 from planner.training.attributes import label
 from planner.training.builder import Builder
-from planner.training.reasons import REASONS
+from planner.training.reasons import QUANTISING, REASONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def backward(
     for name in wanted:
         if name in first_reader:
             complete.setdefault(first_reader[name], []).append(name)
-    refusals: list[str] = []
+    refusals = _quantised(ops, seeds, active)
     for index in reversed(range(len(ops))):
         _pass(builder, ops[index], pending, active, rules, saved, refusals)
         for name in complete.get(index, ()):
@@ -162,10 +162,24 @@ def backward(
                 builder.rename(pending[name], f"{name}.grad")
                 ready(name, pending[name])
     if refusals:
+        named = tuple(dict.fromkeys(reversed(refusals)))
         raise UnsupportedError(
-            f"the loss cannot be differentiated: {len(refusals)} op{'s' if len(refusals) > 1 else ''} in the way",
-            facts=tuple(reversed(refusals)),
+            f"the loss cannot be differentiated: {len(named)} op{'s' if len(named) > 1 else ''} in the way",
+            facts=named,
         )
+
+
+def _quantised(ops: Sequence[Op], seeds: Iterable[str], active: Container[str]) -> list[str]:
+    """What is wrong with ops between active tensors and the loss whose integers hide the way; last ones first."""
+    leading = set(seeds)
+    found: list[str] = []
+    for op in reversed(ops):
+        if not any(name in leading for name in op.outputs if name):
+            continue
+        leading.update(op.inputs)
+        if not op.domain and op.op_type in QUANTISING and op.inputs[0] in active:
+            found.append(f"{label(op)}: no gradient rule: {REASONS[op.op_type]}")
+    return found
 
 
 def _pass(

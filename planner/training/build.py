@@ -137,9 +137,11 @@ def build_training_graph(
         builder.take(name)
     pairs = [*states, *updates.memories, *lowered.updates.items()]
     state = tuple(StatePair(current, builder.output(following, f"{current}.next")) for current, following in pairs)
+    own = scalar_loss.value  # the model's own loss may have the name already
+    shown = own if own == "loss" and own in forward.outputs else builder.output(own, "loss")
     result = builder.finish(
         inputs=(*forward.inputs, *scalar_loss.targets, rate, *(pair.current for pair in state)),
-        outputs=(builder.output(scalar_loss.value, "loss"), *forward.outputs, *(pair.following for pair in state)),
+        outputs=tuple(dict.fromkeys((shown, *forward.outputs, *(pair.following for pair in state)))),
         state=state,
         initial={**forward.initial, **initial},
         # Before 22, convolutions and pooling are not defined for bfloat16.

@@ -23,6 +23,7 @@ from planner.training.autodiff import GradientRule, active_tensors
 from planner.training.builder import Builder
 from planner.training.labelled import labelled
 from planner.training.normal_forms import instance_normalization, mean_variance_normalization
+from planner.training.reasons import REASONS
 from planner.training.recurrent import gru, lstm, rnn
 from planner.training.rotary import rotary_embedding
 from planner.training.sampling import affine_grid, deform_conv, grid_sample, roi_align
@@ -108,7 +109,9 @@ def expanded(forward: Graph, wanted: Iterable[str], rules: Mapping[str, Gradient
 
 def is_composite(op: Op, opset: int, rules: Mapping[str, GradientRule]) -> bool:
     """Whether an op is to be written out before a gradient is taken through it."""
-    return op.op_type in EXPANSIONS or (op.op_type not in rules and has_body(op.op_type, opset))
+    if op.op_type in EXPANSIONS:
+        return True
+    return op.op_type not in rules and op.op_type not in REASONS and has_body(op.op_type, opset)
 
 
 def expand_op(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:

@@ -54,6 +54,18 @@ class GraphBuilder:
         finally:
             self._scope = before
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What is emitted inside is shared with nothing that is emitted outside.
+
+        For ops that a gradient does not look at, because it passes the one that they stand for: it would end at them.
+        """
+        before, self._memo = self._memo, {}
+        try:
+            yield
+        finally:
+            self._memo = before
+
     def rename(self, name: str, wanted: str) -> str:
         """Give an emitted tensor the name that it has in the finished graph; only the first call for a tensor counts.
 

@@ -21,3 +21,6 @@ REASONS: Final = MappingProxyType(
     }
 )
 """By operator of the default domain."""
+
+QUANTISING: Final = frozenset({"DynamicQuantizeLinear", "QuantizeLinear"})
+"""Those that make integers of floats which a model goes on computing with: no gradient is seen to end there."""

@@ -17,6 +17,8 @@ Kind: TypeAlias = Literal["rule", "expanded", "body", "stops", "no floats", "non
 
 _NEWEST: Final = 26
 """The latest opset that is read."""
+_REPLACED: Final = {"Scatter": "ScatterElements", "Upsample": "Resize"}
+"""Operators that later opsets do not have, and what an older model's become when it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +39,18 @@ class GradientRow:
 
 
 def gradient_table() -> tuple[GradientRow, ...]:
-    """All operators of the default domain at the latest opset that is read, in alphabetical order."""
-    found = {
-        schema.name
-        for schema in onnx.defs.get_all_schemas_with_history()
-        if not schema.domain and schema.since_version <= _NEWEST
-    }
-    return tuple(row for name in sorted(found) if (row := _row(name)) is not None)
+    """All operators of the default domain, in alphabetical order."""
+    found = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
+    return tuple(_row(name) for name in sorted(found))
 
 
-def _row(name: str) -> GradientRow | None:
+def _row(name: str) -> GradientRow:
+    if name in _REPLACED:
+        return GradientRow(name, "expanded", f"as {_REPLACED[name]}, which it is when the model is read.")
     try:
         schema = onnx.defs.get_schema(name, _NEWEST)
     except onnx.defs.SchemaError:
-        return None
-    if schema.deprecated:
-        return None
+        return GradientRow(name, "none", f"it is newer than opset {_NEWEST}, the latest that a step is written in")
     if name in EXPANSIONS:
         return GradientRow(name, "expanded", _first_sentence(EXPANSIONS[name].__doc__))
     rule = rules.standard().get(name)

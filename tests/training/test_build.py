@@ -211,6 +211,26 @@ def test_every_op_in_the_way_is_named(forward_model):
     )
 
 
+@pytest.mark.parametrize("quantise", ["QuantizeLinear", "DynamicQuantizeLinear"])
+def test_what_is_trained_before_a_quantisation_is_not_left_out_silently(quantise, forward_model):
+    """Its integers carry no gradient, and all weights before it would stay as they are."""
+    scale = "scale" if quantise == "QuantizeLinear" else "own"
+    inputs, outputs = (["h", "scale"], ["q"]) if quantise == "QuantizeLinear" else (["h"], ["q", "own", "zero"])
+    nodes = [
+        node("MatMul", ["x", "w"], ["h"]), node(quantise, inputs, outputs, name="quantised"),
+        node("DequantizeLinear", ["q", scale], ["d"], name="back"), node("MatMul", ["d", "v"], ["y"]),
+    ]  # fmt: skip
+    weights = {"w": random((4, 4)), "v": random((4, 3))}
+    constants = {"scale": np.array(0.5, np.float32)}
+    weights = {name: value.astype(np.float32) for name, value in weights.items()}
+    forward = forward_model(nodes, weights, {"x": random((2, 4)).astype(np.float32)}, constants)
+    with pytest.raises(UnsupportedError) as error:
+        built(forward, loss="mse")
+    assert "op 'quantised' (" + quantise + "): no gradient rule: quantised values are not trained" in error.value.facts
+    assert len(set(error.value.facts)) == len(error.value.facts)
+    assert built(forward_model(nodes[1:], {"v": weights["v"]}, {"h": weights["w"]}, constants), loss="mse").state
+
+
 @pytest.mark.parametrize(
     ("options", "what", "hint"),
     [

@@ -73,14 +73,15 @@ def test_by_element(loss, forward_model, reference, directions):
     directions(of, forward.parameters, {"w": forward.parameters["w"] - found["w.next"]})
 
 
-@pytest.mark.parametrize("shape", [(), (1,)])
-def test_an_output_that_is_the_loss(shape, forward_model, reference, directions):
+@pytest.mark.parametrize(("shape", "own"), [((), "own"), ((1,), "own"), ((), "loss")])
+def test_an_output_that_is_the_loss(shape, own, forward_model, reference, directions):
     nodes = [node("Exp", ["w"], ["e"]), node("ReduceSum", ["e"], ["s"], keepdims=0),
-             node("Reshape", ["s", "shape"], ["own"]), node("Tanh", ["w"], ["y"])]  # fmt: skip
+             node("Reshape", ["s", "shape"], [own]), node("Tanh", ["w"], ["y"])]  # fmt: skip
     constants = {"shape": np.array(shape, np.int64)}
-    forward = forward_model(nodes, {"w": random((3, 4))}, constants=constants, outputs=["y", "own"])
-    step = build_training_graph(forward.graph(), loss="output:own", optimizer="sgd", learning_rate=1.0)
+    forward = forward_model(nodes, {"w": random((3, 4))}, constants=constants, outputs=["y", own])
+    step = build_training_graph(forward.graph(), loss=f"output:{own}", optimizer="sgd", learning_rate=1.0)
     assert step.inputs == ("learning_rate", "w")
+    assert step.outputs == tuple(dict.fromkeys(("loss", "y", own, "w.next")))
     found = reference(to_model(step), {})
     directions(
         lambda parameters: float(np.exp(parameters["w"]).sum()), forward.parameters,

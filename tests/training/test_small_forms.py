@@ -228,6 +228,9 @@ def test_antialiased_interpolation_is_the_runtimes(size, made, mode, coordinates
 def test_cropped_interpolation_is_the_runtimes(size, made, mode, start, end):
     region = np.array([0, 0, 0, start, 1, 1, 1, end], np.float32)
     assume(made != size)  # the runtime copies then, whatever the region
+    places = (size - 1) * np.linspace(start, end, made) if made > 1 else np.array([(start + end) * (size - 1) / 2])
+    ties = np.isclose(places % 1, 0.5, atol=1e-5).any()
+    assume(mode != "nearest" or not ties)  # which of two is nearer is rounding there
     constants = {"r": region, "s": np.array([1, 1, size, made])}
     attributes = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize"}
     expected = matrix_of_the_kernel(size, constants, ["r", "", "s"], **attributes)

@@ -33,6 +33,18 @@ Lowering: TypeAlias = Callable[["Walk", Op], tuple[str, ...]]
 _NOT_EVALUATED: Final = frozenset({"Expand", "ConstantOfShape"})
 
 
+@dataclass(frozen=True, slots=True)
+class Unrolled:
+    """A recurrent op, written out."""
+
+    operands: tuple[str, ...]
+    """Its inputs by position, each another tensor; "" where one is absent."""
+    made: tuple[str, ...]
+    """All hidden states, and each last state."""
+    ops: tuple[Op, ...]
+    """Those that lead from ``operands`` to ``made``."""
+
+
 @dataclass(slots=True)
 class Walk:
     """Where the walk stands."""
@@ -53,6 +65,8 @@ class Walk:
     """What they left for it."""
     originals: dict[str, Op] = field(default_factory=dict)
     """Standard ops by each of their outputs."""
+    unrolled: dict[str, Unrolled] = field(default_factory=dict)
+    """Recurrent ops by the output that holds their gates, which is for the gradient operator alone."""
 
     def known(self, op: Op, position: int, what: str) -> tuple[int, ...]:
         """The integers of an operand.
@@ -92,7 +106,7 @@ class Walk:
             first = len(self.builder.ops)
             with self.builder.scope(op.name):
                 made = lowering(self, op)
-            self.aliases.update((output, source) for output, source in zip(op.outputs, made, strict=False) if source)
+            self._alias(op, made)
             self.ops.extend(self.builder.ops[first:])
             return
         if op.domain:
@@ -100,6 +114,11 @@ class Walk:
         if self._fold(op):
             return
         self._keep(op)
+
+    def _alias(self, op: Op, made: tuple[str, ...]) -> None:
+        """An absent output has no name: an alias of it would stand for every absent input after it."""
+        pairs = zip(op.outputs, made, strict=False)
+        self.aliases.update((output, source) for output, source in pairs if output and source)
 
     def _fold(self, op: Op) -> bool:
         if op.op_type == "Constant":
@@ -147,13 +166,14 @@ class Walk:
         with builder.scope(op.name):
             if self.differentiates and is_composite(op, self.opset, rules.standard()):
                 sources = expand_op(builder, op, self.opset)
-                self.aliases.update((output, source) for output, source in zip(op.outputs, sources, strict=False))
+                self._alias(op, sources)
                 self.ops.extend(builder.ops[first:])
                 return
             if self.differentiates:
                 updates: dict[str, str] = {}
                 trains = bool(op.attribute("training_mode", 0))
-                lower_op(builder, op, self.opset, batch_statistics=trains, saved=self.saved, updates=updates)
+                with builder.apart():
+                    lower_op(builder, op, self.opset, batch_statistics=trains, saved=self.saved, updates=updates)
             else:
                 builder.replay(op)
         self.ops.append(op)

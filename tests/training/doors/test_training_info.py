@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from planner import api
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
@@ -130,6 +131,26 @@ def test_a_model_written_by_hand():
         feeds.update((pair.current, found[pair.following]) for pair in graph.state)
 
 
+@pytest.mark.parametrize("workers", [2, 4])
+def test_it_plans_and_runs_as_its_explicit_form(workers, tmp_path):
+    implicit, explicit = tmp_path / "implicit.onnx", tmp_path / "explicit.onnx"
+    implicit.write_bytes(by_hand().SerializeToString())
+    api.grad(implicit, output=explicit)
+    assert not onnx.load(explicit).training_info
+    results, moved = [], []
+    for model in (implicit, explicit):
+        folder, file = tmp_path / f"{model.stem}.plan", tmp_path / f"{model.stem}.npz"
+        api.plan(model, gpus=workers, out=folder)
+        outcome = api.run(folder, steps=3, result=file, verify=True)
+        assert outcome.verified, outcome.difference()
+        moved.append(outcome.moved_bytes)
+        with np.load(file) as arrays:
+            results.append({name: arrays[name].tobytes() for name in arrays.files})
+    assert moved[0] == moved[1] > 0
+    assert results[0] == results[1]
+    assert {"loss", "w_new", "hw_new", "count_new"} <= set(results[0])
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "nesterov", "adagrad", "adam"])
 def test_there_and_back(optimizer):
     graph = helper.make_graph(
@@ -184,6 +205,32 @@ def test_the_gradient_of_an_inner_tensor():
     np.testing.assert_allclose(found["dh"], x, rtol=1e-6)
     np.testing.assert_allclose(found["full"], 3 * x * x, rtol=1e-6)
     np.testing.assert_allclose(found["second"], 6 * x, rtol=1e-6)
+
+
+def test_what_a_rewritten_op_has_in_common_with_a_composite_does_not_end_its_gradient():
+    """A mean becomes a sum, and so does the one inside InstanceNormalization: of one tensor, over the same dims."""
+    shapes = {"x": (2, 3, 4, 5), "scale": (3,), "bias": (3,), "weight": (2, 3, 4, 5)}
+    forward = [
+        node("GlobalAveragePool", ["x"], ["mean"]), node("Mul", ["mean", "mean"], ["squares"]),
+        node("InstanceNormalization", ["x", "scale", "bias"], ["normal"]), node("Mul", ["normal", "weight"], ["parts"]),
+        node("ReduceSum", ["squares"], ["a"], keepdims=0), node("ReduceSum", ["parts"], ["b"], keepdims=0),
+        node("Add", ["a", "b"], ["loss"]),
+    ]  # fmt: skip
+
+    def ran(nodes, output, feeds):
+        inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+        made = [helper.make_empty_tensor_value_info(output)]
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid(DOMAIN, 1)]
+        model = helper.make_model(helper.make_graph(nodes, "g", inputs, made), opset_imports=opsets, ir_version=10)
+        graph = read_training_info(model)
+        return run(graph, {name: feeds[name] for name in graph.inputs})[output]
+
+    feeds = {name: random(shape, index) for index, (name, shape) in enumerate(shapes.items())}
+    asked = node("Gradient", ["x"], ["dx"], xs=["x"], y="loss", domain=DOMAIN)
+    found = ran([*forward, asked], "dx", feeds)
+    way = 0.01 * random(shapes["x"], 9)
+    up, down = (ran(forward, "loss", {**feeds, "x": feeds["x"] + sign * way}) for sign in (1, -1))
+    assert float((found * way).sum()) == pytest.approx(float(up - down) / 2, rel=2e-3)
 
 
 def test_refused():

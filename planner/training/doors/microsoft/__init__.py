@@ -12,7 +12,7 @@ from typing import Final
 from planner.errors import UnsupportedError
 from planner.graph.model import Op
 from planner.training.attributes import label
-from planner.training.doors.microsoft import forward, gradients, losses, normalisations
+from planner.training.doors.microsoft import forward, gradients, losses, normalisations, recurrent
 from planner.training.doors.walk import Lowering, Walk
 
 DOMAIN: Final = "com.microsoft"
@@ -27,8 +27,6 @@ def _refused(reason: str) -> Lowering:
 
 _REFUSED: Final[Mapping[str, Lowering]] = {
     "BitmaskDropoutGrad": _refused("a mask of bits has no standard form"),
-    "GRUGrad": _refused("recurrent networks are taken as a forward model, where they are unrolled"),
-    "LSTMGrad": _refused("recurrent networks are taken as a forward model, where they are unrolled"),
     "NcclAllReduce": _refused("the model is distributed already"),
 }
 _NAMED: Final[Mapping[str, Lowering]] = {
@@ -36,6 +34,7 @@ _NAMED: Final[Mapping[str, Lowering]] = {
     **gradients.LOWERINGS,
     **losses.LOWERINGS,
     **normalisations.LOWERINGS,
+    **recurrent.LOWERINGS,
     **_REFUSED,
 }
 TABLE: Final[Mapping[tuple[str, str], Lowering]] = MappingProxyType(

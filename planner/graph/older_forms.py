@@ -1,0 +1,100 @@
+"""What ONNX's version converter leaves undone where an older operator means something else than today's.
+
+- Hardmax took all dims from ``axis`` (default 1) on together until opset 13; now it works along one dim.
+- Upsample and Resize 10 read at ``i / scale``. Today's Resize reads at the middles of elements, unless it is told
+  otherwise. Where the nearest element is taken, ONNX Runtime's old kernels take the one before along a dim that grows,
+  and the one after along a dim that shrinks.
+- RoiAlign read without the shift by half an element until opset 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from planner.errors import UnsupportedError
+from planner.graph.wellformed import fresh_name, node_label
+
+
+def restated(older: ModelProto, opset: int, converted: ModelProto) -> None:
+    """Have a converted model say what the older one said.
+
+    Args:
+        older: as it was, with the constants that it holds.
+        opset: of the older one.
+        converted: changed in place; tensors have the names that they had.
+
+    Raises:
+        UnsupportedError: a Resize that takes the nearest element, of scales that are not known or both grow and shrink.
+    """
+    before = {node.output[0]: node for node in older.graph.node if node.output and node.domain in ("", "ai.onnx")}
+    scales = _constants(older.graph)
+    nodes: list[NodeProto] = []
+    taken = {name for node in converted.graph.node for name in (*node.input, *node.output)}
+    for node in converted.graph.node:
+        was = before.get(node.output[0]) if node.output else None
+        kind = was.op_type if was is not None else ""
+        if was is not None and node.op_type == kind == "Hardmax" and opset < 13:
+            nodes.extend(_hardmax(node, int(_stated(was, "axis", 1)), taken))
+            continue
+        if was is not None and node.op_type == "Resize" and (kind == "Upsample" or (kind == "Resize" and opset < 11)):
+            _state(node, "coordinate_transformation_mode", "asymmetric")
+            if _stated(was, "mode", b"nearest") == b"nearest":
+                _state(node, "nearest_mode", _nearest(was, scales))
+        if was is not None and node.op_type == kind == "RoiAlign" and opset < 16:
+            _state(node, "coordinate_transformation_mode", "output_half_pixel")
+        nodes.append(node)
+    del converted.graph.node[:]
+    converted.graph.node.extend(nodes)
+
+
+def _hardmax(node: NodeProto, axis: int, taken: set[str]) -> list[NodeProto]:
+    """By way of a matrix, whose second dim is all from ``axis`` on."""
+    x, y = node.input[0], node.output[0]
+    names = [fresh_name(f"{y}.{part}", taken) for part in ("shape", "rows", "hardmax")]
+    taken.update(names)
+    shape, rows, chosen = names
+    return [
+        helper.make_node("Shape", [x], [shape], name=shape),
+        helper.make_node("Flatten", [x], [rows], name=rows, axis=axis),
+        helper.make_node("Hardmax", [rows], [chosen], name=node.name or chosen, axis=-1),
+        helper.make_node("Reshape", [chosen, shape], [y]),
+    ]
+
+
+def _nearest(node: NodeProto, constants: Mapping[str, np.ndarray]) -> str:
+    if node.op_type == "Upsample":
+        return "floor"  # its scales are 1 or more, by its specification
+    scales = constants.get(node.input[1])
+    if scales is None or ((scales > 1).any() and (scales < 1).any()):
+        reason = "are not known" if scales is None else "are above 1 for one dim and below 1 for another"
+        raise UnsupportedError(
+            f"{node_label(node)}: a Resize of opset 10 to the nearest element, whose scales {reason}",
+            hint="export the model again at opset 21",
+        )
+    return "ceil" if (scales < 1).any() else "floor"
+
+
+def _constants(graph: GraphProto) -> dict[str, np.ndarray]:
+    found = {
+        tensor.name: numpy_helper.to_array(tensor)
+        for tensor in graph.initializer
+        if tensor.data_location != TensorProto.EXTERNAL
+    }
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
+            found[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+    return found
+
+
+def _stated(node: NodeProto, name: str, default: bytes | int) -> bytes | int:
+    found = (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name)
+    return next(found, default)
+
+
+def _state(node: NodeProto, name: str, value: str) -> None:
+    kept = [attribute for attribute in node.attribute if attribute.name != name]
+    del node.attribute[:]
+    node.attribute.extend([*kept, helper.make_attribute(name, value)])

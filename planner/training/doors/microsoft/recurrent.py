@@ -1,0 +1,87 @@
+"""Recurrent operators of com.microsoft, unrolled, and their gradients: those of the steps that they are unrolled into.
+
+onnxruntime-training puts LSTMTraining and GRUTraining in the place of LSTM and GRU: beside the states they hand on what
+their gradient operators read (cell states, gates). Here the gradient goes back through the steps, and the gates only
+say to which forward op a gradient operator belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from planner.errors import UnsupportedError
+from planner.graph.model import Op
+from planner.training import recurrent, rules
+from planner.training.attributes import label, refuse
+from planner.training.autodiff import backward
+from planner.training.builder import Builder
+from planner.training.doors.walk import Lowering, Unrolled, Walk
+
+_LENGTHS: Final = 4
+"""The operand ``sequence_lens``, which has no gradient."""
+
+
+def _forward(op_type: str, write: Callable[[Builder, Op], tuple[str, ...]], gates: int) -> Lowering:
+    """As the standard operator; output ``gates`` and those beside it are for the gradient operator alone."""
+
+    def lowering(walk: Walk, op: Op) -> tuple[str, ...]:
+        operands: list[str] = []
+        for name in op.inputs:
+            # One tensor may be two operands (a zero for both initial states): each has a gradient of its own.
+            while name and name in operands:
+                name = walk.builder.unary("Identity", name)
+            operands.append(name)
+        made = write(walk.builder, replace(op, op_type=op_type, domain="", inputs=tuple(operands)))
+        if len(op.outputs) > gates:
+            way = _between(walk.builder.ops, operands, made)
+            walk.unrolled[op.outputs[gates]] = Unrolled(tuple(operands), made, way)
+        return made
+
+    return lowering
+
+
+def _between(ops: Sequence[Op], operands: Sequence[str], made: Sequence[str]) -> tuple[Op, ...]:
+    """The ops that lead to some tensors from others; an earlier recurrent op may have emitted some of them."""
+    needed = set(made)
+    found: list[Op] = []
+    for op in reversed(ops):
+        if needed & (set(op.outputs) - {"", *operands}):
+            found.append(op)
+            needed.update(op.inputs)
+    return tuple(reversed(found))
+
+
+def _gradient(walk: Walk, op: Op) -> tuple[str, ...]:
+    """From (forward operands, its states and gates, gradients of all hidden states and of each last state).
+
+    Gives a gradient for each forward operand but ``sequence_lens``.
+    """
+    emit = walk.builder
+    at = next((at for at, name in enumerate(op.inputs) if name in walk.unrolled), None)
+    if at is None:
+        raise refuse(op, "the op whose gradient it is, or that op's output of gates, is not in the model")
+    unrolled = walk.unrolled[op.inputs[at]]
+    seeds = {y: dy for y, dy in zip(unrolled.made, op.inputs[at + 1 :], strict=False) if y and dy}
+    operands = [name for position, name in enumerate(unrolled.operands) if position != _LENGTHS]
+    asked = [name if output else "" for name, output in zip(operands, op.outputs, strict=False)]
+    wanted = [name for name in asked if name]
+    found: dict[str, str] = {}
+    try:
+        backward(emit, unrolled.ops, seeds, wanted, rules=rules.standard(), saved={}, ready=found.__setitem__)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{label(op)}: {error.what}: {'; '.join(error.facts)}") from None
+    return tuple(name and (found.get(name) or emit.zeros(emit.shape(name), name)) for name in asked)
+
+
+LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(
+    {
+        "GRUGrad": _gradient,
+        "GRUTraining": _forward("GRU", recurrent.gru, gates=2),
+        "LSTMGrad": _gradient,
+        "LSTMTraining": _forward("LSTM", recurrent.lstm, gates=4),
+    }
+)
+"""By operator."""

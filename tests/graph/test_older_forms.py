@@ -1,0 +1,85 @@
+"""Models of old opsets give, when they have been read, what ONNX Runtime's own old kernels give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from planner.errors import UnsupportedError
+from planner.graph.from_onnx import graph_from_proto
+from planner.graph.to_onnx import to_model
+
+Constants = dict[str, np.ndarray]
+
+
+def scales(*values: float) -> Constants:
+    return {"scales": np.array(values, np.float32)}
+
+
+BOXES = {
+    "rois": np.array([[0, 0, 5, 6], [1, 1, 7, 4]], np.float32),
+    "indices": np.zeros(2, np.int64),
+}
+CASES: list[tuple[str, int, tuple[int, ...], Constants, dict[str, Any]]] = [
+    *(("Hardmax", opset, (2, 3, 4), {}, {"axis": axis}) for opset in (7, 11, 12) for axis in (0, 1, 2)),
+    ("Hardmax", 9, (2, 3, 4), {}, {}),
+    ("Softmax", 9, (2, 3, 4), {}, {}),
+    ("LogSoftmax", 9, (2, 3, 4), {}, {"axis": 0}),
+    ("Upsample", 7, (1, 2, 7, 5), {}, {"scales": [1.0, 1.0, 1.7, 2.3]}),
+    ("Upsample", 8, (1, 2, 7, 5), {}, {"scales": [1.0, 1.0, 1.7, 2.3], "mode": "linear"}),
+    ("Upsample", 9, (1, 2, 7, 5), scales(1, 1, 1.7, 2.3), {"mode": "nearest"}),
+    ("Upsample", 9, (1, 2, 7, 5), scales(1, 1, 2, 2), {"mode": "linear"}),
+    ("Resize", 10, (1, 2, 7, 5), scales(1, 1, 1.7, 2.3), {}),
+    ("Resize", 10, (1, 2, 7, 9), scales(1, 1, 0.6, 0.4), {"mode": "nearest"}),
+    ("Resize", 10, (1, 2, 7, 9), scales(1, 1, 0.6, 1.4), {"mode": "linear"}),
+    *(("RoiAlign", opset, (1, 2, 8, 8), BOXES, {"output_height": 3, "output_width": 3, "sampling_ratio": 2})
+      for opset in (10, 12)),
+]  # fmt: skip
+
+
+def older(op_type: str, opset: int, shape: tuple[int, ...], constants: Constants, stated: dict[str, Any]) -> ModelProto:
+    graph = helper.make_graph(
+        [helper.make_node(op_type, ["x", *constants], ["y"], name="old", **stated)],
+        "old",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=7)
+
+
+def ran(model: ModelProto, x: np.ndarray) -> np.ndarray:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    result: np.ndarray = session.run(None, {"x": x})[0]
+    return result
+
+
+@pytest.mark.parametrize(("op_type", "opset", "shape", "constants", "stated"), CASES)
+def test_it_means_what_it_meant(
+    op_type: str, opset: int, shape: tuple[int, ...], constants: Constants, stated: dict[str, Any]
+) -> None:
+    model = older(op_type, opset, shape, constants, stated)
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    expected = ran(model, x)
+    graph = graph_from_proto(model)
+    assert graph.opset >= 13
+    found = ran(to_model(graph), x)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_what_the_newer_resize_cannot_say_is_refused() -> None:
+    model = older("Resize", 10, (1, 2, 7, 9), scales(1, 1, 0.6, 1.4), {"mode": "nearest"})
+    with pytest.raises(UnsupportedError, match=r"op 'old' .* above 1 for one dim and below 1 for another") as error:
+        graph_from_proto(model)
+    assert error.value.hint == "export the model again at opset 21"
+    model.graph.initializer.pop()
+    model.graph.input.append(helper.make_tensor_value_info("scales", TensorProto.FLOAT, [4]))
+    with pytest.raises(UnsupportedError, match="whose scales are not known"):
+        graph_from_proto(model)
