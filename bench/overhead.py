@@ -1,6 +1,6 @@
 """What the partitioned run costs beside the plain runtime, on the same processors.
 
-    python bench/overhead.py
+    python bench/overhead.py [--models resnet-50,gpt-block] [--workers 1,2,4]
 
 One training step, median over rounds: the unpartitioned model in one session of ONNX Runtime on all processors, and the
 plan's workers sharing them. The share in fetches is of the workers' busy time, waiting left out.
@@ -8,6 +8,7 @@ plan's workers sharing them. The share in fetches is of the workers' busy time, 
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import tempfile
 import time
@@ -42,10 +43,14 @@ def fastest(run: Callable[[], object]) -> float:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--models", default=",".join(MODELS), help="some of them, with commas")
+    parser.add_argument("--workers", default="1,2,4", help="numbers, with commas")
+    options = parser.parse_args()
     table = Table("model", "workers", "ms a step", "plain: ms", "ratio", "share in fetches", "segments", "fetches")
     with tempfile.TemporaryDirectory() as folder:
-        for name in MODELS:
-            for workers in (1, 2, 4):
+        for name in options.models.split(","):
+            for workers in map(int, options.workers.split(",")):
                 plan = load_plan(planned(name, workers, Path(folder)))
                 values = starting_values(plan.graph)
                 whole = WholeModel(plan.graph)

@@ -1,58 +1,77 @@
 """What a program is made of, and how long its start takes.
 
-    python bench/startup.py
+    python bench/startup.py [--models gpt-block,cnn] [--workers 1,2,4] [--zoo wresnet-152-10,rnn-10-8k] [--gpus 8]
 
-Load: reading and checking the plan's files. Start: the workers' process, its sessions, and what binds them. First step:
-the first iteration, in which the runtime lays out the memory inside of segments.
+*Plan*: reading, searching and writing, of which *search* is a part. *Load*: reading and checking the plan's files.
+*Start*: the workers' process, its sessions (equal segments share one), and what binds them. *First step*: the first
+iteration, in which the runtime lays out the memory inside of segments. ``--zoo`` names models of the papers: those are
+started, which takes addresses and no memory, and not run, for which they are too large here.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import tempfile
 import time
 from pathlib import Path
 
-from models import MODELS, planned
+from models import MODELS, trained
 from rich.console import Console
 from rich.table import Table
 
+from planner import api
+from planner.graph.to_onnx import write_model
 from planner.program import Fetch
 from planner.runtime.plan_files import load_plan
 from planner.runtime.state import starting_values
 from planner.runtime.supervisor import SupervisedEngine
 from planner.runtime.tiles import load_tiles
+from planner.zoo import build
+
+
+def measured(train: Path, workers: int, directory: Path, *, runs: bool) -> tuple[str, ...]:
+    """A row, without the model's name."""
+    planned = api.plan(train, gpus=workers, out=directory)
+    start = time.perf_counter()
+    plan = load_plan(directory)
+    loaded = time.perf_counter()
+    child = SupervisedEngine(plan.paths, plan.program.workers, plan.program.state)
+    with contextlib.closing(child) as engine:
+        started = time.perf_counter()
+        sessions, first = engine.session_count, "-"
+        if runs:
+            load_tiles(engine, starting_values(plan.graph))
+            first = f"{engine.iterate().seconds:.3f}"
+    steps = [step for worker in plan.program.workers for step in worker.steps]
+    fetches = sum(isinstance(step, Fetch) for step in steps)
+    counts = (workers, len(plan.graph.ops), len(steps) - fetches, sessions, fetches)
+    seconds = (planned.total_seconds, planned.search_seconds, loaded - start, started - loaded)
+    return (*map(str, counts), *(f"{second:.2f}" for second in seconds), first)
 
 
 def main() -> None:
-    table = Table("model", "workers", "ops", "segments", "sessions", "fetches", "load s", "start s", "first step s")
-    with tempfile.TemporaryDirectory() as folder:
-        for name in MODELS:
-            for workers in (1, 2, 4):
-                directory = planned(name, workers, Path(folder))
-                start = time.perf_counter()
-                plan = load_plan(directory)
-                loaded = time.perf_counter()
-                child = SupervisedEngine(plan.paths, plan.program.workers, plan.program.state)
-                with contextlib.closing(child) as engine:
-                    started = time.perf_counter()
-                    load_tiles(engine, starting_values(plan.graph))
-                    first = engine.iterate().seconds
-                    sessions = engine.session_count
-                steps = [step for worker in plan.program.workers for step in worker.steps]
-                fetches = sum(isinstance(step, Fetch) for step in steps)
-                table.add_row(
-                    name,
-                    str(workers),
-                    str(len(plan.graph.ops)),
-                    str(len(steps) - fetches),
-                    str(sessions),
-                    str(fetches),
-                    f"{loaded - start:.2f}",
-                    f"{started - loaded:.2f}",
-                    f"{first:.3f}",
-                )
-    Console(width=140).print(table)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--models", default=",".join(MODELS), help="some of them, with commas")
+    parser.add_argument("--workers", default="1,2,4", help="numbers, with commas")
+    parser.add_argument("--zoo", default="", help="models of `tofu zoo`, with commas, instead")
+    parser.add_argument("--gpus", type=int, default=8, help="workers of those")
+    options = parser.parse_args()
+    counted, timed = ("ops", "segments", "sessions", "fetches"), ("plan s", "search s", "load s", "start s")
+    table = Table("model", "workers", *counted, *timed, "first step s")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if options.zoo:
+            for name in options.zoo.split(","):
+                train = folder / f"{name}.onnx"
+                write_model(build(name), train)
+                table.add_row(name, *measured(train, options.gpus, folder / name, runs=False))
+        else:
+            for name in options.models.split(","):
+                for workers in map(int, options.workers.split(",")):
+                    directory = folder / f"{name}.{workers}"
+                    table.add_row(name, *measured(trained(name, folder), workers, directory, runs=True))
+    Console(width=150).print(table)
 
 
 if __name__ == "__main__":

@@ -62,12 +62,22 @@ def workspace_bytes(
     return peak
 
 
+_MOVING: Final = frozenset(
+    (
+        *("Cast", "CastLike", "Expand", "Flatten", "Identity", "Reshape"),
+        *("Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"),
+    )
+)
+"""Operators whose results a runtime may never store."""
+
+
 def is_in_place_body(body: FunctionProto, source: int, target: int) -> bool:
     """True if an output may be written where an input lies.
 
     That is so if the output is the result of an element-wise node, and every node that reads the input is that one or
     one on which it depends: whatever the order in which nodes run, the input has been read when the output is
-    written, but for the very elements that are being replaced.
+    written, but for the very elements that are being replaced. A node that reads what only moves the input's elements
+    (its transpose, a reshape) reads the input, too: a runtime makes views of them, and joins them with their readers.
 
     Args:
         body: the function; input and output have equal shapes.
@@ -87,7 +97,11 @@ def is_in_place_body(body: FunctionProto, source: int, target: int) -> bool:
             waiting.extend(node.input)
     # The same protobuf objects as in ``maker``, so that identity is theirs.
     nodes = {id(node): node for node in maker.values()}
-    return all(number in before for number, node in nodes.items() if name in node.input)
+    moved = {name}
+    for node in body.node:
+        if node.op_type in _MOVING and not moved.isdisjoint(node.input):
+            moved.update(node.output)
+    return all(number in before for number, node in nodes.items() if not moved.isdisjoint(node.input))
 
 
 def _sizes(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,19 +115,26 @@ def _composites(
         own = found.composites[variable.number]
         key: object = problem.content[variable.number] if restrict is no_restriction else variable.number
         if key not in known:
-            known[key] = problem.intern(tuple(_extended(problem, variable, cuts, restrict)))
-            total += len(known[key])
-            if total * total > effort.table_entries * len(known) * 16:
+            most = isqrt(effort.table_entries * (len(known) + 1) * 16) - total
+            extended = _extended(problem, variable, cuts, restrict, most)
+            if extended is None:
                 return None
+            known[key] = problem.intern(tuple(extended))
+            total += len(known[key])
         values = known[key]
         choices.append(values if own in values else problem.intern((*values, own)))
     return choices
 
 
-def _extended(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction) -> list[Tiling]:
+def _extended(
+    problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction, most: int
+) -> list[Tiling] | None:
+    """Every composite of a variable; None if there are more than ``most``."""
     found = [Tiling((), ())]
     for ways in cuts:
         found = [longer for prefix in found for longer in restrict(variable, problem.proposals(variable, prefix, ways))]
+        if len(found) > most:
+            return None
     return found
 
 

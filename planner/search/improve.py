@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import factorial, prod
 
-from planner.algebra.tiling import Tiling
+from planner.algebra.tiling import Placement, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
@@ -20,6 +22,8 @@ from planner.search.recurse import Found
 
 MAX_ROUNDS = 20
 """A bound on the rounds; in practice a plan is stable after two or three."""
+_MOST_ORDERS = 720
+"""Orders of the same placements that are offered: all of up to six cuts; of more, only neighbours are exchanged."""
 _MAX_ENTRIES = 1 << 22
 """A bucket larger than this is not worth its time; smaller neighbourhoods are solved instead."""
 
@@ -82,6 +86,28 @@ def _solve(problem: Problem, candidates: Sequence[Candidates], found: Found) -> 
     )
 
 
+def _count(placements: tuple[Placement, ...]) -> int:
+    """How many different orders there are."""
+    return factorial(len(placements)) // prod(map(factorial, Counter(placements).values()))
+
+
+def _all_orders(placements: tuple[Placement, ...]) -> Iterator[tuple[Placement, ...]]:
+    """Each different order once."""
+    if not placements:
+        yield ()
+    for first in dict.fromkeys(placements):
+        place = placements.index(first)
+        for rest in _all_orders((*placements[:place], *placements[place + 1 :])):
+            yield (first, *rest)
+
+
+def _near_orders(placements: tuple[Placement, ...]) -> Iterator[tuple[Placement, ...]]:
+    """Two neighbours exchanged."""
+    for place in range(len(placements) - 1):
+        first, second = placements[place : place + 2]
+        yield (*placements[:place], second, first, *placements[place + 2 :])
+
+
 class _Neighbourhood:
     """Candidates near a plan: the present composite first, then changes, of several kinds.
 
@@ -120,8 +146,9 @@ class _Neighbourhood:
         return known
 
     def _orders(self, composite: Tiling) -> list[Tiling]:
-        orders = dict.fromkeys(itertools.permutations(composite.placements))
-        return [Tiling(placements, self._cuts) for placements in orders if placements != composite.placements]
+        placements = composite.placements
+        orders = _all_orders(placements) if _count(placements) <= _MOST_ORDERS else _near_orders(placements)
+        return [Tiling(order, self._cuts) for order in dict.fromkeys(orders) if order != placements]
 
     def _other_placements(self, variable: SearchVariable, composite: Tiling, cut: int) -> list[Tiling]:
         prefixes = (Tiling(composite.placements[:cut], self._cuts[:cut]), Tiling((), ()))

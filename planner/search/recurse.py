@@ -56,4 +56,6 @@ def search_recursively(
         chosen, solution = problem.solve(candidates)
         composites = list(chosen)
         total, largest = solution.total, max(largest, solution.largest_table)
+    if not cuts:  # one worker moves nothing, but tables may count something else, such as what is held
+        total = sum(amount for _, amount in problem.bytes_by_tensor(composites))
     return Found(tuple(composites), total, largest)

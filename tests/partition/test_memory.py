@@ -155,3 +155,17 @@ def test_the_workspace_of_a_body_is_what_lives_inside_at_once() -> None:
 def test_the_order_of_steps_rises() -> None:
     for worker in levels(planned(4).program.workers):
         assert np.all(np.diff(worker) > 0)
+
+
+def test_a_transpose_that_is_read_elsewhere_is_read_from_the_input() -> None:
+    """A runtime joins it with the product, which then reads the weight itself, after the update perhaps."""
+    node = helper.make_node
+    linear = [
+        node("Transpose", ["w"], ["v"], perm=[1, 0]),
+        node("MatMul", ["x", "v"], ["y"]),
+        node("MatMul", ["y", "x"], ["u"]),
+        node("Sub", ["w", "u"], ["next"]),
+    ]
+    assert is_in_place_body(make_body("f", ["w", "x"], ["next"], linear, 21), 0, 0)
+    backward = node("MatMul", ["y", "v"], ["dx"])
+    assert not is_in_place_body(make_body("f", ["w", "x"], ["next", "dx"], [*linear, backward], 21), 0, 0)

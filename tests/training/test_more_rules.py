@@ -222,7 +222,7 @@ def test_interpolation_is_onnx(size, made, mode, coordinates, rounding, exclude)
     found = interpolation(size, made, made / size, mode=mode, coordinates=coordinates, rounding=rounding,
                           cubic=-0.75, exclude=exclude)  # fmt: skip
     if not np.isnan(expected).any():
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        np.testing.assert_allclose(found, expected, atol=1e-5)  # the reference counts in float32
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,184 @@
+"""How long the search takes: from a graph in memory to a plan, beside what the papers report.
+
+    python bench/search_time.py                     WResNet-152-10 and RNN-10-8K on 8 workers, OptCNN's networks on 4
+    python bench/search_time.py --large             as well GPT-3 175B on 64 workers and WResNet-152-10 on 1,024
+    python bench/search_time.py --layers            GPTs of 24, 96 and 384 equal blocks on 8 workers
+    python bench/search_time.py --plan [MODEL]      the whole of ``tofu plan``, stage by stage: WResNet-152-10
+    python bench/search_time.py MODEL:WORKERS ...   any others; --runs 0: without warming up
+
+Medians of three after one run that warms up, and the processor's time beside the clock's, since the machine may be
+shared. Table entries are the bytes that were counted; eliminated ones those of the tables that eliminations made,
+equal ones counted once. The papers' figures are of other machines and of graphs of their own: Tofu, Table 1; ICML'18,
+Table 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import opdefs
+from planner import zoo
+from planner.descriptions import in_force
+from planner.folder import write_folder
+from planner.graph.model import Graph
+from planner.graph.randomness import lower_randomness
+from planner.graph.to_onnx import to_model, write_model
+from planner.partition.build import complete_plan, partition, plan_files
+from planner.plan import digest
+from planner.search.composites import decide_with_bodies
+from planner.search.decide import Decision, decide
+from planner.tdl.bind import BoundOp
+from planner.training.doors.read import read_step
+
+RUNS = 3
+HEADS = (
+    "model",
+    "workers",
+    "ops",
+    "seconds",
+    "processor s",
+    "table entries",
+    "eliminated entries",
+    "MB",
+    "gap",
+    "reported",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model, and how long others take to plan it."""
+
+    model: str
+    workers: int
+    reported: str
+
+
+PAPERS = (
+    Row("wresnet-152-10", 8, "Tofu 8.3 s; its DP without recursion 8 hours"),
+    Row("rnn-10-8k", 8, "Tofu 66.6 s; its DP without recursion more than 24 hours"),
+    Row("lenet-5", 4, "ICML'18 0.01 s; depth-first search 5.6 s"),
+    Row("alexnet", 4, "ICML'18 0.02 s; depth-first search 2.1 hours"),
+    Row("vgg-16", 4, "ICML'18 0.1 s; depth-first search more than 24 hours"),
+    Row("inception-v3", 4, "ICML'18 0.4 s; depth-first search more than 24 hours"),
+)
+LARGE = (Row("gpt3-175b", 64, ""), Row("wresnet-152-10", 1024, ""))
+LAYERS = tuple(Row(f"gpt-{blocks}x2048", 8, "") for blocks in (24, 96, 384))
+
+
+def searched(row: Row, runs: int) -> tuple[Graph, Decision, float, float]:
+    """The graph, the last decision, and the medians of the clock's and the processor's seconds."""
+    graph = zoo.build(row.model)
+    ops = opdefs.standard().bind_all(graph)
+    clock: list[float] = []
+    processor: list[float] = []
+    for _ in range(runs + 1):
+        before = time.process_time()
+        decision = decide(graph, ops, row.workers)
+        processor.append(time.process_time() - before)
+        clock.append(decision.search_seconds)
+    # The first run warms up; it counts where it is the only one.
+    return graph, decision, statistics.median(clock[min(1, runs) :]), statistics.median(processor[min(1, runs) :])
+
+
+def searches(console: Console, rows: tuple[Row, ...], runs: int) -> None:
+    """A line for each model, as soon as it is there."""
+    widths = (18, 9, 8, 10, 12, 15, 18, 14, 9, 0)
+    heads = (
+        "model",
+        "workers",
+        "ops",
+        "seconds",
+        "processor s",
+        "table entries",
+        "eliminated entries",
+        "MB",
+        "gap",
+        "",
+    )
+    _line(console, heads, widths)
+    for row in rows:
+        graph, decision, clock, processor = searched(row, runs)
+        gap = decision.plan.certified_gap
+        cells = (
+            row.model,
+            str(row.workers),
+            f"{len(graph.ops):,}",
+            f"{clock:.2f}",
+            f"{processor:.2f}",
+            f"{decision.table_entries:,}",
+            f"{decision.eliminated_entries:,}",
+            f"{decision.plan.moved_bytes / 1e6:.1f}",
+            "-" if gap is None else f"{gap:.2%}",
+            row.reported,
+        )
+        _line(console, cells, widths)
+
+
+def _line(console: Console, cells: tuple[str, ...], widths: tuple[int, ...]) -> None:
+    console.print(" ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)), markup=False)
+
+
+def stages(console: Console, model: str, workers: int) -> None:
+    """What ``tofu plan`` does from file to files, and how long each stage takes."""
+    table = Table("stage", "seconds", "processor s", title=f"tofu plan {model} --gpus {workers}, one run")
+    clock, processor = time.perf_counter(), time.process_time()
+
+    def note(stage: str) -> None:
+        nonlocal clock, processor
+        table.add_row(stage, f"{time.perf_counter() - clock:.2f}", f"{time.process_time() - processor:.2f}")
+        clock, processor = time.perf_counter(), time.process_time()
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        write_model(zoo.build(model), file)
+        clock, processor = time.perf_counter(), time.process_time()
+        descriptions, _ = in_force(None, "refuse")
+        note("import and describe operators")
+        graph = lower_randomness(read_step(file, operators=descriptions))
+        note("read")
+        content = to_model(graph).SerializeToString(deterministic=True)
+        note("write the model again")
+        ops: tuple[BoundOp, ...] = descriptions.bind_all(graph)
+        note(f"bind {len(ops):,} ops")
+        decided = decide_with_bodies(graph, descriptions, workers, model_digest=digest(content))
+        note("search, and bind again")
+        partitioned = partition(decided.graph, decided.ops, decided.decision.plan)
+        note("partition")
+        complete = complete_plan(decided.decision.plan, partitioned)
+        files = plan_files(graph, content, complete, partitioned)
+        write_folder(Path(folder) / "plan", files, partitioned.program)
+        note(f"write {len(files)} files, {sum(map(len, files.values())) / 1e6:.0f} MB")
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Seconds and table entries of the search.")
+    parser.add_argument("models", nargs="*", metavar="MODEL:WORKERS", help="models of the zoo")
+    parser.add_argument("--large", action="store_true", help="as well GPT-3 on 64 workers and WResNet on 1,024")
+    parser.add_argument("--layers", action="store_true", help="GPTs of 24, 96 and 384 equal blocks")
+    parser.add_argument("--plan", nargs="?", const="wresnet-152-10", metavar="MODEL", help="tofu plan, stage by stage")
+    parser.add_argument("--runs", type=int, default=RUNS, help="of which the median counts")
+    chosen = parser.parse_args()
+    console = Console(width=200, highlight=False, soft_wrap=True)
+    if chosen.plan:
+        stages(console, chosen.plan, 8)
+    elif chosen.models:
+        pairs = [text.partition(":") for text in chosen.models]
+        searches(console, tuple(Row(name, int(count or 8), "") for name, _, count in pairs), chosen.runs)
+    elif chosen.layers:
+        searches(console, LAYERS, chosen.runs)
+    else:
+        searches(console, PAPERS + (LARGE if chosen.large else ()), chosen.runs)
+
+
+if __name__ == "__main__":
+    main()

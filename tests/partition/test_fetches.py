@@ -1,0 +1,118 @@
+"""Who takes what from whom: the nearest that has it, by the cuts or on the machine, and never another amount."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import opdefs
+from planner.algebra.region import Region
+from planner.api.fitting import Candidate
+from planner.api.machines import time_of
+from planner.api.sources import from_the_nearest
+from planner.config import Device, DeviceGraph, DeviceLink
+from planner.graph.model import DType
+from planner.order import joined_waits, stuck
+from planner.partition.build import partition
+from planner.partition.fetches import copied, nearest_first
+from planner.plan import Plan
+from planner.program import Fetch, Piece, Program, Source
+from planner.search.composites import Decided
+from planner.search.decide import Decision
+from planner.search.problem import Problem
+from planner.zoo import mlp
+
+DEVICE = Device(2**40, ((DType.FLOAT32, 1e12),), 100e9)
+
+
+def ring(count: int) -> DeviceGraph:
+    """Devices in a circle, with one slow link."""
+    links = (DeviceLink((one, (one + 1) % count), 1e9 if one == 1 else 10e9) for one in range(count))
+    return DeviceGraph("ring", (DEVICE,) * count, tuple(links))
+
+
+def further(program: Program, apart: list[list[float]]) -> list[tuple[int, Piece]]:
+    """Copies that a worker takes from one worker although a nearer one holds a part of the same buffer."""
+    found = []
+    for worker in program.workers:
+        for step in worker.steps:
+            for piece in step.pieces if isinstance(step, Fetch) else ():
+                (source, *others) = piece.sources
+                for nearer in program.workers if not others else ():
+                    if apart[worker.worker][nearer.worker] < apart[worker.worker][source.worker]:
+                        held = nearer.buffers.get(source.buffer)
+                        if held is not None and held.region.intersect(piece.region).elements:
+                            found.append((worker.worker, piece))
+    return found
+
+
+@given(st.lists(st.sampled_from([2, 3]), max_size=3), st.integers(0, 2**16), st.booleans())
+def test_all_workers_come_in_order_and_the_reader_first(ways: list[int], seed: int, is_known: bool) -> None:
+    total = int(np.prod(ways, dtype=int))
+    rng = np.random.default_rng(seed)
+    worker = int(rng.integers(total))
+    apart = rng.integers(1, 4, total).astype(float)
+    apart[worker] = 0.0
+    order = nearest_first(worker, ways, apart.tolist() if is_known else ())
+    assert sorted(order) == list(range(total))
+    assert order[0] == worker
+    if is_known:
+        assert (np.diff(apart[list(order)]) >= 0).all()
+    else:
+        inner = ways[-1] if ways else 1
+        assert {other // inner for other in order[:inner]} == {worker // inner}
+
+
+def test_of_two_owners_the_nearer_gives() -> None:
+    """S(0)/2 R/2: workers 2 and 3 have the second half. By the cuts both are equally near to worker 0."""
+    half = Region((4,), (8,))
+    owners = {0: ("t", Region((0,), (4,))), 2: ("t", half), 3: ("t", half)}
+    assert copied(half, owners, nearest_first(0, (2, 2))) == (Piece(half, (Source(2, "t"),)),)
+    around = (0.0, 1.0, 2.0, 1.0)
+    assert copied(half, owners, nearest_first(0, (2, 2), around)) == (Piece(half, (Source(3, "t"),)),)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("workers", [4, 6])
+def test_distances_change_sources_and_no_bytes(
+    random_plan: Callable[[Problem, int, int], Plan], workers: int, seed: int
+) -> None:
+    graph = mlp(2, 12, 16)
+    ops = opdefs.standard().bind_all(graph)
+    plan = random_plan(Problem(graph, ops, workers), workers, seed)
+    apart = np.random.default_rng(seed).random((workers, workers))
+    np.fill_diagonal(apart, 0.0)
+    default, near = partition(graph, ops, plan).program, partition(graph, ops, plan, apart.tolist()).program
+    assert near.predicted_bytes == default.predicted_bytes == plan.moved_bytes
+    for one, other in zip(near.workers, default.workers, strict=True):
+        moved = [[step.predicted_bytes for step in each.steps if isinstance(step, Fetch)] for each in (one, other)]
+        assert sum(moved[0]) == sum(moved[1])
+    assert not further(near, apart.tolist())
+    assert not stuck(joined_waits(near.workers))
+    assert near == partition(graph, ops, plan, apart.tolist()).program
+
+
+def test_on_a_machine_no_plan_gets_slower_and_some_get_faster(
+    random_plan: Callable[[Problem, int, int], Plan],
+) -> None:
+    graph, workers, machine = mlp(2, 48, 64), 8, ring(8)
+    ops = opdefs.standard().bind_all(graph)
+    problem = Problem(graph, ops, workers)
+    gained = []
+    for seed in range(4):
+        plan = random_plan(problem, workers, seed)
+        before = Candidate(Decided(graph, ops, Decision(plan, 0.0, 0, 0)), partition(graph, ops, plan))
+        after = from_the_nearest(before, machine, None)
+        times = [time_of(one.decided, plan, one.partitioned.program, machine) for one in (before, after)]
+        assert times[0] is not None
+        assert times[1] is not None
+        assert after.partitioned.program.predicted_bytes == plan.moved_bytes
+        assert (after is before) == (times[1].estimated_seconds == times[0].estimated_seconds)
+        gained.append(times[0].estimated_seconds - times[1].estimated_seconds)
+        assert from_the_nearest(before, machine, (0,) * workers) is before, "there is no memory for anything"
+    assert min(gained) >= 0
+    assert max(gained) > 0
