@@ -147,7 +147,7 @@ def test_a_certified_plan_is_as_good_as_an_integer_programme_finds(graph: Graph,
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(graphs(), st.sampled_from(CUTS))
 def test_many_certified_plans(graph: Graph, cuts: tuple[int, ...]) -> None:
     assert check(graph, cuts, Effort()) == 0.0
