@@ -23,6 +23,7 @@ from planner.commands.explain import explain
 from planner.commands.grad import grad
 from planner.commands.ops import ops
 from planner.commands.plan import plan
+from planner.commands.profile import profile
 from planner.commands.run import run
 from planner.commands.show import say
 from planner.commands.zoo import zoo
@@ -64,7 +65,7 @@ def tofu() -> None:
     """
 
 
-for _command in (grad, plan, compare, check, ops, explain, run, zoo):
+for _command in (grad, plan, compare, check, profile, ops, explain, run, zoo):
     tofu.add_command(_command)
 
 

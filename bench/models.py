@@ -5,18 +5,23 @@ It measures nothing; ``python bench/models.py`` lists them.
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from planner import api
 from planner.folder import PLAN
 from planner.graph.to_onnx import write_model
+from planner.search.effort import EffortName
 from planner.zoo import mlp
 from planner.zoo.convolutional import cnn
 from planner.zoo.recurrent import rnn
 from planner.zoo.transformer import GptShape, gpt
 
+_T = TypeVar("_T")
 _MODELS = Path(__file__).parent.parent / "tests" / "models"
 
 
@@ -84,7 +89,15 @@ def trained(name: str, folder: Path, *, batch: int | None = None) -> Path:
     return train
 
 
-def planned(name: str, workers: int, folder: Path, *, batch: int | None = None, limit_bytes: int | None = None) -> Path:
+def planned(
+    name: str,
+    workers: int,
+    folder: Path,
+    *,
+    batch: int | None = None,
+    limit_bytes: int | None = None,
+    effort: EffortName = "normal",
+) -> Path:
     """The plan of a model on a number of workers, in a folder of its own.
 
     Raises:
@@ -94,8 +107,14 @@ def planned(name: str, workers: int, folder: Path, *, batch: int | None = None, 
     directory = folder / f"{train.stem}.tofu{workers}{'' if limit_bytes is None else f'.{limit_bytes}'}"
     if not (directory / PLAN).exists():
         memory = None if limit_bytes is None else f"{limit_bytes}B"
-        api.plan(train, gpus=workers, memory=memory, out=directory)
+        api.plan(train, gpus=workers, memory=memory, effort=effort, out=directory)
     return directory
+
+
+def alone(work: Callable[..., _T], *arguments: object) -> _T:
+    """A call in a fresh process, whose thread pools and memory are its own."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
 
 
 def largest_batch(fits: Callable[[int], bool], most: int, step: int = 1) -> int:

@@ -1,6 +1,6 @@
 """The plan beside what one would do without it, at a limit on a worker's memory.
 
-    python bench/run.py [--model gpt-block] [--workers 4] [--memory 20MB] [--batch N] [--rounds 5]
+    python bench/run.py [--model gpt-block] [--workers 4] [--memory 20MB] [--batch N] [--rounds 5] [--device cuda]
 
 The ways of Tofu, section 7.1: *ideal* is the unpartitioned model without the limit; *small batch* the same with the
 largest batch that fits; *swapping* one device that swaps to host memory (``swapping.py``); *placement* every op whole
@@ -8,6 +8,9 @@ on one worker (``placement.py``); *plan* what ``tofu plan --memory`` finds. With
 an even share of what the ideal run needs. All are measured on this machine's processors, which the workers share: one
 worker's memory is limited, and not its speed. So k workers have no more processors than one, and a swap is a copy in
 memory, where a GPU's goes over a bus that all of them share: bytes tell what the time of a copy does not.
+
+``--device cuda`` runs the plans on GPUs, in turn if there are fewer than workers; swapping is to the memory of this
+machine and is left out there. Without a GPU it says what is missing.
 
 MB = 1e6 bytes. Each way runs in a process of its own. Peak is of the worker that needs most, the tensors inside of
 segments included: as planned for plans, the bytes held on the device for swapping. *Largest batch* is the largest that
@@ -17,32 +20,29 @@ fits the limit, searched up to ``--most`` times the batch.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from models import MODELS, largest_batch, planned, trained
+from models import MODELS, alone, largest_batch, planned, trained
 from placement import placed
 from rich.console import Console
 from rich.table import Table
 from swapping import SwappingModel, largest_op_bytes
 
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, UsageError
 from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
+from planner.runtime.devices import require_cuda
 from planner.runtime.plan_files import load_plan
 from planner.runtime.state import starting_values
 from planner.runtime.supervisor import SupervisedEngine
 from planner.runtime.tiles import load_tiles
 from planner.units import parse_bytes
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,11 @@ class Measured:
     peak_bytes: int
 
 
-def of_plan(directory: Path, batch: int, rounds: int) -> Measured:
-    """Runs a plan."""
+def of_plan(directory: Path, batch: int, rounds: int, gpus: int) -> Measured:
+    """Runs a plan, on CPUs if there are no GPUs to be used."""
     plan = load_plan(directory)
-    with SupervisedEngine(plan.paths, plan.program.workers, plan.program.state) as engine:
+    devices = [worker % gpus for worker in range(len(plan.program.workers))] if gpus else None
+    with SupervisedEngine(plan.paths, plan.program.workers, plan.program.state, device_map=devices) as engine:
         load_tiles(engine, starting_values(plan.graph))
         engine.iterate()
         done = [engine.iterate() for _ in range(rounds)]
@@ -81,12 +82,6 @@ def of_swapping(train: Path, batch: int, limit_bytes: int, rounds: int) -> Measu
         done = model.step()
         seconds.append(time.perf_counter() - start)
     return Measured(batch, statistics.median(seconds), 0, done.in_bytes + done.out_bytes, done.peak_bytes)
-
-
-def alone(work: Callable[..., _T], *arguments: object) -> _T:
-    """A call in a fresh process, whose thread pools and memory are its own."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(work, *arguments).result()
 
 
 class Bench:
@@ -135,18 +130,23 @@ def main() -> None:
     parser.add_argument("--memory", help="of each worker, such as 20MB")
     parser.add_argument("--batch", type=int, help="of all ways but the small batch; the model's own if left out")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where plans are run")
     parser.add_argument("--most", type=int, default=8, help="the largest batch tried, in batches")
     options = parser.parse_args()
+    try:
+        gpus = require_cuda()[1] if options.device == "cuda" else 0
+    except UsageError as error:
+        sys.exit("\n".join((f"error: {error.what}", *error.facts, f"hint: {error.hint}")))
     batch = options.batch or MODELS[options.model].batch
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         whole = planned(options.model, 1, folder, batch=batch)
         needed = max(load_plan(whole).program.peak_bytes)
         limit = parse_bytes(options.memory, "--memory") if options.memory else 3 * needed // (2 * options.workers)
-        show(Bench(options.model, options.workers, batch, limit, folder), options.rounds, options.most * batch)
+        show(Bench(options.model, options.workers, batch, limit, folder), options.rounds, options.most * batch, gpus)
 
 
-def show(bench: Bench, rounds: int, most: int) -> None:
+def show(bench: Bench, rounds: int, most: int, gpus: int) -> None:
     """Measures all ways and prints the table."""
     batch, limit = bench.batch, bench.limit_bytes
     title = f"{bench.name}, {bench.workers} workers of {limit / 1e6:.2f} MB each, batch {batch}"
@@ -172,14 +172,17 @@ def show(bench: Bench, rounds: int, most: int) -> None:
             batches,
         )
 
-    add("ideal, no limit", alone(of_plan, planned(bench.name, 1, bench.folder, batch=batch), batch, rounds), None)
+    add("ideal, no limit", alone(of_plan, planned(bench.name, 1, bench.folder, batch=batch), batch, rounds, gpus), None)
     small = largest_batch(bench.plan_fits(1), most)
     for way, plan, used, largest in (
         ("small batch", bench.plan(1, small) if small else None, small, small),
         ("placement", bench.placed(batch), batch, largest_batch(bench.placement_fits, most)),
         ("plan", bench.plan(bench.workers, batch), batch, largest_batch(bench.plan_fits(bench.workers), most)),
     ):
-        add(way, None if plan is None else alone(of_plan, plan, used, rounds), largest)
+        add(way, None if plan is None else alone(of_plan, plan, used, rounds, gpus), largest)
+    if gpus:
+        Console(width=150).print(table)
+        return
     train = trained(bench.name, bench.folder, batch=batch)
     swapped = alone(of_swapping, train, batch, limit, rounds) if bench.swapping_fits(batch) else None
     add("swapping", swapped, largest_batch(bench.swapping_fits, most))

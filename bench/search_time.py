@@ -1,10 +1,13 @@
 """How long the search takes: from a graph in memory to a plan, beside what the papers report.
 
-    python bench/search_time.py                     WResNet-152-10 and RNN-10-8K on 8 workers, OptCNN's networks on 4
+    python bench/search_time.py                     WResNet-152-10 and RNN-10-8K on 8 workers, ICML'18's networks on 4
     python bench/search_time.py --large             as well GPT-3 175B on 64 workers and WResNet-152-10 on 1,024
     python bench/search_time.py --layers            GPTs of 24, 96 and 384 equal blocks on 8 workers
     python bench/search_time.py --plan [MODEL]      the whole of ``tofu plan``, stage by stage: WResNet-152-10
     python bench/search_time.py MODEL:WORKERS ...   any others; --runs 0: without warming up
+
+Searches are ``--effort quick``: a plan, and on a graph of more than 300 ops no bound. With ``--effort normal``, plans
+from several starts are crossed and bounded.
 
 Medians of three after one run that warms up, and the processor's time beside the clock's, since the machine may be
 shared. Table entries are the bytes that were counted; eliminated ones those of the tables that eliminations made,
@@ -35,6 +38,7 @@ from planner.partition.build import complete_plan, partition, plan_files
 from planner.plan import digest
 from planner.search.composites import decide_with_bodies
 from planner.search.decide import Decision, decide
+from planner.search.effort import EFFORTS, EffortName
 from planner.tdl.bind import BoundOp
 from planner.training.doors.read import read_step
 
@@ -74,7 +78,7 @@ LARGE = (Row("gpt3-175b", 64, ""), Row("wresnet-152-10", 1024, ""))
 LAYERS = tuple(Row(f"gpt-{blocks}x2048", 8, "") for blocks in (24, 96, 384))
 
 
-def searched(row: Row, runs: int) -> tuple[Graph, Decision, float, float]:
+def searched(row: Row, runs: int, effort: EffortName) -> tuple[Graph, Decision, float, float]:
     """The graph, the last decision, and the medians of the clock's and the processor's seconds."""
     graph = zoo.build(row.model)
     ops = opdefs.standard().bind_all(graph)
@@ -82,31 +86,19 @@ def searched(row: Row, runs: int) -> tuple[Graph, Decision, float, float]:
     processor: list[float] = []
     for _ in range(runs + 1):
         before = time.process_time()
-        decision = decide(graph, ops, row.workers)
+        decision = decide(graph, ops, row.workers, effort=effort)
         processor.append(time.process_time() - before)
         clock.append(decision.search_seconds)
     # The first run warms up; it counts where it is the only one.
     return graph, decision, statistics.median(clock[min(1, runs) :]), statistics.median(processor[min(1, runs) :])
 
 
-def searches(console: Console, rows: tuple[Row, ...], runs: int) -> None:
+def searches(console: Console, rows: tuple[Row, ...], runs: int, effort: EffortName) -> None:
     """A line for each model, as soon as it is there."""
     widths = (18, 9, 8, 10, 12, 15, 18, 14, 9, 0)
-    heads = (
-        "model",
-        "workers",
-        "ops",
-        "seconds",
-        "processor s",
-        "table entries",
-        "eliminated entries",
-        "MB",
-        "gap",
-        "",
-    )
-    _line(console, heads, widths)
+    _line(console, HEADS, widths)
     for row in rows:
-        graph, decision, clock, processor = searched(row, runs)
+        graph, decision, clock, processor = searched(row, runs, effort)
         gap = decision.plan.certified_gap
         cells = (
             row.model,
@@ -166,6 +158,7 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="as well GPT-3 on 64 workers and WResNet on 1,024")
     parser.add_argument("--layers", action="store_true", help="GPTs of 24, 96 and 384 equal blocks")
     parser.add_argument("--plan", nargs="?", const="wresnet-152-10", metavar="MODEL", help="tofu plan, stage by stage")
+    parser.add_argument("--effort", choices=list(EFFORTS), default="quick", help="quick: one plan, no bound")
     parser.add_argument("--runs", type=int, default=RUNS, help="of which the median counts")
     chosen = parser.parse_args()
     console = Console(width=200, highlight=False, soft_wrap=True)
@@ -173,11 +166,11 @@ def main() -> None:
         stages(console, chosen.plan, 8)
     elif chosen.models:
         pairs = [text.partition(":") for text in chosen.models]
-        searches(console, tuple(Row(name, int(count or 8), "") for name, _, count in pairs), chosen.runs)
+        searches(console, tuple(Row(name, int(count or 8), "") for name, _, count in pairs), chosen.runs, chosen.effort)
     elif chosen.layers:
-        searches(console, LAYERS, chosen.runs)
+        searches(console, LAYERS, chosen.runs, chosen.effort)
     else:
-        searches(console, PAPERS + (LARGE if chosen.large else ()), chosen.runs)
+        searches(console, PAPERS + (LARGE if chosen.large else ()), chosen.runs, chosen.effort)
 
 
 if __name__ == "__main__":

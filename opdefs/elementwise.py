@@ -8,6 +8,7 @@ from __future__ import annotations
 from opdefs.broadcast import broadcast
 from opdefs.parts import output_dtype
 from planner.errors import UnsupportedError
+from planner.graph.emitter import ELEM_TYPES
 from planner.graph.model import DType
 from planner.tdl.builder import NodeView, TensorArg, call, op
 from planner.tdl.local import LocalNode, LocalOp, Part
@@ -35,15 +36,6 @@ def elementwise(node: NodeView, *inputs: TensorArg | None) -> object:
     """Every operator that needs nothing special; optional inputs (Clip's bounds) may be absent."""
     there = [tensor for tensor in inputs if tensor is not None]
     return lambda *i: call(node.op.op_type, *(broadcast(node, tensor, i) for tensor in there))
-
-
-ELEM_TYPES = {
-    DType.FLOAT32: 1, DType.UINT8: 2, DType.INT8: 3, DType.UINT16: 4, DType.INT16: 5, DType.INT32: 6, DType.INT64: 7,
-    DType.BOOL: 9, DType.FLOAT16: 10, DType.FLOAT64: 11, DType.UINT32: 12, DType.UINT64: 13, DType.BFLOAT16: 16,
-    DType.FLOAT8E4M3FN: 17, DType.FLOAT8E4M3FNUZ: 18, DType.FLOAT8E5M2: 19, DType.FLOAT8E5M2FNUZ: 20, DType.UINT4: 21,
-    DType.INT4: 22, DType.FLOAT8E8M0: 24, DType.UINT2: 25, DType.INT2: 26,
-}  # fmt: skip
-"""What Cast's ``to`` calls each dtype (``TensorProto.DataType``)."""
 
 
 def cast_local(node: NodeView, part: Part) -> LocalOp:

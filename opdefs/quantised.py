@@ -64,21 +64,22 @@ def dynamic_quantize_linear(node: NodeView, X: TensorArg) -> object:
 
 def _of_rows(node: NodeView, tensor: TensorArg, b: Sequence[Ix], m: Ix | None) -> Val:
     """A scale or zero point of a matrix: of all of it, or of each row (its last dim but one, or its only one)."""
-    if tensor.rank == 0 or (tensor.rank == 1 and node.is_single(tensor.slot, 0)):
-        return tensor[(0,) * tensor.rank]
-    if tensor.rank == 1:
-        return tensor[0 if m is None else m]
-    batch = aligned(node, tensor, b, trailing=2)
-    return tensor[(*batch, 0 if m is None or node.is_single(tensor.slot, tensor.rank - 2) else m, 0)]
+    return _of_lines(node, tensor, b, m, 2)
 
 
 def _of_columns(node: NodeView, tensor: TensorArg, b: Sequence[Ix], n: Ix | None) -> Val:
+    """The same by columns: its last dim, or its only one."""
+    return _of_lines(node, tensor, b, n, 1)
+
+
+def _of_lines(node: NodeView, tensor: TensorArg, b: Sequence[Ix], line: Ix | None, from_end: int) -> Val:
     if tensor.rank == 0 or (tensor.rank == 1 and node.is_single(tensor.slot, 0)):
         return tensor[(0,) * tensor.rank]
     if tensor.rank == 1:
-        return tensor[0 if n is None else n]
+        return tensor[0 if line is None else line]
     batch = aligned(node, tensor, b, trailing=2)
-    return tensor[(*batch, 0, 0 if n is None or node.is_single(tensor.slot, tensor.rank - 1) else n)]
+    own = 0 if line is None or node.is_single(tensor.slot, tensor.rank - from_end) else line
+    return tensor[(*batch, own, 0) if from_end == 2 else (*batch, 0, own)]
 
 
 @op("MatMulInteger")

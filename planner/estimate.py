@@ -20,6 +20,30 @@ class LevelTraffic:
 
 
 @dataclass(frozen=True, slots=True)
+class ComputeSources:
+    """How much of the computing is by measurements (``planner.cost.measured`` has the rule)."""
+
+    device: str
+    """What was measured on, and by which runtime."""
+    measured_ops: int
+    """Ops all of whose parts were measured in these very shapes."""
+    scaled_ops: int
+    """Ops some part of which was scaled from the nearest measured shapes."""
+    roofline_ops: int
+    """Ops some part of which was not measured in any shape: by the roofline, scaled."""
+    measured_seconds: float
+    """Of ``compute_seconds``; so are the next two, and the three add up to it."""
+    scaled_seconds: float
+    roofline_seconds: float
+    roofline_factor: float | None
+    """What all measured ops together take, over their rooflines; None where the topology has no speeds."""
+
+    @property
+    def ops(self) -> int:
+        return self.measured_ops + self.scaled_ops + self.roofline_ops
+
+
+@dataclass(frozen=True, slots=True)
 class TimeEstimate:
     """An iteration's time on a topology: an estimate, and never a measurement."""
 
@@ -40,6 +64,8 @@ class TimeEstimate:
     worker_fetch_seconds: tuple[float, ...]
     assumptions: tuple[str, ...]
     """What the topology does not say, and what was taken instead."""
+    sources: ComputeSources | None = None
+    """Of the computing; None: all of it is by the roofline."""
 
     @property
     def estimated_seconds(self) -> float:
@@ -64,4 +90,5 @@ class TimeEstimate:
             worker_compute_seconds=tuple(data["worker_compute_seconds"]),
             worker_fetch_seconds=tuple(data["worker_fetch_seconds"]),
             assumptions=tuple(data["assumptions"]),
+            sources=ComputeSources(**data["sources"]) if data.get("sources") else None,
         )

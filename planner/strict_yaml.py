@@ -22,10 +22,19 @@ class Reader:
     """Takes values out of YAML nodes and collects what is wrong with them, by line.
 
     Every method takes None for a key that is absent and returns None for it: ``mapping`` has reported it already.
+
+    Args:
+        what: what a file of this kind is, as errors call it.
+        most_characters: that a file may have. One of more than a list of figures is read by libyaml where that is
+            there; it is quicker, and says less of what is no YAML.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "topology", most_characters: int = _MOST_CHARACTERS) -> None:
         self.findings: list[tuple[int, str]] = []
+        self._what = what
+        self._most_characters = most_characters
+        is_long = most_characters > _MOST_CHARACTERS
+        self._loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if is_long else yaml.SafeLoader
 
     def found(self, node: yaml.Node, finding: str) -> None:
         """Note a finding at the line where the node begins (counted from 1)."""
@@ -33,11 +42,11 @@ class Reader:
 
     def compose(self, text: str, origin: str) -> yaml.Node:
         """The root node; raises UsageError for what is no YAML, or more of it than a list of figures needs."""
-        if len(text) > _MOST_CHARACTERS:
-            raise UsageError(f"{origin}: too long for a topology ({len(text):,} characters)")
+        if len(text) > self._most_characters:
+            raise UsageError(f"{origin}: too long for a {self._what} ({len(text):,} characters)")
         try:
             self._refuse_machinery(text, origin)
-            root = yaml.compose(text, Loader=yaml.SafeLoader)
+            root: yaml.Node | None = yaml.compose(text, Loader=self._loader)
         except yaml.reader.ReaderError as error:
             raise UsageError(f"{origin}: not YAML: it holds the character {shown(error.character)}") from error
         except yaml.MarkedYAMLError as error:
@@ -52,11 +61,11 @@ class Reader:
         # On events, before a node exists: an alias bomb and a tower of brackets cost nothing here.
         depth = documents = 0
         refused: list[tuple[int, str]] = []
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        for event in yaml.parse(text, Loader=self._loader):
             line = _line_of(event.start_mark)
             documents += isinstance(event, yaml.DocumentStartEvent)
             if documents > 1:
-                refused.append((line, "a second document: one file holds one topology"))
+                refused.append((line, f"a second document: one file holds one {self._what}"))
                 break
             if isinstance(event, yaml.AliasEvent):
                 refused.append((line, f"an alias (*{event.anchor}): write the value out"))
@@ -75,7 +84,7 @@ class Reader:
                 break
         if refused:
             facts = tuple(f"line {line}: {finding}" for line, finding in refused)
-            raise UsageError(f"{origin}: YAML beyond what a topology needs", facts=facts)
+            raise UsageError(f"{origin}: YAML beyond what a {self._what} needs", facts=facts)
 
     def mapping(
         self, node: yaml.Node | None, where: str, *, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()
@@ -131,11 +140,11 @@ class Reader:
             return None
         return str(node.value)
 
-    def count(self, node: yaml.Node | None, where: str, *, least: int = 1) -> int | None:
-        """A whole number from ``least``, in plain decimal digits (YAML would take 010 for 8)."""
+    def count(self, node: yaml.Node | None, where: str, *, least: int = 1, digits: int = 9) -> int | None:
+        """A whole number from ``least``, in so many plain decimal digits at most (YAML would take 010 for 8)."""
         if node is None:
             return None
-        is_plain = _kind(node) == "a whole number" and re.fullmatch(r"0|[1-9][0-9]{0,8}", node.value)
+        is_plain = _kind(node) == "a whole number" and re.fullmatch(f"0|[1-9][0-9]{{0,{digits - 1}}}", node.value)
         if not is_plain or int(node.value) < least:
             given = f" {node.value}" if _kind(node) in ("a whole number", "a number") else ""
             self.found(node, f"{where}: expected a whole number from {least}, found {_kind(node)}{given}")

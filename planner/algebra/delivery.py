@@ -10,14 +10,12 @@ The tables of the search and the partitioner both stand on this file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.algebra.region import Boxes, BoxStack
+from planner.algebra.region import Boxes
 from planner.algebra.tiling import (
     Only,
     Partial,
@@ -29,11 +27,6 @@ from planner.algebra.tiling import (
     coordinates,
     split_bounds,
 )
-
-
-def missing_elements(needed: Boxes, owned: Boxes) -> int:
-    """Elements that workers need and do not own, over all workers."""
-    return int((needed.elements - needed.overlap(owned)).sum())
 
 
 def contributors(made: Tiling) -> NDArray[np.bool_]:
@@ -65,13 +58,16 @@ def reduced_boxes(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> Boxes:
     tile and hold partial results of it, they share the tile out among them, cut by cut along its longest dim.
     A tile with too few elements goes to the first of them.
     """
-    base, cuts = _reduction(made, owned)
-    return _shared_out(base, cuts, shape)
+    base, cuts = reduction(made, owned)
+    return shared_out(base, cuts, shape)
 
 
 @lru_cache(maxsize=262144)
-def _reduction(made: Tiling, owned: Tiling) -> tuple[Tiling, tuple[int, ...]]:
-    """The tiles in which partial results are reduced, and the cuts whose groups share each tile out among them."""
+def reduction(made: Tiling, owned: Tiling) -> tuple[Tiling, tuple[int, ...]]:
+    """The tiles in which partial results are reduced, and the cuts whose groups share each tile out among them.
+
+    See ``reduced_boxes`` for the rule.
+    """
     base: list[Shard | Only | Replicate] = []
     shared: list[int] = []
     for cut, (source, target) in enumerate(zip(made.placements, owned.placements, strict=True)):
@@ -87,7 +83,7 @@ def _reduction(made: Tiling, owned: Tiling) -> tuple[Tiling, tuple[int, ...]]:
 
 
 @lru_cache(maxsize=65536)
-def _shared_out(base: Tiling, cuts: tuple[int, ...], shape: tuple[int, ...]) -> Boxes:
+def shared_out(base: Tiling, cuts: tuple[int, ...], shape: tuple[int, ...]) -> Boxes:
     """The tiles of ``base``, each shared out among the groups of these cuts along its longest dim."""
     boxes = base.boxes(shape)
     lo, hi = boxes.lo.copy(), boxes.hi.copy()
@@ -103,50 +99,6 @@ def _shared_out(base: Tiling, cuts: tuple[int, ...], shape: tuple[int, ...]) -> 
             hi[idle, 0] = lo[idle, 0]
     lo.flags.writeable = hi.flags.writeable = False
     return Boxes(lo, hi)
-
-
-def redistribution_elements(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> int:
-    """Elements that move to bring a tensor from how an op makes it into the tiling that owns it."""
-    target = owned.boxes(shape)
-    source = made.boxes(shape)
-    if not made.has_partial:
-        return missing_elements(target, source)
-    middle = reduced_boxes(made, owned, shape)
-    arriving = (middle.cross_overlap(source) * contributors(made)).sum(axis=1)
-    here = middle.overlap(source)
-    return int((arriving - here).sum()) + missing_elements(target, middle)
-
-
-def redistribution_table(made: Sequence[Tiling], owned: Sequence[Tiling], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """``redistribution_elements`` of every pair, shape [owned, made].
-
-    What arrives at the workers that reduce needs no look at who sends it: the tiles of the cuts that shard a partial
-    result make up the whole of it, so a region is met by as many contributions as the partial cuts have groups.
-    """
-    target = BoxStack.of([tiling.boxes(shape) for tiling in owned])
-    source = BoxStack.of([tiling.boxes(shape) for tiling in made])
-    table: NDArray[np.int64] = target.elements[:, None] - target.overlaps(source)
-    partial = [number for number, tiling in enumerate(made) if tiling.has_partial]
-    if not partial:
-        return table
-    numbers: dict[tuple[Tiling, tuple[int, ...]], int] = {}
-    where = np.array(
-        [[numbers.setdefault(_reduction(made[number], goal), len(numbers)) for number in partial] for goal in owned]
-    )
-    middle = BoxStack.of([_shared_out(base, cuts, shape) for base, cuts in numbers])
-    groups = np.array([_partial_groups(made[number]) for number in partial], dtype=np.int64)
-    arriving = middle.elements[:, None] * groups[None] - middle.overlaps(source.take(partial))
-    kept = target.overlaps(middle)
-    goals, columns = np.arange(len(owned))[:, None], np.arange(len(partial))[None]
-    table[:, partial] = arriving[where, columns] + target.elements[:, None] - kept[goals, where]
-    return table
-
-
-def _partial_groups(made: Tiling) -> int:
-    """How many partial results of each element there are, in workers that do not repeat one another's work."""
-    return prod(
-        ways for placement, ways in zip(made.placements, made.ways, strict=True) if isinstance(placement, Partial)
-    )
 
 
 def can_split(boxes: Boxes, dim: int, ways: int, block: int = 1) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
+from operator import ge
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,10 @@ from numpy.typing import NDArray
 def index_space(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a tensor's index space: its own, and (1,) for a scalar, so that a scalar too can be absent."""
     return shape or (1,)
+
+
+def _extent(lo: int, hi: int) -> int:
+    return hi - lo if hi > lo else 0
 
 
 def _volume(extents: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
@@ -48,24 +54,21 @@ class Region:
     @property
     def shape(self) -> tuple[int, ...]:
         """Extent of every dim; 0 where the region is empty there."""
-        return tuple(max(0, hi - lo) for lo, hi in zip(self.lo, self.hi, strict=True))
+        return tuple(map(_extent, self.lo, self.hi))
 
     @property
     def elements(self) -> int:
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
+        return prod(self.shape)
 
     @property
     def is_empty(self) -> bool:
-        return any(hi <= lo for lo, hi in zip(self.lo, self.hi, strict=True))
+        return any(map(ge, self.lo, self.hi))
 
     def intersect(self, other: Region) -> Region:
         """The box common to both; empty (never inside out) where there is none."""
-        lo = tuple(max(a, b) for a, b in zip(self.lo, other.lo, strict=True))
-        hi = tuple(max(start, min(a, b)) for start, a, b in zip(lo, self.hi, other.hi, strict=True))
-        return Region(lo, hi)
+        assert len(self.lo) == len(other.lo), "regions of one index space have one rank"
+        lo = tuple(map(max, self.lo, other.lo))
+        return Region(lo, tuple(map(max, lo, map(min, self.hi, other.hi))))
 
     def contains(self, other: Region) -> bool:
         """True if every point of ``other`` is in this region."""

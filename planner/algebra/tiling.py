@@ -154,6 +154,10 @@ class Tiling:
         """This tiling with one more cut, inside all the others; the same object for the same arguments."""
         return _extended(self, placement, ways)
 
+    def outermost(self, cuts: int) -> Tiling:
+        """The tiling of the first few cuts alone."""
+        return Tiling(self.placements[:cuts], self.ways[:cuts])
+
     def boxes(self, shape: tuple[int, ...]) -> Boxes:
         """The region of each worker: worker 0 first, the innermost cut varying fastest."""
         return _boxes(self, shape)
@@ -210,15 +214,20 @@ def _coordinates(ways: tuple[int, ...]) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=65536)
 def _boxes(tiling: Tiling, shape: tuple[int, ...]) -> Boxes:
-    groups = coordinates(tiling.ways)
-    boxes = Boxes.whole(shape, groups.shape[0])
-    lo, hi = boxes.lo, boxes.hi
-    for cut, (placement, ways) in enumerate(zip(tiling.placements, tiling.ways, strict=True)):
+    if not tiling.ways:
+        whole = Boxes.whole(shape, 1)
+        lo, hi = whole.lo, whole.hi
+    else:
+        # Each worker of the outer cuts is divided into as many as the last cut has groups.
+        placement, ways = tiling.placements[-1], tiling.ways[-1]
+        outer = _boxes(tiling.outermost(len(tiling.ways) - 1), shape)
+        lo, hi = np.repeat(outer.lo, ways, axis=0), np.repeat(outer.hi, ways, axis=0)
+        group = np.tile(np.arange(ways), len(outer.lo))
         if isinstance(placement, Shard):
             dim = placement.dim
-            lo[:, dim], hi[:, dim] = split_bounds(lo[:, dim], hi[:, dim], ways, groups[:, cut], placement.block)
+            lo[:, dim], hi[:, dim] = split_bounds(lo[:, dim], hi[:, dim], ways, group, placement.block)
         elif isinstance(placement, Only):
-            idle = groups[:, cut] != placement.group
+            idle = group != placement.group
             hi[idle, 0] = lo[idle, 0]
     lo.flags.writeable = hi.flags.writeable = False
     return Boxes(lo, hi)

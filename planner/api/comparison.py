@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from planner.api.machines import machine_and_workers, time_of
+from planner.api.machines import machine_and_workers, profile_for, time_of
+from planner.cost.topology import level_ways
 from planner.descriptions import UnknownOps, in_force
 from planner.errors import TofuError
 from planner.graph.randomness import lower_randomness
@@ -28,6 +29,7 @@ def compare(
     topology: str | None = None,
     dim: Mapping[str, int] | None = None,
     state: Path | None = None,
+    profile: Path | None = None,
     opdefs: Path | None = None,
     unknown_ops: UnknownOps = "refuse",
     progress: Progress = silent,
@@ -40,6 +42,7 @@ def compare(
         topology: a topology file, or the name of one that ships, for estimates of time.
         dim: sizes of symbolic dims.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
+        profile: see ``plan``.
         opdefs: see ``plan``.
         unknown_ops: see ``plan``.
         progress: told what is being done.
@@ -48,6 +51,8 @@ def compare(
         TofuError: the model cannot be read, or not even tofu's own search has a plan.
     """
     machine, workers = machine_and_workers(gpus, topology)
+    levels = () if machine is None else level_ways(machine)
+    measured = profile_for(profile, machine)
     progress(f"reading {model}")
     pairs = None if state is None else read_pairs(state)
     descriptions, _ = in_force(opdefs, unknown_ops)
@@ -56,7 +61,7 @@ def compare(
     for number, method in enumerate(METHODS.values(), start=1):
         progress(f"strategy {number} of {len(METHODS)}: {method.name}")
         try:
-            decided = decide_with_bodies(graph, descriptions, workers, strategy=method.name)
+            decided = decide_with_bodies(graph, descriptions, workers, levels=levels, strategy=method.name)
         except TofuError as error:
             if method.name == "tofu":
                 raise
@@ -64,7 +69,7 @@ def compare(
             continue
         decision = decided.decision
         program = partition(decided.graph, decided.ops, decision.plan).program
-        estimate = time_of(decided, decision.plan, program, machine)
+        estimate = time_of(decided, decision.plan, program, machine, measured)
         rows.append(
             ComparisonRow(
                 method.name,
@@ -74,6 +79,7 @@ def compare(
                 decision.plan.replicated_flop_share,
                 decision.search_seconds,
                 estimated_seconds=None if estimate is None else estimate.estimated_seconds,
+                sources=None if estimate is None else estimate.sources,
             )
         )
     return Comparison(graph.name, workers, tuple(rows), None if machine is None else machine.name)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from planner.cost.by_op import op_bytes
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, replicated_share, work
-from planner.cost.priced import PricedTables, op_held
+from planner.cost.priced import PricedTables
+from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.partition.build import partition
@@ -16,11 +17,14 @@ from planner.partition.occupancy import occupancy, tightest
 from planner.partition.segments import Partitioned
 from planner.plan import Plan
 from planner.search.composites import Decided
-from planner.search.memory_limit import HIGHEST_PRICE, Fit, Measured, Part, components, fit, mixed
+from planner.search.decide import Decision
+from planner.search.memory_limit import HIGHEST_PRICE, Fit, Measured, Part, Prices, components, fit, mixed
 from planner.tdl.bind import BoundOp
 from planner.units import ByteUnit, format_bytes
 
 _SHOWN_TENSORS = 5
+_MOST_MIXED = 3
+"""Cheaper plans with which the best one is mixed at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Goal:
     of: Callable[[Decided, Partitioned], int]
     """How much a plan has."""
     highest_price: Fraction
-    """Of a held byte: more than holding it could ever save."""
+    """Of a byte of memory: more than having it could ever save."""
 
 
 def fewest_bytes(tables: CostTables) -> Goal:
@@ -54,7 +58,7 @@ def fewest_bytes(tables: CostTables) -> Goal:
 
 def within(
     first: Candidate,
-    again: Callable[[CostTables], Decided],
+    again: Callable[[Decided, CostTables], Decision],
     limits: Sequence[int],
     goal: Goal,
     tables: CostTables,
@@ -64,7 +68,7 @@ def within(
 
     Args:
         first: the best plan without a limit.
-        again: makes a plan with other tables.
+        again: plans the graph of a plan with other tables.
         limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
         goal: what a plan is to have little of.
         tables: of bytes.
@@ -73,25 +77,28 @@ def within(
     Raises:
         InfeasibleError: no plan that was found fits; with what takes the room.
     """
+    decided = first.decided
+    residence = Residence(decided.graph, decided.ops)
 
     def measured(candidate: Candidate) -> Measured[Candidate]:
-        decided, peaks = candidate.decided, candidate.partitioned.program.peak_bytes
+        peaks = candidate.partitioned.program.peak_bytes
         worker, limit = tightest(peaks, limits)
         return Measured(
             candidate,
-            goal.of(decided, candidate.partitioned),
-            _held(decided, decided.decision.plan, decided.ops),
+            goal.of(candidate.decided, candidate.partitioned),
+            residence.of(candidate.decided.decision.plan),
             peaks[worker] - limit,
         )
 
-    def plan_for(price: Fraction) -> Measured[Candidate]:
-        progress(f"the plan does not fit: planning again, memory at a price of {float(price):.3g}")
-        return measured(candidate_of(again(PricedTables(goal.tables, price)), tables))
+    def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Candidate]:
+        progress(f"the plan does not fit: planning again, memory at a price at {len(prices)} moments")
+        decision = again(decided, PricedTables(goal.tables, residence, prices, tilt))
+        return measured(candidate_of(replace(decided, decision=decision), tables))
 
-    found = fit(measured(first), plan_for, goal.highest_price)
+    found = fit(measured(first), plan_for, len(limits), goal.highest_price)
     if not found.best.is_fitting:
         raise _does_not_fit(found.best.plan, limits)
-    return _closed(found, measured, goal.tables, tables, progress).plan
+    return _closed(found, measured, goal.tables, residence, tables, progress).plan
 
 
 def candidate_of(decided: Decided, tables: CostTables | None = None) -> Candidate:
@@ -111,7 +118,7 @@ def _with_bytes(decided: Decided, plan: Plan, tables: CostTables) -> Decided:
     for bound in decided.ops:
         for name, amount in op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables):
             moved[name] += amount
-    works = [(work(bound, decided.graph), bound, plan.strategies[bound.op.name].tiling) for bound in decided.ops]
+    works = [(work(bound, decided.graph), plan.strategies[bound.op.name].tiling) for bound in decided.ops]
     plan = replace(
         plan,
         tensor_bytes=moved,
@@ -126,20 +133,27 @@ def _closed(
     found: Fit[Candidate],
     measured: Callable[[Candidate], Measured[Candidate]],
     goal_tables: CostTables,
+    residence: Residence,
     tables: CostTables,
     progress: Callable[[str], None],
 ) -> Measured[Candidate]:
-    """Takes what may be taken of the plan that is cheaper and does not fit."""
-    if found.dearer is None or found.dearer.is_fitting:
-        return found.best
-    over, under = found.dearer.plan.decided, found.best.plan.decided
-    if over.graph.ops != under.graph.ops:
-        return found.best  # composites were planned through their bodies in one of them only
-    parts = _parts(over, under, goal_tables)
-    if len(parts) < 2:
-        return found.best
-    progress(f"closing the gap between two plans, which differ in {len(parts)} parts")
+    """Takes what may be taken of plans that are cheaper and do not fit."""
+    best = found.best
+    priced = PricedTables(goal_tables, residence, found.prices)
+    for cheaper in found.cheaper[:_MOST_MIXED]:
+        over, under = cheaper.plan.decided, best.plan.decided
+        parts = _parts(over, under, goal_tables, priced)
+        if len(parts) < 2:
+            continue
+        progress(f"closing the gap between two plans, which differ in {len(parts)} parts")
+        best = min(best, mixed(parts, _with_parts(over, under, measured, tables)), key=lambda plan: plan.objective)
+    return best
 
+
+def _with_parts(
+    over: Decided, under: Decided, measured: Callable[[Candidate], Measured[Candidate]], tables: CostTables
+) -> Callable[[Sequence[Part[str]]], Measured[Candidate]]:
+    """Makes and measures the first plan with parts of the second."""
     most = max(REPLICATED_SHARE_LIMIT, *(one.decision.plan.replicated_flop_share for one in (over, under)))
 
     def with_parts(chosen: Sequence[Part[str]]) -> Measured[Candidate]:
@@ -151,8 +165,7 @@ def _closed(
             return replace(found, excess_bytes=max(found.excess_bytes, 1))
         return found
 
-    best = mixed(parts, with_parts)
-    return min(found.best, best, key=lambda plan: plan.objective)
+    return with_parts
 
 
 def _exchanged(over: Decided, under: Decided, names: set[str]) -> Plan:
@@ -182,8 +195,8 @@ def _op(name: str) -> str:
     return f"op {name}"
 
 
-def _parts(over: Decided, under: Decided, tables: CostTables) -> tuple[Part[str], ...]:
-    """Where two plans of one graph differ, and what each part costs."""
+def _parts(over: Decided, under: Decided, tables: CostTables, priced: CostTables) -> tuple[Part[str], ...]:
+    """Where two plans of one graph differ, what each part costs, and what it saves."""
     graph = over.graph
     one, other = over.decision.plan, under.decision.plan
     differing = [_tensor(name) for name, tiling in one.tilings.items() if tiling != other.tilings[name]]
@@ -196,33 +209,25 @@ def _parts(over: Decided, under: Decided, tables: CostTables) -> tuple[Part[str]
     ]
     # A state comes back in the tiling in which it went in.
     links += [(_tensor(pair.current), _tensor(pair.following)) for pair in graph.state]
-    found = []
-    for part in components(differing, links):
-        names = set(part)
-        plan = _exchanged(over, under, names)
-        touched = [
-            bound
-            for bound in over.ops
-            if _op(bound.op.name) in names
-            or any(_tensor(name) in names for name in (*bound.op.inputs, *bound.op.outputs))
-        ]
-        found.append(
-            Part(
-                part,
-                _counted(over, plan, touched, tables) - _counted(over, one, touched, tables),
-                _held(over, one, touched) - _held(over, plan, touched),
-            )
-        )
-    return tuple(found)
+    touching: dict[str, list[BoundOp]] = {}
+    for bound in over.ops:
+        for name in dict.fromkeys((_op(bound.op.name), *map(_tensor, (*bound.op.inputs, *bound.op.outputs)))):
+            touching.setdefault(name, []).append(bound)
+
+    def parts() -> Iterator[Part[str]]:
+        for part in components(differing, links):
+            plan = _exchanged(over, under, set(part))
+            touched = {bound.op.name: bound for name in part for bound in touching.get(name, ())}.values()
+            more = _counted(over, plan, touched, tables) - _counted(over, one, touched, tables)
+            charged = _counted(over, plan, touched, priced) - _counted(over, one, touched, priced)
+            yield Part(part, more, more - charged)
+
+    return tuple(parts())
 
 
-def _counted(decided: Decided, plan: Plan, ops: Sequence[BoundOp], tables: CostTables) -> int:
+def _counted(decided: Decided, plan: Plan, ops: Iterable[BoundOp], tables: CostTables) -> int:
     found = (op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in ops)
     return sum(amount for one in found for _, amount in one)
-
-
-def _held(decided: Decided, plan: Plan, ops: Sequence[BoundOp]) -> int:
-    return sum(sum(op_held(decided.graph, bound, plan)) for bound in ops)
 
 
 def _does_not_fit(nearest: Candidate, limits: Sequence[int]) -> InfeasibleError:

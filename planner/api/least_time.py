@@ -12,9 +12,11 @@ from planner.cost.estimate import estimate
 from planner.cost.tables import CostTables
 from planner.cost.time import PICOSECONDS, TimeTables
 from planner.cost.timed import TimedTables
+from planner.cost.topology import level_ways
+from planner.device_profile import DeviceProfile
 from planner.partition.segments import Partitioned
 from planner.search.composites import Decided
-from planner.search.factors import prime_factors
+from planner.search.factors import cuts_of_levels
 
 Objective: TypeAlias = Literal["bytes", "time"]
 
@@ -22,22 +24,22 @@ _HIGHEST_PRICE = Fraction(10**6)
 """Picoseconds for a held byte: as if it came over 1 MB/s."""
 
 
-def least_time(machine: Machine, workers: int, tables: CostTables) -> Goal:
+def least_time(machine: Machine, tables: CostTables, profile: DeviceProfile | None = None) -> Goal:
     """The goal of ICML'18 (section 5.1): computing, transfers and synchronisation.
 
     Args:
         machine: that is planned for.
-        workers: as many as it has devices.
         tables: of bytes.
+        profile: what ops were measured to take, or None.
 
     Raises:
-        UsageError: the topology does not say how fast its devices are.
+        UsageError: neither the topology nor a profile says how fast its devices are.
     """
-    times = TimeTables(machine, prime_factors(workers))
+    times = TimeTables(machine, cuts_of_levels(level_ways(machine)), profile=profile)
 
     def of(decided: Decided, partitioned: Partitioned) -> int:
         plan = decided.decision.plan
-        found = estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, partitioned.program, machine)
+        found = estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, partitioned.program, machine, profile)
         return round(found.estimated_seconds * PICOSECONDS)
 
     return Goal(TimedTables(tables, times), of, _HIGHEST_PRICE)

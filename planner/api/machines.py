@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from planner.config import Machine, load_topology
 from planner.cost.estimate import estimate
+from planner.device_profile import DeviceProfile, load_profile
 from planner.errors import UsageError
 from planner.estimate import TimeEstimate
 from planner.plan import Plan
@@ -49,8 +52,30 @@ def memory_limits(memory: str | None, machine: Machine | None, workers: int) -> 
     return tuple(device.memory_bytes for device in machine.devices)
 
 
-def time_of(decided: Decided, plan: Plan, program: Program, machine: Machine | None) -> TimeEstimate | None:
+def profile_for(path: Path | None, machine: Machine | None) -> DeviceProfile | None:
+    """What ops were measured to take, if a profile is given.
+
+    Args:
+        path: of the profile's file.
+        machine: the topology.
+
+    Raises:
+        UsageError: there is no topology to estimate a time for; the file cannot be used.
+    """
+    if path is None:
+        return None
+    if machine is None:
+        raise UsageError(
+            f"--profile {path}: times are estimated for a topology, and there is none",
+            hint="write --topology with a file or a name",
+        )
+    return load_profile(path)
+
+
+def time_of(
+    decided: Decided, plan: Plan, program: Program, machine: Machine | None, profile: DeviceProfile | None = None
+) -> TimeEstimate | None:
     """How long an iteration takes on the topology; None where there is none."""
     if machine is None:
         return None
-    return estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, program, machine)
+    return estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, program, machine, profile)

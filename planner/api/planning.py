@@ -12,9 +12,11 @@ from onnx import ModelProto
 
 from planner.api.fitting import candidate_of, fewest_bytes, within
 from planner.api.least_time import Objective, faster, least_time
-from planner.api.machines import machine_and_workers, memory_limits, time_of
+from planner.api.machines import machine_and_workers, memory_limits, profile_for, time_of
 from planner.api.sources import from_the_nearest
+from planner.collection import without_collection
 from planner.cost.tables import CostTables
+from planner.cost.topology import level_ways
 from planner.descriptions import UnknownOps, in_force
 from planner.errors import UsageError, did_you_mean
 from planner.folder import (
@@ -33,8 +35,8 @@ from planner.report.results import (
     PlanResult,
 )
 from planner.runtime.results import write_bytes
-from planner.search.composites import decide_with_bodies
-from planner.search.decide import STRATEGIES
+from planner.search.composites import Decided, decide_with_bodies
+from planner.search.decide import STRATEGIES, Decision, decide
 from planner.search.effort import EffortName
 from planner.search.prices import prices
 from planner.search.rules import Replication, Rules
@@ -43,6 +45,7 @@ from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
 
 
+@without_collection()
 def plan(
     model: Path,
     *,
@@ -61,6 +64,7 @@ def plan(
     out: Path | None = None,
     state: Path | None = None,
     sharding_annotations: Path | None = None,
+    profile: Path | None = None,
     opdefs: Path | None = None,
     unknown_ops: UnknownOps = "refuse",
     progress: Progress = silent,
@@ -88,6 +92,7 @@ def plan(
         out: the folder to write; MODEL.tofuK in the working directory if None.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
         sharding_annotations: a file to write: the model with the tilings as ONNX sharding annotations.
+        profile: a file of ``profile``: what ops were measured to take, for the topology's devices.
         opdefs: descriptions of the user's own (docs/describe-an-operator.md); the file is executed.
         unknown_ops: ``refuse`` operators without a description, or ``replicate`` them: every worker runs them whole.
         progress: told what is being done.
@@ -100,6 +105,7 @@ def plan(
         raise UsageError(f"strategy {strategy!r} is not known", hint=did_you_mean(strategy, STRATEGIES))
     machine, workers = machine_and_workers(gpus, topology)
     limits = memory_limits(memory, machine, workers)
+    measured = profile_for(profile, machine)
     if objective == "time" and machine is None:
         raise UsageError("--objective time: on what machine?", hint="write --topology with a file or a name")
     directory = out if out is not None else Path(f"{model.stem}.tofu{workers}")
@@ -116,6 +122,7 @@ def plan(
         graph,
         descriptions,
         workers,
+        levels=() if machine is None else level_ways(machine),
         strategy=strategy,
         through_bodies=through_bodies,
         partitioned_inputs=inputs == "partitioned",
@@ -136,17 +143,31 @@ def plan(
     candidate, goal = candidate_of(decided), fewest_bytes(tables)
     if objective == "time" and machine is not None:
         progress("planning again, for the least time")
-        goal = least_time(machine, workers, tables)
+        goal = least_time(machine, tables, measured)
         candidate = faster(candidate, lambda timed: again(tables=timed), goal, tables)
     if limits is not None:
-        candidate = within(candidate, lambda priced: again(tables=priced), limits, goal, tables, progress)
+        same_graph = partial(
+            decide,
+            workers=workers,
+            levels=() if machine is None else level_ways(machine),
+            strategy=strategy,
+            rules=replace(rules, names=frozenset(graph.tensors)),
+            partitioned_inputs=inputs == "partitioned",
+            effort="quick",
+            model_digest=digest(content),
+        )
+
+        def replanned(planned: Decided, charged: CostTables) -> Decision:
+            return same_graph(planned.graph, planned.ops, tables=charged)
+
+        candidate = within(candidate, replanned, limits, goal, tables, progress)
     if machine is not None:
-        candidate = from_the_nearest(candidate, machine, limits)
+        candidate = from_the_nearest(candidate, machine, limits, measured)
     decided, partitioned = candidate.decided, candidate.partitioned
     decision = decided.decision
     complete = replace(
         complete_plan(decision.plan, partitioned),
-        estimate=time_of(decided, decision.plan, partitioned.program, machine),
+        estimate=time_of(decided, decision.plan, partitioned.program, machine, measured),
         described_by=source,
         undescribed=undescribed_ops(decided.graph, decided.ops, decision.plan, descriptions.is_unknown),
     )

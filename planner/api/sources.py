@@ -8,11 +8,14 @@ from planner.api.fitting import Candidate
 from planner.api.machines import time_of
 from planner.config import Machine
 from planner.cost.topology import Interconnect
+from planner.device_profile import DeviceProfile
 from planner.partition.build import partition
 from planner.partition.fetches import nearest_first
 
 
-def from_the_nearest(candidate: Candidate, machine: Machine, limits: Sequence[int] | None) -> Candidate:
+def from_the_nearest(
+    candidate: Candidate, machine: Machine, limits: Sequence[int] | None, profile: DeviceProfile | None = None
+) -> Candidate:
     """The same plan with sources that are nearer on the machine, if an iteration is then estimated to take less.
 
     A program is made before its workers have devices, so its sources are those that the cuts part last. Where the
@@ -23,16 +26,17 @@ def from_the_nearest(candidate: Candidate, machine: Machine, limits: Sequence[in
         candidate: the plan with its program.
         machine: that it is for.
         limits: the memory there is, in any order; None: enough.
+        profile: what ops were measured to take, or None.
     """
     decided, plan = candidate.decided, candidate.decided.decision.plan
-    before = time_of(decided, plan, candidate.partitioned.program, machine)
+    before = time_of(decided, plan, candidate.partitioned.program, machine, profile)
     assert before is not None, "there is a machine"
     apart = _apart(Interconnect(machine), before.devices)
     every = range(plan.workers)
     if all(nearest_first(worker, plan.cuts) == nearest_first(worker, plan.cuts, apart[worker]) for worker in every):
         return candidate
     nearer = partition(decided.graph, decided.ops, plan, apart)
-    after = time_of(decided, plan, nearer.program, machine)
+    after = time_of(decided, plan, nearer.program, machine, profile)
     assert after is not None, "there is a machine"
     fits = limits is None or all(
         peak <= limit for peak, limit in zip(sorted(nearer.program.peak_bytes), sorted(limits), strict=True)

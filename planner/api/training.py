@@ -137,5 +137,6 @@ def grad(
         results=tuple(name for name in graph.outputs if roles[name] is Role.RESULT),
         states=len(graph.state),
         state_elements=sum(graph.tensors[pair.current].elements for pair in graph.state),
+        frozen=made.frozen,
         ops_by_type=dict(sorted(Counter(op.op_type for op in graph.ops).items())),
     )

@@ -13,12 +13,13 @@ from planner.commands.options import (
     JSON,
     MODEL,
     OPDEFS,
+    PROFILE,
     STATE,
     UNKNOWN_OPS,
+    check_count,
     sizes,
 )
 from planner.commands.show import progress, show
-from planner.errors import UsageError
 
 
 @click.command(short_help="Every strategy of the literature beside the found plan.")
@@ -27,6 +28,7 @@ from planner.errors import UsageError
 @click.option("--topology", metavar="FILE|NAME", help="A topology file or the name of one, to estimate times for.")
 @DIM
 @STATE
+@PROFILE
 @OPDEFS
 @UNKNOWN_OPS
 @JSON
@@ -36,6 +38,7 @@ def compare(
     topology: str | None,
     dims: tuple[tuple[str, str], ...],
     state: Path | None,
+    profile: Path | None,
     opdefs: Path | None,
     unknown_ops: Literal["refuse", "replicate"],
     json_wanted: bool,
@@ -47,9 +50,9 @@ def compare(
       tofu compare train.onnx --gpus 8
       tofu compare train.onnx --gpus 4 --json
       tofu compare train.onnx --topology p2.8xlarge
+      tofu compare train.onnx --topology dgx-h100 --profile h100.yaml
     """
-    if gpus is None and topology is None:
-        raise UsageError("compare: for how many GPUs?", hint="write --gpus K, or --topology with a file or a name")
+    check_count("compare", gpus, topology)
     from planner import api
     from planner.report import as_json, tables
 
@@ -60,6 +63,7 @@ def compare(
             topology=topology,
             dim=sizes(dims),
             state=state,
+            profile=profile,
             opdefs=opdefs,
             unknown_ops=unknown_ops,
             progress=progress(),

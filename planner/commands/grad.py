@@ -20,8 +20,10 @@ from planner.commands.options import (
     STATE,
     sizes,
 )
-from planner.commands.show import progress, show
+from planner.commands.show import progress, say, show
 from planner.errors import UsageError
+
+_SHOWN_FROZEN = 8
 
 
 @click.command(short_help="Build the training graph of a forward model.")
@@ -45,15 +47,15 @@ from planner.errors import UsageError
 )
 @click.option("--no-decay-vectors", is_flag=True, help="Biases and scales of normalisations are not decayed.")
 @click.option("--clip-norm", type=POSITIVE, metavar="X", help="Clip gradients to this norm, taken over all of them.")
-@click.option("--accumulate", type=click.IntRange(min=1), metavar="N", help="Micro-batches to a step.")
+@click.option("--accumulate", type=click.IntRange(min=1), metavar="N", help="Micro-batches to a step.  [default: 1]")
 @click.option("--precision", type=click.Choice(["float32", "float16", "bfloat16"]),
-              help="What the model computes in; parameters stay float32.")  # fmt: skip
+              help="What the model computes in; parameters stay float32.  [default: float32]")  # fmt: skip
 @click.option("--loss-scale", metavar="X|dynamic", type=LOSS_SCALE, help="For gradients too small for float16.")
 @click.option("--gradients", type=click.Path(path_type=Path), metavar="PAIRS.yaml",
               help="Of a model of gradients: which is whose, if names, shapes and order do not tell.")  # fmt: skip
 @STATE
 @click.option("--format", "form", type=click.Choice(["onnx", "training-info"]),
-              help="The step in standard operators, or ONNX's TrainingInfoProto.")  # fmt: skip
+              help="The step in standard operators, or ONNX's TrainingInfoProto.  [default: onnx]")  # fmt: skip
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Batch size, where it is to be another.")
 @click.option(
     "--batchnorm",
@@ -109,7 +111,7 @@ def grad(
     from planner import api
     from planner.report import as_json, tables
 
-    show(
+    result = show(
         lambda: api.grad(
             model,
             loss=loss,
@@ -126,4 +128,9 @@ def grad(
         tables.grad,
         json_wanted,
     )
+    if result.frozen:
+        shown = ", ".join(result.frozen[:_SHOWN_FROZEN])
+        more = len(result.frozen) - _SHOWN_FROZEN
+        shown += f" and {more} more (--json names all)" if more > 0 else ""
+        say(f"note: float initializers that get no gradient and stay as they are: {shown}")
     return EXIT_DONE

@@ -108,6 +108,12 @@ def sizes(pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
     return {name: int(value) for name, value in by_name(pairs, "--dim").items()}
 
 
+def check_count(command: str, gpus: int | None, topology: str | None) -> None:
+    """Refuses a command that is not told how many GPUs there are."""
+    if gpus is None and topology is None:
+        raise UsageError(f"{command}: for how many GPUs?", hint="write --gpus K, or --topology with a file or a name")
+
+
 STRATEGIES = [
     *("tofu", "tofu-recursion", "soybean", "soybean-levels", "layer-wise", "data", "model", "mixed", "hybrid"),
     *("megatron", "fsdp", "allrow-greedy", "spartan", "equalchop", "icml18"),
@@ -141,5 +147,11 @@ UNKNOWN_OPS = click.option(
     default="refuse",
     show_default=True,
     help="Operators without a description: an error, or every worker runs them whole.",
+)
+PROFILE = click.option(
+    "--profile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What ops were measured to take on the topology's devices, by `tofu profile`.",
 )
 MODEL = click.argument("model", type=click.Path(path_type=Path))

@@ -13,15 +13,16 @@ from planner.commands.options import (
     JSON,
     MODEL,
     OPDEFS,
+    PROFILE,
     STATE,
     STRATEGIES,
     UNKNOWN_OPS,
     Assignment,
     by_name,
+    check_count,
     sizes,
 )
 from planner.commands.show import progress, show
-from planner.errors import UsageError
 
 
 @click.command(short_help="Decide how everything is split, for K GPUs.")
@@ -73,14 +74,14 @@ from planner.errors import UsageError
     type=click.Choice(["free", "partitioned"]),
     default="free",
     show_default=True,
-    help="Inputs arrive as the plan wants them, or as disjoint parts, what is beyond which is charged.",
+    help="Inputs arrive as the plan wants them, for nothing, or in disjoint parts; what is needed beyond is charged.",
 )
 @click.option(
     "--effort",
     type=click.Choice(["quick", "normal", "thorough"]),
     default="normal",
     show_default=True,
-    help="Bound how good a plan can be, and improve it: never, where it takes seconds, where it takes minutes.",
+    help="Work on a bound for all plans, and on plans nearer to it: none, as much as seconds do, or minutes.",
 )
 @click.option(
     "--out",
@@ -95,6 +96,7 @@ from planner.errors import UsageError
     metavar="FILE",
     help="Also write the model with the tilings as ONNX sharding annotations.",
 )
+@PROFILE
 @OPDEFS
 @UNKNOWN_OPS
 @JSON
@@ -114,6 +116,7 @@ def plan(
     out: Path | None,
     state: Path | None,
     sharding_annotations: Path | None,
+    profile: Path | None,
     opdefs: Path | None,
     unknown_ops: Literal["refuse", "replicate"],
     json_wanted: bool,
@@ -125,14 +128,14 @@ def plan(
       tofu plan train.onnx --gpus 8
       tofu plan train.onnx --topology p2.8xlarge --out plan
       tofu plan train.onnx --topology dgx-h100 --objective time
+      tofu plan train.onnx --topology dgx-h100 --objective time --profile h100.yaml
       tofu plan train.onnx --gpus 8 --memory 12GiB
       tofu plan train.onnx --gpus 4 --strategy data --json
       tofu plan train.onnx --gpus 4 --pin fc.weight='S(0)' --pin '*.bias=R' --forbid 'act*=R'
       tofu plan train.onnx --gpus 4 --replicate none
       tofu plan train.onnx --gpus 4 --opdefs my_ops.py
     """
-    if gpus is None and topology is None:
-        raise UsageError("plan: for how many GPUs?", hint="write --gpus K, or --topology with a file or a name")
+    check_count("plan", gpus, topology)
     stated: dict[str, Any] = {} if state is None else {"state": state}
     from planner import api
     from planner.report import as_json, tables
@@ -153,6 +156,7 @@ def plan(
             effort=effort,
             out=out,
             sharding_annotations=sharding_annotations,
+            profile=profile,
             opdefs=opdefs,
             unknown_ops=unknown_ops,
             progress=progress(),

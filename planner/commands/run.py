@@ -75,7 +75,9 @@ from planner.errors import UsageError
     metavar="N,N,...",
     help="With --device cuda, the GPU of each worker; several may share one.  [default: in turn]",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Of all that is drawn."
+)
 @click.option(
     "--custom-ops",
     type=click.Path(path_type=Path),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from math import prod
 
-from planner.algebra.tiling import Tiling
+from planner.algebra.tiling import Replicate, Tiling
 from planner.graph.model import Graph
 from planner.tdl.bind import BoundOp
 
@@ -19,16 +20,22 @@ def work(bound: BoundOp, graph: Graph) -> int:
     return max(bound.flop, touched)
 
 
-def replicated_share(works: Iterable[tuple[int, BoundOp, Tiling]]) -> float:
-    """Work done again by other workers, as a share of the graph's work.
+def repeated_work(works: Iterable[tuple[int, Tiling]]) -> int:
+    """Work that is done again by other workers.
 
     Args:
-        works: the work of every op, the op, and its strategy.
+        works: the work of every op, and its strategy.
     """
-    total, extra = 0, 0.0
-    for amount, bound, strategy in works:
-        total += amount
-        points = bound.ranges(strategy).elements.sum()
-        whole = max(1, bound.whole_points)
-        extra += amount * (float(points) / whole - 1)
-    return extra / total if total else 0.0
+    return sum(amount * _repetitions(strategy) for amount, strategy in works)
+
+
+def replicated_share(works: Sequence[tuple[int, Tiling]]) -> float:
+    """Work that is done again by other workers, as a share of all of it; arguments as for ``repeated_work``."""
+    total = sum(amount for amount, _ in works)
+    return repeated_work(works) / total if total else 0.0
+
+
+def _repetitions(strategy: Tiling) -> int:
+    """How often all of an op's work is done again: 0 if none of it is."""
+    cuts = zip(strategy.placements, strategy.ways, strict=True)
+    return prod(ways for placement, ways in cuts if isinstance(placement, Replicate)) - 1

@@ -1,8 +1,8 @@
 """How long an iteration of a plan takes on a machine (ICML'18, section 5.1).
 
 Equation 1 there adds up what every layer computes, transfers and synchronises. Here the sum is over ops and exchanges:
-an op takes what its slowest worker takes, an exchange what its busiest link takes. Bytes are those of the program's
-fetches, pair by pair.
+an op takes what its slowest worker takes, by a profile or by the roofline, an exchange what its busiest link takes.
+Bytes are those of the program's fetches, pair by pair.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import numpy as np
 from planner.config import Machine
 from planner.cost.assignment import assign, bytes_between
 from planner.cost.exchange import ExchangeTimes, exchanges
+from planner.cost.measured import From, Measured, compute_times
 from planner.cost.overlap import overlapped_seconds
 from planner.cost.roofline import Roofline
 from planner.cost.topology import Interconnect
-from planner.estimate import LevelTraffic, TimeEstimate
+from planner.device_profile import DeviceProfile
+from planner.estimate import ComputeSources, LevelTraffic, TimeEstimate
 from planner.graph.model import Graph
 from planner.plan import OpStrategy
 from planner.program import Program, Segment
@@ -31,6 +33,7 @@ def estimate(
     cuts: tuple[int, ...],
     program: Program,
     machine: Machine,
+    profile: DeviceProfile | None = None,
 ) -> TimeEstimate:
     """Estimates an iteration.
 
@@ -41,12 +44,16 @@ def estimate(
         cuts: of the plan.
         program: of the plan.
         machine: with as many devices as the program has workers.
+        profile: what ops were measured to take; None: they take their rooflines.
+
+    Raises:
+        UsageError: the profile is not of these devices, or lacks what the topology does not say either.
     """
     interconnect = Interconnect(machine)
     devices = assign(interconnect, cuts, bytes_between(program), program.peak_bytes)
     held = machine.devices
-    roofline = Roofline([held[device] for device in devices])
-    by_op = {bound.op.name: roofline.seconds(bound, strategies[bound.op.name].tiling) for bound in ops}
+    computing = compute_times([held[device] for device in devices], profile)
+    by_op = {bound.op.name: computing.seconds(bound, strategies[bound.op.name].tiling) for bound in ops}
     times = ExchangeTimes(interconnect, devices)
     update = synchronised(graph, ops)
     transfer = synchronisation = 0.0
@@ -79,7 +86,35 @@ def estimate(
         ),
         worker_compute_seconds=tuple(float(seconds) for seconds in sum(by_op.values(), start=np.zeros(len(devices)))),
         worker_fetch_seconds=tuple(float(seconds) for seconds in fetching),
-        assumptions=roofline.assumptions,
+        assumptions=computing.assumptions,
+        sources=None if profile is None else _sources(profile, computing, ops, strategies),
+    )
+
+
+def _sources(
+    profile: DeviceProfile,
+    computing: Roofline | Measured,
+    ops: Sequence[BoundOp],
+    strategies: Mapping[str, OpStrategy],
+) -> ComputeSources:
+    assert isinstance(computing, Measured), "there is a profile"
+    count = dict.fromkeys(From, 0)
+    seconds = dict.fromkeys(From, 0.0)
+    for bound in ops:
+        found, source = computing.told(bound, strategies[bound.op.name].tiling)
+        count[source] += 1
+        seconds[source] += float(found.max())
+    device = profile.device
+    threads = f", {device.threads} threads" if device.threads > 1 else ""
+    return ComputeSources(
+        device=f"{device.name}{threads}, {device.runtime}",
+        measured_ops=count[From.MEASURED],
+        scaled_ops=count[From.SCALED],
+        roofline_ops=count[From.ROOFLINE],
+        measured_seconds=seconds[From.MEASURED],
+        scaled_seconds=seconds[From.SCALED],
+        roofline_seconds=seconds[From.ROOFLINE],
+        roofline_factor=computing.roofline_factor,
     )
 
 

@@ -7,16 +7,17 @@ so what comes out is less than what a run takes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.algebra.region import Boxes
 from planner.algebra.tiling import Tiling
 from planner.config import Device
 from planner.graph.model import DType
-from planner.tdl.bind import BoundOp
+from planner.tdl.bind import BoundOp, InputBoxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +59,29 @@ class Roofline:
 
     def _computed(self, bound: BoundOp, strategy: Tiling) -> NDArray[np.float64]:
         ranges = bound.ranges(strategy)
-        operations = bound.flop * (ranges.elements / max(1, bound.whole_points))
-        touched = np.zeros(ranges.workers)
-        for slot, read in bound.reads(ranges).items():
-            dtype = bound.node.input_dtypes[slot]
-            assert dtype is not None, "an absent input is never read"
-            touched += read.boxes.elements * dtype.item_bytes
-        for position, dtype in enumerate(bound.node.output_dtypes):
-            if dtype is not None and bound.analysis.outputs[position] is not None:
-                touched += bound.makes(ranges, position).elements * dtype.item_bytes
-        dtype = _computes_in(bound)
-        by_kind = np.array(
-            [
-                np.maximum(
-                    operations / self._flop_per_s(speeds, dtype) if dtype is not None else 0.0,
-                    touched / speeds.bytes_per_s,
-                )
-                for speeds in self._speeds
-            ]
-        )
+        operations, touched = amounts(bound, ranges, bound.reads(ranges))
+        dtype = computes_in((*bound.node.input_dtypes, *bound.node.output_dtypes))
+        by_kind = np.array([self._longer(speeds, dtype, operations, touched) for speeds in self._speeds])
         found: NDArray[np.float64] = by_kind[self._kind, np.arange(ranges.workers)]
         return found
+
+    def seconds_of(self, dtype: DType | None, operations: float, touched_bytes: float) -> float:
+        """Of so much work on the first worker's device.
+
+        Args:
+            dtype: that it computes in, ``computes_in``.
+            operations: of a local op.
+            touched_bytes: of a local op.
+        """
+        speeds = self._speeds[self._kind[0]]
+        return float(self._longer(speeds, dtype, np.array(operations), np.array(touched_bytes)))
+
+    def _longer(
+        self, speeds: _Speeds, dtype: DType | None, operations: NDArray[np.float64], touched_bytes: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        computing = operations / self._flop_per_s(speeds, dtype) if dtype is not None else np.zeros_like(operations)
+        longer: NDArray[np.float64] = np.maximum(computing, touched_bytes / speeds.bytes_per_s)
+        return longer
 
     def _filled(self, device: Device) -> _Speeds:
         if device.memory_bandwidth_bytes_per_s is None:
@@ -99,10 +102,39 @@ class Roofline:
         return given[like]
 
 
-def _computes_in(bound: BoundOp) -> DType | None:
+def says_speed(device: Device) -> bool:
+    """True if a topology says anything of how fast a device computes."""
+    return bool(device.compute_flop_per_s) or device.memory_bandwidth_bytes_per_s is not None
+
+
+def amounts(
+    bound: BoundOp, ranges: Boxes, reads: Mapping[int, InputBoxes]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Operations of each worker's part of an op, and the bytes that it touches; both of shape [workers].
+
+    Args:
+        bound: the op.
+        ranges: the workers' parts of the iteration space.
+        reads: what they read.
+    """
+    operations = bound.flop * (ranges.elements / max(1, bound.whole_points))
+    touched = np.zeros(ranges.workers)
+    for slot, read in reads.items():
+        dtype = bound.node.input_dtypes[slot]
+        assert dtype is not None, "an absent input is never read"
+        touched += read.boxes.elements * dtype.item_bytes
+    for position, dtype in enumerate(bound.node.output_dtypes):
+        if dtype is not None and bound.analysis.outputs[position] is not None:
+            touched += bound.makes(ranges, position).elements * dtype.item_bytes
+    return operations, touched
+
+
+def computes_in(dtypes: Iterable[DType | None]) -> DType | None:
     """The type whose speed counts: of the first floating-point input, or else output; None for integers.
 
     Work on integers (indices, masks) is taken to be bound by memory.
+
+    Args:
+        dtypes: of an op's inputs and outputs, in their order; None where there is none.
     """
-    types = (*bound.node.input_dtypes, *bound.node.output_dtypes)
-    return next((dtype for dtype in types if dtype is not None and dtype.is_float), None)
+    return next((dtype for dtype in dtypes if dtype is not None and dtype.is_float), None)

@@ -6,14 +6,15 @@ content (the op's analysis and extents, position, shapes, candidate lists), so r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.algebra.delivery import made_tiling, redistribution_table
-from planner.algebra.region import Boxes, BoxStack, index_space
+from planner.algebra.delivery import made_tiling
+from planner.algebra.divisions import Divisions, Ints
+from planner.algebra.region import Boxes
 from planner.algebra.tiling import Tiling
 from planner.graph.model import Tensor
 from planner.tdl.bind import BoundOp
@@ -22,18 +23,37 @@ Candidates: TypeAlias = tuple[Tiling, ...]
 Table: TypeAlias = NDArray[np.int64]
 
 
-class CostTables:
-    """Makes tables and remembers them.
+class TableMemo:
+    """Remembers tables.
 
     Candidate lists are told apart by identity, which is quick where they are long: callers pass the same list again
     for the same candidates (as ``Problem`` does), or get a table made anew. Equal requests give the same array.
     """
 
     def __init__(self) -> None:
-        self._tables: dict[tuple[object, ...], tuple[Table, Candidates, Candidates]] = {}
-        self._reads: dict[tuple[object, ...], dict[int, Boxes]] = {}
+        self._tables: dict[tuple[object, ...], tuple[Table, tuple[Candidates, ...]]] = {}
         self.entries = 0
         """Table entries evaluated so far (not counting those found again)."""
+
+    def _once(self, key: tuple[object, ...], lists: tuple[Candidates, ...], make: Callable[[], Table]) -> Table:
+        """The table of this content and these lists, made if there is none yet."""
+        key = (*key, *map(id, lists))
+        known = self._tables.get(key)
+        if known is None:
+            # The lists are kept with the table: an identity means something only while its object lives.
+            known = self._tables[key] = (make(), lists)
+            self.entries += known[0].size
+        return known[0]
+
+
+class CostTables(TableMemo):
+    """Makes tables of bytes and remembers them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._divisions: dict[tuple[tuple[int, ...], int], Divisions] = {}
+        self._owned: dict[tuple[object, ...], tuple[Ints, Candidates]] = {}
+        self._accesses: dict[tuple[object, ...], _Read | _Made] = {}
         self.lists: dict[Candidates, Candidates] = {}
         """The one list of each content; searches that share the tables share these."""
         self.local: dict[tuple[object, ...], bool] = {}
@@ -43,63 +63,105 @@ class CostTables:
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
         """Bytes that move so that an op can read an input, shape [tilings, strategies]."""
-        key = ("in", slot, bound.content, id(tilings), id(strategies))
-        elements = self._remember(
-            key, tilings, strategies, lambda: self._input_elements(bound, slot, tilings, strategies)
-        )
-        return elements * tensor.dtype.item_bytes
+        key = ("in", bound.content, slot)
+        access = self._accesses.get(key)
+        if access is None:
+            dims, shape = bound.plain_read(slot), bound.node.input_shapes[slot]
+            # Most ops read by their variables alone: then only how these are laid out matters.
+            common = key if dims is None else ("in", shape, dims)
+            access = self._accesses[key] = self._accesses.setdefault(common, _Read(bound, slot, dims))
+        return self._table(access, bound.node.input_shapes[slot], tilings, strategies) * tensor.dtype.item_bytes
 
     def output_bytes(
         self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
         """Bytes that move so that an output arrives where it is owned, shape [tilings, strategies]."""
-        item_bytes = tensor.dtype.item_bytes
-        key = ("out", position, bound.content, item_bytes, id(tilings), id(strategies))
-        return self._remember(
-            key, tilings, strategies, lambda: output_elements(bound, position, tilings, strategies) * item_bytes
-        )
+        key = ("out", bound.content, position)
+        access = self._accesses.get(key)
+        if access is None:
+            dims, shape = bound.analysis.outputs[position], bound.node.output_shapes[position]
+            reducers = tuple(variable.reducer for variable in bound.variables)
+            access = self._accesses[key] = self._accesses.setdefault(
+                ("out", shape, dims, reducers), _Made(bound, position)
+            )
+        return self._table(access, bound.node.output_shapes[position], tilings, strategies) * tensor.dtype.item_bytes
 
-    def _remember(
-        self, key: tuple[object, ...], tilings: Candidates, strategies: Candidates, make: Callable[[], Table]
+    def apart(self, op: str, is_input: bool, position: int) -> object:
+        """What tells the tables of equal ops apart, by op, input or output, and position: here nothing does."""
+        return None
+
+    def _table(
+        self, access: _Read | _Made, shape: tuple[int, ...] | None, tilings: Candidates, strategies: Candidates
     ) -> Table:
-        known = self._tables.get(key)
-        if known is None:
-            # The lists are kept with the table: an identity means something only while its object lives.
-            known = self._tables[key] = (make(), tilings, strategies)
-            self.entries += known[0].size
-        return known[0]
+        """Elements that move, shape [tilings, strategies]."""
+        assert shape is not None, "an absent input or output has no table"
+        divisions = self._divisions.get((shape, tilings[0].workers))
+        if divisions is None:
+            divisions = self._divisions[shape, tilings[0].workers] = Divisions(shape, tilings[0].workers)
 
-    def _input_elements(self, bound: BoundOp, slot: int, tilings: Candidates, strategies: Candidates) -> Table:
-        needs = BoxStack.of([needed[slot] for needed in self._needed(bound, strategies)])
-        shape = bound.node.input_shapes[slot]
-        assert shape is not None, "an absent input has no table"
-        owned = BoxStack.of([tiling.boxes(shape) for tiling in tilings])
-        return needs.elements[None] - owned.overlaps(needs)
+        def make() -> Table:
+            owned = self._owned.get((divisions, id(tilings)))
+            if owned is None:
+                owned = self._owned[divisions, id(tilings)] = (divisions.numbers(tilings), tilings)
+            return access.table(divisions, owned[0], strategies)
 
-    def _needed(self, bound: BoundOp, strategies: Candidates) -> list[dict[int, Boxes]]:
-        """For each strategy the region of each input that each worker needs, by input position."""
-        keys = [(bound.content, strategy) for strategy in strategies]
-        new = [(key, strategy) for key, strategy in zip(keys, strategies, strict=True) if key not in self._reads]
+        return self._once((access,), (tilings, strategies), make)
+
+
+class _Read:
+    """An op's reading of an input."""
+
+    def __init__(self, bound: BoundOp, slot: int, dims: tuple[int, ...] | None) -> None:
+        """Knows no strategy yet.
+
+        Args:
+            bound: the op.
+            slot: of the input.
+            dims: as ``BoundOp.plain_read`` says.
+        """
+        self._bound, self._slot, self._dims = bound, slot, dims
+        self._numbers: dict[Tiling, int] = {}
+        """By strategy the division of the input that workers need."""
+
+    def table(self, divisions: Divisions, owned: Ints, strategies: Candidates) -> Table:
+        """What moves, shape [owned, strategies]."""
+        new = [strategy for strategy in strategies if strategy not in self._numbers]
         if new:
-            ranges = [bound.ranges(strategy) for _, strategy in new]
-            together = Boxes(np.concatenate([r.lo for r in ranges]), np.concatenate([r.hi for r in ranges]))
-            reads = bound.reads(together)
-            for number, (key, strategy) in enumerate(new):
-                rows = slice(number * strategy.workers, (number + 1) * strategy.workers)
-                self._reads[key] = {
-                    slot: Boxes(read.boxes.lo[rows], read.boxes.hi[rows]) for slot, read in reads.items()
-                }
-        return [self._reads[key] for key in keys]
+            needed = self._plain(divisions, new) if self._dims is not None else self._regions(divisions, new)
+            self._numbers.update(zip(new, needed, strict=True))
+        numbers = np.array([self._numbers[strategy] for strategy in strategies], dtype=np.int64)
+        return divisions.missing(owned, numbers)
+
+    def _plain(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
+        concatenated = (None,) * len(strategies[0].ways)
+        tilings = [made_tiling(strategy, self._dims or (), concatenated) for strategy in strategies]
+        return [int(number) for number in divisions.numbers(tilings)]
+
+    def _regions(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
+        ranges = [self._bound.ranges(strategy) for strategy in strategies]
+        together = Boxes(np.concatenate([r.lo for r in ranges]), np.concatenate([r.hi for r in ranges]))
+        read = self._bound.reads(together)[self._slot].boxes
+        pieces = zip(np.split(read.lo, len(strategies)), np.split(read.hi, len(strategies)), strict=True)
+        return [divisions.number_of(Boxes(lo, hi)) for lo, hi in pieces]
 
 
-def output_elements(bound: BoundOp, position: int, tilings: Candidates, strategies: Candidates) -> Table:
-    """Elements that move so that an output arrives where it is owned, shape [tilings, strategies]."""
-    dims, shape = bound.analysis.outputs[position], bound.node.output_shapes[position]
-    assert dims is not None, "an absent output has no table"
-    assert shape is not None, "an absent output has no table"
-    numbers: dict[Tiling, int] = {}
-    which = [
-        numbers.setdefault(made_tiling(strategy, dims, bound.reducers(strategy)), len(numbers))
-        for strategy in strategies
-    ]
-    return redistribution_table(list(numbers), tilings, index_space(shape))[:, which]
+class _Made:
+    """An op's making of an output."""
+
+    def __init__(self, bound: BoundOp, position: int) -> None:
+        dims = bound.analysis.outputs[position]
+        assert dims is not None, "an absent output has no table"
+        self._bound, self._dims = bound, dims
+        self._tilings: dict[Tiling, Tiling] = {}
+        """By strategy how the output is made."""
+
+    def table(self, divisions: Divisions, owned: Ints, strategies: Candidates) -> Table:
+        """What moves, shape [owned, strategies]."""
+        numbers: dict[Tiling, int] = {}
+        which = []
+        for strategy in strategies:
+            made = self._tilings.get(strategy)
+            if made is None:
+                made = self._tilings[strategy] = made_tiling(strategy, self._dims, self._bound.reducers(strategy))
+            which.append(numbers.setdefault(made, len(numbers)))
+        return divisions.redistribution(list(numbers), owned)[:, which]

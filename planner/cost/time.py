@@ -12,7 +12,7 @@ devices that the later cuts will divide its part among.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -24,84 +24,88 @@ from planner.algebra.tiling import Replicate, Tiling
 from planner.config import Machine
 from planner.cost.assignment import usual_devices
 from planner.cost.depth import depths, group_boxes, redistributed
-from planner.cost.roofline import Roofline
-from planner.cost.tables import Candidates, Table
+from planner.cost.measured import compute_times
+from planner.cost.roofline import says_speed
+from planner.cost.tables import Candidates, Table, TableMemo
 from planner.cost.topology import Interconnect
+from planner.device_profile import DeviceProfile
 from planner.errors import UsageError
 from planner.graph.model import Tensor
-from planner.tdl.bind import BoundOp
+from planner.tdl.bind import BoundOp, Content
 
 PICOSECONDS = 10**12
 """In a second: the unit of the tables."""
 
 
-class TimeTables:
+class TimeTables(TableMemo):
     """Makes tables of time and remembers them, as ``CostTables`` does those of bytes."""
 
-    def __init__(self, machine: Machine, cuts: tuple[int, ...], devices: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        cuts: tuple[int, ...],
+        devices: Sequence[int] | None = None,
+        profile: DeviceProfile | None = None,
+    ) -> None:
         """Measures what a byte takes.
 
         Args:
             machine: with as many devices as the cuts make workers.
             cuts: of the plan, outermost first.
             devices: the device of each worker; None: outer cuts over slow links, as far as the cuts go.
+            profile: what ops were measured to take; None: they take their rooflines.
 
         Raises:
-            UsageError: the topology says nothing about the speed of its devices.
+            UsageError: neither the topology nor a profile says how fast its devices are.
         """
+        super().__init__()
         assert prod(cuts) == machine.device_count, "a worker for each device"
         self._cuts = cuts
         interconnect = Interconnect(machine)
         placed = tuple(devices) if devices is not None else usual_devices(interconnect, cuts)
         held = machine.devices
-        if any(not device.compute_flop_per_s and device.memory_bandwidth_bytes_per_s is None for device in held):
+        if profile is None and not all(map(says_speed, held)):
             raise UsageError(
                 f"topology {machine.name} does not say how fast its devices compute, so a plan for the least time "
                 "cannot be made",
-                hint="add compute: {float32: ...TFLOP/s} and memory_bandwidth: ...GB/s to its device",
+                hint="add compute: {float32: ...TFLOP/s} and memory_bandwidth: ...GB/s to its device, or measure what "
+                "ops take there (tofu profile) and give --profile",
             )
-        self._roofline = Roofline([held[device] for device in placed])
+        self._computes = compute_times([held[device] for device in placed], profile)
         self._per_byte, self._latency = _link_seconds(interconnect, placed, cuts)
-        self._tables: dict[tuple[object, ...], tuple[Table, Candidates, Candidates]] = {}
         self._joined: dict[tuple[object, ...], float] = {}
-        self.entries = 0
-        """Table entries evaluated so far (not counting those found again)."""
+        self._alike: dict[Content, BoundOp] = {}
+        """The first op of each content. A search takes ops of one content for equal, and a profile may not: it tells a
+        square from a square root. So the first stands for all; the estimate of a program tells them apart."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the topology does not say, and what was taken instead."""
-        return self._roofline.assumptions
+        return self._computes.assumptions
 
     def input_table(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
         """Picoseconds until an op can read an input, shape [tilings, strategies]."""
-        key = ("in", slot, bound.content, tensor.dtype, id(tilings), id(strategies))
-        return self._remember(key, tilings, strategies, lambda: self._inputs(bound, slot, tensor, tilings, strategies))
+        return self._once(
+            ("in", slot, bound.content, tensor.dtype),
+            (tilings, strategies),
+            lambda: self._inputs(bound, slot, tensor, tilings, strategies),
+        )
 
     def output_table(
         self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
         """Picoseconds until an output is where it is owned, shape [tilings, strategies]."""
-        key = ("out", position, bound.content, tensor.dtype, id(tilings), id(strategies))
-        return self._remember(
-            key, tilings, strategies, lambda: self._outputs(bound, position, tensor, tilings, strategies)
+        return self._once(
+            ("out", position, bound.content, tensor.dtype),
+            (tilings, strategies),
+            lambda: self._outputs(bound, position, tensor, tilings, strategies),
         )
 
     def op_table(self, bound: BoundOp, strategies: Candidates) -> Table:
         """Picoseconds that an op computes on the slowest worker, shape [strategies]."""
-        key = ("op", bound.content, id(strategies))
-        return self._remember(key, strategies, strategies, lambda: self._computing(bound, strategies))
-
-    def _remember(
-        self, key: tuple[object, ...], tilings: Candidates, strategies: Candidates, make: Callable[[], Table]
-    ) -> Table:
-        known = self._tables.get(key)
-        if known is None:
-            # The lists are kept with the table: an identity means something only while its object lives.
-            known = self._tables[key] = (make(), tilings, strategies)
-            self.entries += known[0].size
-        return known[0]
+        return self._once(("op", bound.content), (strategies,), lambda: self._computing(bound, strategies))
 
     def _inputs(self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates) -> Table:
         shape = index_space(tensor.shape)
@@ -137,12 +141,13 @@ class TimeTables:
         return self._joined[key]
 
     def _computing(self, bound: BoundOp, strategies: Candidates) -> Table:
+        bound = self._alike.setdefault(bound.content, bound)
         found = []
         for strategy in strategies:
             whole, later = strategy, self._cuts[len(strategy.ways) :]
             for ways in later:
                 whole = whole.extend(Replicate(), ways)
-            found.append(float(self._roofline.seconds(bound, whole).max()) / prod(later))
+            found.append(float(self._computes.seconds(bound, whole).max()) / prod(later))
         return _whole(np.array(found))
 
     def _waiting(self, moved: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -41,10 +41,8 @@ class TimedTables(CostTables):
         arriving = self._times.output_table(bound, position, tensor, tilings, strategies)
         if position != next(number for number, name in enumerate(bound.op.outputs) if name):
             return arriving
-        key = ("out", position, bound.content, tensor.dtype, id(tilings), id(strategies))
-        return self._remember(
-            key,
-            tilings,
-            strategies,
+        return self._once(
+            ("out", position, bound.content, tensor.dtype),
+            (tilings, strategies),
             lambda: np.asarray(arriving + self._times.op_table(bound, strategies)[None], dtype=np.int64),
         )

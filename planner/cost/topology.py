@@ -84,6 +84,31 @@ class Interconnect:
         return np.array(pairs)
 
 
+def level_ways(machine: Machine) -> tuple[int, ...]:
+    """Into how many groups each level of a machine divides, outermost first; together as many as it has devices.
+
+    A device graph has the levels that its links show: the devices that reach each other over more than a bandwidth are
+    a group. (Widest paths have no other groups than nested ones.) A bandwidth that leaves groups of unequal sizes makes
+    no level.
+    """
+    if isinstance(machine, Topology):
+        return tuple(level.ways for level in machine.levels)
+    interconnect = Interconnect(machine)
+    every = range(machine.device_count)
+    width = [
+        [float("inf") if one == other else interconnect.route(one, other).bandwidth_bytes_per_s for other in every]
+        for one in every
+    ]
+    found, size = [], machine.device_count
+    for narrow in sorted({wide for row in width for wide in row if wide < float("inf")}):
+        sizes = {sum(wide > narrow for wide in row) for row in width}
+        if len(sizes) == 1 and sizes != {size}:
+            inner = sizes.pop()
+            found.append(size // inner)
+            size = inner
+    return tuple(found)
+
+
 def _level_ports(machine: Topology) -> tuple[list[float], list[int], list[int]]:
     """Bandwidth of every port; by level, the number of its first port and the devices of a group below it."""
     bandwidths: list[float] = []

@@ -11,13 +11,13 @@ import numpy as np
 from planner.graph.model import Attribute, DType, Op, Shape, Tensor
 
 _DTYPES: Mapping[str, DType] = {dtype.value: dtype for dtype in DType}
-_ELEM_TYPES: Mapping[DType, int] = {
+ELEM_TYPES: Mapping[DType, int] = {
     DType.FLOAT32: 1, DType.UINT8: 2, DType.INT8: 3, DType.UINT16: 4, DType.INT16: 5, DType.INT32: 6, DType.INT64: 7,
     DType.BOOL: 9, DType.FLOAT16: 10, DType.FLOAT64: 11, DType.UINT32: 12, DType.UINT64: 13, DType.BFLOAT16: 16,
     DType.FLOAT8E4M3FN: 17, DType.FLOAT8E4M3FNUZ: 18, DType.FLOAT8E5M2: 19, DType.FLOAT8E5M2FNUZ: 20, DType.UINT4: 21,
     DType.INT4: 22, DType.FLOAT8E8M0: 24, DType.UINT2: 25, DType.INT2: 26,
 }  # fmt: skip
-"""What Cast's ``to`` calls each dtype (``TensorProto.DataType``)."""
+"""What Cast's ``to`` calls each dtype (``TensorProto.DataType``), for those who do without the onnx package."""
 _AXES_ARE_INPUTS = 18
 """From this opset on every Reduce operator takes its axes as an input; ReduceSum does from 13 on."""
 
@@ -132,7 +132,7 @@ class Emitter:
         """The same numbers in another dtype; the tensor itself if it has that one."""
         if self.dtype(x) is dtype:
             return x
-        return self.emit("Cast", (x,), part, self.shape(x), dtype, {"to": _ELEM_TYPES[dtype]})
+        return self.emit("Cast", (x,), part, self.shape(x), dtype, {"to": ELEM_TYPES[dtype]})
 
     def _name(self, part: str) -> str:
         name = f"{self.prefix}{part}"

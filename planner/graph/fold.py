@@ -24,17 +24,17 @@ import numpy as np
 from onnx import NodeProto
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.bodies import BODIES
 from planner.graph.branches import taken_branch
 from planner.graph.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
 from planner.graph.fills import is_fill
+from planner.graph.findings import Findings
 from planner.graph.foreign import Operators, foreign_outputs
 from planner.graph.infer import Inference, UnknownOperatorError
+from planner.graph.known_forms import KnownForm, cast_for, gather_for, split_for
 from planner.graph.model import Op, Shape, Tensor, TensorAttribute
 from planner.graph.protos import array_of, dtype_of_array, elem_type_of, numpy_dtype, op_of, op_to_node, tensor_shape
-from planner.graph.randomness import LOWERINGS
-from planner.graph.undescribed import qualified, undescribed_error
-from planner.graph.wellformed import fresh_name, listed
+from planner.graph.undescribed import qualified
+from planner.graph.wellformed import fresh_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +119,7 @@ class _Folder:
         self.folded: set[str] = set(computed)
         self.aliases: dict[str, str] = {}
         self.ops: list[Op] = []
-        self.lost: dict[str, str] = {}
-        """Tensors without a static type, and what made them so; "" if it is only inherited."""
-        self.unsupported: dict[str, str] = {}
-        self.faults: dict[str, str] = {}
-        self.foreign: set[str] = set()
-        """Ops whose shapes ONNX cannot infer, and nobody states."""
+        self.found = Findings()
         for name, tensor in initializers.items():
             if values[name] is None:
                 continue
@@ -147,32 +142,33 @@ class _Folder:
             self.inference.schema(node)
         except UnknownOperatorError:
             if default_domain:
-                self.unsupported[op.name] = f"op {op.name!r}: no operator {op.op_type} at opset {self.opset}"
-                self._lose(op)
+                self._blame(
+                    self.found.unsupported, op, f"op {op.name!r}: no operator {op.op_type} at opset {self.opset}"
+                )
             else:
                 self._foreign(op)
             return
-        if any(operand in self.lost for operand in op.inputs):
+        if any(operand in self.found.lost for operand in op.inputs):
             self._lose(op)
             return
         if default_domain and op.op_type == "If" and op.inputs[0] in self.known:
             self._branch(op, node)
             return
         if default_domain and op.op_type == "CastLike" and len(op.inputs) == 2:
-            op, node = self._cast(op)
+            op, node = self._restate(cast_for(op, self.tensors))
         if default_domain and op.op_type == "Compress" and op.inputs[1] in self.known:
-            op, node = self._compress(op)
+            flags = self.values[op.inputs[1]]
+            assert flags is not None, "it is known"
+            op, node = self._restate(gather_for(op, flags, self.tensors))
         if default_domain and self._elide(op):
             return
         try:
             made = self.inference.outputs(node, self.tensors, self.values)
         except UnsupportedError as error:
-            self.unsupported[op.name] = f"op {op.name!r} ({op.op_type}): {error.what}"
-            self._lose(op)
+            self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {error.what}")
             return
         except ModelError as error:
-            self.faults[op.name] = f"op {op.name!r} ({op.op_type}): {error.what}"
-            self._lose(op)
+            self._blame(self.found.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
             return
         empty = [tensor for tensor in made.values() if tensor is not None and not tensor.elements]
         is_split = default_domain and op.op_type == "Split"
@@ -181,7 +177,8 @@ class _Folder:
         if len(empty) == len(made):
             return
         if empty and is_split:
-            op, node = self._split(op, [tensor for tensor in made.values() if tensor is not None and tensor.elements])
+            full = [tensor for tensor in made.values() if tensor is not None and tensor.elements]
+            op, node = self._restate(split_for(op, full, self.tensors))
             made = {name: made[name] for name in op.outputs}
             if self._elide(op):
                 return
@@ -200,14 +197,16 @@ class _Folder:
         nobody = f"op {op.name!r}: no operator {op.op_type} of domain {op.domain!r}"
         is_stated = op.domain in self.opsets and all(name in self.declared for name in op.outputs if name)
         if self.operators is None and inferred is None and not is_stated:
-            self.unsupported[op.name] = nobody
-            self._lose(op)
+            self._blame(self.found.unsupported, op, nobody)
             return
         if op.domain not in self.opsets:
-            self.faults[op.name] = f"op {op.name!r} ({op.op_type}): the model does not import its domain {op.domain!r}"
-            self._lose(op)
+            self._blame(
+                self.found.faults,
+                op,
+                f"op {op.name!r} ({op.op_type}): the model does not import its domain {op.domain!r}",
+            )
             return
-        if any(operand in self.lost for operand in op.inputs):
+        if any(operand in self.found.lost for operand in op.inputs):
             if is_stated:  # so that the error names no more tensors than are to blame
                 self._keep(op, {name: self.declared[name] for name in op.outputs if name})
             else:
@@ -219,12 +218,11 @@ class _Folder:
         try:
             made = foreign_outputs(op, self.tensors, implied, self.declared)
         except ModelError as error:
-            self.faults[op.name] = f"op {op.name!r} ({op.op_type}): {error.what}"
-            self._lose(op)
+            self._blame(self.found.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
             return
         made |= {name: tensor for name, tensor in (inferred or {}).items() if tensor is not None}
         if any(tensor is None for tensor in made.values()):
-            self.foreign.add(op.name)
+            self.found.foreign.add(op.name)
             what = qualified(op.domain, op.op_type)
             self._lose(op, f"made by op {op.name!r}; nothing states the shapes of {what}")
             return
@@ -235,8 +233,12 @@ class _Folder:
         self.ops.append(replace(op, inputs=tuple(self.aliases.get(operand, operand) for operand in op.inputs)))
 
     def _lose(self, op: Op, reason: str = "") -> None:
-        self.lost.update((name, reason) for name in op.outputs if name)
+        self.found.lost.update((name, reason) for name in op.outputs if name)
         self.ops.append(replace(op, inputs=tuple(self.aliases.get(operand, operand) for operand in op.inputs)))
+
+    def _blame(self, findings: dict[str, str], op: Op, why: str) -> None:
+        findings[op.name] = why
+        self._lose(op)
 
     def _know(self, name: str, value: np.ndarray) -> None:
         value.flags.writeable = False
@@ -267,12 +269,14 @@ class _Folder:
             case "value_float" | "value_floats":
                 array = np.array(value, np.float32)
             case "value_string" | "value_strings" | "sparse_value":
-                self.unsupported[op.name] = f"op {op.name!r} (Constant): its value is a {key.removeprefix('value_')}"
-                self._lose(op)
+                self._blame(
+                    self.found.unsupported,
+                    op,
+                    f"op {op.name!r} (Constant): its value is a {key.removeprefix('value_')}",
+                )
                 return
             case _:
-                self.faults[op.name] = f"op {op.name!r} (Constant): does not state exactly one value"
-                self._lose(op)
+                self._blame(self.found.faults, op, f"op {op.name!r} (Constant): does not state exactly one value")
                 return
         self._know(op.outputs[0], array)
 
@@ -290,40 +294,14 @@ class _Folder:
         for number, inner in enumerate(branch.nodes):
             self.take(f"{op.name}/{number}", inner)
 
-    def _cast(self, op: Op) -> tuple[Op, NodeProto]:
-        """CastLike's second operand matters by its dtype alone, so the op is a Cast."""
-        to = elem_type_of(self.tensors[op.inputs[1]].dtype)
-        attributes = tuple(sorted({**dict(op.attributes), "to": to}.items(), key=lambda item: item[0]))
-        cast = replace(op, op_type="Cast", inputs=op.inputs[:1], attributes=attributes)
-        return cast, op_to_node(cast)
-
-    def _compress(self, op: Op) -> tuple[Op, NodeProto]:
-        """A Compress by known flags is a Gather of the positions that they name; without axis, of all elements."""
-        source, flags = op.inputs
-        axis, known = op.attribute("axis"), self.values[flags]
-        assert known is not None, "it is known"
-        if axis is None:
-            flat, shape = (fresh_name(f"{op.name}.{part}", self.tensors) for part in ("flat", "shape"))
-            self._know(shape, np.array([-1], np.int64))
-            self.take(flat, op_to_node(Op(flat, "Reshape", (source, shape), (flat,))))
-            source, axis = flat, 0
-        positions = fresh_name(f"{op.name}.positions", self.tensors)
-        self._know(positions, np.flatnonzero(known).astype(np.int64))
-        gather = Op(op.name, "Gather", (source, positions), op.outputs, (("axis", axis),))
-        return gather, op_to_node(gather)
-
-    def _split(self, op: Op, outputs: Sequence[Tensor]) -> tuple[Op, NodeProto]:
-        """A Split without its empty outputs; where one output is left, that is all of the input."""
-        names = tuple(tensor.name for tensor in outputs)
-        if len(names) == 1:
-            split = Op(op.name, "Identity", op.inputs[:1], names)
-        else:
-            axis = op.attribute("axis", 0)
-            assert isinstance(axis, int), "the schema was checked"
-            sizes = fresh_name(f"{op.name}.sizes", self.tensors)
-            self._know(sizes, np.array([tensor.shape[axis] for tensor in outputs], np.int64))
-            split = Op(op.name, "Split", (op.inputs[0], sizes), names, (("axis", axis),))
-        return split, op_to_node(split)
+    def _restate(self, form: KnownForm) -> tuple[Op, NodeProto]:
+        """The op in another form, for which its constants are known and the ops before it are taken."""
+        constants, (*before, op) = form
+        for name, value in constants.items():
+            self._know(name, value)
+        for earlier in before:
+            self.take(earlier.name, op_to_node(earlier))
+        return op, op_to_node(op)
 
     def _elide(self, op: Op) -> bool:
         """Whether the op hands on its operand unchanged; its output is then another name for it."""
@@ -425,7 +403,7 @@ class _Folder:
                 wanted.update(name for name in op.inputs if name)
                 live.append(op)
         live.reverse()
-        self._refuse(live)
+        self.found.refuse(live, self.operators, self.opset)
         names = dict.fromkeys(self.inputs)
         names.update(dict.fromkeys(name for op in live for name in (*op.inputs, *op.outputs) if name))
         computed = {*self.inputs, *(name for op in live for name in op.outputs)}
@@ -447,50 +425,3 @@ class _Folder:
         renamed = [replace(op, inputs=tuple(source if name == output else name for name in op.inputs)) for op in ops]
         name = fresh_name(f"Identity.{output}", {op.name for op in ops})
         return [*renamed, Op(name, "Identity", (source,), (output,))]
-
-    def _refuse(self, live: Sequence[Op]) -> None:
-        names = [op.name for op in live]
-        self._refuse_undescribed(live)
-        unsupported = [self.unsupported[name] for name in names if name in self.unsupported]
-        if unsupported:
-            raise UnsupportedError("the model uses operators that cannot be planned", facts=listed(unsupported, 100))
-        faults = [self.faults[name] for name in names if name in self.faults]
-        if faults:
-            raise ModelError("ops of the model contradict what they read", facts=listed(faults))
-        lost = [name for op in live for name in op.outputs if name in self.lost]
-        if lost:
-            facts = [f"{name!r}: {self.lost[name] or 'computed from such a tensor'}" for name in lost]
-            count = f"{len(lost)} tensors have" if len(lost) > 1 else "1 tensor has"
-            raise ModelError(
-                f"{count} no static shape",
-                facts=listed(facts),
-                hint=_SHAPES_OF_OTHERS
-                if self.foreign.intersection(names)
-                else "a plan needs every shape beforehand: export the model without data-dependent shapes",
-            )
-
-    def _refuse_undescribed(self, live: Sequence[Op]) -> None:
-        if self.operators is None:
-            return
-        takes = self.operators.takes
-        unknown = [op for op in live if not takes(op.domain, op.op_type) and not _is_replaced(op)]
-        if not unknown:
-            return
-        reasons = dict(self.operators.reasons)
-        for op in unknown:
-            if not op.domain and op.name in self.unsupported:
-                reasons.setdefault(("", op.op_type), f"ONNX has no such operator at opset {self.opset}")
-        told = {op.name for op in unknown}
-        others = [fact for name, fact in (self.unsupported | self.faults).items() if name not in told]
-        raise undescribed_error(unknown, reasons, listed(others))
-
-
-_SHAPES_OF_OTHERS = (
-    "write their shapes into the model as value_info, or describe the operator (--opdefs) so that its index variables "
-    "run over dims of its inputs"
-)
-
-
-def _is_replaced(op: Op) -> bool:
-    """Whether an op needs no description because others stand for it before a plan is made."""
-    return not op.domain and (op.op_type in BODIES or op.op_type in LOWERINGS)

@@ -163,6 +163,10 @@ class Op:
         """True of control flow: a graph is among the attributes."""
         return any(isinstance(value, GraphAttribute) for _, value in self.attributes)
 
+    def has_input(self, position: int) -> bool:
+        """Whether an optional input is there."""
+        return position < len(self.inputs) and bool(self.inputs[position])
+
     def attribute(self, name: str, default: Attribute | None = None) -> Attribute | None:
         """The attribute's value, or ``default`` if the op does not state it."""
         for key, value in self.attributes:

@@ -78,23 +78,26 @@ def pairs_of(metadata: Mapping[str, str], key: str) -> tuple[tuple[str, str], ..
     return tuple(found)
 
 
+def _table(notes: Mapping[str, str], key: str, fault: ModelError) -> Mapping[str, object]:
+    """A note that is a JSON object; empty where it is absent."""
+    table = _parsed(notes, key) if key in notes else {}
+    if not isinstance(table, dict):
+        raise fault
+    return table
+
+
 def external_of(notes: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Where values that were not loaded lie, by tensor name; empty where the note is absent.
 
     Raises:
         ModelError: its value is not of that form.
     """
-    if EXTERNAL not in notes:
-        return {}
-    entries = _parsed(notes, EXTERNAL)
     fault = ModelError(f"metadata {EXTERNAL} is not a table of locations")
-    if not isinstance(entries, dict):
-        raise fault
     found: dict[str, dict[str, str]] = {}
-    for name, entry in entries.items():
+    for name, entry in _table(notes, EXTERNAL, fault).items():
         if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
             raise fault
-        found[str(name)] = {str(key): str(value) for key, value in entry.items()}
+        found[name] = {str(key): str(value) for key, value in entry.items()}
     return found
 
 
@@ -104,17 +107,12 @@ def evidence_of(notes: Mapping[str, str]) -> dict[str, tuple[tuple[str, ...], st
     Raises:
         ModelError: the note is not of that form.
     """
-    if EVIDENCE not in notes:
-        return {}
-    entries = _parsed(notes, EVIDENCE)
     fault = ModelError(f"metadata {EVIDENCE} is not a table of reasons")
-    if not isinstance(entries, dict):
-        raise fault
     found: dict[str, tuple[tuple[str, ...], str]] = {}
-    for name, entry in entries.items():
+    for name, entry in _table(notes, EVIDENCE, fault).items():
         match entry:
             case [list(kinds), str(why)] if all(isinstance(kind, str) for kind in kinds):
-                found[str(name)] = (tuple(kinds), why)
+                found[name] = (tuple(kinds), why)
             case _:
                 raise fault
     return found

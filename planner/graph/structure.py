@@ -1,15 +1,18 @@
 """What two graphs have in common when only names, sizes and the order of their ops differ.
 
-Every op gets a *colour*: a hash of its type, of how it is wired to everything before and after it, and of the dtypes,
-ranks and roles of the tensors on the way. It is the colour refinement of the Weisfeiler-Leman test; since edges have
-directions and positions, a pass each way tells nearly all ops apart. Ops of one colour stand in the same place of the
-graph, like two equal branches. No name, no size, no value and no order of the file is looked at.
+Every op gets a *colour*: a number made of its type, of how it is wired to everything before and after it, and of the
+dtypes, ranks and roles of the tensors on the way. It is the colour refinement of the Weisfeiler-Leman test; since edges
+have directions and positions, a pass each way tells nearly all ops apart. Ops of one colour stand in the same place of
+the graph, like two equal branches. No name, no size, no value and no order of the file is looked at.
+
+Colours are sums of products modulo 2**64, stirred after each step: the same on every machine.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from planner.graph.model import Attribute, Graph, Op
@@ -20,6 +23,10 @@ _DIRECTIONS = frozenset(
 """Attributes whose numbers say along which dims an op works. Other numbers are sizes or values; texts always count."""
 _ROUNDS = 2
 """In the second round a graph's inputs are told apart by who reads them."""
+_MASK = (1 << 64) - 1
+_STIR = 0xD6E8FEB86659FD93
+_STEP = 0x9E3779B97F4A7C15
+"""Odd, so that multiplying by them loses nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +44,14 @@ class Structure:
 
 def structure_of(graph: Graph) -> Structure:
     """The structure of a graph."""
-    seeds = {
-        name: _hash(graph.roles[name].value, tensor.dtype.value, len(tensor.shape))
-        for name, tensor in graph.tensors.items()
+    found = _Colouring(graph)
+    ends = sorted(found.tensors[name] for name in (*graph.inputs, *graph.outputs))
+    whole = hashlib.sha256(repr((sorted(found.ops), ends)).encode()).hexdigest()
+    keys = {
+        op.name: f"{level:05d}.{op.op_type}.{colour >> 16:012x}"
+        for op, level, colour in zip(graph.ops, found.levels(), found.ops, strict=True)
     }
-    after: dict[str, str] = {}
-    colours: dict[str, str] = {}
-    for _ in range(_ROUNDS):
-        before = _from_the_inputs(graph, seeds)
-        after = _from_the_outputs(graph, seeds, before)
-        colours = {op.name: _hash(before[op.name], after[op.name]) for op in graph.ops}
-        seeds = _told_apart(graph, seeds, colours)
-    levels = _levels(graph)
-    whole = _hash(*sorted(colours.values()), *sorted(seeds[name] for name in (*graph.inputs, *graph.outputs)))
-    keys = {op.name: f"{levels[op.name]:05d}.{op.op_type}.{colours[op.name][:12]}" for op in graph.ops}
-    return Structure(whole, keys, seeds)
+    return Structure(whole, keys, {name: f"{colour:016x}" for name, colour in found.tensors.items()})
 
 
 def in_order_of_places(graph: Graph) -> Graph:
@@ -59,20 +59,33 @@ def in_order_of_places(graph: Graph) -> Graph:
 
     Ops at the same place are told apart by their sizes. If those are equal, too, they stay as they are.
     """
-    structure = structure_of(graph)
+    found = _Colouring(graph)
+    often = Counter(found.ops)
 
     def sizes(names: tuple[str, ...]) -> list[tuple[int, ...]]:
         return [graph.tensors[name].shape for name in names if name]
 
-    ops = sorted(graph.ops, key=lambda op: (structure.keys[op.name], sizes(op.inputs), sizes(op.outputs)))
+    places = [
+        (level, colour, (sizes(op.inputs), sizes(op.outputs)) if often[colour] > 1 else None)
+        for op, level, colour in zip(graph.ops, found.levels(), found.ops, strict=True)
+    ]
+    ops = tuple(graph.ops[number] for number in sorted(range(len(places)), key=places.__getitem__))
     made = [name for op in ops for name in op.outputs if name]
     first = [name for name in graph.tensors if name not in graph.producer]
-    first.sort(key=lambda name: (structure.colours[name], graph.tensors[name].shape))
-    return replace(graph, ops=tuple(ops), tensors={name: graph.tensors[name] for name in (*first, *made)})
+    first.sort(key=lambda name: (found.tensors[name], graph.tensors[name].shape))
+    return replace(graph, ops=ops, tensors={name: graph.tensors[name] for name in (*first, *made)})
 
 
-def _hash(*parts: object) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
+def _stirred(value: int) -> int:
+    """A number below 2**64 in which every bit of ``value`` counts."""
+    value &= _MASK
+    value = (value ^ value >> 32) * _STIR & _MASK
+    return value ^ value >> 29
+
+
+def _number_of(parts: object) -> int:
+    """A number for texts and the like."""
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big")
 
 
 def _form(op: Op) -> tuple[object, ...]:
@@ -85,54 +98,96 @@ def _is_text(value: Attribute) -> bool:
     return isinstance(value, str) or (isinstance(value, tuple) and bool(value) and isinstance(value[0], str))
 
 
-def _from_the_inputs(graph: Graph, seeds: Mapping[str, str]) -> dict[str, str]:
-    """By op, a hash of all that leads to it."""
-    found: dict[str, str] = {}
-    tensors = dict(seeds)
-    for op in graph.ops:
-        found[op.name] = _hash(_form(op), *(tensors[name] if name else "" for name in op.inputs))
-        for position, name in enumerate(op.outputs):
-            if name:
-                tensors[name] = _hash(seeds[name], found[op.name], position)
-    return found
+class _Colouring:
+    """The colours of a graph.
 
+    Attributes:
+        ops: of each op, in the order of the graph.
+        tensors: by name.
+    """
 
-def _from_the_outputs(graph: Graph, seeds: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
-    """By op, a hash of all that it leads to."""
-    found: dict[str, str] = {}
-    for op in reversed(graph.ops):
-        uses = []
-        for name in op.outputs:
-            readers = graph.consumers[name] if name else ()
-            slots = [(found[reader.name], slot) for reader in readers for slot in _slots(reader, name)]
-            uses.append((seeds[name] if name else "", sorted(slots)))
-        found[op.name] = _hash(_form(op), before[op.name], uses)
-    return found
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        numbers: dict[object, int] = {}
 
+        def number(parts: object) -> int:
+            if parts not in numbers:
+                numbers[parts] = _number_of(parts)
+            return numbers[parts]
 
-def _slots(op: Op, tensor: str) -> list[int]:
-    return [slot for slot, name in enumerate(op.inputs) if name == tensor]
+        roles = graph.roles
+        self.tensors = {
+            name: number((roles[name].value, tensor.dtype.value, len(tensor.shape)))
+            for name, tensor in graph.tensors.items()
+        }
+        self._forms = [number(_form(op)) for op in graph.ops]
+        self.ops: list[int] = []
+        for _ in range(_ROUNDS):
+            self.ops = self._from_the_outputs(self._from_the_inputs())
+            self.tensors = self._told_apart()
 
+    def levels(self) -> list[int]:
+        """Of each op, the number of ops on the longest path to it."""
+        made: dict[str, int] = {}
+        levels: list[int] = []
+        for op in self._graph.ops:
+            level = max((made.get(name, 0) for name in op.inputs), default=0)
+            levels.append(level)
+            made.update(dict.fromkeys(op.outputs, level + 1))
+            made.pop("", None)
+        return levels
 
-def _told_apart(graph: Graph, seeds: Mapping[str, str], colours: Mapping[str, str]) -> dict[str, str]:
-    """Seeds that know who reads a tensor, and what replaces it after the step."""
-    following = {pair.current: pair.following for pair in graph.state}
-    current = {pair.following: pair.current for pair in graph.state}
+    def _from_the_inputs(self) -> list[int]:
+        """Of each op, all that leads to it."""
+        tensors = dict(self.tensors)
+        tensors[""] = 0
+        found = []
+        for op, form in zip(self._graph.ops, self._forms, strict=True):
+            colour, step = form, _STEP
+            for name in op.inputs:
+                colour += tensors[name] * step
+                step += 2 * _STEP
+            colour = _stirred(colour)
+            found.append(colour)
+            for position, name in enumerate(op.outputs):
+                if name:
+                    tensors[name] = _stirred(tensors[name] + (colour + position) * _STEP)
+        return found
 
-    def around(name: str) -> object:
-        maker = graph.producer.get(name)
-        uses = [(colours[op.name], slot) for op in graph.consumers[name] for slot in _slots(op, name)]
-        return (colours[maker.name] if maker else "", sorted(uses))
+    def _from_the_outputs(self, before: Iterable[int]) -> list[int]:
+        """Of each op, all that leads to it and all that it leads to."""
+        uses = dict.fromkeys(self.tensors, 0)
+        found = []
+        for op, colour in zip(reversed(self._graph.ops), reversed(list(before)), strict=True):
+            step = _STEP
+            for name in op.outputs:
+                if name:
+                    colour += _stirred(self.tensors[name] + uses[name] * _STEP) * step
+                step += 2 * _STEP
+            colour = _stirred(colour)
+            found.append(colour)
+            step = _STEP
+            for name in op.inputs:
+                if name:
+                    uses[name] += colour * step
+                step += 2 * _STEP
+        return found[::-1]
 
-    near = {name: _hash(seed, around(name)) for name, seed in seeds.items()}
-    tied = {name: following.get(name) or current.get(name) or "" for name in seeds}
-    return {name: _hash(seed, near[tied[name]] if tied[name] else "") for name, seed in near.items()}
-
-
-def _levels(graph: Graph) -> dict[str, int]:
-    """By op, the number of ops on the longest path to it."""
-    levels: dict[str, int] = {}
-    for op in graph.ops:
-        makers = (graph.producer[name] for name in op.inputs if name in graph.producer)
-        levels[op.name] = 1 + max((levels[maker.name] for maker in makers), default=-1)
-    return levels
+    def _told_apart(self) -> dict[str, int]:
+        """Colours of tensors that know who makes and reads them, and what replaces them after the step."""
+        near = dict(self.tensors)
+        for op, colour in zip(self._graph.ops, self.ops, strict=True):
+            for name in op.outputs:
+                if name:
+                    near[name] += colour * _STEP
+            step = 3 * _STEP
+            for name in op.inputs:
+                if name:
+                    near[name] += colour * step
+                step += 2 * _STEP
+        near = {name: _stirred(colour) for name, colour in near.items()}
+        found = dict(near)
+        for pair in self._graph.state:
+            found[pair.current] = _stirred(near[pair.current] + near[pair.following] * _STEP)
+            found[pair.following] = _stirred(near[pair.following] + near[pair.current] * _STEP)
+        return found

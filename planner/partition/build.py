@@ -9,6 +9,8 @@ from onnx import FunctionProto
 
 from planner.folder import MODEL, PLAN, worker_file
 from planner.graph.model import Graph
+from planner.partition.alive import without_dead_work
+from planner.partition.breaks import broken
 from planner.partition.lower import Lowering
 from planner.partition.memory import with_arenas
 from planner.partition.segments import Partitioned, assemble
@@ -31,7 +33,8 @@ def partition(
         apart: how far workers are from each other, [reader][source]: who needs what several have takes it from the
             nearest; () if only the cuts tell, inner ones being nearer.
     """
-    partitioned = assemble(graph, Lowering(graph, decided, apart).run(ops))
+    lowered = without_dead_work(Lowering(graph, decided, apart).run(ops))
+    partitioned = assemble(graph, broken(graph, lowered))
     program = with_arenas(partitioned.program, partitioned.bodies, _workspaces(partitioned.program, partitioned.bodies))
     partitioned = replace(partitioned, program=program)
     moved: dict[str, int] = dict.fromkeys(decided.tensor_bytes, 0)

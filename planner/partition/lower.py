@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.algebra.delivery import contributors, made_tiling, reduced_boxes, reducer_of
-from planner.algebra.region import Boxes, Region, index_space
+from planner.algebra.region import Region, index_space
 from planner.algebra.tiling import Tiling
 from planner.graph.fills import is_fill
-from planner.graph.model import DType, Graph, is_used
+from planner.graph.model import DType, Graph, Shape, is_used
 from planner.partition.fetches import copied, make_fetch, nearest_first, reduced
 from planner.plan import Plan
 from planner.program import Buffer, Fetch, Piece
 from planner.tdl.bind import BoundOp
-from planner.tdl.local import LocalNode
+from planner.tdl.local import LocalNode, Part
 
 SMALL_CONSTANT_BYTES = 1024
 """Constants up to this size stand in the code; larger ones are arrays of the worker."""
@@ -57,6 +57,34 @@ class Lowered:
     """By worker: parts of constants."""
     absent: tuple[tuple[str, ...], ...]
     """By worker: buffers for parts of constants whose values are not there; they are loaded before a run."""
+    collected: tuple[tuple[str, ...], ...]
+    """By worker: buffers that hold tiles of results and next states at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """An op's work divided by a strategy: equal for repeated layers."""
+
+    parts: tuple[Part, ...]
+    """By worker."""
+    reads: Mapping[int, tuple[Region, ...]]
+    """By input that is read: what each worker needs of it."""
+    made: tuple[tuple[Region, ...], ...]
+    """By output: what each worker makes of it; () for an absent one."""
+    made_as: tuple[Tiling | None, ...]
+    """By output: the tiling in which it is made."""
+
+    @classmethod
+    def of(cls, bound: BoundOp, strategy: Tiling) -> _Division:
+        """Divides an op."""
+        ranges = bound.ranges(strategy)
+        reads, made, reducers = bound.reads(ranges), bound.all_made(ranges), bound.reducers(strategy)
+        return cls(
+            tuple(bound.part(ranges, reads, worker, made) for worker in range(ranges.workers)),
+            {slot: tuple(read.boxes) for slot, read in reads.items()},
+            tuple(() if boxes is None else tuple(boxes) for boxes in made),
+            tuple(None if dims is None else made_tiling(strategy, dims, reducers) for dims in bound.analysis.outputs),
+        )
 
 
 class Lowering:
@@ -82,6 +110,8 @@ class Lowering:
         self._computed_in: dict[tuple[int, str], int] = {}
         """The epoch in which an op made a buffer; buffers that are loaded or fetched are not here."""
         self._owners: dict[str, dict[int, tuple[str, Region]]] = {}
+        self._divisions: dict[object, _Division] = {}
+        self._tiles: dict[tuple[Tiling, Shape], tuple[Region, ...]] = {}
         self._pending: dict[str, list[tuple[int, Fetch]]] = {}
         """Fetches that bring an op's results to where they are owned, until somebody needs them."""
 
@@ -93,12 +123,16 @@ class Lowering:
             self._lower(bound)
         self._place([fetch for name in self._graph.outputs for fetch in self._pending.pop(name, [])])
         absent = tuple(tuple(names) for names in self._absent)
-        return Lowered(tuple(self._epochs), tuple(self._buffers), tuple(self._fixed), absent)
+        made = [name for name in self._graph.outputs if self._graph.tensors[name].elements]
+        collected = tuple(tuple(name for name in made if name in buffers) for buffers in self._buffers)
+        return Lowered(tuple(self._epochs), tuple(self._buffers), tuple(self._fixed), absent, collected)
 
     def _lower(self, bound: BoundOp) -> None:
         strategy = self._plan.strategies[bound.op.name].tiling
-        ranges = bound.ranges(strategy)
-        reads = bound.reads(ranges)
+        key = (bound.content, strategy)
+        if key not in self._divisions:
+            self._divisions[key] = _Division.of(bound, strategy)
+        division = self._divisions[key]
         arriving = [fetch for name in dict.fromkeys(bound.op.inputs) for fetch in self._pending.pop(name, [])]
         inputs: list[dict[int, str]] = [{} for _ in range(self._workers)]
         sliced: list[list[tuple[tuple[str, Region], str, Region]]] = [[] for _ in range(self._workers)]
@@ -106,8 +140,7 @@ class Lowering:
             name = bound.op.inputs[slot]
             if name in self._graph.constants:
                 continue
-            for worker in range(self._workers):
-                region = reads[slot].boxes.region(worker)
+            for worker, region in enumerate(division.reads[slot]):
                 if region.is_empty:
                     continue
                 if shared != slot:
@@ -127,32 +160,26 @@ class Lowering:
                 arriving.append((worker, self._fetch(worker, target, name, pieces)))
                 inputs[worker][slot] = target
         self._place(arriving)
-        made = bound.all_made(ranges)
-        partial = [
-            bool(name) and self._made(bound, position).has_partial for position, name in enumerate(bound.op.outputs)
-        ]
         for worker in strategy.busy:
             for (buffer, frame), target, region in sliced[worker]:
                 self._epochs[-1].work[worker].append(_slice(bound.op.name, buffer, frame, target, region))
-            outputs = self._output_buffers(bound, made, partial, worker)
-            part = bound.part(ranges, reads, worker, made)
+            outputs = self._output_buffers(bound, division, worker)
+            part = division.parts[worker]
             local = bound.local_op(part)
             self._work_on(bound, worker, local.nodes, local.constants, inputs[worker], outputs, part.inputs)
         for position, name in enumerate(bound.op.outputs):
             if name:
-                self._bring_home(bound, position, ranges)
+                self._bring_home(bound, position, division)
 
-    def _output_buffers(
-        self, bound: BoundOp, made: Sequence[Boxes | None], partial: Sequence[bool], worker: int
-    ) -> dict[int, str]:
+    def _output_buffers(self, bound: BoundOp, division: _Division, worker: int) -> dict[int, str]:
         """The buffers that a worker's local op fills: the owned tile itself where it makes just that."""
         outputs: dict[int, str] = {}
-        for position, (name, boxes) in enumerate(zip(bound.op.outputs, made, strict=True)):
+        for position, (name, regions) in enumerate(zip(bound.op.outputs, division.made, strict=True)):
             if not name:
                 continue
-            assert boxes is not None, "an output that is there is made"
-            region = boxes.region(worker)
-            in_place = not partial[position] and self._own_region(name, worker) == region
+            region, made_as = regions[worker], division.made_as[position]
+            assert made_as is not None, "an output that is there is made"
+            in_place = not made_as.has_partial and self._own_region(name, worker) == region
             buffer = name if in_place else self._derived(f"{name}@made")
             self._add_buffer(worker, buffer, name, region)
             outputs[position] = buffer
@@ -235,27 +262,23 @@ class Lowering:
             )
         return label
 
-    def _bring_home(self, bound: BoundOp, position: int, ranges: Boxes) -> None:
+    def _bring_home(self, bound: BoundOp, position: int, division: _Division) -> None:
         """Prepares the fetches that bring an output from where it was made to where it is owned."""
         name = bound.op.outputs[position]
         if not is_used(self._graph, name):
             return
-        made = self._made(bound, position)
-        boxes = bound.makes(ranges, position)
-        everywhere = range(self._workers)
+        made = division.made_as[position]
+        assert made is not None, "an absent output is never made"
         makers = {
-            worker: (
-                name if (worker, name) in self._computed_in else self._derived(f"{name}@made"),
-                boxes.region(worker),
-            )
-            for worker in everywhere
-            if not boxes.region(worker).is_empty
+            worker: (name if (worker, name) in self._computed_in else self._derived(f"{name}@made"), region)
+            for worker, region in enumerate(division.made[position])
+            if not region.is_empty
         }
         self._owners[name] = {}
         fetches: list[tuple[int, Fetch]] = []
         if made.has_partial:
-            makers = self._reduce(bound, position, makers, fetches)
-        for worker in everywhere:
+            makers = self._reduce(name, made, makers, fetches)
+        for worker in range(self._workers):
             region = self._own_region(name, worker)
             if region.is_empty:
                 continue
@@ -269,19 +292,16 @@ class Lowering:
 
     def _reduce(
         self,
-        bound: BoundOp,
-        position: int,
+        name: str,
+        made: Tiling,
         makers: Mapping[int, tuple[str, Region]],
         fetches: list[tuple[int, Fetch]],
     ) -> dict[int, tuple[str, Region]]:
         """Prepares the fetches that join partial results, spread over the workers; returns who then has what."""
-        name = bound.op.outputs[position]
-        made = self._made(bound, position)
         middle = reduced_boxes(made, self._plan.tilings[name], index_space(self._graph.tensors[name].shape))
         joined = contributors(made)
         found: dict[int, tuple[str, Region]] = {}
-        for worker in range(self._workers):
-            region = middle.region(worker)
+        for worker, region in enumerate(middle):
             if region.is_empty:
                 continue
             target = name if region == self._own_region(name, worker) else self._derived(f"{name}@reduced")
@@ -297,12 +317,6 @@ class Lowering:
         while name in self._graph.tensors:
             name += "'"
         return name
-
-    def _made(self, bound: BoundOp, position: int) -> Tiling:
-        strategy = self._plan.strategies[bound.op.name].tiling
-        dims = bound.analysis.outputs[position]
-        assert dims is not None, "an absent output is never made"
-        return made_tiling(strategy, dims, bound.reducers(strategy))
 
     def _fetch(
         self, worker: int, target: str, tensor: str, pieces: tuple[Piece, ...], reducing: Tiling | None = None
@@ -339,7 +353,10 @@ class Lowering:
                 self._owners[name][worker] = (name, region)
 
     def _own_region(self, name: str, worker: int) -> Region:
-        return self._plan.tilings[name].boxes(self._graph.tensors[name].shape).region(worker)
+        key = self._plan.tilings[name], self._graph.tensors[name].shape
+        if key not in self._tiles:
+            self._tiles[key] = tuple(key[0].boxes(key[1]))
+        return self._tiles[key][worker]
 
     def _add_buffer(self, worker: int, name: str, tensor: str, region: Region) -> None:
         symbol = self._graph.tensors[tensor]

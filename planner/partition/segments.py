@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 from planner.graph.model import Graph, GraphAttribute, Op
 from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.to_onnx import domain_version
+from planner.partition.alive import sources_read
 from planner.partition.lower import LocalWork, Lowered
 from planner.program import Buffer, Fetch, Program, Segment, Step, WorkerProgram
 from planner.tdl.local import LocalNode
@@ -35,29 +36,32 @@ class Partitioned:
 
 
 def assemble(graph: Graph, lowered: Lowered) -> Partitioned:
-    """Turns lowered epochs into worker programs and functions."""
-    workers = len(lowered.buffers)
-    read_elsewhere = _read_by_fetches(lowered)
+    """Turns lowered epochs into worker programs and functions.
+
+    Args:
+        graph: that was planned.
+        lowered: each of its epochs becomes a round of fetches and one segment on each worker that has work.
+    """
+    read_by_fetches: list[set[str]] = [set() for _ in lowered.buffers]
+    for _, source in sources_read(lowered.epochs):
+        read_by_fetches[source.worker].add(source.buffer)
     bodies: dict[str, onnx.FunctionProto] = {}
     programs = []
-    for worker in range(workers):
-        buffers = lowered.buffers[worker]
-        collected = tuple(name for name in graph.outputs if name in buffers and graph.tensors[name].elements)
-        wanted = read_elsewhere[worker] | set(collected)
-        alive = _alive(lowered, worker, wanted)
-        last_read = _last_reads(alive)
+    for worker, (buffers, collected) in enumerate(zip(lowered.buffers, lowered.collected, strict=True)):
+        wanted = read_by_fetches[worker].union(collected)
+        last_read = _last_reads([epoch.work[worker] for epoch in lowered.epochs])
         steps: list[Step] = []
         for number, epoch in enumerate(lowered.epochs):
             steps.extend(epoch.fetches[worker])
-            if alive[number]:
+            if epoch.work[worker]:
                 kept = partial(_is_read_later, wanted, last_read, number)
-                steps.append(_segment(graph, f"segment {number}", alive[number], buffers, kept, bodies))
-        used = _used_buffers(steps) | set(collected)
+                steps.append(_segment(graph, f"segment {number}", epoch.work[worker], buffers, kept, bodies))
         loaded = (*(name for name in graph.inputs if name in buffers), *lowered.absent[worker])
+        used = _used_buffers(steps).union(collected, loaded)
         programs.append(
             WorkerProgram(
                 worker=worker,
-                buffers={name: buffer for name, buffer in buffers.items() if name in used or name in loaded},
+                buffers={name: buffer for name, buffer in buffers.items() if name in used},
                 steps=tuple(steps),
                 loaded=loaded,
                 fixed=tuple(lowered.fixed[worker]),
@@ -66,40 +70,6 @@ def assemble(graph: Graph, lowered: Lowered) -> Partitioned:
         )
     program = Program(tuple(programs), graph.inputs, graph.outputs, graph.state)
     return Partitioned(program, bodies, lowered.fixed)
-
-
-def _read_by_fetches(lowered: Lowered) -> list[set[str]]:
-    """By worker: the buffers that fetches, on any worker, read."""
-    found: list[set[str]] = [set() for _ in lowered.buffers]
-    for epoch in lowered.epochs:
-        for fetches in epoch.fetches:
-            for fetch in fetches:
-                for piece in fetch.pieces:
-                    for source in piece.sources:
-                        found[source.worker].add(source.buffer)
-    return found
-
-
-def _alive(lowered: Lowered, worker: int, wanted: set[str]) -> list[list[LocalWork]]:
-    """By epoch: the work whose results somebody reads.
-
-    A worker may make a part that nobody takes: of a Gather of one row, or where a replica lies nearer to every reader.
-    What was fetched for such work is fetched all the same, since the plan counts it.
-    """
-    needed = set(wanted)
-    kept: list[list[LocalWork]] = []
-    for epoch in reversed(lowered.epochs):
-        works: list[LocalWork] = []
-        for work in reversed(epoch.work[worker]):
-            nodes = []
-            for node in reversed(work.nodes):
-                if needed.intersection(filter(None, node.outputs)):
-                    needed.update(filter(None, node.inputs))
-                    nodes.append(node)
-            if nodes:
-                works.append(replace(work, nodes=tuple(reversed(nodes))))
-        kept.append(works[::-1])
-    return kept[::-1]
 
 
 def _last_reads(alive: Sequence[Sequence[LocalWork]]) -> dict[str, int]:

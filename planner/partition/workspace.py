@@ -62,7 +62,7 @@ def workspace_bytes(
     return peak
 
 
-_MOVING: Final = frozenset(
+MOVING: Final = frozenset(
     (
         *("Cast", "CastLike", "Expand", "Flatten", "Identity", "Reshape"),
         *("Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"),
@@ -99,7 +99,7 @@ def is_in_place_body(body: FunctionProto, source: int, target: int) -> bool:
     nodes = {id(node): node for node in maker.values()}
     moved = {name}
     for node in body.node:
-        if node.op_type in _MOVING and not moved.isdisjoint(node.input):
+        if node.op_type in MOVING and not moved.isdisjoint(node.input):
             moved.update(node.output)
     return all(number in before for number, node in nodes.items() if not moved.isdisjoint(node.input))
 

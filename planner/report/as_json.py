@@ -34,6 +34,7 @@ def grad(result: GradResult) -> dict[str, Any]:
         "results": list(result.results),
         "states": result.states,
         "state_elements": result.state_elements,
+        "frozen": list(result.frozen),
         "ops": sum(result.ops_by_type.values()),
         "ops_by_type": dict(result.ops_by_type),
     }
@@ -190,6 +191,7 @@ def compare(result: Comparison) -> dict[str, Any]:
                 "replicated_flop_share": row.replicated_flop_share,
                 "search_seconds": row.search_seconds,
                 "reason": row.reason,
+                **({} if row.sources is None else {"sources": asdict(row.sources)}),
             }
             for row in result.rows
         ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.estimate import TimeEstimate
+from planner.estimate import ComputeSources, TimeEstimate
 from planner.units import format_bytes, format_seconds
 
 _SHOWN_DEVICES = 16
@@ -24,6 +24,7 @@ def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
             f"{synchronisation} synchronisation",
         ),
         ("  if overlapped", format_seconds(estimate.overlapped_seconds)),
+        *_source_facts(estimate.sources),
     ]
     facts += [
         (f"  over {level.name}", f"{format_bytes(level.moved_bytes)}, links busy {format_seconds(level.busy_seconds)}")
@@ -35,6 +36,19 @@ def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
         facts.append(("  devices, by worker", shown + more))
     facts += [("  assumed", assumption) for assumption in estimate.assumptions]
     return facts
+
+
+def _source_facts(sources: ComputeSources | None) -> list[tuple[str, str]]:
+    """How much of the computing was measured; nothing where no profile was given."""
+    if sources is None:
+        return []
+    text = f"{sources.measured_ops:,} of {sources.ops:,} ops as measured ({format_seconds(sources.measured_seconds)})"
+    for count, seconds, how in (
+        (sources.scaled_ops, sources.scaled_seconds, "scaled from the nearest measured shapes"),
+        (sources.roofline_ops, sources.roofline_seconds, f"by the roofline times {sources.roofline_factor or 0:.3g}"),
+    ):
+        text += f", {count:,} {how} ({format_seconds(seconds)})" if count else ""
+    return [("  computing", text), ("  measured on", sources.device)]
 
 
 def beside_measurement(estimate: TimeEstimate | None, iteration_seconds: float) -> list[tuple[str, str]]:

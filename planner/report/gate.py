@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TextIO
 
-from rich.text import Text
-
 from planner.gate.baseline import PlanCost
 from planner.gate.verdict import CheckResult, OpGrowth, Verdict
-from planner.report.tables import _console, _facts, _print, _table
-from planner.report.text import printable
+from planner.report.console import ReportConsole
 from planner.units import ByteUnit, format_bytes, format_ratio
 
 SCHEMA_VERSION = 1
@@ -61,9 +58,9 @@ def _cost(cost: PlanCost) -> dict[str, Any]:
 
 def print_check(result: CheckResult, file: TextIO) -> None:
     """Prints every plan beside the baseline's, and the ops in which costs grew."""
-    console = _console(file)
+    console = ReportConsole(file)
     columns = ("model", "workers", "moved", "change", "memory per worker", "change", "gap", "verdict")
-    _print(console, _table(columns, [_row(verdict) for verdict in result.verdicts], columns[1:7]))
+    console.print_table(columns, [_row(verdict) for verdict in result.verdicts], columns[1:7])
     for verdict in result.verdicts:
         if not verdict.is_passed:
             console.print()
@@ -77,7 +74,7 @@ def print_check(result: CheckResult, file: TextIO) -> None:
         facts.append(("verdict", f"{bad} of {count} plans cost more" if bad else f"{count} plans cost no more"))
         if not bad and any(verdict.fell for verdict in result.verdicts):
             facts.append(("note", "some cost less: --update would hold them to it"))
-    _facts(console, facts)
+    console.print_facts(facts)
 
 
 def _row(verdict: Verdict) -> tuple[str, ...]:
@@ -113,23 +110,23 @@ def _change(before: int, now: int) -> str:
     return ("+" if now > before else "") + format_ratio((now - before) / before)
 
 
-def _print_growth(console: Any, verdict: Verdict) -> None:
+def _print_growth(console: ReportConsole, verdict: Verdict) -> None:
     """The ops of one plan that move more, and those of other sizes."""
     where = f"{verdict.model} on {verdict.workers} workers"
     for what in verdict.grew:
         assert verdict.baseline is not None, "what has no baseline does not grow"
         before, now = getattr(verdict.baseline, what), getattr(verdict.now, what)
         amounts = (_gap(before), _gap(now)) if what == "certified_gap" else (f"{before:,}", f"{now:,} bytes")
-        console.print(Text(printable(f"{where}: {_WORDS[what]} grew from {amounts[0]} to {amounts[1]}")))
+        console.print_line(f"{where}: {_WORDS[what]} grew from {amounts[0]} to {amounts[1]}")
     resized = [op for op in verdict.ops if op.is_resized]
     shown = [op for op in verdict.ops if op.growth_bytes > 0] or resized
     if shown:
         columns = ("op", "type", "shapes", "moved", "change")
-        _print(console, _table(columns, [_op_row(op) for op in shown[:_SHOWN_OPS]], columns[3:]))
+        console.print_table(columns, [_op_row(op) for op in shown[:_SHOWN_OPS]], columns[3:])
     if len(shown) > _SHOWN_OPS:
-        console.print(Text(f"and {len(shown) - _SHOWN_OPS} more ops; --json names all of them"))
+        console.print_line(f"and {len(shown) - _SHOWN_OPS} more ops; --json names all of them")
     if resized:
-        console.print(Text(f"{len(resized)} of the model's ops have other sizes than in the baseline"))
+        console.print_line(f"{len(resized)} of the model's ops have other sizes than in the baseline")
 
 
 def _op_row(op: OpGrowth) -> tuple[str, ...]:

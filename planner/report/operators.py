@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO, get_args
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from planner.report.tables import PipeConsole
-from planner.report.text import printable
+from planner.report.console import ReportConsole
 from planner.training.table import GradientRow, Kind
 from planner.verify.conformance import Conformance, Stock
 from planner.verify.coverage import Coverage, OperatorClass, OperatorRow
@@ -20,7 +14,6 @@ from planner.verify.page import OperatorPage
 from planner.verify.verification import OperatorVerification, Verification
 
 SCHEMA_VERSION = 1
-_WIDE = 100_000
 _MOST_WRONG = 50
 
 
@@ -69,11 +62,10 @@ def _counts(rows: Sequence[GradientRow]) -> dict[str, int]:
 
 def print_gradients(rows: Sequence[GradientRow], file: TextIO) -> None:
     """Prints which operators a gradient passes, by what, and why not the others."""
-    console = _console(file)
+    console = ReportConsole(file)
     if len(rows) > 1:
         counts = _counts(rows)
-        _facts(
-            console,
+        console.print_facts(
             [
                 ("operators", str(len(rows))),
                 ("passed by a gradient", str(sum(row.passes for row in rows))),
@@ -86,7 +78,7 @@ def print_gradients(rows: Sequence[GradientRow], file: TextIO) -> None:
             ],
         )
         console.print()
-    _print(console, _table(("operator", "gradient", "how, or why not"), [(r.op_type, r.kind, r.detail) for r in rows]))
+    console.print_table(("operator", "gradient", "how, or why not"), [(r.op_type, r.kind, r.detail) for r in rows])
 
 
 def page_json(page: OperatorPage, verification: OperatorVerification | None) -> dict[str, Any]:
@@ -152,7 +144,7 @@ def _operator_json(operator: OperatorVerification) -> dict[str, Any]:
 
 def print_coverage(coverage: Coverage, file: TextIO) -> None:
     """Prints the counts in the form of Tofu, section 4.1, and every operator."""
-    console = _console(file)
+    console = ReportConsole(file)
     described = [row for row in coverage.rows if row.described]
     own = [row for row in coverage.rows if row.domain == ""]
     counts = [
@@ -166,7 +158,7 @@ def print_coverage(coverage: Coverage, file: TextIO) -> None:
         ("  that cannot be cut", str(sum(row.is_uncut for row in described))),
         ("excluded", str(coverage.count(OperatorClass.EXCLUDED))),
     ]
-    _facts(console, counts)
+    console.print_facts(counts)
     console.print()
     rows = [
         (
@@ -177,7 +169,7 @@ def print_coverage(coverage: Coverage, file: TextIO) -> None:
         )
         for row in coverage.rows
     ]
-    _print(console, _table(("operator", "opsets", "class", "why"), rows))
+    console.print_table(("operator", "opsets", "class", "why"), rows)
 
 
 def _deprecated(rows: Sequence[OperatorRow]) -> str:
@@ -187,23 +179,23 @@ def _deprecated(rows: Sequence[OperatorRow]) -> str:
 
 def print_page(page: OperatorPage, verification: OperatorVerification | None, file: TextIO) -> None:
     """Prints one operator: its mathematics, strategies with halos, and verification."""
-    console = _console(file)
+    console = ReportConsole(file)
     name = f"{page.domain}.{page.op_type}" if page.domain else page.op_type
-    _facts(console, [("operator", name), ("described in", page.source), ("says", page.documentation)])
+    console.print_facts([("operator", name), ("described in", page.source), ("says", page.documentation)], keep="\n")
     for example in page.examples:
         console.print()
-        console.print(Text(printable(example.case)))
+        console.print_line(example.case)
         for line in example.mathematics:
-            console.print(Text(f"  {printable(line)}"), soft_wrap=True)
+            console.print_line(f"  {line}")
         rows = [(line.name, str(line.extent), line.kind, line.how, "; ".join(line.reads)) for line in example.variables]
         if rows:
-            _print(console, _table(("variable", "extent", "kind", "cut along it", "read by 2 workers"), rows))
+            console.print_table(("variable", "extent", "kind", "cut along it", "read by 2 workers"), rows)
     if verification is not None:
         console.print()
         _print_operator(console, verification)
 
 
-def _print_operator(console: Console, operator: OperatorVerification) -> None:
+def _print_operator(console: ReportConsole, operator: OperatorVerification) -> None:
     pairs = f"{operator.pairs} of them pairs of cuts" if operator.pairs else "single cuts; --verify tries pairs, too"
     facts = [
         ("verified", f"{operator.executed} strategies of {operator.shapes} ops, {pairs}"),
@@ -214,15 +206,15 @@ def _print_operator(console: Console, operator: OperatorVerification) -> None:
     ]
     if operator.vetoed:
         facts.append(("without local op", f"{operator.vetoed}: {operator.veto_reason}"))
-    _facts(console, facts)
+    console.print_facts(facts, keep="\n")
     _print_findings(console, operator.wrong, operator.missing)
     for text in operator.left_out:
-        console.print(Text(f"left out: {printable(text)}"), soft_wrap=True)
+        console.print_line(f"left out: {text}")
 
 
 def print_verification(result: Verification, file: TextIO) -> None:
     """Prints what was found of every operator, then what is wrong or missing."""
-    console = _console(file)
+    console = ReportConsole(file)
     rows = [
         (
             operator.op_type,
@@ -238,10 +230,9 @@ def print_verification(result: Verification, file: TextIO) -> None:
         for operator in result.operators
     ]
     numbers = ("ops", "executed", "bit-equal", "error", "vetoed", "wrong", "missing")
-    _print(console, _table(("operator", "cut along", *numbers), rows, numbers))
+    console.print_table(("operator", "cut along", *numbers), rows, numbers)
     console.print()
-    _facts(
-        console,
+    console.print_facts(
         [
             ("operators", str(len(result.operators))),
             ("strategies executed", f"{result.executed:,}"),
@@ -278,9 +269,8 @@ def _by_reason(cases: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
 
 def print_conformance(result: Conformance, file: TextIO) -> None:
     """Prints how many of ONNX's own cases pass, and why the others do not."""
-    console = _console(file)
-    _facts(
-        console,
+    console = ReportConsole(file)
+    console.print_facts(
         [
             ("cases of the onnx package", f"{len(result.outcomes):,}"),
             ("the stock runtime passes", f"{len(result.with_stock(Stock.PASSES)):,}"),
@@ -300,44 +290,16 @@ def print_conformance(result: Conformance, file: TextIO) -> None:
             continue
         console.print()
         rows = [(reason, str(len(names)), names[0]) for reason, names in cases.items()]
-        _print(console, _table((what, "cases", "e.g."), rows, ("cases",)))
+        console.print_table((what, "cases", "e.g."), rows, ("cases",))
     for outcome in result.differing:
-        console.print(Text(f"differing: {outcome.name}: {printable('; '.join(outcome.differences))}"), soft_wrap=True)
+        console.print_line(f"differing: {outcome.name}: {'; '.join(outcome.differences)}")
     for outcome in result.failed:
-        console.print(Text(f"refused: {outcome.name}: {printable(outcome.error)}"), soft_wrap=True)
+        console.print_line(f"refused: {outcome.name}: {outcome.error}")
 
 
-def _print_findings(console: Console, wrong: Sequence[str], missing: Sequence[str]) -> None:
+def _print_findings(console: ReportConsole, wrong: Sequence[str], missing: Sequence[str]) -> None:
     for what, texts in (("incorrect", wrong), ("missing", missing)):
         for text in texts[:_MOST_WRONG]:
-            console.print(Text(f"{what}: {printable(text)}"), soft_wrap=True)
+            console.print_line(f"{what}: {text}")
         if len(texts) > _MOST_WRONG:
             console.print(f"{what}: {len(texts) - _MOST_WRONG} more; --json lists them all")
-
-
-def _console(file: TextIO) -> Console:
-    return PipeConsole(file=file, highlight=False, markup=False, width=None if file.isatty() else _WIDE)
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    return table
-
-
-def _facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(Text(name), Text(printable(value, keep="\n")))
-    _print(console, table)
-
-
-def _print(console: Console, table: Table) -> None:
-    with console.capture() as captured:
-        console.print(table)
-    console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

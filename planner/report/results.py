@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.device_profile import DeviceProfile
+from planner.estimate import ComputeSources
 from planner.graph.model import Role, Shape
 from planner.plan import Plan
 from planner.search.prices import Price
@@ -25,6 +27,8 @@ class GradResult:
     states: int
     """Tensors of state: parameters, momentum, running statistics."""
     state_elements: int
+    frozen: tuple[str, ...]
+    """Float initializers of rank 1 or more of a forward model that get no gradient and stay as they are."""
     ops_by_type: Mapping[str, int]
 
 
@@ -132,6 +136,8 @@ class ComparisonRow:
     reason: str = ""
     estimated_seconds: float | None = None
     """Of an iteration, an estimate; None without a topology."""
+    sources: ComputeSources | None = None
+    """How much of the computing was measured; None without a profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +149,25 @@ class Comparison:
     rows: tuple[ComparisonRow, ...]
     topology: str | None = None
     """What the times are estimated for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileResult:
+    """What was measured on a device."""
+
+    profile: DeviceProfile
+    output: Path
+    """The file that was written."""
+    workers: int
+    """That the parts are for."""
+    ops: int
+    """Of the model."""
+    model_seconds: float
+    """Of the model's ops, each whole, one after the other; those that could be measured."""
+    model_unmeasured: int
+    """Of the model's ops, those that could not be measured whole."""
+    total_seconds: float
+    """That measuring took."""
 
 
 @dataclass(frozen=True, slots=True)

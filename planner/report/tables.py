@@ -1,23 +1,14 @@
-"""Results as tables for people.
-
-Names come from models: they are printed as they are (no markup), control characters as escapes, and never shortened
-where stdout is not a terminal.
-"""
+"""Results as tables for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from planner.plan import Plan, UndescribedOp
+from planner.report.console import ReportConsole
 from planner.report.estimate import beside_measurement, estimate_facts
 from planner.report.results import Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
-from planner.report.text import printable
 from planner.search.prices import Price
 from planner.units import format_bytes, format_ratio, format_seconds
 
@@ -25,51 +16,8 @@ if TYPE_CHECKING:
     from planner.runtime.profile import Profile
     from planner.runtime.run import RunResult
 
-_WIDE = 100_000
-"""Columns where nothing limits them."""
 _SHOWN_UNSPLIT = 5
 _SHOWN_STEPS = 12
-
-
-class PipeConsole(Console):
-    """A console that leaves a closed pipe to the caller: rich's own exits with 1."""
-
-    def on_broken_pipe(self) -> None:
-        """Called while the BrokenPipeError is handled, which goes on to ``cli.main``."""
-        raise
-
-
-def _console(file: TextIO) -> Console:
-    return PipeConsole(
-        file=file, highlight=False, markup=False, soft_wrap=False, width=None if file.isatty() else _WIDE
-    )
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> Table:
-    """A table without frame; the columns in ``numbers`` stand to the right."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        right = column in numbers
-        table.add_column(Text(printable(column)), justify="right" if right else "left", no_wrap=right, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    return table
-
-
-def _facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(Text(name), Text(printable(value)))
-    _print(console, table)
-
-
-def _print(console: Console, table: Table) -> None:
-    """Prints a table without the blanks that fill its lines."""
-    with console.capture() as captured:
-        console.print(table)
-    console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def _shape(shape: Sequence[int]) -> str:
@@ -78,9 +26,8 @@ def _shape(shape: Sequence[int]) -> str:
 
 def grad(result: GradResult, file: TextIO) -> None:
     """Prints what ``tofu grad`` built."""
-    console = _console(file)
-    _facts(
-        console,
+    console = ReportConsole(file)
+    console.print_facts(
         [
             ("training graph", str(result.output)),
             ("loss", result.loss),
@@ -110,7 +57,7 @@ def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
     ]
     if plan.unsplit:
         shown = ", ".join(plan.unsplit[:_SHOWN_UNSPLIT]) + (", ..." if len(plan.unsplit) > _SHOWN_UNSPLIT else "")
-        facts.append(("not split", f"{len(plan.unsplit)} ops, which could not be at some cut: {shown}"))
+        facts.append(("not split", f"{_count(len(plan.unsplit), 'op')}, which could not be at some cut: {shown}"))
     if plan.described_by is not None:
         facts.append(("described by", f"{plan.described_by.name}, sha256 {plan.described_by.sha256[:16]}"))
     if plan.undescribed:
@@ -126,7 +73,7 @@ def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
     return facts
 
 
-def _undescribed(console: Console, ops: Iterable[UndescribedOp]) -> None:
+def _undescribed(console: ReportConsole, ops: Iterable[UndescribedOp]) -> None:
     """Prints what each op costs that is executed whole for want of a description."""
     ordered = sorted(ops, key=lambda op: (-op.moved_bytes, -op.repeated_elements, op.name))
     rows = [(op.name, op.op_type, format_bytes(op.moved_bytes), f"{op.repeated_elements:,}") for op in ordered]
@@ -134,14 +81,13 @@ def _undescribed(console: Console, ops: Iterable[UndescribedOp]) -> None:
         return
     console.print()
     columns = ("not described, run whole", "type", "inputs brought", "elements touched again")
-    _print(console, _table(columns, rows, columns[2:]))
+    console.print_table(columns, rows, columns[2:])
 
 
 def plan(result: PlanResult, file: TextIO) -> None:
     """Prints a plan that was found and what it costs."""
-    console = _console(file)
-    _facts(
-        console,
+    console = ReportConsole(file)
+    console.print_facts(
         [
             *_plan_facts(result.plan),
             ("state", f"{format_bytes(result.state_bytes)} in all"),
@@ -159,12 +105,12 @@ def plan(result: PlanResult, file: TextIO) -> None:
     if result.prices:
         console.print()
         priced = [(f"--{price.kind} {price.rule}", _price(price)) for price in result.prices]
-        _print(console, _table(("what was asked for", "price"), priced, ("price",)))
+        console.print_table(("what was asked for", "price"), priced, ("price",))
     costly = sorted(result.plan.tensor_bytes.items(), key=lambda item: (-item[1], item[0]))[:10]
     if costly and costly[0][1]:
         console.print()
         rows = [(name, str(result.plan.tilings[name]), format_bytes(moved)) for name, moved in costly if moved]
-        _print(console, _table(("what moves most", "tiling", "moved"), rows, ("moved",)))
+        console.print_table(("what moves most", "tiling", "moved"), rows, ("moved",))
     _undescribed(console, result.plan.undescribed)
 
 
@@ -175,11 +121,11 @@ def _price(price: Price) -> str:
 
 def explain(result: Explanation, file: TextIO) -> None:
     """Prints the tensors and ops of a plan."""
-    console = _console(file)
+    console = ReportConsole(file)
     if result.subject is None:
         guessed = sum(row.is_inferred for row in result.state)
         known = f"{len(result.state)} tensors" + (f", {guessed} of them inferred (see below)" if guessed else "")
-        _facts(console, [*_plan_facts(result.plan), ("state", known)])
+        console.print_facts([*_plan_facts(result.plan), ("state", known)])
         console.print()
     rows = [
         (
@@ -192,23 +138,23 @@ def explain(result: Explanation, file: TextIO) -> None:
         )
         for row in result.tensors
     ]
-    _print(console, _table(("tensor", "shape", "role", "tiling", "tile", "moved"), rows, ("moved",)))
+    console.print_table(("tensor", "shape", "role", "tiling", "tile", "moved"), rows, ("moved",))
     console.print()
     inferred = [
         (row.current, row.following, " ".join(row.evidence), row.why) for row in result.state if row.is_inferred
     ]
     if inferred:
-        _print(console, _table(("state", "replaced by", "evidence", "why"), inferred))
+        console.print_table(("state", "replaced by", "evidence", "why"), inferred)
         console.print()
     ops = [(row.name, row.op_type, row.strategy, " ".join(row.variables)) for row in result.ops]
-    _print(console, _table(("op", "type", "strategy", "index variables"), ops))
+    console.print_table(("op", "type", "strategy", "index variables"), ops)
     shown = {row.name for row in result.ops}
     _undescribed(console, (op for op in result.plan.undescribed if op.name in shown))
 
 
 def run(result: RunResult, file: TextIO) -> None:
     """Prints the steps of a run, what moved, and the verdict."""
-    console = _console(file)
+    console = ReportConsole(file)
     numbers = [str(number) for number in range(result.first_step, result.first_step + result.steps)]
     seconds = [format_seconds(seconds) for seconds in result.seconds]
     if result.losses:
@@ -218,7 +164,7 @@ def run(result: RunResult, file: TextIO) -> None:
         )
     else:
         columns, rows = ("step", "time"), list(zip(numbers, seconds, strict=True))
-    _print(console, _table(columns, rows, columns))
+    console.print_table(columns, rows, columns)
     console.print()
     agree = all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
     facts = [
@@ -251,13 +197,13 @@ def run(result: RunResult, file: TextIO) -> None:
         if result.no_reference:
             facts.append(("no reference", result.no_reference))
         facts.append(("verdict", "verified" if result.verified else "NOT verified"))
-    _facts(console, facts)
+    console.print_facts(facts)
     for comparison in result.comparisons:
         for tensor in comparison.tensors:
             if not tensor.is_same:
-                console.print(Text(f"  step {comparison.step}, {tensor}"))
+                console.print_line(f"  step {comparison.step}, {tensor}")
         if comparison.remark:
-            console.print(Text(f"  step {comparison.step}: {comparison.remark}"))
+            console.print_line(f"  step {comparison.step}: {comparison.remark}")
     if result.profile is not None:
         _profile(console, result.profile)
 
@@ -267,11 +213,10 @@ def _count(number: int, what: str, plural: str = "s") -> str:
     return f"{number:,} {what}{'' if number == 1 else plural}"
 
 
-def _profile(console: Console, profile: Profile) -> None:
+def _profile(console: ReportConsole, profile: Profile) -> None:
     """Prints where the time went: by worker, and the steps that took longest or waited longest."""
     console.print()
-    _facts(
-        console,
+    console.print_facts(
         [
             ("iteration", f"{format_seconds(profile.iteration_seconds)}, mean of {profile.iterations}"),
             *beside_measurement(profile.estimate, profile.iteration_seconds),
@@ -299,7 +244,7 @@ def _profile(console: Console, profile: Profile) -> None:
         rows = [
             (*row, format_seconds(compute[number]), format_seconds(fetch[number])) for number, row in enumerate(rows)
         ]
-    _print(console, _table(columns, rows, columns))
+    console.print_table(columns, rows, columns)
     console.print()
     longest = sorted(profile.steps, key=lambda step: -(step.seconds + step.wait_seconds))[:_SHOWN_STEPS]
     steps = [
@@ -315,21 +260,22 @@ def _profile(console: Console, profile: Profile) -> None:
         for step in longest
     ]
     heads = ("worker", "what takes longest", "ops", "time", "wait", "predicted", "moved")
-    _print(console, _table(heads, steps, ("time", "wait", "predicted", "moved")))
+    console.print_table(heads, steps, ("time", "wait", "predicted", "moved"))
 
 
 def compare(result: Comparison, file: TextIO) -> None:
     """Prints the strategies of the literature beside the found plan, the cheapest first."""
-    console = _console(file)
+    console = ReportConsole(file)
     facts = [("model", result.model), ("workers", str(result.workers))]
-    _facts(console, [*facts, *([("topology", result.topology)] if result.topology is not None else [])])
+    console.print_facts([*facts, *([("topology", result.topology)] if result.topology is not None else [])])
     console.print()
     found = next(row.moved_bytes for row in result.rows if row.strategy == "tofu") or 0
     rows: list[tuple[str, ...]] = []
     for row in sorted(result.rows, key=lambda row: (row.moved_bytes is None, row.moved_bytes or 0)):
         if row.moved_bytes is None:
-            rows.append((row.strategy, "no plan", "", "", "", "", row.reason))
+            rows.append((row.strategy, "no plan", "", "", "", "", "", row.reason))
             continue
+        sources = row.sources
         rows.append(
             (
                 row.strategy,
@@ -337,21 +283,22 @@ def compare(result: Comparison, file: TextIO) -> None:
                 f"{row.moved_bytes / found:.2f}" if found else "",
                 format_bytes(row.peak_bytes or 0),
                 "" if row.estimated_seconds is None else format_seconds(row.estimated_seconds),
+                "" if sources is None else f"{sources.measured_ops:,} of {sources.ops:,} ops",
                 format_ratio(row.replicated_flop_share or 0.0),
                 row.what,
             )
         )
-    heads = "strategy", "moved", "to tofu's", "arrays per worker", "est. time", "replicated work", "what it is"
-    columns: tuple[str, ...] = heads
-    if result.topology is None:
-        columns, rows = (*columns[:4], *columns[5:]), [(*row[:4], *row[5:]) for row in rows]
-    _print(console, _table(columns, rows, columns[1:-1]))
+    costs = "moved", "to tofu's", "arrays per worker", "est. time", "measured", "replicated work"
+    columns: tuple[str, ...] = ("strategy", *costs, "what it is")
+    lacking = {"est. time": result.topology is None, "measured": all(row.sources is None for row in result.rows)}
+    kept = [number for number, column in enumerate(columns) if not lacking.get(column, False)]
+    columns, rows = tuple(columns[number] for number in kept), [tuple(row[number] for number in kept) for row in rows]
+    console.print_table(columns, rows, columns[1:-1])
 
 
 def zoo(result: ZooResult, file: TextIO) -> None:
     """Prints a model of the zoo that was written."""
-    _facts(
-        _console(file),
+    ReportConsole(file).print_facts(
         [
             ("training graph", str(result.output)),
             ("inputs", ", ".join(result.inputs)),
@@ -364,13 +311,13 @@ def zoo(result: ZooResult, file: TextIO) -> None:
 
 def zoo_models(rows: Sequence[ZooRow], file: TextIO) -> None:
     """Prints the models of the zoo."""
-    console = _console(file)
+    console = ReportConsole(file)
     models = [
         (name, str(batch), row.optimizer, row.about if not number else "")
         for row in rows
         for number, (name, batch) in enumerate(row.members.items())
     ]
-    _print(console, _table(("model", "batch", "optimizer", "what it is"), models, ("batch",)))
+    console.print_table(("model", "batch", "optimizer", "what it is"), models, ("batch",))
     console.print()
     forms = (row.form for row in rows if row.form.lower() != row.form)  # capitals stand for numbers
-    console.print(Text("Other sizes by the same forms: " + ", ".join(forms)))
+    console.print_line("Other sizes by the same forms: " + ", ".join(forms))

@@ -14,14 +14,14 @@ import numpy as np
 from planner.algebra.region import Boxes, Region
 from planner.errors import ModelError
 from planner.graph.model import StatePair
-from planner.order import data_waits, joined_waits, last_local_reads, needs, outputs_of, stuck, writers
+from planner.order import Waits, data_waits, joined_waits, last_local_reads, needs, outputs_of, stuck, writers
 from planner.program import Arena, Fetch, Piece, Segment, Step, WorkerProgram
 
 _LISTED = 20
 
 
-def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair] = ()) -> None:
-    """Refuses programs that do not fit together.
+def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair] = ()) -> tuple[Waits, ...]:
+    """Refuses programs that do not fit together; returns what each step of each worker waits for.
 
     Args:
         programs: of all workers.
@@ -31,6 +31,7 @@ def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair]
         ModelError: names, types, boxes or order are wrong; with all findings.
     """
     findings: list[str] = []
+    waits: tuple[Waits, ...] = ()
     if [program.worker for program in programs] != list(range(len(programs))):
         findings.append(f"workers are numbered {[program.worker for program in programs]}")
     else:
@@ -40,7 +41,7 @@ def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair]
             if program.arena is not None and not findings:
                 _check_arena(program, program.arena, state, findings)
         if not findings:
-            _check_order(programs, findings)
+            waits = _check_order(programs, findings)
     if findings:
         rest = [f"and {len(findings) - _LISTED} more"] if len(findings) > _LISTED else []
         raise ModelError(
@@ -48,6 +49,7 @@ def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair]
             facts=(*findings[:_LISTED], *rest),
             hint="plan the model again; if that does not help, it is a bug in tofu",
         )
+    return waits
 
 
 def _check_worker(program: WorkerProgram, programs: Sequence[WorkerProgram], findings: list[str]) -> None:
@@ -107,7 +109,7 @@ def _tile(pieces: Sequence[Piece], region: Region) -> bool:
     return int(boxes.cross_overlap(boxes).sum()) == region.elements
 
 
-def _check_order(programs: Sequence[WorkerProgram], findings: list[str]) -> None:
+def _check_order(programs: Sequence[WorkerProgram], findings: list[str]) -> tuple[Waits, ...]:
     """Nothing is read that is never written, and nobody waits for ever, be it for data or for memory."""
     ready = [writers(program) for program in programs]
     findings.extend(
@@ -118,15 +120,17 @@ def _check_order(programs: Sequence[WorkerProgram], findings: list[str]) -> None
         if source.buffer not in ready[source.worker]
     )
     if findings:
-        return
-    for waits in (data_waits, joined_waits):
-        waiting = stuck(waits(programs))
+        return ()
+    joined = joined_waits(programs)
+    for waits in (data_waits(programs), joined):
+        waiting = stuck(waits)
         if waiting:
             findings.extend(
                 f"worker {worker} waits for ever in {describe(programs[worker].steps[number])}"
                 for worker, number in waiting.items()
             )
-            return
+            break
+    return joined
 
 
 def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair], findings: list[str]) -> None:

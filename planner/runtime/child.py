@@ -18,6 +18,7 @@ ends, whoever started it is gone, and so is this process, at once. What anybody 
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import queue
@@ -32,6 +33,7 @@ from typing import Any, NoReturn, TextIO
 
 from onnx import ModelProto
 
+from planner.collection import without_collection
 from planner.errors import TofuError
 from planner.graph.model import StatePair
 from planner.runtime.backend import Backend
@@ -56,6 +58,7 @@ def main() -> NoReturn:
         try:
             if executor is None:
                 executor = _start(request)
+                gc.freeze()  # the program is there for the life of the process
                 reply = {"sessions": executor.session_count, "threads": executor.thread_idents}
             else:
                 reply = _serve(executor, request)
@@ -79,6 +82,7 @@ def _listen(lines: TextIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
     os._exit(0)
 
 
+@without_collection()
 def _start(request: Mapping[str, Any]) -> Executor:
     models = [read_worker_model(ModelProto.FromString(Path(path).read_bytes())) for path in request["models"]]
     exchange = Exchange([model.program for model in models], request["memory"])

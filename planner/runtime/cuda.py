@@ -86,7 +86,7 @@ class CudaBackend(Backend):
                 self._memory.append(block)
                 self._arrays.append(
                     {
-                        name: cupy.ndarray(buffer.shape, _stored(buffer.dtype), memptr=block + arena.offsets[name])
+                        name: cupy.ndarray(buffer.shape, stored(buffer.dtype), memptr=block + arena.offsets[name])
                         for name, buffer in program.buffers.items()
                     }
                 )
@@ -103,7 +103,7 @@ class CudaBackend(Backend):
         with self._cupy.cuda.Device(self._devices[worker]):
             for name in model.program.fixed:
                 host = np.ascontiguousarray(model.constants[name]).reshape(model.program.buffers[name].shape)
-                self._arrays[worker][name].set(_plain(host))
+                self._arrays[worker][name].set(plain(host))
         return self._arrays[worker]
 
     def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], int]:
@@ -154,7 +154,7 @@ class CudaBackend(Backend):
         """See ``Backend.push``."""
         stream = self._streams[worker]
         for name in buffers:
-            self._arrays[worker][name].set(_plain(self._exchange.array(worker, name)), stream=stream)
+            self._arrays[worker][name].set(plain(self._exchange.array(worker, name)), stream=stream)
         stream.synchronize()
 
     def pull(self, worker: int, buffers: Sequence[str]) -> None:
@@ -162,7 +162,7 @@ class CudaBackend(Backend):
         stream = self._streams[worker]
         for name in buffers:
             host = self._exchange.array(worker, name)
-            self._arrays[worker][name].get(stream=stream, out=_plain(host))
+            self._arrays[worker][name].get(stream=stream, out=plain(host))
         stream.synchronize()
 
     def copy(self, target: Any, source: Any) -> None:
@@ -223,10 +223,11 @@ class _Launch(BoundFetch):
         return self._moved_bytes
 
 
-def _stored(dtype: DType) -> np.dtype[Any]:
+def stored(dtype: DType) -> np.dtype[Any]:
     """The dtype of device memory: where CuPy has none, as for bfloat16, the bits are kept as unsigned integers."""
-    return _plain(np.empty(0, numpy_dtype(dtype))).dtype
+    return plain(np.empty(0, numpy_dtype(dtype))).dtype
 
 
-def _plain(array: np.ndarray) -> np.ndarray:
+def plain(array: np.ndarray) -> np.ndarray:
+    """The array as ``stored`` has its elements."""
     return array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}")

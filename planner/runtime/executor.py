@@ -18,7 +18,7 @@ from typing import Final
 
 from planner.errors import WorkerError
 from planner.graph.model import StatePair
-from planner.order import Waits, joined_waits
+from planner.order import Waits
 from planner.program import Fetch, Segment, Source, Step, WorkerProgram
 from planner.runtime.backend import Backend, CpuBackend
 from planner.runtime.check import check_programs, describe
@@ -133,14 +133,13 @@ class Executor:
         libraries: Sequence[Path] = (),
     ) -> None:
         self._programs = tuple(model.program for model in models)
-        check_programs(self._programs, state)
+        waits = check_programs(self._programs, state)
         self._exchange = exchange
         self._backend = backend or CpuBackend(
             exchange, len(models), transport=transport, is_shared=is_shared, libraries=libraries
         )
         self._progress = _Progress(len(models))
         self._arrays = [self._backend.arrays(model) for model in models]
-        waits = joined_waits(self._programs)
         awaited = frozenset((other, count) for steps in waits for wanted in steps for other, count in wanted.items())
         self._actions = [self._prepare(model, mine, awaited) for model, mine in zip(models, waits, strict=True)]
         self._pairs = [state_buffers(program, state) for program in self._programs]

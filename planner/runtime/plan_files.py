@@ -8,6 +8,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
 from onnx import ModelProto
 
+from planner.collection import without_collection
 from planner.errors import ModelError
 from planner.estimate import TimeEstimate
 from planner.folder import PLAN, open_folder
@@ -37,6 +38,7 @@ class LoadedPlan:
     """Of an iteration on the plan's topology; None where it is for none."""
 
 
+@without_collection()
 def load_plan(directory: Path) -> LoadedPlan:
     """Reads a plan's folder and checks that its files belong together.
 

@@ -218,7 +218,7 @@ def index_bound(graph: Graph, name: str) -> int | None:
             for position, read in enumerate(op.inputs):
                 if read != current:
                     continue
-                bound = _indexed(graph, op, position)
+                bound = indexed_size(graph, op, position)
                 if bound is not None:
                     bounds.append(bound)
                 is_truth |= op.op_type == "Cast" and op.attribute("to") == _BOOL
@@ -231,7 +231,8 @@ def index_bound(graph: Graph, name: str) -> int | None:
     return min(bounds, default=2 if is_truth else None)
 
 
-def _indexed(graph: Graph, op: Op, position: int) -> int | None:
+def indexed_size(graph: Graph, op: Op, position: int) -> int | None:
+    """The size of the smallest dim that an op indexes by the values of an input; None where they are no indices."""
     if position == 0 and op.op_type == "OneHot":
         depth = graph.constants.get(op.inputs[1])
         return None if depth is None else int(depth.ravel()[0])

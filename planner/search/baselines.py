@@ -10,7 +10,7 @@ from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import ModelError
 from planner.graph.model import Graph, Role
-from planner.search.dims import Place, reachable
+from planner.search.dims import Place
 from planner.search.problem import Problem, Restriction, SearchVariable
 
 Keep: TypeAlias = Callable[[SearchVariable, Placement], bool]
@@ -73,7 +73,7 @@ def data_parallel(problem: Problem) -> Restriction:
     Raises:
         ModelError: no data input has a batch dim.
     """
-    places = reachable(problem.directions, batch_places(problem.graph))
+    places = problem.directions.reachable(batch_places(problem.graph))
     return keeping(lambda variable, placement: isinstance(placement, Shard) and place_of(variable, placement) in places)
 
 
@@ -96,7 +96,7 @@ def model_parallel(problem: Problem) -> Restriction:
 
     Activations may be cut along other dims than the batch, or be replicated.
     """
-    places = reachable(problem.directions, batch_places(problem.graph))
+    places = problem.directions.reachable(batch_places(problem.graph))
 
     def keep(variable: SearchVariable, placement: Placement) -> bool:
         if isinstance(placement, Shard):
@@ -167,7 +167,7 @@ def fully_sharded(problem: Problem) -> Restriction:
 
     What has no batch dim (gradients of weights, the optimizer's ops) is cut as the state is.
     """
-    places = reachable(problem.directions, batch_places(problem.graph))
+    places = problem.directions.reachable(batch_places(problem.graph))
 
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
         split, along = [], []

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from planner.algebra.tiling import Tiling
 from planner.cost.tables import Candidates
+from planner.search.choices import Choices
 from planner.search.dual import Dual, Floats
 from planner.search.effort import EFFORTS, Effort
-from planner.search.eliminate import Reduced, Table, eliminate
+from planner.search.eliminate import KnownTables, Reduced, Table, eliminate
 from planner.search.order import Ints, Order, find_order
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found
@@ -62,7 +63,7 @@ def certify(
     choices = _composites(problem, cuts, restrict, found, effort)
     if choices is None or problem.table_entries(choices) > effort.table_entries:
         return found
-    sizes = [len(values) for values in choices]
+    sizes = choices.sizes.tolist()
     order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=_BUCKET)
     if _core_entries(order, sizes) > effort.pair_entries:
         return found
@@ -106,7 +107,7 @@ def _rounded_up(value: float) -> int:
 
 def _composites(
     problem: Problem, cuts: tuple[int, ...], restrict: Restriction, found: Found, effort: Effort
-) -> list[Candidates] | None:
+) -> Choices | None:
     """Every composite of every variable, the found plan's among them; None if there are far too many."""
     known: dict[object, Candidates] = {}
     choices: list[Candidates] = []
@@ -123,7 +124,7 @@ def _composites(
             total += len(known[key])
         values = known[key]
         choices.append(values if own in values else problem.intern((*values, own)))
-    return choices
+    return Choices.of(choices)
 
 
 def _extended(
@@ -158,15 +159,15 @@ def _core_entries(order: Order, sizes: Sequence[int]) -> int:
 class _Joint:
     """The joint problem, its variables of few neighbours eliminated."""
 
-    def __init__(self, problem: Problem, choices: Sequence[Candidates], order: Order, effort: Effort) -> None:
+    def __init__(self, problem: Problem, choices: Choices, order: Order, effort: Effort) -> None:
         self._choices = choices
         self._exact_entries = effort.exact_entries
-        sizes = [len(values) for values in choices]
-        tables, which, _ = problem.joint_tables(choices)
-        self._reduced = Reduced(order, tables, which)
+        sizes = choices.sizes.tolist()
+        known = KnownTables()
+        self._reduced = Reduced(order, known, *known.interned(*problem.joint_tables(choices)))
         self.constant = self._reduced.constant
         self.eliminated_entries = self._reduced.entries
-        self._core = sorted(order.core, key=problem.time_of)
+        self._core = sorted(order.core, key=problem.times.__getitem__)
         number = {variable: position for position, variable in enumerate(self._core)}
         self._kept: list[NDArray[np.int64]] = [np.arange(sizes[variable]) for variable in self._core]
         self._own: list[Table] = [np.zeros(sizes[variable], dtype=np.int64) for variable in self._core]
@@ -210,7 +211,7 @@ class _Joint:
 
     def composites(self, values: Ints) -> tuple[Tiling, ...]:
         """The candidates that values stand for."""
-        return tuple(options[value] for options, value in zip(self._choices, values.tolist(), strict=True))
+        return self._choices.chosen(values)
 
     def take_out(self, dual: Dual, upper: int) -> bool:
         """Takes out values with which nothing can be below ``upper``; False if a variable has none left."""

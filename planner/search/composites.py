@@ -12,12 +12,12 @@ whole by every worker, at 0 bytes. With a body it can be cut, so the first plan 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.algebra.tiling import Replicate, Shard, Tiling
 from planner.cost.by_op import op_bytes
-from planner.cost.compute import REPLICATED_SHARE_LIMIT, replicated_share, work
+from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, replicated_share, work
 from planner.cost.tables import CostTables
 from planner.graph.bodies import Body, Expanded, expand, has_body
 from planner.graph.bodies.expand import fused, without_copies
@@ -47,6 +47,7 @@ def decide_with_bodies(
     descriptions: Descriptions,
     workers: int,
     *,
+    levels: Sequence[int] = (),
     strategy: str = "tofu",
     through_bodies: bool = True,
     rules: Rules = NO_RULES,
@@ -64,6 +65,7 @@ def decide_with_bodies(
         graph: the training graph.
         descriptions: of its operators.
         workers: see ``decide``; so are the others.
+        levels: ways of each level of the machine.
         strategy: bodies are searched by ``tofu`` only; the literature's strategies take the ops as they are.
         through_bodies: False: composite ops are taken as they are.
         rules: what the user has decided; a pattern matches tensors of this graph, and none inside of a body.
@@ -85,6 +87,7 @@ def decide_with_bodies(
             planned,
             ops,
             workers,
+            levels=levels,
             strategy=strategy,
             rules=of_the_model,
             partitioned_inputs=partitioned_inputs,
@@ -131,10 +134,9 @@ def decide_with_bodies(
 def _repeated_share(decided: Decided, names: Collection[str]) -> float:
     """Work of these ops that other workers do again, as a share of the graph's work."""
     strategies = decided.decision.plan.strategies
-    works = [(work(bound, decided.graph), bound, strategies[bound.op.name].tiling) for bound in decided.ops]
-    inner = [entry for entry in works if entry[1].op.name in names]
-    total = sum(amount for amount, _, _ in works)
-    return replicated_share(inner) * sum(amount for amount, _, _ in inner) / total if total else 0.0
+    works = {bound.op.name: work(bound, decided.graph) for bound in decided.ops}
+    repeated = repeated_work((works[name], strategies[name].tiling) for name in names if name in works)
+    return repeated / max(1, sum(works.values()))
 
 
 def _bound(descriptions: Descriptions, graph: Graph, known: Mapping[str, BoundOp]) -> tuple[BoundOp, ...]:
@@ -201,7 +203,7 @@ def _plan_of(
     for bound in ops:
         for name, amount in op_bytes(graph, bound, strategies, tilings, tables):
             by_tensor[name] += amount
-    works = [(work(bound, graph), bound, strategies[bound.op.name].tiling) for bound in ops]
+    works = [(work(bound, graph), strategies[bound.op.name].tiling) for bound in ops]
     return replace(
         plan,
         tilings=tilings,

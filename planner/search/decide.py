@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from planner.algebra.tiling import Tiling
-from planner.cost.compute import REPLICATED_SHARE_LIMIT, replicated_share
+from planner.collection import without_collection
+from planner.cost.compute import replicated_share
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph
 from planner.graph.structure import in_order_of_places
 from planner.plan import OpStrategy, Plan
 from planner.search.effort import EffortName
+from planner.search.factors import cuts_of_levels
 from planner.search.methods import METHODS
 from planner.search.pins import ruled
 from planner.search.problem import Problem, Restriction, SearchVariable
@@ -24,10 +27,6 @@ from planner.tdl.bind import BoundOp
 
 STRATEGIES = tuple(METHODS)
 """Names of the strategies: our search, and those of the literature."""
-
-
-_BUDGETS = (1.0, 0.75, 0.5, 0.25, 0.0)
-"""Shares of the limit on replicated work that the search is given, one after the other, until its plan keeps to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +41,13 @@ class Decision:
     """Entries of all buckets that eliminations computed; equal buckets are computed once."""
 
 
+@without_collection()
 def decide(
     graph: Graph,
     ops: tuple[BoundOp, ...],
     workers: int,
     *,
+    levels: Sequence[int] = (),
     strategy: str = "tofu",
     rules: Rules = NO_RULES,
     held: Mapping[str, Tiling] | None = None,
@@ -62,6 +63,8 @@ def decide(
         graph: the training graph.
         ops: its ops with their descriptions, in the same order.
         workers: how many; at least 1.
+        levels: ways of each level of the machine, outermost first, which multiply to the workers: what a level joins
+            is divided by cuts of its own. () if all workers are equally near.
         strategy: one of ``STRATEGIES``.
         rules: what the user has decided.
         held: by op, the strategy that it must have: one that the analysis admits and that every worker has a local op
@@ -78,6 +81,7 @@ def decide(
     """
     if workers < 1:
         raise UsageError(f"{workers} workers: a plan needs at least 1")
+    assert not levels or prod(levels) == workers, "the machine has a device for each worker"
     largest = max((tensor.elements for tensor in graph.tensors.values()), default=0)
     if workers > largest:
         raise InfeasibleError(
@@ -90,22 +94,17 @@ def decide(
     # Neither the order of the file nor names decide between plans of equal bytes.
     ordered = in_order_of_places(graph)
     bound = {one.op.name: one for one in ops}
-    for fraction in _BUDGETS:
-        # A budget is drawn up before it is known how often an op is repeated; a plan that overdraws it is not taken.
-        problem = Problem(
-            ordered,
-            tuple(bound[op.name] for op in ordered.ops),
-            workers,
-            partitioned_inputs,
-            fraction * REPLICATED_SHARE_LIMIT,
-            effort=effort,
-            tables=shared,
-        )
-        cuts, found = METHODS[strategy].search(
-            problem, workers, partial(_narrowed, problem, rules, held or {}), progress
-        )
-        if strategy != "tofu" or not problem.overdraws(found.composites):
-            break
+    problem = Problem(
+        ordered,
+        tuple(bound[op.name] for op in ordered.ops),
+        workers,
+        partitioned_inputs,
+        effort=effort,
+        tables=shared,
+    )
+    cuts, found = METHODS[strategy].search(
+        problem, cuts_of_levels(levels or (workers,)), partial(_narrowed, problem, rules, held or {}), progress
+    )
     seconds = time.perf_counter() - started
     plan = _plan(graph, ops, problem, found, cuts, strategy, model_digest)
     return Decision(plan, seconds, problem.tables.entries, found.largest_table, problem.eliminated_entries)
@@ -126,7 +125,7 @@ def _narrowed(
         if strategy is None:
             return restrict(variable, candidates)
         depth = len(candidates[0].ways)
-        return (Tiling(strategy.placements[:depth], strategy.ways[:depth]),)
+        return (strategy.outermost(depth),)
 
     return keep if held else restrict
 
@@ -152,19 +151,20 @@ def _plan(
         for name in graph.tensors
         if name in problem.variable_of_tensor
     }
-    strategies = {
-        bound.op.name: OpStrategy(
-            found.composites[problem.variable_of_op[bound.op.name]],
-            tuple(variable.name for variable in bound.variables),
-        )
-        for bound in ops
-    }
+    known: dict[tuple[int, int], OpStrategy] = {}
+    strategies = {}
+    for bound in ops:
+        tiling = found.composites[problem.variable_of_op[bound.op.name]]
+        key = (id(bound.analysis), id(tiling))
+        if key not in known:
+            known[key] = OpStrategy(tiling, tuple(variable.name for variable in bound.variables))
+        strategies[bound.op.name] = known[key]
     by_tensor = dict.fromkeys(tilings, 0)
     for name, amount in problem.bytes_by_tensor(found.composites):
         by_tensor[name] += amount
     assert sum(by_tensor.values()) == found.moved_bytes, "the plan's bytes are the sum over its tensors"
     stuck = problem.unsplit(found.composites)
-    works = [(problem.works[bound.op.name], bound, strategies[bound.op.name].tiling) for bound in ops]
+    works = [(problem.works[bound.op.name], strategies[bound.op.name].tiling) for bound in ops]
     return Plan(
         model=graph.name,
         model_digest=model_digest,

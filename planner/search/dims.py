@@ -7,12 +7,17 @@ in blocks of D) or the dim is the quotient of the variable (``x[i // D, i % D]``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
 from typing import TypeAlias
 
+import numpy as np
+
 from planner.graph.model import Graph
+from planner.search.order import Ints
 from planner.tdl.analyse import Analysis
 from planner.tdl.bind import BoundOp
 from planner.tdl.interval import Floor, Interval, Symbol
@@ -21,72 +26,168 @@ Place: TypeAlias = tuple[str, str, int]
 """("tensor", name, dim) or ("op", name, number of the variable)."""
 
 
-@dataclass(frozen=True, slots=True)
 class Directions:
-    """The directions of a graph."""
+    """The directions of a graph, told apart by number."""
 
-    group: Mapping[Place, int]
-    """The number of each place's direction."""
-    blocks: Mapping[int, tuple[int, ...]]
-    """Blocks proposed for each direction, ascending, without 1."""
-    aligned: tuple[tuple[Place, Place], ...]
-    """Pairs of places that are aligned without being the same direction."""
+    def __init__(self, places: _Places, number: Ints, blocks: Mapping[int, tuple[int, ...]], aligned: Ints) -> None:
+        """Collects what ``find_directions`` has found.
 
-    def blocks_of(self, place: Place) -> tuple[int, ...]:
-        """Blocks worth trying when this dim or variable is cut."""
-        number = self.group.get(place)
-        return () if number is None else self.blocks.get(number, ())
+        Args:
+            places: all dims and variables.
+            number: the direction of each place; -1 for one that goes with no other.
+            blocks: proposed for each direction, ascending, without 1.
+            aligned: pairs of places that are aligned without being the same direction, shape [2, pairs].
+        """
+        self._places = places
+        self._number = number
+        self._blocks = blocks
+        self._aligned = aligned
+
+    def blocks_of(self, kind: str, name: str) -> tuple[tuple[int, ...], ...]:
+        """Blocks worth trying when a tensor ("tensor") or an op ("op") is cut, for each dim or variable."""
+        if not self._blocks:
+            return ()
+        numbers = self._number[self._places.start[kind][name] :][: self._places.count[kind][name]].tolist()
+        return tuple(self._blocks.get(number, ()) for number in numbers)
+
+    @cached_property
+    def group(self) -> Mapping[Place, int]:
+        """The number of each place's direction."""
+        numbers = self._number.tolist()
+        return {place: numbers[at] for place, at in self._places.all() if numbers[at] >= 0}
+
+    def reachable(self, start: Iterable[Place]) -> frozenset[Place]:
+        """All places that go with the given ones, through equal and aligned directions."""
+        linked: dict[int, set[int]] = {}
+        for first, second in self._number[self._aligned].T.tolist():
+            if first >= 0 and second >= 0:
+                linked.setdefault(first, set()).add(second)
+                linked.setdefault(second, set()).add(first)
+        found: set[int] = set()
+        stack = [self.group[place] for place in start if place in self.group]
+        while stack:
+            number = stack.pop()
+            if number not in found:
+                found.add(number)
+                stack.extend(linked.get(number, ()))
+        return frozenset(place for place, number in self.group.items() if number in found)
 
 
-def find_directions(graph: Graph, ops: Iterable[BoundOp]) -> Directions:
+class _Places:
+    """Numbers for all dims of tensors and all variables of ops."""
+
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
+        self.count = {
+            "tensor": {name: len(tensor.shape) for name, tensor in graph.tensors.items()},
+            "op": {bound.op.name: len(bound.variables) for bound in ops},
+        }
+        self.start: dict[str, dict[str, int]] = {}
+        self.total = 0
+        for kind, counts in self.count.items():
+            ends = list(accumulate(counts.values(), initial=self.total))
+            self.start[kind] = dict(zip(counts, ends, strict=False))
+            self.total = ends[-1]
+
+    def all(self) -> Iterator[tuple[Place, int]]:
+        """Every place and its number."""
+        for kind, counts in self.count.items():
+            for name, count in counts.items():
+                start = self.start[kind][name]
+                for position in range(count):
+                    yield (kind, name, position), start + position
+
+
+def find_directions(graph: Graph, ops: Sequence[BoundOp]) -> Directions:
     """Joins the dims and variables of a graph into directions and gathers their block proposals."""
-    parent: dict[Place, Place] = {}
-
-    def root(place: Place) -> Place:
-        parent.setdefault(place, place)
-        while parent[place] != place:
-            parent[place] = parent[parent[place]]
-            place = parent[place]
-        return place
-
-    def join(one: Place, other: Place) -> None:
-        first, second = sorted((root(one), root(other)))
-        parent[second] = first
-
-    proposals: list[tuple[Place, int]] = []
-    aligned: list[tuple[Place, Place]] = []
-    known: dict[int, tuple[_Index, ...]] = {}
-    for bound in ops:
-        name = bound.op.name
-        for position, dims in enumerate(bound.analysis.outputs):
-            for dim, number in enumerate(dims or ()):
-                join(("tensor", bound.op.outputs[position], dim), ("op", name, number))
-        for number, variable in enumerate(bound.variables):
-            proposals.extend((("op", name, number), block) for block in variable.blocks)
-        indices = known.get(id(bound.analysis))
-        if indices is None:
-            indices = known[id(bound.analysis)] = tuple(_indices(bound.analysis))
-        for index in indices:
-            place: Place = ("tensor", bound.op.inputs[index.slot], index.dim)
-            proposals.extend((place, block) for block in index.blocks)
-            if index.major is None:
-                continue
-            there: Place = ("op", name, index.major)
-            if index.is_alone:
-                join(place, there)
-            else:
-                aligned.append((place, there))
+    places = _Places(graph, ops)
+    start = places.start["tensor"]
+    joined: tuple[list[int], list[int]] = ([], [])
+    aligned: tuple[list[int], list[int]] = ([], [])
+    proposals: list[tuple[int, int]] = []
+    known: dict[int, _Layout] = {}
+    for bound, own in zip(ops, places.start["op"].values(), strict=True):
+        layout = known.get(id(bound.analysis))
+        if layout is None:
+            layout = known[id(bound.analysis)] = _Layout.of(bound.analysis)
+        outputs, inputs = bound.op.outputs, bound.op.inputs
+        for position, dim, number in layout.made:
+            joined[0].append(start[outputs[position]] + dim)
+            joined[1].append(own + number)
+        for slot, dim, number in layout.read:
+            joined[0].append(start[inputs[slot]] + dim)
+            joined[1].append(own + number)
+        for slot, dim, number in layout.aligned:
+            aligned[0].append(start[inputs[slot]] + dim)
+            aligned[1].append(own + number)
+        proposals.extend((own + number, block) for number, block in layout.own_blocks)
+        proposals.extend((start[inputs[slot]] + dim, block) for slot, dim, block in layout.read_blocks)
     for first, second in graph_ties(graph):
         for dim in range(len(graph.tensors[first].shape)):
-            join(("tensor", first, dim), ("tensor", second, dim))
-    roots = {place: root(place) for place in list(parent)}
-    numbering = {place: number for number, place in enumerate(sorted(set(roots.values())))}
-    group = {place: numbering[top] for place, top in roots.items()}
+            joined[0].append(start[first] + dim)
+            joined[1].append(start[second] + dim)
+    pairs = np.array(joined, dtype=np.int64)
+    direction = _components(places.total, pairs)
+    alone = np.ones(places.total, dtype=bool)
+    alone[pairs] = False
+    direction[alone] = -1
     blocks: dict[int, set[int]] = {}
     for place, block in proposals:
-        if block > 1 and place in group:
-            blocks.setdefault(group[place], set()).add(block)
-    return Directions(group, {number: tuple(sorted(found)) for number, found in blocks.items()}, tuple(aligned))
+        if not alone[place]:
+            blocks.setdefault(int(direction[place]), set()).add(block)
+    sorted_blocks = {number: tuple(sorted(found)) for number, found in blocks.items()}
+    return Directions(places, direction, sorted_blocks, np.array(aligned, dtype=np.int64))
+
+
+def _components(count: int, pairs: Ints) -> Ints:
+    """A number for each of ``count`` things, equal for those that pairs join, shape [2, pairs]: the least of them."""
+    label = np.arange(count)
+    while True:
+        ends = label[pairs]
+        pairs = pairs[:, ends[0] != ends[1]]
+        if not pairs.size:
+            return label
+        ends = label[pairs]
+        np.minimum.at(label, ends.max(axis=0), ends.min(axis=0))
+        while (label[label] != label).any():
+            label = label[label]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How ops with one analysis lay their variables along the dims of what they read and make."""
+
+    made: tuple[tuple[int, int, int], ...]
+    """Output, dim and variable."""
+    read: tuple[tuple[int, int, int], ...]
+    """Input, dim and the variable that is its index and nothing else."""
+    aligned: tuple[tuple[int, int, int], ...]
+    """Input, dim and the variable with the largest step in its index, where there is more in it."""
+    own_blocks: tuple[tuple[int, int], ...]
+    """Variable and a block, larger than 1, that it proposes."""
+    read_blocks: tuple[tuple[int, int, int], ...]
+    """Input, dim and such a block."""
+
+    @classmethod
+    def of(cls, analysis: Analysis) -> _Layout:
+        """The layout of an analysis."""
+        indices = tuple(_indices(analysis))
+        joined = [index for index in indices if index.major is not None]
+        return cls(
+            tuple(
+                (position, dim, number)
+                for position, dims in enumerate(analysis.outputs)
+                for dim, number in enumerate(dims or ())
+            ),
+            tuple((index.slot, index.dim, index.major or 0) for index in joined if index.is_alone),
+            tuple((index.slot, index.dim, index.major or 0) for index in joined if not index.is_alone),
+            tuple(
+                (number, block)
+                for number, variable in enumerate(analysis.variables)
+                for block in variable.blocks
+                if block > 1
+            ),
+            tuple((index.slot, index.dim, block) for index in indices for block in index.blocks if block > 1),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +210,7 @@ def _indices(analysis: Analysis) -> Iterator[_Index]:
         for dim, interval in enumerate(read.dims):
             if interval is not None:
                 major = _major_variable(interval)
-                is_alone = major is not None and interval == Interval.variable(major)
+                is_alone = interval.alone is not None
                 yield _Index(read.slot, dim, None if major is None else numbers[major], is_alone, read.blocks[dim])
 
 
@@ -130,24 +231,3 @@ def _major_variable(interval: Interval) -> str | None:
         if name is not None and factor > 0 and (best is None or factor > best[0]):
             best = (factor, name)
     return None if best is None else best[1]
-
-
-def reachable(directions: Directions, start: Iterable[Place]) -> frozenset[Place]:
-    """All places that go with the given ones, through equal and aligned directions."""
-    members: dict[int, list[Place]] = {}
-    for place, number in directions.group.items():
-        members.setdefault(number, []).append(place)
-    linked: dict[int, set[int]] = {}
-    for one, other in directions.aligned:
-        if one in directions.group and other in directions.group:
-            first, second = directions.group[one], directions.group[other]
-            linked.setdefault(first, set()).add(second)
-            linked.setdefault(second, set()).add(first)
-    found: set[int] = set()
-    stack = [directions.group[place] for place in start if place in directions.group]
-    while stack:
-        number = stack.pop()
-        if number not in found:
-            found.add(number)
-            stack.extend(linked.get(number, ()))
-    return frozenset(place for number in found for place in members[number])

@@ -14,7 +14,7 @@ EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
 class Effort:
     """How much work a certificate may be."""
 
-    table_entries: int = 16_000_000
+    table_entries: int = 32_000_000
     """Entries of all different tables of the joint problem; a larger problem is not begun."""
     pair_entries: int = 60_000_000
     """Entries that one pass over the core reads."""

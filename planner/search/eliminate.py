@@ -5,7 +5,8 @@ OptCNN's node and edge elimination (section 5) are orders of it. Time and memory
 induced width of the order, which is small on training graphs.
 
 Equal buckets are solved once: tables are interned by content, and the eliminations of a round whose tables are the same
-are one computation. What identical layers cost is the bookkeeping of their numbers, done for a whole round at a time.
+are one computation, as are those of later searches of the same network. What identical layers cost is the bookkeeping
+of their numbers, done for a whole round at a time.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError
-from planner.search.order import Ints, Order, Pattern, find_order, order_of
+from planner.search.order import Ints, Order, Pattern, distinct_rows, find_order, order_of
 
 MAX_TABLE_ENTRIES = 1 << 26
 """A bucket larger than this would not fit in memory; the search refuses rather than guesses."""
 _AT_ONCE = 1 << 17
 """A bucket larger than this is minimised value by value, so that it stays in the cache and takes less memory."""
+_DECIDED = 1 << 13
+"""A bucket up to this size keeps where its minima are; of a larger one they are found again where they are needed."""
+_MANY = 64
+"""Rows from which on arrays are quicker than a dictionary."""
 
 Table: TypeAlias = NDArray[np.int64]
 
@@ -115,7 +120,20 @@ def eliminate(order: Order, tables: Sequence[Table], which: Ints) -> Solution:
         tables: the different tables.
         which: the number of each factor's table, shape [factors].
     """
-    reduced = Reduced(order, tables, which)
+    known = KnownTables()
+    return eliminate_known(order, known, *known.interned(tables, which))
+
+
+def eliminate_known(order: Order, known: KnownTables, numbers: Ints, constant: int) -> Solution:
+    """The same, for tables that are known by number.
+
+    Args:
+        order: over the factors' scopes.
+        known: the tables, and what was found out about them before.
+        numbers: of each factor's table, shape [factors].
+        constant: what was taken out of the tables.
+    """
+    reduced = Reduced(order, known, numbers, constant)
     values = np.zeros(order.variables, dtype=np.int64)
     reduced.complete(values)
     return Solution(values, reduced.constant, reduced.largest_table, reduced.entries)
@@ -126,33 +144,38 @@ class Reduced:
 
     Attributes:
         constant: what every assignment costs beside the tables that are left.
-        largest_table: entries of the largest bucket so far.
-        entries: entries of all buckets so far.
+        largest_table: entries of the largest bucket.
+        entries: entries of all buckets that were computed and not known before.
     """
 
-    def __init__(self, order: Order, tables: Sequence[Table], which: Ints) -> None:
+    def __init__(self, order: Order, known: KnownTables, numbers: Ints, constant: int) -> None:
         """Eliminates.
 
         Args:
             order: over the factors' scopes; it may leave variables, its core.
-            tables: the different tables.
-            which: the number of each factor's table, shape [factors].
+            known: the tables, and what was found out about them before.
+            numbers: of each factor's table, shape [factors].
+            constant: what was taken out of the tables.
         """
+        before = known.entries
         self._order = order
-        self._known = known = _Known(tables)
+        self._known = known
         self._table_of = table_of = np.full(order.scopes + order.variables, -1, dtype=np.int64)
-        table_of[: order.scopes] = known.numbers[which]
-        self.constant = int(known.least[which].sum())
-        self._done: list[tuple[Ints, Ints]] = []
+        table_of[: order.scopes] = numbers
+        self.constant = constant
+        self.largest_table = 1
+        self._done: list[tuple[list[_Bucket], Ints]] = []
         for steps in order.rounds:
-            buckets, group = _distinct(table_of[steps.factors])
-            results = np.array(
-                [known.bucket(steps.pattern, tuple(bucket)) for bucket in buckets.tolist()], dtype=np.int64
+            rows, group = _distinct(table_of[steps.factors], known.count)
+            buckets = [known.bucket(steps.pattern, tuple(row)) for row in rows.tolist()]
+            table_of[steps.produced] = np.array([bucket.result for bucket in buckets], dtype=np.int64)[group]
+            self.constant += sum(
+                bucket.least * times
+                for bucket, times in zip(buckets, np.bincount(group, minlength=len(buckets)).tolist(), strict=True)
             )
-            table_of[steps.produced] = results[group, 0]
-            self.constant += int(results[group, 1].sum())
+            self.largest_table = max(self.largest_table, *[bucket.entries for bucket in buckets])
             self._done.append((buckets, group))
-        self.largest_table, self.entries = known.largest, known.entries
+        self.entries = known.entries - before
 
     def table(self, factor: int) -> Table:
         """The table of a factor that is left, less its minimum (which is in ``constant``)."""
@@ -161,70 +184,124 @@ class Reduced:
     def complete(self, values: Ints) -> None:
         """Gives the eliminated variables their best values, when the core has its own; in place."""
         for steps, (buckets, group) in zip(reversed(self._order.rounds), reversed(self._done), strict=True):
-            for number, bucket in enumerate(buckets.tolist()):
-                members = np.flatnonzero(group == number) if len(buckets) > 1 else slice(None)
-                values[steps.variables[members]] = self._known.best(steps.pattern, bucket, values[steps.rest[members]])
+            rest = values[steps.rest]
+            if all(bucket.best is not None for bucket in buckets):
+                values[steps.variables] = _looked_up(buckets, group, rest)
+                continue
+            for number, bucket in enumerate(buckets):
+                members = np.flatnonzero(group == number)
+                values[steps.variables[members]] = self._known.best(steps.pattern, bucket, rest[members])
 
 
-def _distinct(rows: Ints) -> tuple[Ints, Ints]:
-    """The distinct rows, and for each row the number of its own."""
-    if len(rows) == 1 or rows.shape[1] == 0:
+def _distinct(rows: Ints, count: int) -> tuple[Ints, Ints]:
+    """The distinct rows of numbers below ``count``, and for each row the number of its own."""
+    if len(rows) == 1 or rows.shape[1] == 0 or (rows == rows[0]).all():
         return rows[:1], np.zeros(len(rows), dtype=np.int64)
-    if (rows == rows[0]).all():
-        return rows[:1], np.zeros(len(rows), dtype=np.int64)
-    numbers: dict[tuple[int, ...], int] = {}
-    group = np.array([numbers.setdefault(row, len(numbers)) for row in map(tuple, rows.tolist())], dtype=np.int64)
-    return np.array(list(numbers), dtype=np.int64), group
+    if len(rows) < _MANY:
+        numbers: dict[tuple[int, ...], int] = {}
+        group = np.array([numbers.setdefault(row, len(numbers)) for row in map(tuple, rows.tolist())], dtype=np.int64)
+        return np.array(list(numbers), dtype=np.int64), group
+    first, group = distinct_rows(rows, count)
+    return rows[first], group
 
 
-class _Known:
-    """The tables met so far, each once, with its minimum taken out; and the buckets solved so far."""
+def _looked_up(buckets: Sequence[_Bucket], group: Ints, rest: Ints) -> Ints:
+    """The values that the buckets say are best, when the neighbours have theirs; shape [eliminations]."""
+    best = [bucket.best for bucket in buckets if bucket.best is not None]
+    if len(best) == 1:
+        values: Ints = best[0][rest @ buckets[0].strides]
+        return values
+    strides = np.array([bucket.strides for bucket in buckets])
+    start = np.cumsum([0, *(len(values) for values in best[:-1])])
+    values = np.concatenate(best)[start[group] + (rest * strides[group]).sum(axis=1)]
+    return values
 
-    def __init__(self, tables: Sequence[Table]) -> None:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bucket:
+    """What an elimination makes of its tables."""
+
+    numbers: tuple[int, ...]
+    """Of its tables."""
+    result: int
+    """Number of the table over the neighbours."""
+    least: int
+    """What is common to all its entries."""
+    entries: int
+    """Of the sum of its tables."""
+    best: Ints | None
+    """Flat over the neighbours' values, the value that is best; None for a large bucket."""
+    strides: Ints
+    """Of ``best``, by neighbour."""
+
+
+class KnownTables:
+    """The tables met so far, each once, with its minimum taken out; and the buckets solved so far.
+
+    Attributes:
+        entries: entries of all buckets that were computed.
+        held: entries of all tables.
+    """
+
+    def __init__(self) -> None:
         self._tables: list[Table] = []
         self._by_content: dict[tuple[tuple[int, ...], bytes], int] = {}
-        self._buckets: dict[tuple[Pattern, tuple[int, ...]], tuple[int, int]] = {}
-        self.largest, self.entries = 1, 0
-        interned = [self._intern(table) for table in tables]
-        self.numbers = np.array([number for number, _ in interned], dtype=np.int64)
-        self.least = np.array([least for _, least in interned], dtype=np.int64)
+        self._buckets: dict[tuple[Pattern, tuple[int, ...]], _Bucket] = {}
+        self.entries = self.held = 0
 
-    def _intern(self, table: Table) -> tuple[int, int]:
+    @property
+    def count(self) -> int:
+        """How many tables there are."""
+        return len(self._tables)
+
+    def interned(self, tables: Sequence[Table], which: Ints) -> tuple[Ints, int]:
+        """The number of each factor's table, and the sum of what was taken out; ``which`` says which table that is."""
+        pairs = [self.intern(table) for table in tables]
+        numbers = np.array([number for number, _ in pairs], dtype=np.int64)
+        least = np.array([least for _, least in pairs], dtype=np.int64)
+        return numbers[which], int(least[which].sum())
+
+    def intern(self, table: Table) -> tuple[int, int]:
         """The number of a table less its minimum, and the minimum."""
         least = int(table.min())
         rest = np.ascontiguousarray(table - least if least else table)
         number = self._by_content.setdefault((rest.shape, rest.tobytes()), len(self._tables))
         if number == len(self._tables):
             self._tables.append(rest)
+            self.held += rest.size
         return number, least
 
     def table(self, number: int) -> Table:
         """A table by its number."""
         return self._tables[number]
 
-    def bucket(self, pattern: Pattern, numbers: tuple[int, ...]) -> tuple[int, int]:
-        """The table that an elimination makes: its number, and what is common to all its entries."""
+    def bucket(self, pattern: Pattern, numbers: tuple[int, ...]) -> _Bucket:
+        """What an elimination makes of the tables with these numbers."""
         found = self._buckets.get((pattern, numbers))
         if found is None:
-            found = self._buckets[pattern, numbers] = self._intern(self._least(pattern, numbers))
+            found = self._buckets[pattern, numbers] = self._solved(pattern, numbers)
         return found
 
-    def _least(self, pattern: Pattern, numbers: Sequence[int]) -> Table:
+    def _solved(self, pattern: Pattern, numbers: tuple[int, ...]) -> _Bucket:
         views = self._views(pattern, numbers)
         shape = np.broadcast_shapes(*(view.shape for view in views)) if views else (1,)
         entries = prod(shape)
-        self.largest = max(self.largest, entries)
         self.entries += entries
-        if not views:
-            return np.zeros((), dtype=np.int64)
         views.sort(key=lambda view: view.size)
-        if entries <= _AT_ONCE:
-            least: Table = reduce(np.add, views).min(axis=0)
-            return least
-        least = reduce(np.add, [view[0] for view in views], np.zeros((), dtype=np.int64))
-        for value in range(1, shape[0]):
-            np.minimum(least, reduce(np.add, [view[min(value, len(view) - 1)] for view in views]), out=least)
-        return least
+        best: Ints | None = None
+        if not views:
+            least, best = np.zeros((), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        elif entries <= _AT_ONCE:
+            total: Table = reduce(np.add, views)
+            least = total.min(axis=0)
+            if entries <= _DECIDED:
+                best = total.argmin(axis=0).ravel()
+        else:
+            least = reduce(np.add, [view[0] for view in views], np.zeros((), dtype=np.int64))
+            for value in range(1, shape[0]):
+                np.minimum(least, reduce(np.add, [view[min(value, len(view) - 1)] for view in views]), out=least)
+        strides = np.array([prod(shape[axis + 1 :]) for axis in range(1, len(shape))], dtype=np.int64)
+        return _Bucket(numbers, *self.intern(least), entries, best, strides)
 
     def _views(self, pattern: Pattern, numbers: Sequence[int]) -> list[Table]:
         """The tables of a bucket, all with the axes of the bucket: the variable's first."""
@@ -235,22 +312,25 @@ class _Known:
             shape = [1] * rank
             for axis, size in zip(axes, table.shape, strict=True):
                 shape[axis] = size
-            views.append(table.transpose(np.argsort(axes)).reshape(shape))
+            views.append(table.transpose(sorted(range(len(axes)), key=axes.__getitem__)).reshape(shape))
         return views
 
-    def best(self, pattern: Pattern, numbers: Sequence[int], rest: Ints) -> Ints:
+    def best(self, pattern: Pattern, bucket: _Bucket, rest: Ints) -> Ints:
         """The values of a variable when its neighbours have theirs.
 
         Args:
             pattern: of the bucket.
-            numbers: its tables.
+            bucket: what the elimination made.
             rest: the neighbours' values, shape [eliminations, neighbours].
 
         Returns:
             Shape [eliminations].
         """
+        if bucket.best is not None:
+            values: Ints = bucket.best[rest @ bucket.strides]
+            return values
         total: Table = np.zeros((1, len(rest)), dtype=np.int64)
-        for axes, number in zip(pattern, numbers, strict=True):
+        for axes, number in zip(pattern, bucket.numbers, strict=True):
             own = axes.index(0)
             others = tuple(rest[:, axis - 1] for axis in axes if axis)
             along: Table = np.moveaxis(self._tables[number], own, 0)
@@ -258,5 +338,5 @@ class _Known:
                 total = total + along.reshape(len(along), -1)[:, np.ravel_multi_index(others, along.shape[1:])]
             else:
                 total = total + along[:, None]
-        values: Ints = total.argmin(axis=0)
+        values = total.argmin(axis=0)
         return values

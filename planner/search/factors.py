@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def prime_factors(workers: int) -> tuple[int, ...]:
     """The ways of each cut, largest first, as in Tofu, section 5.2: 8 -> (2, 2, 2), 6 -> (3, 2), 1 -> ()."""
@@ -14,3 +16,15 @@ def prime_factors(workers: int) -> tuple[int, ...]:
     if rest > 1:
         factors.append(rest)
     return tuple(sorted(factors, reverse=True))
+
+
+def cuts_of_levels(ways: Sequence[int]) -> tuple[int, ...]:
+    """The ways of each cut of a machine, level by level: (4, 18) -> (2, 2, 3, 3, 2).
+
+    The workers of one device group are then those that share their first cuts, so that outer cuts, which move the
+    least, are the ones over slow links (SoyBean, section 5.1).
+
+    Args:
+        ways: of each level, outermost first.
+    """
+    return tuple(factor for level in ways for factor in prime_factors(level))

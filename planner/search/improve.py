@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from math import factorial, prod
 
 from planner.algebra.tiling import Placement, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
+from planner.search.choices import Choices
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found
 
@@ -50,32 +52,48 @@ def improve(
     if len(cuts) < 2:
         return found
     near = _Neighbourhood(problem, cuts, restrict)
-    best = found
-    for number in range(1, MAX_ROUNDS + 1):
-        progress(f"improving the plan, round {number}: {best.moved_bytes:,} bytes")
-        better = _round(problem, near, len(cuts), best)
-        if better.moved_bytes >= best.moved_bytes:
+    best, is_settled = found, False
+    for _ in range(MAX_ROUNDS):
+        progress(f"improving the plan: {best.moved_bytes:,} bytes")
+        try:
+            better = _solved(problem, near.of(best, near.kinds), best)
+        except InfeasibleError:  # too entangled for all at once
+            if is_settled:
+                break
+            better, is_settled = _one_by_one(problem, near, best, progress), True
+        else:
+            is_settled = False
+        if better is best:
             break
         best = better
     return best
 
 
-def _round(problem: Problem, near: _Neighbourhood, cuts: int, found: Found) -> Found:
-    every = tuple(range(cuts + 1))
-    try:
-        return _solve(problem, near.of(found, every), found)
-    except InfeasibleError:
-        pass
-    # Too entangled for all at once: one kind of change after the other.
+def _one_by_one(problem: Problem, near: _Neighbourhood, found: Found, progress: Callable[[str], None]) -> Found:
+    """One kind of change after the other, until none makes the plan better.
+
+    What a kind of change leads to it cannot make better, and need not be asked again before another has.
+    """
     best = found
-    for kind in every:
+    settled = 0
+    for kind in itertools.islice(itertools.cycle(near.kinds), MAX_ROUNDS * len(near.kinds)):
+        progress(f"improving the plan: {best.moved_bytes:,} bytes")
+        better = best
         with contextlib.suppress(InfeasibleError):  # too entangled even so: the plan stays as it is
-            best = _solve(problem, near.of(best, (kind,)), best)
+            better = _solved(problem, near.of(best, (kind,)), best)
+        if better is best:
+            settled += 1
+        else:
+            settled = 1 if near.is_closed(kind) else 0
+        if settled == len(near.kinds):
+            break
+        best = better
     return best
 
 
-def _solve(problem: Problem, candidates: Sequence[Candidates], found: Found) -> Found:
-    composites, solution = problem.solve(candidates, _MAX_ENTRIES)
+def _solved(problem: Problem, choices: Choices, found: Found) -> Found:
+    """The best plan of the choices; the same object as ``found`` if none is better."""
+    composites, solution = problem.solve(choices, _MAX_ENTRIES)
     if solution.total >= found.moved_bytes:
         return found
     return replace(
@@ -118,24 +136,39 @@ class _Neighbourhood:
         self._problem = problem
         self._cuts = cuts
         self._restrict = restrict
-        self._known: dict[tuple[object, Tiling, int], Candidates] = {}
-        self._joined: dict[tuple[object, Tiling, tuple[int, ...]], Candidates] = {}
+        self.kinds = tuple(range(len(cuts) + 1))
+        self._known: dict[tuple[int, Tiling, int], Candidates] = {}
+        self._reachable: dict[tuple[int, Tiling], bool] = {}
+        self._joined: dict[tuple[int, Tiling, tuple[int, ...]], Candidates] = {}
 
-    def of(self, found: Found, kinds: tuple[int, ...]) -> list[Candidates]:
+    def is_closed(self, kind: int) -> bool:
+        """True if changes of this kind lead from each plan to all that they lead to one after the other."""
+        return kind > 0 or factorial(len(self._cuts)) <= _MOST_ORDERS
+
+    def of(self, found: Found, kinds: tuple[int, ...]) -> Choices:
         """The candidates of every variable."""
-        return [self._candidates(variable, found, kinds) for variable in self._problem.variables]
+        choices = self._problem.choices(found.composites, partial(self._offered, kinds=kinds))
+        if self._restrict is no_restriction:
+            return choices
+        return Choices.of(
+            [
+                self._problem.intern(tuple(self._allowed(variable, choices[variable.number])))
+                for variable in self._problem.variables
+            ]
+        )
 
-    def _candidates(self, variable: SearchVariable, found: Found, kinds: tuple[int, ...]) -> Candidates:
-        composite = found.composites[variable.number]
+    def _offered(self, variable: SearchVariable, composite: Tiling, kinds: tuple[int, ...]) -> Candidates:
         key = (self._problem.content[variable.number], composite, kinds)
         joined = self._joined.get(key)
         if joined is None:
             changes = itertools.chain(*(self._changes(variable, composite, kind) for kind in kinds))
             joined = self._joined[key] = self._problem.intern(tuple(dict.fromkeys((composite, *changes))))
-        if self._restrict is no_restriction:
-            return joined
-        kept = tuple(candidate for candidate in joined[1:] if self._is_allowed(variable, candidate))
-        return self._problem.intern((composite, *kept))
+        return joined
+
+    def _allowed(self, variable: SearchVariable, offered: Candidates) -> Iterator[Tiling]:
+        """The present composite, and the changes that the restriction lets through."""
+        yield offered[0]
+        yield from (candidate for candidate in offered[1:] if self._is_allowed(variable, candidate))
 
     def _changes(self, variable: SearchVariable, composite: Tiling, kind: int) -> Candidates:
         key = (self._problem.content[variable.number], composite, kind)
@@ -151,7 +184,7 @@ class _Neighbourhood:
         return [Tiling(order, self._cuts) for order in dict.fromkeys(orders) if order != placements]
 
     def _other_placements(self, variable: SearchVariable, composite: Tiling, cut: int) -> list[Tiling]:
-        prefixes = (Tiling(composite.placements[:cut], self._cuts[:cut]), Tiling((), ()))
+        prefixes = (composite.outermost(cut), Tiling((), ()))
         options = dict.fromkeys(
             option.placements[-1]
             for prefix in prefixes
@@ -166,19 +199,22 @@ class _Neighbourhood:
 
     def _can_be(self, variable: SearchVariable, composite: Tiling) -> bool:
         """True if the composite can be built cut by cut."""
-        prefix = Tiling((), ())
-        for placement, ways in zip(composite.placements, self._cuts, strict=True):
-            options = self._problem.proposals(variable, prefix, ways)
-            prefix = prefix.extend(placement, ways)
-            if prefix not in options:
-                return False
-        return True
+        if not composite.ways:
+            return True
+        key = (self._problem.content[variable.number], composite)
+        known = self._reachable.get(key)
+        if known is None:
+            prefix = composite.outermost(len(composite.ways) - 1)
+            known = self._reachable[key] = self._can_be(variable, prefix) and composite in self._problem.proposals(
+                variable, prefix, composite.ways[-1]
+            )
+        return known
 
     def _is_allowed(self, variable: SearchVariable, composite: Tiling) -> bool:
         """True if the restriction lets the composite through at every cut."""
         for depth in range(1, len(self._cuts) + 1):
-            prefix = Tiling(composite.placements[: depth - 1], self._cuts[: depth - 1])
+            prefix = composite.outermost(depth - 1)
             options = self._restrict(variable, self._problem.proposals(variable, prefix, self._cuts[depth - 1]))
-            if Tiling(composite.placements[:depth], self._cuts[:depth]) not in options:
+            if composite.outermost(depth) not in options:
                 return False
         return True

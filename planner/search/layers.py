@@ -30,7 +30,6 @@ from planner.cost.roofline import Roofline
 from planner.cost.tables import Candidates
 from planner.cost.time import PICOSECONDS
 from planner.graph.model import Role, is_used
-from planner.search.factors import prime_factors
 from planner.search.layer_elimination import Costs, least
 from planner.search.problem import Problem, Restriction, SearchVariable
 from planner.search.recurse import Found, search_recursively
@@ -46,7 +45,7 @@ _IDLE = Only(0)
 
 def search_layers(
     problem: Problem,
-    workers: int,
+    cuts: tuple[int, ...],
     narrow: Callable[[Restriction, tuple[int, ...]], Restriction],
     progress: Callable[[str], None] = lambda line: None,
 ) -> tuple[tuple[int, ...], Found]:
@@ -54,14 +53,13 @@ def search_layers(
 
     Args:
         problem: the graph's variables and tables.
-        workers: how many.
+        cuts: the ways of each cut, outermost first.
         narrow: puts the user's pins above a restriction.
         progress: told what is being done.
 
     Raises:
         InfeasibleError: the layers are too entangled for the two eliminations.
     """
-    cuts = prime_factors(workers)
     forward = Forward(problem, cuts)
     progress(f"{len(forward.layers)} layers")
     fixed = forward.fixed(least(forward.layer_costs(), forward.edge_costs()).configurations)

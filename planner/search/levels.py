@@ -19,7 +19,6 @@ from math import log10
 from planner.algebra.tiling import Tiling
 from planner.errors import InfeasibleError
 from planner.search.eliminate import Factor, minimise
-from planner.search.factors import prime_factors
 from planner.search.order import find_order
 from planner.search.problem import Problem, Restriction, no_restriction
 from planner.search.recurse import Found
@@ -30,7 +29,7 @@ MOST_STATES = 1 << 24
 
 def search_by_levels(
     problem: Problem,
-    workers: int,
+    cuts: tuple[int, ...],
     narrow: Callable[[Restriction, tuple[int, ...]], Restriction],
     progress: Callable[[str], None] = lambda line: None,
 ) -> tuple[tuple[int, ...], Found]:
@@ -38,14 +37,13 @@ def search_by_levels(
 
     Args:
         problem: the graph's variables and tables.
-        workers: how many.
+        cuts: the ways of each cut, outermost first.
         narrow: puts the user's pins above a restriction.
         progress: told what is being done.
 
     Raises:
         InfeasibleError: a level has too many states.
     """
-    cuts = prime_factors(workers)
     restrict = narrow(no_restriction, cuts)
     composites = [Tiling((), ()) for _ in problem.variables]
     total, largest = 0, 1

@@ -14,7 +14,7 @@ from planner.algebra.tiling import Placement, Shard
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role
 from planner.search.baselines import batch_places, keeping, place_of
-from planner.search.dims import Place, reachable
+from planner.search.dims import Place
 from planner.search.problem import Problem, Restriction, SearchVariable
 from planner.tdl.bind import BoundOp
 
@@ -41,12 +41,12 @@ def tensor_parallel(problem: Problem) -> Restriction:
 
 def _inner(problem: Problem) -> frozenset[Place]:
     """Dims and index variables between the two products of a half of a block."""
-    batch = reachable(problem.directions, batch_places(problem.graph))
+    batch = problem.directions.reachable(batch_places(problem.graph))
     weights = list(_weights(problem))
     residual: set[int] = set()
     for heads in _heads(problem):
         if heads not in batch:
-            between = reachable(problem.directions, [heads])
+            between = problem.directions.reachable([heads])
             sides = [(side in between, other) for pair in weights for side, other in (pair, pair[::-1])]
             residual.update(problem.directions.group[other] for is_inner, other in sides if is_inner)
     if not residual:
@@ -60,7 +60,7 @@ def _inner(problem: Problem) -> frozenset[Place]:
         for side, other in (pair, pair[::-1])
         if problem.directions.group[side] in residual and problem.directions.group[other] not in residual
     ]
-    return reachable(problem.directions, across) - batch
+    return problem.directions.reachable(across) - batch
 
 
 def _weights(problem: Problem) -> Iterator[tuple[Place, Place]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -17,9 +18,10 @@ from planner.algebra.tiling import Tiling
 from planner.cost.tables import Candidates
 from planner.errors import ModelError
 from planner.search import baselines
+from planner.search.budget import within_budget
 from planner.search.certify import certify
+from planner.search.crossing import crossed
 from planner.search.effort import EFFORTS
-from planner.search.factors import prime_factors
 from planner.search.improve import improve
 from planner.search.layers import search_layers
 from planner.search.levels import search_by_levels
@@ -28,13 +30,14 @@ from planner.search.problem import Problem, Restriction, SearchVariable, no_rest
 from planner.search.recurse import Found, search_recursively
 
 MANY_OPS = 300
-"""A graph of more ops than this is searched from few starts."""
+"""A graph of more ops than this is bounded after it has been searched from all starts, or from one."""
 
 Progress: TypeAlias = Callable[[str], None]
 Narrow: TypeAlias = Callable[[Restriction, tuple[int, ...]], Restriction]
 """Puts the user's pins above a method's restriction, for these cuts."""
-Search: TypeAlias = Callable[[Problem, int, Narrow, Progress], tuple[tuple[int, ...], Found]]
-"""From the problem and the number of workers to the cuts and what was found."""
+Search: TypeAlias = Callable[[Problem, tuple[int, ...], Narrow, Progress], tuple[tuple[int, ...], Found]]
+"""From the problem and the cuts to make to those that were made, as many workers in one way or in several, and the
+plan that was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,9 @@ class Method:
 
 
 def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False) -> Search:
-    def search(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
-        cuts = prime_factors(workers)
+    def search(
+        problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress
+    ) -> tuple[tuple[int, ...], Found]:
         restrict = narrow(make(problem), cuts)
         found = search_recursively(problem, cuts, restrict, progress)
         return cuts, improve(problem, cuts, restrict, found, progress) if improved else found
@@ -57,34 +61,49 @@ def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False
     return search
 
 
-def _joint(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
-    """A recursive plan, improved until it is stable, then bounded by all cuts together, which may improve it again.
+def _joint(
+    problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress
+) -> tuple[tuple[int, ...], Found]:
+    """Recursive plans, improved until they are stable, crossed, and bounded by all cuts together.
 
     Improvement is local, so where it starts matters: on a transformer the best plan grows out of a hybrid one, on
-    convolutions with many channels out of a recursive one. So a plan that is not proven best is held against plans
-    from other starts: several on a small graph, on a large one data parallelism across pairs and model parallelism
-    within. With little effort a large graph has one start.
+    convolutions with many channels out of a recursive one. What they are made of is put together again. A small graph
+    is bounded first: where that proves its plan best, no other start is needed. With little effort a large graph has
+    one start.
     """
-    cuts = prime_factors(workers)
     free = narrow(no_restriction, cuts)
 
     def improved(start: Restriction) -> Found:
         return improve(problem, cuts, free, search_recursively(problem, cuts, narrow(start, cuts), progress), progress)
 
-    found = improved(no_restriction)
+    def allowed(found: Found) -> Found:
+        return within_budget(problem, cuts, free, found, progress)
+
+    def certified(found: Found) -> Found:
+        return certify(problem, cuts, free, found, EFFORTS[problem.effort], progress)
+
+    found = allowed(improved(no_restriction))
     if len(cuts) < 2:
         return cuts, replace(found, lower_bytes=found.moved_bytes)
-    found = certify(problem, cuts, free, found, EFFORTS[problem.effort], progress)
     is_small = len(problem.ops) <= MANY_OPS
+    if is_small:
+        found = certified(found)
     if found.lower_bytes == found.moved_bytes or (problem.effort == "quick" and not is_small):
         return cuts, found
-    starts: list[Restriction] = []
+    plans = [found, *map(improved, _starts(problem, len(cuts)))]
+    made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress))
+    kept = (plan for plan in plans if not problem.overdraws(plan.composites))
+    best = min((made, *kept), key=lambda plan: plan.moved_bytes)
+    return cuts, replace(best, lower_bytes=found.lower_bytes) if is_small else certified(best)
+
+
+def _starts(problem: Problem, cuts: int) -> list[Restriction]:
+    """Restrictions for recursive plans to improve: none of them need be good itself."""
+    starts = [baselines.partitioned(problem), baselines.first_dim(problem)]
     with contextlib.suppress(ModelError):  # a model without a batch has no such plans
-        starts = [baselines.preferring(restriction) for restriction in _hybrids(problem, len(cuts))]
-    starts = [baselines.partitioned(problem), *starts] if is_small else starts[-1:]
-    plans = [found, *map(improved, starts)]
-    best = min(plans, key=lambda plan: (problem.overdraws(plan.composites), plan.moved_bytes))
-    return cuts, replace(best, lower_bytes=found.lower_bytes)
+        hybrids = _hybrids(problem, cuts)
+        starts += [*hybrids, *map(baselines.preferring, hybrids)]
+    return starts
 
 
 def _hybrids(problem: Problem, cuts: int) -> list[Restriction]:
@@ -93,17 +112,19 @@ def _hybrids(problem: Problem, cuts: int) -> list[Restriction]:
     return [baselines.by_cut((*[by_data] * outer, *[by_model] * (cuts - outer))) for outer in range(1, cuts)]
 
 
-def _hybrid(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
+def _hybrid(
+    problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress
+) -> tuple[tuple[int, ...], Found]:
     """Data parallelism across groups, model parallelism within; of all group sizes the best."""
-    cuts = prime_factors(workers)
     restrictions = _hybrids(problem, len(cuts)) or [baselines.data_parallel(problem)]
     plans = (search_recursively(problem, cuts, narrow(restriction, cuts), progress) for restriction in restrictions)
     return cuts, min(plans, key=lambda found: found.moved_bytes)
 
 
-def _megatron(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
+def _megatron(
+    problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress
+) -> tuple[tuple[int, ...], Found]:
     """Data parallelism across groups, Megatron-LM's tensor parallelism within; of all group sizes from 2 the best."""
-    cuts = prime_factors(workers)
     by_data, within = baselines.data_parallel(problem), tensor_parallel(problem)
     plans = (
         search_recursively(
@@ -117,20 +138,29 @@ def _megatron(problem: Problem, workers: int, narrow: Narrow, progress: Progress
     return cuts, min(plans, key=lambda found: found.moved_bytes)
 
 
-def _equal_chop(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
+def _all_at_once(cuts: tuple[int, ...]) -> tuple[int, ...]:
+    """One cut of as many ways as these have together."""
+    return (prod(cuts),) if cuts else ()
+
+
+def _equal_chop(
+    problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress
+) -> tuple[tuple[int, ...], Found]:
     """Every tensor and op is chopped along one dim only, into as many pieces as there are workers."""
-    cuts = (workers,) if workers > 1 else ()
+    cuts = _all_at_once(cuts)
     return cuts, search_recursively(problem, cuts, narrow(baselines.partitioned(problem), cuts), progress)
 
 
-def _spartan(problem: Problem, workers: int, narrow: Narrow, progress: Progress) -> tuple[tuple[int, ...], Found]:
+def _spartan(
+    problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress
+) -> tuple[tuple[int, ...], Found]:
     """The largest tensor first, along its best dim; then the ops at it; then the next largest."""
-    cuts = (workers,) if workers > 1 else ()
+    cuts = _all_at_once(cuts)
     restrict = narrow(baselines.partitioned(problem), cuts)
     if not cuts:
         return cuts, search_recursively(problem, cuts, restrict, progress)
     start = Tiling((), ())
-    options = [restrict(variable, problem.extensions(variable, start, workers)) for variable in problem.variables]
+    options = [restrict(variable, problem.extensions(variable, start, cuts[0])) for variable in problem.variables]
     factors = problem.factors(options)
     touching: dict[int, list[int]] = {}
     for number, factor in enumerate(factors):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from planner.cost.tables import Candidates, Table
-from planner.search.eliminate import Solution, eliminate, refuse_larger
+from planner.search.choices import Choices
+from planner.search.eliminate import KnownTables, Solution, eliminate_known, refuse_larger
 from planner.search.order import Ints, Order, find_order
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """A pairwise table: an op's input or output and the tensor there."""
 
     tensor: int
@@ -25,6 +24,8 @@ class Link:
     """Links of one kind, as often, have the same table for the same candidates."""
     name: str
     """The tensor; the first one's, where copies share the link."""
+    op_name: str
+    """The op; the first one, where copies share the link."""
     times: int = 1
     """How many copies share the link."""
 
@@ -37,7 +38,7 @@ def merged(links: Sequence[Link]) -> list[Link]:
         key = (link.tensor, link.op, link.kind)
         count[key] = count.get(key, 0) + 1
         first.setdefault(key, link)
-    return [replace(link, times=count[key]) if count[key] > 1 else link for key, link in first.items()]
+    return [link._replace(times=count[key]) if count[key] > 1 else link for key, link in first.items()]
 
 
 MakeTable: TypeAlias = Callable[[Link, Candidates, Candidates], Table]
@@ -48,71 +49,92 @@ _CHANGES = 4
 """Candidates of a variable beside its directions, about: replication, and what improvement offers."""
 
 
-class Network:
-    """Variables and links, with the order in which to eliminate them."""
+_MOST_HELD = 1 << 25
+"""Entries of tables that are kept from one solution to the next; with more, all are made anew."""
 
-    def __init__(self, directions: Sequence[int], links: Sequence[Link]) -> None:
+
+class Network:
+    """Variables and links, with the order in which to eliminate them, and the tables met so far."""
+
+    def __init__(self, directions: Sequence[int], links: Sequence[Link], kinds: Sequence[int]) -> None:
         """Takes note of the structure.
 
         Args:
             directions: along how many directions each variable can be cut; 0: it has one value, whatever the cuts.
             links: the tables to be.
+            kinds: of each variable; equal for those of repeated layers.
         """
         self._sizes = [1 if count == 0 else count + _CHANGES for count in directions]
         self._links = links
-        kinds: dict[tuple[int, int], int] = {}
+        self._variable_kinds = kinds
+        numbers: dict[tuple[int, int], int] = {}
         self._kinds = np.array(
-            [kinds.setdefault((link.kind, link.times), len(kinds)) for link in links], dtype=np.int64
+            [numbers.setdefault((link.kind, link.times), len(numbers)) for link in links], dtype=np.int64
         )
         self._tensors = np.array([link.tensor for link in links], dtype=np.int64)
         self._ops = np.array([link.op for link in links], dtype=np.int64)
         self.scopes = [self._scope(link) for link in links]
         self._order: Order | None = None
+        self._known = KnownTables()
+        self._numbers: dict[tuple[int, int, int], tuple[int, int, Candidates, Candidates]] = {}
 
-    def solve(
-        self, choices: Sequence[Candidates], make_table: MakeTable, kinds: Sequence[int], max_table_entries: int
-    ) -> Solution:
+    def solve(self, choices: Choices, make_table: MakeTable, max_table_entries: int) -> Solution:
         """The least sum of all tables; see ``eliminate``.
 
         Args:
-            choices: each variable's candidates; equal ones are one object.
-            make_table: makes a link's table.
-            kinds: equal for variables of repeated layers.
+            choices: each variable's candidates.
+            make_table: makes a link's table: always the same for the same candidates.
             max_table_entries: how large a bucket may be.
 
         Raises:
             InfeasibleError: a bucket would be larger.
         """
         if self._order is None:
-            self._order = find_order(self._sizes, self.scopes, kinds)
-        refuse_larger(self._order.largest_bucket(np.array([len(values) for values in choices])), max_table_entries)
-        return eliminate(self._order, *self.tables(choices, make_table))
+            self._order = find_order(self._sizes, self.scopes, self._variable_kinds)
+        refuse_larger(self._order.largest_bucket(choices.sizes), max_table_entries)
+        if self._known.held > _MOST_HELD:
+            self._known, self._numbers = KnownTables(), {}
+        first, which = self._different(choices)
+        pairs = [self._number(link, choices, make_table) for link in first]
+        numbers = np.array([number for number, _ in pairs], dtype=np.int64)
+        constant = np.array([least for _, least in pairs], dtype=np.int64)
+        return eliminate_known(self._order, self._known, numbers[which], int(constant[which].sum()))
 
-    def tables(self, choices: Sequence[Candidates], make_table: MakeTable) -> tuple[list[Table], Ints]:
+    def _number(self, link: int, choices: Choices, make_table: MakeTable) -> tuple[int, int]:
+        """The number of a link's table, and the minimum that was taken out of it."""
+        tilings, strategies = choices[self._links[link].tensor], choices[self._links[link].op]
+        key = (int(self._kinds[link]), id(tilings), id(strategies))
+        found = self._numbers.get(key)
+        if found is None:
+            # The lists are kept with the number: an identity means something only while its object lives.
+            interned = self._known.intern(self._table(link, choices, make_table))
+            found = self._numbers[key] = (*interned, tilings, strategies)
+        return found[:2]
+
+    def tables(self, choices: Choices, make_table: MakeTable) -> tuple[list[Table], Ints]:
         """The different tables for these candidates, and the number of each link's.
 
         Axes of variables that have one value, whatever the cuts, are left out.
         """
         first, which = self._different(choices)
-        tables = []
-        for number in first:
-            link = self._links[number]
-            table = make_table(link, choices[link.tensor], choices[link.op])
-            tables.append(table.reshape([len(choices[name]) for name in self.scopes[number]]))
-        return tables, which
+        return [self._table(link, choices, make_table) for link in first], which
 
-    def table_entries(self, choices: Sequence[Candidates]) -> int:
+    def _table(self, number: int, choices: Choices, make_table: MakeTable) -> Table:
+        link = self._links[number]
+        table = make_table(link, choices[link.tensor], choices[link.op])
+        return table.reshape([len(choices[name]) for name in self.scopes[number]])
+
+    def table_entries(self, choices: Choices) -> int:
         """Entries of all different tables for these candidates."""
         links = [self._links[number] for number in self._different(choices)[0]]
         return sum(len(choices[link.tensor]) * len(choices[link.op]) for link in links)
 
-    def _different(self, choices: Sequence[Candidates]) -> tuple[list[int], Ints]:
+    def _different(self, choices: Choices) -> tuple[list[int], Ints]:
         """The first link with each table, and for every link the number of its table."""
-        lists: dict[int, int] = {}
-        of = np.array([lists.setdefault(id(values), len(lists)) for values in choices], dtype=np.int64)
-        keys = (self._kinds * len(lists) + of[self._tensors]) * len(lists) + of[self._ops]
+        of, lists = choices.which, len(choices.lists)
+        keys = (self._kinds * lists + of[self._tensors]) * lists + of[self._ops]
         _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        return first.tolist(), which.astype(np.int64)
+        return first.tolist(), which.astype(np.int64, copy=False)
 
     def _scope(self, link: Link) -> tuple[int, ...]:
         return tuple(variable for variable in (link.tensor, link.op) if self._sizes[variable] > 1)

@@ -9,7 +9,6 @@ rounds.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, log2
@@ -24,6 +23,12 @@ Pattern: TypeAlias = tuple[tuple[int, ...], ...]
 
 _SLACK = 1.0
 """A round takes buckets up to this many times (as a power of two) its smallest: fewer rounds, hardly larger buckets."""
+_SMALL = 9.0
+"""A round takes buckets up to this size (as a power of two) together: what they take is hardly more than a call."""
+_PASSES = 12
+"""How often a round looks for further variables that are no neighbours of those it has, in each of two orders."""
+_MIX = 2654435761
+"""Knuth's multiplicative hash: neighbouring numbers are far apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,62 +85,15 @@ def find_order(
         most_neighbours: leave variables with more than this many neighbours; None: eliminate all.
         most_entries: leave variables whose bucket is larger.
     """
-    bits = [log2(max(1, size)) for size in sizes]
-    neighbours: list[set[int]] = [set() for _ in sizes]
-    touching: list[set[int]] = [set() for _ in sizes]
-    all_scopes = list(scopes)
-    for number, scope in enumerate(all_scopes):
-        for variable in scope:
-            touching[variable].add(number)
-            neighbours[variable].update(scope)
-    for variable, near in enumerate(neighbours):
-        near.discard(variable)
-
-    def bucket_bits(variable: int) -> float:
-        return bits[variable] + sum([bits[near] for near in neighbours[variable]])
-
-    most_bits = log2(most_entries)
-    current = [bucket_bits(variable) for variable in range(len(sizes))]
-    heap = [(size, kinds[variable], variable) for variable, size in enumerate(current)]
-    heapq.heapify(heap)
-    gone = [False] * len(sizes)
+    left = _Left(len(sizes), scopes)
+    bits = np.log2(np.maximum(1, np.array(sizes, dtype=np.float64)))
+    most = _Limits(log2(most_entries), len(sizes) if most_neighbours is None else most_neighbours)
+    kind = np.array(kinds, dtype=np.int64)
     rounds: list[Steps] = []
-    while heap:
-        taken: list[int] = []
-        blocked: set[int] = set()
-        later: list[tuple[float, int, int]] = []
-        limit = None
-        while heap:
-            entry = heap[0]
-            size, _, variable = entry
-            if gone[variable] or size != current[variable]:
-                heapq.heappop(heap)
-                continue
-            if size > most_bits or (most_neighbours is not None and len(neighbours[variable]) > most_neighbours):
-                heapq.heappop(heap)
-                continue
-            if limit is None:
-                limit = size + _SLACK
-            elif size > limit:
-                break
-            heapq.heappop(heap)
-            if variable in blocked:
-                later.append(entry)
-                continue
-            taken.append(variable)
-            gone[variable] = True
-            blocked |= neighbours[variable]
-        for entry in later:
-            heapq.heappush(heap, entry)
-        rounds.extend(_eliminated(taken, neighbours, touching, all_scopes))
-        for variable in blocked:
-            size = bucket_bits(variable)
-            if size != current[variable] or most_neighbours is not None:
-                current[variable] = size
-                heapq.heappush(heap, (size, kinds[variable], variable))
-    core = tuple(variable for variable, done in enumerate(gone) if not done)
-    left = sorted({number for variable in core for number in touching[variable]})
-    return Order(len(sizes), len(scopes), tuple(rounds), core, tuple((number, all_scopes[number]) for number in left))
+    while (taken := left.independent(bits[left.names], kind[left.names], most)).size:
+        rounds.extend(left.eliminate(taken))
+        left.compact()
+    return Order(len(sizes), len(scopes), tuple(rounds), left.core(), left.open())
 
 
 def order_of(sequence: Sequence[int], variables: int, scopes: Sequence[tuple[int, ...]]) -> Order:
@@ -146,52 +104,202 @@ def order_of(sequence: Sequence[int], variables: int, scopes: Sequence[tuple[int
         variables: how many there are.
         scopes: the variables of each factor; none twice in one.
     """
-    neighbours: list[set[int]] = [set() for _ in range(variables)]
-    touching: list[set[int]] = [set() for _ in range(variables)]
-    all_scopes = list(scopes)
-    for number, scope in enumerate(all_scopes):
-        for variable in scope:
-            touching[variable].add(number)
-            neighbours[variable].update(scope)
-    for variable, near in enumerate(neighbours):
-        near.discard(variable)
-    rounds = [steps for variable in sequence for steps in _eliminated([variable], neighbours, touching, all_scopes)]
+    left = _Left(variables, scopes)
+    rounds = [steps for variable in sequence for steps in left.eliminate(np.array([variable]))]
     return Order(variables, len(scopes), tuple(rounds))
 
 
-def _eliminated(
-    taken: Sequence[int],
-    neighbours: list[set[int]],
-    touching: list[set[int]],
-    scopes: list[tuple[int, ...]],
-) -> list[Steps]:
-    """Takes a round's variables out of the graph, and puts a factor over each one's neighbours in its place."""
-    groups: dict[Pattern, list[tuple[int, tuple[int, ...], list[int], int]]] = {}
-    for variable in taken:
-        near = neighbours[variable]
-        rest = tuple(sorted(near))
-        axes = {name: axis for axis, name in enumerate((variable, *rest))}
-        bucket = sorted(touching[variable])
-        pattern = tuple(tuple([axes[name] for name in scopes[number]]) for number in bucket)
-        for number in bucket:
-            for other in scopes[number]:
-                touching[other].discard(number)
-        made = len(scopes)
-        scopes.append(rest)
-        for other in rest:
-            there = neighbours[other]
-            there |= near
-            there.discard(other)
-            there.discard(variable)
-            touching[other].add(made)
-        groups.setdefault(pattern, []).append((variable, rest, bucket, made))
-    return [
-        Steps(
-            pattern,
-            np.array([step[0] for step in steps], dtype=np.int64),
-            np.array([step[1] for step in steps], dtype=np.int64).reshape(len(steps), -1),
-            np.array([step[2] for step in steps], dtype=np.int64).reshape(len(steps), -1),
-            np.array([step[3] for step in steps], dtype=np.int64),
-        )
-        for pattern, steps in groups.items()
-    ]
+def distinct_rows(rows: Ints, below: int) -> tuple[Ints, Ints]:
+    """The different rows of a matrix of numbers from 0 to ``below``, exclusive: the first of each, and each row's."""
+    keys, count = np.zeros(len(rows), dtype=np.int64), 1
+    for column in rows.T:
+        if count > (1 << 62) // max(1, below):
+            different, keys = np.unique(keys, return_inverse=True)
+            count = len(different)
+        keys, count = keys * below + column, count * below
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    return first, group.astype(np.int64, copy=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """Which variables may be eliminated."""
+
+    bits: float
+    """The largest bucket, as a power of two."""
+    neighbours: int
+
+
+class _Left:
+    """What is left of the graph: variables, factors, and which variables are neighbours.
+
+    Variables have numbers of their own here, which change when many have gone.
+
+    Attributes:
+        names: of each variable, by which number it is known outside.
+    """
+
+    def __init__(self, variables: int, scopes: Sequence[tuple[int, ...]]) -> None:
+        self._count = variables
+        self.names = np.arange(variables)
+        self._alive = np.ones(variables, dtype=bool)
+        widest = max(map(len, scopes), default=1)
+        self._factors = np.arange(len(scopes))
+        # Row by row the variables of a factor; rows are filled up with -1, which stands for no variable.
+        padded = [(*scope, *(-1,) * (widest - len(scope))) for scope in scopes]
+        self._scopes = np.array(padded, dtype=np.int64).reshape(len(scopes), widest)
+        self._made = len(scopes)
+        pairs = [self._scopes[:, [one, other]] for one in range(widest) for other in range(widest) if one != other]
+        both = np.concatenate(pairs) if pairs else np.zeros((0, 2), dtype=np.int64)
+        both = both[(both >= 0).all(axis=1)]
+        # Every neighbourhood twice, as variable * count + neighbour, sorted.
+        self._near: Ints = np.unique(both[:, 0] * variables + both[:, 1])
+        self._one, self._other = np.divmod(self._near, max(1, variables))
+
+    def open(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """The factors that are left, with their variables."""
+        names = np.append(self.names, -1)
+        found = zip(self._factors.tolist(), names[self._scopes].tolist(), strict=True)
+        scopes = ((number, tuple(variable for variable in scope if variable >= 0)) for number, scope in found)
+        return tuple((number, scope) for number, scope in scopes if scope)
+
+    def core(self) -> tuple[int, ...]:
+        """The variables that are left."""
+        return tuple(self.names[self._alive].tolist())
+
+    def compact(self) -> None:
+        """Numbers the variables anew if most have gone, so that a round takes as long as there are variables left."""
+        left = np.flatnonzero(self._alive)
+        if 2 * len(left) > self._count:
+            return
+        new = np.full(self._count + 1, -1)
+        new[left] = np.arange(len(left))
+        self._scopes = new[self._scopes]
+        self._one, self._other = new[self._one], new[self._other]
+        self._near = self._one * len(left) + self._other
+        self.names, self._count = self.names[left], len(left)
+        self._alive = np.ones(len(left), dtype=bool)
+
+    def independent(self, bits: NDArray[np.float64], kind: Ints, most: _Limits) -> Ints:
+        """Variables for a round: no two are neighbours, and their buckets are about the smallest; ascending."""
+        size = (bits + np.bincount(self._one, weights=bits[self._other], minlength=self._count)).round(6)
+        degree = np.bincount(self._one, minlength=self._count)
+        able = self._alive & (size <= most.bits) & (degree <= most.neighbours)
+        if not able.any():
+            return np.zeros(0, dtype=np.int64)
+        able &= size <= max(float(size[able].min()) + _SLACK, _SMALL)
+        taken = np.zeros(self._count, dtype=bool)
+        ones = np.flatnonzero(able)
+        self._take(able, taken, ones[np.lexsort((kind[ones], size[ones]))])
+        # Where many in a row are equal, each waits for the one before it; what is left is taken in a mixed order.
+        ones = np.flatnonzero(able)
+        if len(ones):
+            self._take(able, taken, ones[np.argsort(ones * _MIX % (1 << 32))])
+        return np.flatnonzero(taken)
+
+    def _take(self, able: NDArray[np.bool_], taken: NDArray[np.bool_], order: Ints) -> None:
+        """Takes able variables that come before all their able neighbours, again and again; both masks change.
+
+        Args:
+            able: those that may be taken; neighbours of what is taken may be no more.
+            taken: those that are.
+            order: the able ones, those to be taken first in front.
+        """
+        if len(order) == 1:
+            taken[order], able[order] = True, False
+            return
+        rank = np.full(self._count, self._count)
+        rank[order] = np.arange(len(order))
+        starts = np.flatnonzero(np.diff(self._one, prepend=-1))
+        for _ in range(_PASSES):
+            least = np.full(self._count, self._count)
+            if len(starts):
+                least[self._one[starts]] = np.minimum.reduceat(rank[self._other], starts)
+            first = able & (rank < least)
+            if not first.any():
+                break
+            taken |= first
+            able &= ~first
+            able[self._other[first[self._one]]] = False
+            rank[~able] = self._count
+
+    def eliminate(self, taken: Ints) -> list[Steps]:
+        """Takes out variables of which no two are neighbours, and puts a factor over each one's neighbours there.
+
+        Args:
+            taken: ascending.
+        """
+        gone = np.zeros(self._count + 1, dtype=bool)
+        gone[taken] = True
+        self._alive[taken] = False
+        here = gone[self._one]
+        pairs, neighbours = self._near[here], self._other[here]
+        degree = np.bincount(self._one[here], minlength=self._count)[taken]
+        start = np.cumsum(degree) - degree
+        # The factors of each bucket, together and ascending.
+        scopes = self._scopes
+        hit = gone[scopes]
+        touched = np.asarray(hit.any(axis=1))
+        variable = scopes[hit]
+        by_variable = np.argsort(variable, kind="stable")
+        variable = variable[by_variable]
+        factors, scopes = self._factors[touched][by_variable], scopes[touched][by_variable]
+        count = np.bincount(variable, minlength=self._count)[taken]
+        first = np.cumsum(count) - count
+        # Axis 0 is the variable that goes, i the i-th of its neighbours; -1 where a scope has ended.
+        place = np.searchsorted(pairs, variable[:, None] * self._count + scopes)
+        own = np.repeat(np.arange(len(taken)), count)
+        axes = np.where(scopes == variable[:, None], 0, place - start[own][:, None] + 1)
+        axes[scopes < 0] = -1
+        widest = int(degree.max(initial=0)) + 2
+        form_first, form = distinct_rows(axes + 1, widest)
+        forms = [tuple([axis for axis in row if axis >= 0]) for row in axes[form_first].tolist()]
+        steps: list[Steps] = []
+        new: list[Ints] = []
+        shapes = degree * (int(count.max(initial=0)) + 1) + count
+        for shape in np.unique(shapes).tolist():
+            members = np.flatnonzero(shapes == shape)
+            depth, width = int(count[members[0]]), int(degree[members[0]])
+            bucket = first[members][:, None] + np.arange(depth)
+            rest = neighbours[start[members][:, None] + np.arange(width)]
+            patterns, group = distinct_rows(form[bucket], max(1, len(forms)))
+            for number, representative in enumerate(patterns.tolist()):
+                rows = np.flatnonzero(group == number)
+                produced = self._made + np.arange(len(rows))
+                self._made += len(rows)
+                pattern = tuple(forms[one] for one in form[bucket[representative]].tolist())
+                variables = self.names[taken[members[rows]]]
+                steps.append(Steps(pattern, variables, self.names[rest[rows]], factors[bucket[rows]], produced))
+                new.append(rest[rows])
+        self._replace(gone, touched, new)
+        return steps
+
+    def _replace(self, gone: NDArray[np.bool_], touched: NDArray[np.bool_], new: Sequence[Ints]) -> None:
+        """New factors, over these variables, in the place of those that were touched."""
+        width = max(self._scopes.shape[1], *(rest.shape[1] for rest in new))
+        self._scopes = np.concatenate([_filled_up(rows, width) for rows in (self._scopes[~touched], *new)])
+        added = sum(map(len, new))
+        self._factors = np.concatenate([self._factors[~touched], np.arange(self._made - added, self._made)])
+        near = self._near[~(gone[self._one] | gone[self._other])]
+        cliques = [
+            (rest[:, first] * self._count + rest[:, second])
+            for rest in new
+            for first in range(rest.shape[1])
+            for second in range(rest.shape[1])
+            if first != second
+        ]
+        if cliques:
+            more = np.unique(np.concatenate(cliques))
+            if len(near):
+                more = more[near[np.minimum(np.searchsorted(near, more), len(near) - 1)] != more]
+            # Two sorted runs: a stable sort merges them.
+            near = np.sort(np.concatenate([near, more]), kind="stable")
+        self._near = near
+        self._one, self._other = np.divmod(near, self._count)
+
+
+def _filled_up(rows: Ints, width: int) -> Ints:
+    """Rows of this width, filled up with -1."""
+    found = np.full((len(rows), width), -1)
+    found[:, : rows.shape[1]] = rows
+    return found

@@ -48,7 +48,7 @@ def ruled(problem: Problem, rules: Rules, cuts: tuple[int, ...], inner: Restrict
         tiling = tilings.get(variable.number)
         if tiling is not None:
             depth = len(candidates[0].ways)
-            return (Tiling(tiling.placements[:depth], tiling.ways[:depth]),)
+            return (tiling.outermost(depth),)
         limit = limits.get(variable.number)
         chosen = inner(variable, candidates)
         if limit is None:

@@ -7,24 +7,26 @@ placement for each cut so far. A state and its next value share a variable.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
-from planner.algebra.delivery import can_split
-from planner.algebra.region import Boxes
+import numpy as np
+
 from planner.algebra.tiling import Replicate, Shard, Tiling
-from planner.cost.compute import REPLICATED_SHARE_LIMIT, work
+from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, work
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role, is_used
-from planner.search.dims import Directions, Place, find_directions, graph_ties
+from planner.search.choices import Choices
+from planner.search.dims import Directions, find_directions, graph_ties
 from planner.search.effort import EffortName
 from planner.search.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
 from planner.search.network import Link, Network, merged
 from planner.search.order import Ints
 from planner.search.unrolled import Copies, find_copies
-from planner.tdl.bind import BoundOp
+from planner.tdl.bind import BoundOp, Content
 from planner.tdl.local import NotLocalError
 
 Restriction: TypeAlias = "Callable[[SearchVariable, Candidates], Candidates]"
@@ -47,6 +49,10 @@ def no_restriction(variable: SearchVariable, candidates: Candidates) -> Candidat
     return candidates
 
 
+Offer: TypeAlias = "Callable[[SearchVariable, Tiling], Candidates]"
+"""What a variable may be, given what it is."""
+
+
 @dataclass
 class Problem:
     """A graph's variables and links."""
@@ -58,6 +64,8 @@ class Problem:
     """Charge data inputs that are not a disjoint split: leave replication out of their tilings."""
     replication_budget: float = REPLICATED_SHARE_LIMIT
     """Work that may be repeated, as a share of the graph's."""
+    divided: frozenset[str] = frozenset()
+    """Ops that may not be repeated where they can be divided, however little work they are."""
     effort: EffortName = "normal"
     """How much work may be done to bound what a plan can be."""
     variables: list[SearchVariable] = field(default_factory=list)
@@ -72,20 +80,22 @@ class Problem:
         self.variable_of_op: dict[str, int] = {}
         self._add_variables(find_copies(self.graph, self.ops))
         self._link_kinds: dict[object, int] = {}
+        self._bound = {bound.op.name: bound for bound in self.ops}
         for bound in self.ops:
             self._link(bound)
-        works = {bound.op.name: work(bound, self.graph) for bound in self.ops}
-        self.works = works
+        self.works = self._find_works()
         self.may_replicate = self._cheap_enough()
-        self._negligible = REPLICATED_SHARE_LIMIT * sum(works.values()) / max(1, len(works)) / max(1, self.workers - 1)
-        self._times = self._find_times()
+        total = sum(self.works.values())
+        self._negligible = REPLICATED_SHARE_LIMIT * total / max(1, len(self.works)) / max(1, self.workers - 1)
         self._local = self.tables.local
         self._proposals: dict[tuple[int, Tiling, int], Candidates] = {}
-        self._with_vetoes: set[object] = set()
+        self._with_vetoes: set[int] = set()
         self._lists = self.tables.lists
         self._numbered: dict[object, int] = {}
         self.content = [self._content_of(variable) for variable in self.variables]
-        self._network = Network([self._directions_free(variable) for variable in self.variables], merged(self.links))
+        self._contents = np.array(self.content, dtype=np.int64)
+        directions = [self._directions_free(variable) for variable in self.variables]
+        self._network = Network(directions, merged(self.links), self.content)
 
     def _add_variables(self, copies: Copies) -> None:
         """One variable for each tensor and op, its copies and its next state included."""
@@ -106,6 +116,14 @@ class Problem:
                 self.variables.append(SearchVariable(len(self.variables), (), bound))
             self.variable_of_op[bound.op.name] = self.variable_of_op[first]
 
+    def _find_works(self) -> dict[str, int]:
+        """By op, how much work it is."""
+        known: dict[Content, int] = {}
+        for bound in self.ops:
+            if bound.content not in known:
+                known[bound.content] = work(bound, self.graph)
+        return {bound.op.name: known[bound.content] for bound in self.ops}
+
     def _cheap_enough(self) -> dict[str, bool]:
         """Which ops may be repeated for the plan's own benefit: the smallest ones, as many as the budget holds.
 
@@ -120,66 +138,60 @@ class Problem:
             if left < 0:
                 break
             largest = amount
-        return {name: amount <= largest for name, amount in self.works.items()}
+        return {name: amount <= largest and name not in self.divided for name, amount in self.works.items()}
 
     def _content_of(self, variable: SearchVariable) -> int:
         """What a variable's candidates depend on: equal for repeated layers, so that they are found once."""
         bound = variable.op
         if bound is not None:
-            places: list[Place] = [("op", bound.op.name, number) for number in range(len(bound.variables))]
-            what: object = (bound.content, bound.op.attributes, self.may_replicate[bound.op.name])
+            name = bound.op.name
+            what: object = (bound.content, self.may_replicate[name], self.directions.blocks_of("op", name))
         else:
             name = variable.tensors[0]
-            shape = self.graph.tensors[name].shape
-            places = [("tensor", name, dim) for dim in range(len(shape))]
-            what = (shape, self.partitioned_inputs and self.graph.roles[name] is Role.DATA)
-        return self._numbered.setdefault(
-            (what, tuple(self.directions.blocks_of(place) for place in places)), len(self._numbered)
-        )
+            is_charged = self.partitioned_inputs and self.graph.roles[name] is Role.DATA
+            what = (self.graph.tensors[name].shape, is_charged, self.directions.blocks_of("tensor", name))
+        return self._numbered.setdefault(what, len(self._numbered))
 
     def _link(self, bound: BoundOp) -> None:
         number = self.variable_of_op[bound.op.name]
+        delivered = bound.delivered_slots
         for slot, name in enumerate(bound.op.inputs):
             if not name or name in self.graph.constants or slot in bound.description.shape_only:
                 continue
-            if slot not in bound.delivered_slots:
+            if slot not in delivered:
                 raise UnsupportedError(
                     f"op {bound.op.name} ({bound.op.op_type}): input {slot} ({name}) must be a constant",
                     hint="a shape, axes or bounds that the graph computes cannot be planned; fold them before",
                 )
-            if bound.delivered_slots[slot] == slot:
-                self.links.append(self._new_link(bound, name, number, True, slot))
+            if delivered[slot] == slot:
+                self._add_link(bound, name, number, True, slot)
         for position, name in enumerate(bound.op.outputs):
             if name and is_used(self.graph, name):
-                self.links.append(self._new_link(bound, name, number, False, position))
+                self._add_link(bound, name, number, False, position)
 
-    def _new_link(self, bound: BoundOp, name: str, op: int, is_input: bool, position: int) -> Link:
-        what = (bound.content, self.graph.tensors[name].dtype, is_input, position)
+    def _add_link(self, bound: BoundOp, name: str, op: int, is_input: bool, position: int) -> None:
+        what = (bound.content, is_input, position, self.tables.apart(bound.op.name, is_input, position))
         kind = self._link_kinds.setdefault(what, len(self._link_kinds))
-        return Link(self.variable_of_tensor[name], op, is_input, position, kind, name)
+        self.links.append(Link(self.variable_of_tensor[name], op, is_input, position, kind, name, bound.op.name))
 
     def unsplit(self, composites: Sequence[Tiling]) -> frozenset[int]:
         """Ops that repeat work at a cut where they cannot be split, and are too much work for that to be free."""
-        return frozenset(
-            variable.number
-            for variable, composite in zip(self.variables, composites, strict=True)
-            if variable.op is not None
-            and self.works[variable.op.op.name] > self._negligible
-            and self._is_stuck(variable, composite)
-        )
+        firsts, group = self.alike(composites)
+        stuck = np.array([self._is_stuck(self.variables[first], composites[first]) for first in firsts])
+        return frozenset(np.flatnonzero(stuck[group]).tolist())
 
     def overdraws(self, composites: Sequence[Tiling]) -> bool:
         """True if more work is repeated than may be, because that is cheaper and not because an op could not be cut."""
         stuck = self.unsplit(composites)
-        extra = 0.0
-        for bound in self.ops:
-            number = self.variable_of_op[bound.op.name]
-            if number not in stuck and any(isinstance(one, Replicate) for one in composites[number].placements):
-                points = float(bound.ranges(composites[number]).elements.sum())
-                extra += self.works[bound.op.name] * (points / max(1, bound.whole_points) - 1)
+        numbers = ((bound, self.variable_of_op[bound.op.name]) for bound in self.ops)
+        extra = repeated_work(
+            (self.works[bound.op.name], composites[number]) for bound, number in numbers if number not in stuck
+        )
         return extra > REPLICATED_SHARE_LIMIT * sum(self.works.values())
 
     def _is_stuck(self, variable: SearchVariable, composite: Tiling) -> bool:
+        if variable.op is None or self.works[variable.op.op.name] <= self._negligible:
+            return False
         prefix = Tiling((), ())
         for placement, ways in zip(composite.placements, composite.ways, strict=True):
             if isinstance(placement, Replicate):
@@ -209,25 +221,15 @@ class Problem:
         bound = variable.op
         if bound is None:
             return self._propose_tensor(variable, prefix, ways)
-        found: list[Tiling] = []
-        ranges = bound.ranges(prefix)
-        for number, index_variable in enumerate(bound.variables):
-            if index_variable.obstacle:
-                continue
-            blocks = self.directions.blocks_of(("op", bound.op.name, number))
-            found.extend(_splits(prefix, bound.extents, ranges, number, ways, blocks))
+        obstacles = [bool(index_variable.obstacle) for index_variable in bound.variables]
+        found = _splits(prefix, bound.extents, ways, self.directions.blocks_of("op", bound.op.name), obstacles)
         if not found or self.may_replicate[bound.op.name]:
             found.append(prefix.extend(Replicate(), ways))
         return tuple(found)
 
     def _propose_tensor(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         name = variable.tensors[0]
-        shape = self.graph.tensors[name].shape
-        boxes = prefix.boxes(shape)
-        found: list[Tiling] = []
-        for dim in range(len(shape)):
-            blocks = self.directions.blocks_of(("tensor", name, dim))
-            found.extend(_splits(prefix, shape, boxes, dim, ways, blocks))
+        found = _splits(prefix, self.graph.tensors[name].shape, ways, self.directions.blocks_of("tensor", name))
         if not found or not (self.partitioned_inputs and self.graph.roles[name] is Role.DATA):
             found.append(prefix.extend(Replicate(), ways))
         return tuple(found)
@@ -255,12 +257,34 @@ class Problem:
     def factors(self, candidates: Sequence[Candidates]) -> list[Factor]:
         """The tables of all links, for these candidates of each variable."""
         return [
-            Factor((link.tensor, link.op), self._table(link, candidates[link.tensor], candidates[link.op]))
+            Factor((link.tensor, link.op), self.table(link, candidates[link.tensor], candidates[link.op]))
             for link in self.links
         ]
 
+    def choices(self, composites: Sequence[Tiling], offer: Offer, restrict: Restriction = no_restriction) -> Choices:
+        """What every variable may be, given what it is.
+
+        Args:
+            composites: what each variable is now.
+            offer: the candidates, equal for equal variables that are the same now.
+            restrict: narrows them, variable by variable.
+        """
+        firsts, group = self.alike(composites)
+        offered = [self.intern(offer(self.variables[first], composites[first])) for first in firsts]
+        if restrict is no_restriction:
+            return Choices.of_groups(offered, group)
+        pairs = zip(self.variables, group.tolist(), strict=True)
+        return Choices.of([self.intern(restrict(variable, offered[number])) for variable, number in pairs])
+
+    def alike(self, composites: Sequence[Tiling]) -> tuple[list[int], Ints]:
+        """Groups of equal variables that are the same now: the first of each group, and each variable's group."""
+        number = np.unique(np.fromiter(map(id, composites), np.int64, len(composites)), return_inverse=True)[1]
+        keys = self._contents * (1 + int(number.max(initial=0))) + number
+        _, firsts, group = np.unique(keys, return_index=True, return_inverse=True)
+        return firsts.tolist(), group
+
     def solve(
-        self, choices: Sequence[Candidates], max_table_entries: int = MAX_TABLE_ENTRIES
+        self, choices: Choices, max_table_entries: int = MAX_TABLE_ENTRIES
     ) -> tuple[tuple[Tiling, ...], Solution]:
         """The least bytes over all choices of a candidate for every variable.
 
@@ -277,27 +301,19 @@ class Problem:
         Raises:
             InfeasibleError: a bucket would be larger.
         """
-        allowed = list(choices)
-        if self._with_vetoes:
-            allowed = [self._without_vetoed(one, values) for one, values in zip(self.variables, choices, strict=True)]
+        allowed = self._without_vetoed(choices)
         while True:
-            solution = self._network.solve(allowed, self._table, self.content, max_table_entries)
+            solution = self._network.solve(allowed, self.table, max_table_entries)
             self.eliminated_entries += solution.entries
-            chosen = tuple(values[value] for values, value in zip(allowed, solution.values.tolist(), strict=True))
-            vetoed = {
-                variable.op.content
-                for variable, composite in zip(self.variables, chosen, strict=True)
-                if variable.op is not None and not self.is_local(variable.op, composite)
-            }
+            chosen = allowed.chosen(solution.values)
+            vetoed = set(self._not_local(chosen))
             if not vetoed:
                 return chosen, solution
             assert not vetoed <= self._with_vetoes, "what is no local op is not offered twice"
             self._with_vetoes |= vetoed
-            allowed = [
-                self._without_vetoed(variable, values) for variable, values in zip(self.variables, allowed, strict=True)
-            ]
+            allowed = self._without_vetoed(allowed)
 
-    def table_entries(self, choices: Sequence[Candidates]) -> int:
+    def table_entries(self, choices: Choices) -> int:
         """Entries of all different tables, for these candidates of each variable."""
         return self._network.table_entries(choices)
 
@@ -306,23 +322,13 @@ class Problem:
         """The variables of each factor, those that have a choice."""
         return self._network.scopes
 
-    def joint_tables(self, choices: Sequence[Candidates]) -> tuple[list[Table], Ints, list[tuple[int, ...]]]:
-        """The different tables, the number of each factor's, and the factors' variables (those that have a choice)."""
-        tables, which = self._network.tables(choices, self._table)
-        return tables, which, self._network.scopes
+    def joint_tables(self, choices: Choices) -> tuple[list[Table], Ints]:
+        """The different tables over the variables that have a choice, and the number of each factor's."""
+        return self._network.tables(choices, self.table)
 
-    def time_of(self, variable: int) -> int:
-        """When a variable's op is executed, or its tensor made: an order in which neighbours are near."""
-        return self._times[variable]
-
-    def are_local(self, composites: Sequence[Tiling]) -> bool:
-        """True if every op's strategy can be computed by local ops."""
-        return all(
-            variable.op is None or self.is_local(variable.op, composite)
-            for variable, composite in zip(self.variables, composites, strict=True)
-        )
-
-    def _find_times(self) -> list[int]:
+    @cached_property
+    def times(self) -> list[int]:
+        """When each variable's op is executed, or its tensor made: an order in which neighbours are near."""
         times = [-1] * len(self.variables)
         for number, bound in enumerate(self.ops):
             op = self.variable_of_op[bound.op.name]
@@ -337,10 +343,30 @@ class Problem:
                     times[self.variable_of_tensor[name]] = 2 * number - 1
         return times
 
-    def _without_vetoed(self, variable: SearchVariable, candidates: Candidates) -> Candidates:
-        if variable.op is None or variable.op.content not in self._with_vetoes:
-            return candidates
-        return self._local_only(variable, candidates)
+    def are_local(self, composites: Sequence[Tiling]) -> bool:
+        """True if every op's strategy can be computed by local ops."""
+        return not any(True for _ in self._not_local(composites))
+
+    def _not_local(self, composites: Sequence[Tiling]) -> Iterator[int]:
+        """The contents of ops whose strategies cannot be computed by local ops."""
+        for first in self.alike(composites)[0]:
+            variable = self.variables[first]
+            if variable.op is not None and not self.is_local(variable.op, composites[first]):
+                yield self.content[first]
+
+    def _without_vetoed(self, choices: Choices) -> Choices:
+        """The candidates without those that were found to be no local ops."""
+        if not self._with_vetoes:
+            return choices
+        keys = self._contents * len(choices.lists) + choices.which
+        _, firsts, group = np.unique(keys, return_index=True, return_inverse=True)
+        kept = [
+            self._local_only(self.variables[first], choices[first])
+            if self.content[first] in self._with_vetoes
+            else choices[first]
+            for first in firsts.tolist()
+        ]
+        return Choices.of_groups(kept, group)
 
     def _local_only(self, variable: SearchVariable, candidates: Candidates) -> Candidates:
         """Those that are local ops; replication at the last cut, which always is, where none is."""
@@ -355,20 +381,24 @@ class Problem:
 
     def bytes_by_tensor(self, composites: Sequence[Tiling]) -> list[tuple[str, int]]:
         """What moves because of each link's tensor, when the variables have these values."""
-        known: dict[tuple[int, Tiling, Tiling], int] = {}
+        _, group = self.alike(composites)
+        known: dict[tuple[int, int, int], int] = {}
         found = []
-        for link in self.links:
-            tiling, strategy = composites[link.tensor], composites[link.op]
+        for link, tiling, strategy in zip(self.links, *self._ends(group), strict=True):
             key = (link.kind, tiling, strategy)
             if key not in known:
-                known[key] = int(self._table(link, (tiling,), (strategy,))[0, 0])
+                known[key] = int(self.table(link, (composites[link.tensor],), (composites[link.op],))[0, 0])
             found.append((link.name, known[key]))
         return found
 
-    def _table(self, link: Link, tilings: Candidates, strategies: Candidates) -> Table:
-        bound = self.variables[link.op].op
-        assert bound is not None, "a link joins a tensor and an op"
-        tensor = self.graph.tensors[link.name]
+    def _ends(self, group: Ints) -> tuple[list[int], list[int]]:
+        """The groups of each link's tensor and op."""
+        groups = group.tolist()
+        return [groups[link.tensor] for link in self.links], [groups[link.op] for link in self.links]
+
+    def table(self, link: Link, tilings: Candidates, strategies: Candidates) -> Table:
+        """A link's table, as often as it is there; the lists are interned. Shape [tilings, strategies]."""
+        bound, tensor = self._bound[link.op_name], self.graph.tensors[link.name]
         make = self.tables.input_bytes if link.is_input else self.tables.output_bytes
         table = make(bound, link.position, tensor, tilings, strategies)
         return table if link.times == 1 else table * link.times
@@ -384,20 +414,40 @@ class Problem:
 def _splits(
     prefix: Tiling,
     shape: tuple[int, ...],
-    boxes: Boxes,
-    dim: int,
     ways: int,
-    blocks: tuple[int, ...],
+    blocks: Sequence[tuple[int, ...]],
+    obstacles: Sequence[bool] = (),
 ) -> list[Tiling]:
-    """How one dim of what each worker has (``boxes``) can be cut: in single elements, and in blocks that differ."""
+    """How what each worker has can be cut along one dim: in single elements, and in blocks that differ.
+
+    Args:
+        prefix: the cuts so far.
+        shape: of what is cut.
+        ways: of the cut.
+        blocks: for each dim, or () if there are none.
+        obstacles: dims that cannot be cut; () if all can.
+    """
+    boxes = prefix.boxes(shape)
+    shortest = (boxes.hi - boxes.lo).min(axis=0).tolist()
     found: list[Tiling] = []
-    seen: set[bytes] = set()
-    for block in (1, *blocks):
-        if can_split(boxes, dim, ways, block):
-            tiling = prefix.extend(Shard(dim, block), ways)
-            cut = tiling.boxes(shape)
-            pieces = cut.lo.tobytes() + cut.hi.tobytes()
-            if pieces not in seen:
-                seen.add(pieces)
-                found.append(tiling)
+    for dim, least in enumerate(shortest[: len(shape)]):
+        if least < ways or (obstacles and obstacles[dim]):
+            continue
+        found.append(prefix.extend(Shard(dim), ways))
+        if not (blocks and blocks[dim]):
+            continue
+        seen = {_pieces(found[-1], shape)}
+        for block in blocks[dim]:
+            if -(-least // block) >= ways:
+                tiling = prefix.extend(Shard(dim, block), ways)
+                pieces = _pieces(tiling, shape)
+                if pieces not in seen:
+                    seen.add(pieces)
+                    found.append(tiling)
     return found
+
+
+def _pieces(tiling: Tiling, shape: tuple[int, ...]) -> bytes:
+    """Equal for tilings that give each worker the same region."""
+    boxes = tiling.boxes(shape)
+    return boxes.lo.tobytes() + boxes.hi.tobytes()

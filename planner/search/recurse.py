@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from planner.algebra.tiling import Tiling
 from planner.search.problem import Problem, Restriction
@@ -45,17 +46,13 @@ def search_recursively(
     Raises:
         InfeasibleError: the graph is too entangled for exact elimination.
     """
-    composites = [Tiling((), ()) for _ in problem.variables]
+    composites: tuple[Tiling, ...] = (Tiling((), ()),) * len(problem.variables)
     total, largest = 0, 1
     for number, ways in enumerate(cuts, start=1):
         progress(f"cut {number} of {len(cuts)}: {ways} ways")
-        candidates = [
-            problem.intern(restrict(variable, problem.proposals(variable, composites[variable.number], ways)))
-            for variable in problem.variables
-        ]
-        chosen, solution = problem.solve(candidates)
-        composites = list(chosen)
+        offer = partial(problem.proposals, ways=ways)
+        composites, solution = problem.solve(problem.choices(composites, offer, restrict))
         total, largest = solution.total, max(largest, solution.largest_table)
     if not cuts:  # one worker moves nothing, but tables may count something else, such as what is held
         total = sum(amount for _, amount in problem.bytes_by_tensor(composites))
-    return Found(tuple(composites), total, largest)
+    return Found(composites, total, largest)

@@ -84,8 +84,9 @@ class _Closure:
             for slot, name in enumerate(bound.op.inputs):
                 if name in self._number:
                     self._readers[self._number[name]].append((number, slot))
-        self._todo: list[int] = []
-        """Roots of tensors that have been tied since they were last looked at."""
+        self._todo: dict[int, None] = {}
+        """Roots of tensors that have been tied since they were last looked at, the longest waiting first: by then most
+        of their copies have been found."""
 
     def tie_ops(self, one: int, other: int) -> None:
         """Ties two ops, and their inputs and outputs position by position."""
@@ -107,7 +108,7 @@ class _Closure:
         for member in self._tensor_members[second]:
             self._tensor_root[member] = first
         self._tensor_members[first] += self._tensor_members[second]
-        self._todo.append(first)
+        self._todo[first] = None
 
     def _may_be_copies(self, one: str, other: str) -> bool:
         left, right = self._graph.tensors[one], self._graph.tensors[other]
@@ -121,7 +122,8 @@ class _Closure:
     def run(self) -> None:
         """Goes on until nothing more follows."""
         while self._todo:
-            root = self._todo.pop()
+            root = next(iter(self._todo))
+            del self._todo[root]
             if self._tensor_root[root] != root:
                 continue
             members = self._tensor_members[root]

@@ -6,7 +6,8 @@ The analysis of a signature is made once and shared by every op that has it; bin
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from math import prod
 
@@ -20,9 +21,12 @@ from planner.graph.undescribed import undescribed_error
 from planner.tdl.analyse import Analysis, Variable, analyse
 from planner.tdl.builder import Derivation, Description, NodeView
 from planner.tdl.implied import implied_shapes
-from planner.tdl.interval import End, Ints, Symbol
+from planner.tdl.interval import End, Interval, Ints, Symbol
 from planner.tdl.local import LocalOp, Part, same_op
 from planner.tdl.whole import whole_analysis, whole_description
+
+_ORIGIN = Interval.constant(Fraction(0))
+"""The index 0 alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,11 @@ class InputBoxes:
     """How far they run past the high border."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Content:
+    """What an op's boxes depend on, besides strategies: one object for all ops of repeated layers."""
+
+
 @dataclass(frozen=True)
 class BoundOp:
     """An op with its index variables' extents: the iteration space that strategies divide."""
@@ -46,23 +55,11 @@ class BoundOp:
     analysis: Analysis
     extents: tuple[int, ...]
     """Of every index variable, in the order of ``analysis.variables``."""
+    content: Content
+    op: Op = field(init=False)
 
-    @property
-    def op(self) -> Op:
-        return self.node.op
-
-    @cached_property
-    def content(self) -> tuple[object, ...]:
-        """What its boxes depend on, besides strategies: equal for repeated layers."""
-        node = self.node
-        return (
-            id(self.analysis),
-            self.extents,
-            node.input_shapes,
-            node.output_shapes,
-            node.input_dtypes,
-            node.output_dtypes,
-        )
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "op", self.node.op)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -91,6 +88,28 @@ class BoundOp:
     def read_slots(self) -> tuple[int, ...]:
         """Inputs that the description reads; the others (axes, a shape) only parameterise the op."""
         return tuple(sorted({read.slot for read in self.analysis.reads}))
+
+    def plain_read(self, slot: int) -> tuple[int, ...] | None:
+        """The variable that indexes each dim of an input, by number, where what workers read of it is a tiling.
+
+        Dims of which all is read have -1, as have those of size 1 that are broadcast. None if an index is more than a
+        variable, or the input is read twice.
+        """
+        reads = [read for read in self.analysis.reads if read.slot == slot]
+        shape = self.node.input_shapes[slot]
+        if len(reads) != 1 or reads[0].once or shape is None or 0 in self.extents:
+            return None
+        found = []
+        for size, interval in zip(shape, reads[0].dims, strict=False):  # a scalar has an index space of one dim
+            if interval is None or (size == 1 and interval == _ORIGIN):
+                found.append(-1)
+                continue
+            name = interval.alone
+            number = -1 if name is None else self.variable_number(name)
+            if name is None or self.extents[number] != size or number in found:
+                return None
+            found.append(number)
+        return tuple(found)
 
     @property
     def whole_points(self) -> int:
@@ -252,6 +271,7 @@ class Descriptions:
         self._by_type: dict[tuple[str, str], Description] = {}
         self._asked: dict[object, _Asked] = {}
         self._analyses: dict[object, Analysis] = {}
+        self._contents: dict[object, Content] = {}
         for description in descriptions:
             for op_type in description.op_types:
                 key = (description.domain, op_type)
@@ -328,7 +348,9 @@ class Descriptions:
         description = self._by_type.get((op.domain, op.op_type))
         if description is None:
             assert self.repeats_unknown, f"{op.op_type} has no description"
-            return BoundOp(node, whole_description(op.domain, op.op_type), self._whole(node), ())
+            analysis = self._whole(node)
+            content = self._content(node, analysis, ())
+            return BoundOp(node, whole_description(op.domain, op.op_type), analysis, (), content)
         analysis = self._analyse(description, node)
         extents = tuple(_extent_of(variable, node) for variable in analysis.variables)
         if 0 in extents and any(graph.tensors[name].elements for name in op.outputs if name):
@@ -338,7 +360,18 @@ class Descriptions:
                 facts=tuple(f"{name!r}: {list(graph.tensors[name].shape)}" for name in empty),
                 hint="replace its results by the constants that they are",
             )
-        return BoundOp(node, description, analysis, extents)
+        return BoundOp(node, description, analysis, extents, self._content(node, analysis, extents))
+
+    def _content(self, node: NodeView, analysis: Analysis, extents: tuple[int, ...]) -> Content:
+        key = (
+            id(analysis),
+            extents,
+            node.input_shapes,
+            node.output_shapes,
+            node.input_dtypes,
+            node.output_dtypes,
+        )
+        return self._contents.setdefault(key, Content())
 
     def _whole(self, node: NodeView) -> Analysis:
         ranks = tuple(

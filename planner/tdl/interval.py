@@ -156,6 +156,13 @@ class Interval:
             Affine(((Symbol(name, End.LAST), one),), Fraction(0)),
         )
 
+    @property
+    def alone(self) -> str | None:
+        """The index variable whose range it is; None if it is anything else."""
+        terms = self.first.terms
+        name = terms[0][0].variable if len(terms) == 1 and isinstance(terms[0][0], Symbol) else None
+        return name if name is not None and self == Interval.variable(name) else None
+
     def __add__(self, other: Interval) -> Interval:
         return Interval(self.first + other.first, self.last + other.last)
 

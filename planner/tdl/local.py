@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from planner.algebra.region import Region
 from planner.graph.model import Attribute
-
-if TYPE_CHECKING:
-    from planner.tdl.builder import NodeView
+from planner.tdl.node_view import NodeView
 
 
 class NotLocalError(Exception):

@@ -52,7 +52,7 @@ class Backward:
 
     def has_input(self, position: int) -> bool:
         """Whether an optional input is there."""
-        return len(self.op.inputs) > position and bool(self.op.inputs[position])
+        return self.op.has_input(position)
 
 
 Contributions: TypeAlias = Sequence[str | None]

@@ -197,6 +197,17 @@ def may_be_trained(forward: Graph, name: str) -> bool:
     return tensor.dtype.is_float and bool(tensor.shape) and name not in forward.folded and not weighs_classes
 
 
+def frozen_parameters(forward: Graph, step: Graph) -> tuple[str, ...]:
+    """What might be trained of a forward model and is not: no gradient reaches it, or its statistics are frozen.
+
+    Args:
+        forward: the model, before it was differentiated.
+        step: its training step.
+    """
+    states = {pair.current for pair in step.state}
+    return tuple(name for name in forward.constants if may_be_trained(forward, name) and name not in states)
+
+
 def sample_of(forward: Graph, name: str) -> Mapping[str, object]:
     """How sample data of an input is drawn: indices within the tables that they are looked up in."""
     dtype = forward.tensors[name].dtype

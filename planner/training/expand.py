@@ -25,6 +25,7 @@ from planner.training.labelled import labelled
 from planner.training.normal_forms import instance_normalization, mean_variance_normalization
 from planner.training.reasons import REASONS
 from planner.training.recurrent import gru, lstm, rnn
+from planner.training.refusals import Refusals
 from planner.training.rotary import rotary_embedding
 from planner.training.sampling import affine_grid, deform_conv, grid_sample, roi_align
 from planner.training.small_forms import cumulative_product, determinant, short_time_fourier, tensor_scatter
@@ -126,8 +127,7 @@ def expand_op(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
 
 def _expand(forward: Graph, names: set[str]) -> Graph:
     builder = Builder(forward)
-    faults: list[str] = []
-    hint = ""
+    refusals = Refusals()
     for op in forward.ops:
         if op.name not in names:
             builder.replay(op)
@@ -139,19 +139,10 @@ def _expand(forward: Graph, names: set[str]) -> Graph:
                     if output and source:
                         builder.define(output, source)
         except UnsupportedError as error:
-            faults.append(error.what)
-            hint = hint or error.hint
+            refusals.add(error.what, error.hint)
             builder.replay(op)
-    if faults:
-        raise UnsupportedError("some ops cannot be part of a training step", facts=tuple(faults), hint=hint)
-    return builder.finish(
-        inputs=forward.inputs,
-        outputs=forward.outputs,
-        state=forward.state,
-        initial=forward.initial,
-        opset=forward.opset,
-        notes=forward.notes,
-    )
+    refusals.raise_any()
+    return builder.rewritten()
 
 
 def _by_body(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:

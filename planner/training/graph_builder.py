@@ -240,6 +240,18 @@ class GraphBuilder:
 
     # the graph -----------------------------------------------------------------------------------------------------
 
+    def rewritten(self) -> Graph:
+        """The graph that the builder is of in other ops: with its inputs, outputs, state and notes."""
+        source = self._source
+        return self.finish(
+            inputs=source.inputs,
+            outputs=source.outputs,
+            state=source.state,
+            initial=source.initial,
+            opset=source.opset,
+            notes=source.notes,
+        )
+
     def finish(
         self,
         *,

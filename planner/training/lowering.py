@@ -19,6 +19,7 @@ from planner.errors import UnsupportedError
 from planner.graph.model import DType, Op
 from planner.training.attributes import axis_of, integer, label, number, refuse
 from planner.training.builder import Builder
+from planner.training.refusals import Refusals
 from planner.training.rules.normalisation import per_channel
 from planner.training.rules.reduction import reduced_axes
 
@@ -58,22 +59,19 @@ def lower(builder: Builder, ops: tuple[Op, ...], *, opset: int, batch_statistics
     """
     saved: dict[str, Mapping[str, str]] = {}
     updates: dict[str, str] = {}
-    faults: list[str] = []
-    hint = ""
+    refusals = Refusals()
     for op in ops:
         since = _CHANGED.get(op.op_type, 0)
         if not op.domain and opset < since:
-            faults.append(f"{label(op)}: of opset {opset}, and it changed at {since}")
+            refusals.add(f"{label(op)}: of opset {opset}, and it changed at {since}")
             continue
         with builder.scope(op.name):
             try:
                 lower_op(builder, op, opset, batch_statistics=batch_statistics, saved=saved, updates=updates)
             except UnsupportedError as error:
-                faults.append(error.what)
-                hint = hint or error.hint
+                refusals.add(error.what, error.hint)
                 builder.replay(op)
-    if faults:
-        raise UnsupportedError("some ops cannot be part of a training step", facts=tuple(faults), hint=hint)
+    refusals.raise_any()
     return Lowered(saved, updates)
 
 

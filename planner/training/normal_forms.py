@@ -10,13 +10,19 @@ from planner.training.attributes import integers, number
 from planner.training.builder import Builder
 
 
-def normalised(emit: Builder, x: str, over: Sequence[int], epsilon: float) -> str:
-    """``(x - mean) / √(variance + epsilon)`` over some dims, the variance in two passes: Σx²/n - mean² cancels."""
+def _centred(emit: Builder, x: str, over: Sequence[int]) -> tuple[str, str]:
+    """``x - mean`` and the variance over some dims, in two passes: Σx²/n - mean² cancels."""
     share = 1.0 / math.prod(emit.shape(x)[dim] for dim in over)
     mean = emit.scale(emit.reduce_sum(x, over, keepdims=True, hint="sum"), share, "mean")
     centred = emit.sub(x, mean, "centred")
     square = emit.mul(centred, centred, "square")
     variance = emit.scale(emit.reduce_sum(square, over, keepdims=True), share, "variance")
+    return centred, variance
+
+
+def normalised(emit: Builder, x: str, over: Sequence[int], epsilon: float) -> str:
+    """``(x - mean) / √(variance + epsilon)`` over some dims."""
+    centred, variance = _centred(emit, x, over)
     if epsilon:
         variance = emit.add(variance, emit.scalar(epsilon, x))
     return emit.div(centred, emit.unary("Sqrt", variance, "deviation"), "normalised")
@@ -36,10 +42,6 @@ def mean_variance_normalization(emit: Builder, op: Op) -> tuple[str, ...]:
     x = op.inputs[0]
     rank = emit.rank(x)
     over = sorted(axis % rank for axis in integers(op, "axes", (0, 2, 3)))
-    share = 1.0 / math.prod(emit.shape(x)[dim] for dim in over)
-    mean = emit.scale(emit.reduce_sum(x, over, keepdims=True, hint="sum"), share, "mean")
-    centred = emit.sub(x, mean, "centred")
-    square = emit.mul(centred, centred, "square")
-    variance = emit.scale(emit.reduce_sum(square, over, keepdims=True), share, "variance")
+    centred, variance = _centred(emit, x, over)
     deviation = emit.add(emit.unary("Sqrt", variance), emit.scalar(1e-9, x), "deviation")
     return (emit.div(centred, deviation),)

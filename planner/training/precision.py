@@ -59,15 +59,7 @@ class _Lowering:
         for name in self.forward.outputs:
             if self._is_full(name) and name not in self.forward.inputs:
                 self.emit.define(name, self._in(name, DType.FLOAT32))
-        forward = self.forward
-        return self.emit.finish(
-            inputs=forward.inputs,
-            outputs=forward.outputs,
-            state=forward.state,
-            initial=forward.initial,
-            opset=forward.opset,
-            notes=forward.notes,
-        )
+        return self.emit.rewritten()
 
     def _is_full(self, name: str) -> bool:
         return bool(name) and self.forward.tensors[name].dtype is DType.FLOAT32

@@ -63,7 +63,7 @@ class Site:
 
     def has(self, position: int) -> bool:
         """Whether an optional operand is there."""
-        return len(self.op.inputs) > position and bool(self.op.inputs[position])
+        return self.op.has_input(position)
 
     def shape(self, position: int) -> Shape:
         """Of an operand, at the old batch."""

@@ -124,19 +124,19 @@ FAMILIES: Final = (
         _cnn,
     ),
     Family(
-        "lenet-5", "LeCun et al. 1998; OptCNN, table 3", {"lenet-5": 256}, 256, "sgd", _pattern("lenet-5"),
+        "lenet-5", "LeCun et al. 1998; ICML'18, table 3", {"lenet-5": 256}, 256, "sgd", _pattern("lenet-5"),
         _plain(lenet_5),
     ),
     Family(
-        "alexnet", "Krizhevsky 2014, one tower; SoyBean, figure 10; OptCNN", {"alexnet": 256}, 256, "sgd",
+        "alexnet", "Krizhevsky 2014, one tower; SoyBean, figure 10; ICML'18", {"alexnet": 256}, 256, "sgd",
         _pattern("alexnet"), _plain(alexnet),
     ),
     Family(
-        "vgg-16", "Simonyan and Zisserman 2014; SoyBean, figure 10; OptCNN", {"vgg-16": 256}, 256, "sgd",
+        "vgg-16", "Simonyan and Zisserman 2014; SoyBean, figure 10; ICML'18", {"vgg-16": 256}, 256, "sgd",
         _pattern("vgg-16"), _plain(vgg_16),
     ),
     Family(
-        "inception-v3", "Szegedy et al. 2016; OptCNN", {"inception-v3": 256}, 256, "sgd", _pattern("inception-v3"),
+        "inception-v3", "Szegedy et al. 2016; ICML'18", {"inception-v3": 256}, 256, "sgd", _pattern("inception-v3"),
         _plain(inception_v3),
     ),
     Family(
@@ -185,7 +185,7 @@ FAMILIES: Final = (
         _published,
     ),
 )  # fmt: skip
-"""Every family, small models first. Batches: of MLPs and CNNs SoyBean's; 256, that is 32 for each of 8 GPUs (OptCNN,
+"""Every family, small models first. Batches: of MLPs and CNNs SoyBean's; 256, that is 32 for each of 8 GPUs (ICML'18,
 section 6), of the classification networks; of WResNets those that Tofu's section 7.2 names (128 for 50-4, 8 for
 152-10) and 32 for the others; of RNNs 128 for 10-8k and 512, that of the ideal baseline, for the others."""
 

@@ -11,7 +11,7 @@ from planner.zoo.step import training_step
 def inception_v3(*, batch: int, optimizer: str = "sgd") -> Graph:
     """Inception-v3 as torchvision has it, without the auxiliary classifier: 23,834,568 parameters.
 
-    OptCNN (section 6) counts its 102 layers and takes a batch of 32 for each GPU.
+    ICML'18 (section 6) counts its 102 layers and takes a batch of 32 for each GPU.
     """
     net = _Inception(Forward("inception-v3"))
     x = net.model.input("x", batch, 3, 299, 299)

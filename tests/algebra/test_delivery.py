@@ -5,7 +5,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.algebra.delivery import contributors, redistribution_elements, reduced_boxes
+from planner.algebra.delivery import contributors, reduced_boxes
+from planner.algebra.divisions import redistribution_table
 from planner.algebra.region import Region
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
 
@@ -13,7 +14,7 @@ SIZE = 24
 
 
 def moved(made: str, owned: str, ways: tuple[int, ...], shape: tuple[int, ...] = (SIZE,)) -> int:
-    return redistribution_elements(Tiling.parse(made, ways), Tiling.parse(owned, ways), shape)
+    return int(redistribution_table([Tiling.parse(made, ways)], [Tiling.parse(owned, ways)], shape)[0, 0])
 
 
 @given(st.integers(2, 8))
@@ -73,7 +74,7 @@ def test_bytes_are_those_of_a_simulation_element_by_element(case: tuple[Tiling, 
     for worker, part in enumerate(owned_at):
         count += len(part - holds[worker])
         assert part <= set().union(*holds)
-    assert redistribution_elements(made, owned, shape) == count
+    assert redistribution_table([made], [owned], shape)[0, 0] == count
 
 
 @given(redistributions())

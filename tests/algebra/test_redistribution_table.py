@@ -4,7 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.algebra.delivery import contributors, redistribution_elements, redistribution_table, reduced_boxes
+from planner.algebra.delivery import contributors, reduced_boxes
+from planner.algebra.divisions import redistribution_table
+from planner.algebra.region import Boxes
 from planner.algebra.tiling import Only, Partial, Placement, Replicate, Shard, Tiling
 
 
@@ -26,6 +28,22 @@ def problems(draw: st.DrawFn) -> tuple[list[Tiling], list[Tiling], tuple[int, ..
     made = draw(st.lists(tilings(ways, len(shape), made=True), min_size=1, max_size=6, unique=True))
     owned = draw(st.lists(tilings(ways, len(shape), made=False), min_size=1, max_size=6, unique=True))
     return made, owned, shape
+
+
+def missing_elements(needed: Boxes, owned: Boxes) -> int:
+    """Elements that workers need and do not own, over all workers."""
+    return int((needed.elements - needed.overlap(owned)).sum())
+
+
+def redistribution_elements(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> int:
+    """What one entry of the table counts, from who sends to whom."""
+    target, source = owned.boxes(shape), made.boxes(shape)
+    if not made.has_partial:
+        return missing_elements(target, source)
+    middle = reduced_boxes(made, owned, shape)
+    arriving = (middle.cross_overlap(source) * contributors(made)).sum(axis=1)
+    here = middle.overlap(source)
+    return int((arriving - here).sum()) + missing_elements(target, middle)
 
 
 @given(problems())

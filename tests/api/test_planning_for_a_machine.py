@@ -2,15 +2,19 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import onnx
 import pytest
 
 import cli
 from planner import api
+from planner.cost.assignment import sent_bytes
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.to_onnx import write_model
 from planner.plan import Plan
+from planner.program import Fetch
+from planner.worker_model import read_worker_model
 from planner.zoo import build
 
 TWO = """\
@@ -80,6 +84,42 @@ def test_the_least_time_is_no_more_than_that_of_the_fewest_bytes() -> None:
     assert time_plan.estimate is not None
     assert time_plan.estimate.estimated_seconds < bytes_plan.estimate.estimated_seconds
     assert time_plan.moved_bytes >= bytes_plan.moved_bytes
+
+
+NODES = """\
+name: nodes
+device: {memory: 1GiB, compute: {float32: 1TFLOP/s}, memory_bandwidth: 100GB/s}
+levels: [{name: network, ways: 4, bandwidth: 1GB/s, latency: 5us}, {name: link, ways: 3, bandwidth: 50GB/s}]
+"""
+
+
+@pytest.mark.parametrize("objective", ["bytes", "time"])
+def test_outer_cuts_are_those_between_nodes(objective: Literal["bytes", "time"]) -> None:
+    """12 = 3 x 2 x 2, the largest factor first, has its outermost cut inside of these nodes."""
+    Path("nodes.yaml").write_text(NODES)
+    found = api.plan(Path("m.onnx"), topology="nodes.yaml", objective=objective, out=Path("p")).plan
+    assert found.cuts == (2, 2, 3)
+    assert found.estimate is not None
+    assert found.estimate.devices == tuple(range(12))
+    models = [read_worker_model(onnx.load(f"p/worker{worker}.onnx")) for worker in range(12)]
+    between_nodes = 0
+    for receiver, model in enumerate(models):
+        for step in model.program.steps:
+            if isinstance(step, Fetch):
+                sent = sent_bytes(step, model.program.buffers[step.target].dtype.item_bytes)
+                between_nodes += sum(amount for sender, amount in sent.items() if sender // 3 != receiver // 3)
+    assert {level.name: level.moved_bytes for level in found.estimate.levels}["network"] == between_nodes
+    assert api.plan(Path("m.onnx"), gpus=12, out=Path("q")).plan.cuts == (3, 2, 2)
+
+
+def test_one_cut_over_two_levels_is_estimated_pair_by_pair() -> None:
+    Path("nodes.yaml").write_text(NODES)
+    found = api.plan(Path("m.onnx"), topology="nodes.yaml", strategy="equalchop", out=Path("p")).plan
+    assert found.cuts == (12,)
+    assert found.estimate is not None
+    assert found.estimate.devices == tuple(range(12))
+    assert sum(level.moved_bytes for level in found.estimate.levels) == found.moved_bytes
+    assert {level.name for level in found.estimate.levels} == {"network", "link"}
 
 
 def test_time_needs_a_machine() -> None:

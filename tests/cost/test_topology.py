@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from math import prod
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.config import Device, DeviceGraph, DeviceLink, Level, Topology, load_topology
-from planner.cost.topology import Interconnect
+from planner.cost.assignment import usual_devices
+from planner.cost.depth import depths
+from planner.cost.topology import Interconnect, level_ways
 
 DEVICE = Device(2**30)
 
@@ -103,6 +106,42 @@ def _nodes(graph: DeviceGraph, ports: tuple[int, ...], sender: int) -> list[int]
     for port in ports:
         nodes.append(sum(graph.links[port // 2].between) - nodes[-1])
     return nodes[:-1]
+
+
+def test_levels_of_a_tree_are_those_of_the_file() -> None:
+    levels = (Level("network", 4, 1e9), Level("nvlink", 18, 50e9))
+    assert level_ways(Topology("t", DEVICE, levels)) == (4, 18)
+    assert level_ways(Topology("one", DEVICE, ())) == ()
+
+
+def test_levels_of_a_graph_are_what_its_links_show() -> None:
+    def graph(count: int, *links: tuple[int, int, float]) -> DeviceGraph:
+        return DeviceGraph("g", (DEVICE,) * count, tuple(DeviceLink((one, other), wide) for one, other, wide in links))
+
+    assert level_ways(load_topology("icml18-p100")) == (4, 4)
+    two_nodes_of_three = [(0, 2, 9.0), (2, 4, 8.0), (1, 3, 8.0), (3, 5, 9.0), (4, 5, 1.0)]
+    assert level_ways(graph(6, *two_nodes_of_three)) == (2, 3), "9 leaves groups of two and of one"
+    nested = [(0, 1, 9.0), (2, 3, 9.0), (4, 5, 9.0), (6, 7, 9.0), (0, 2, 5.0), (4, 6, 5.0), (0, 4, 1.0)]
+    assert level_ways(graph(8, *nested)) == (2, 2, 2)
+    assert level_ways(graph(4, (0, 1, 3.0), (1, 2, 2.0), (2, 3, 1.0))) == (4,), "no two groups are alike"
+    assert level_ways(graph(3, (0, 1, 1.0), (1, 2, 1.0))) == (3,)
+    assert level_ways(graph(1)) == ()
+
+
+@given(graphs())
+def test_a_group_of_a_level_is_nearer_to_itself_than_to_others(graph: DeviceGraph) -> None:
+    ways = level_ways(graph)
+    interconnect = Interconnect(graph)
+    order = usual_devices(interconnect, ways)
+    depth = depths(ways)
+    wide = [[interconnect.route(one, other).bandwidth_bytes_per_s for other in order if other != one] for one in order]
+    assert prod(ways) == graph.device_count
+    for worker in range(graph.device_count):
+        parted = [int(depth[worker, other]) for other in range(graph.device_count) if other != worker]
+        for cut in range(1, len(ways)):
+            inside = [width for width, at in zip(wide[worker], parted, strict=True) if at >= cut]
+            outside = [width for width, at in zip(wide[worker], parted, strict=True) if at < cut]
+            assert min(inside) > max(outside)
 
 
 def test_nothing_is_sent_to_oneself() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -14,9 +13,7 @@ from planner.graph.from_onnx import graph_from_proto, read_model
 from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
 from planner.graph.to_onnx import to_model
-
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-import onnxruntime
+from stock_runtime import run
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 OWN = Path(__file__).parent.parent / "models"
@@ -25,15 +22,6 @@ ALL = [
     pytest.param(path, id=path.stem, marks=pytest.mark.slow if path.stem in LARGE else ())
     for path in (*sorted(OWN.glob("*.onnx")), *sorted(LIGHT.glob("*.onnx")))
 ]
-
-
-def execute(model: bytes, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        model, options, providers=["CPUExecutionProvider"], disabled_optimizers=["NchwcTransformer"]
-    )
-    return session.run(None, feeds)
 
 
 def feeds_of(graph: Graph) -> dict[str, np.ndarray]:
@@ -83,7 +71,8 @@ def test_runs_like_the_file_it_was_read_from(path: Path) -> None:
     model = to_model(graph)
     onnx.checker.check_model(model, full_check=True)
     feeds = feeds_of(graph)
-    for ours, theirs in zip(execute(model.SerializeToString(), feeds), execute(path.read_bytes(), feeds), strict=True):
+    expected = run(path.read_bytes(), feeds)
+    for ours, theirs in zip(run(model, feeds).values(), expected.values(), strict=True):
         assert ours.shape == theirs.shape
         assert ours.dtype == theirs.dtype
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6 * float(np.max(np.abs(theirs))))
@@ -129,8 +118,8 @@ def test_bert_step_pairs_all_parameters(models: Path) -> None:
 def test_bert_step_computes_what_the_framework_did(models: Path) -> None:
     graph = read_model(models / "bert_step.onnx")
     oracle = np.load(models / "bert_oracle.npz")
-    made = execute(to_model(graph).SerializeToString(), {name: oracle[f"in_{name}"] for name in graph.inputs})
-    for index, value in enumerate(made):
+    made = run(to_model(graph), {name: oracle[f"in_{name}"] for name in graph.inputs})
+    for index, value in enumerate(made.values()):
         wanted = oracle[f"out_{index}"]
         assert np.max(np.abs(value - wanted)) <= 1e-5 * np.max(np.abs(wanted))
 

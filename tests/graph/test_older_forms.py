@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from planner.errors import UnsupportedError
 from planner.graph.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
+from stock_runtime import NO_ERRORS, run
 
 Constants = dict[str, np.ndarray]
 
@@ -53,24 +53,16 @@ def older(op_type: str, opset: int, shape: tuple[int, ...], constants: Constants
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=7)
 
 
-def ran(model: ModelProto, x: np.ndarray) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    result: np.ndarray = session.run(None, {"x": x})[0]
-    return result
-
-
 @pytest.mark.parametrize(("op_type", "opset", "shape", "constants", "stated"), CASES)
 def test_it_means_what_it_meant(
     op_type: str, opset: int, shape: tuple[int, ...], constants: Constants, stated: dict[str, Any]
 ) -> None:
     model = older(op_type, opset, shape, constants, stated)
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    expected = ran(model, x)
+    expected = run(model, {"x": x}, log_level=NO_ERRORS)["y"]
     graph = graph_from_proto(model)
     assert graph.opset >= 13
-    found = ran(to_model(graph), x)
+    found = run(to_model(graph), {"x": x}, log_level=NO_ERRORS)["y"]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 

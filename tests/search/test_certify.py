@@ -1,10 +1,11 @@
 """Plans and their certified gaps against an independent solver (HiGHS) of the same tables, on random graphs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
@@ -12,15 +13,24 @@ from scipy.sparse import coo_array
 import opdefs
 from planner import zoo
 from planner.algebra.tiling import Tiling
-from planner.cost.tables import Candidates
+from planner.config import Device, Level, Topology
+from planner.cost.tables import Candidates, CostTables
+from planner.cost.time import TimeTables
+from planner.cost.timed import TimedTables
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.search.certify import Effort, certify
+from planner.search.choices import Choices
+from planner.search.decide import decide
+from planner.search.factors import cuts_of_levels
 from planner.search.improve import improve
 from planner.search.problem import Problem, SearchVariable, no_restriction
 from planner.search.recurse import search_recursively
 from planner.zoo import mlp
 
 CUTS = ((2, 2), (3, 2), (2, 3), (2, 2, 2))
+Attributes = tuple[tuple[str, tuple[int, ...]], ...]
+DESCRIPTIONS = opdefs.standard()
+DEVICE = Device(2**30, ((DType.FLOAT32, 1e9),), 1e9)
 
 
 @dataclass
@@ -30,9 +40,10 @@ class Drawing:
     tensors: dict[str, tuple[int, ...]]
     ops: list[Op]
 
-    def add(self, op_type: str, inputs: tuple[str, ...], shape: tuple[int, ...]) -> None:
+    def add(self, op_type: str, inputs: tuple[str, ...], shape: tuple[int, ...], attributes: Attributes = ()) -> None:
         name = f"t{len(self.ops)}"
-        attributes = (("perm", (1, 0)),) if op_type == "Transpose" else ()
+        if op_type == "Transpose":
+            attributes = (("perm", (1, 0)),)
         self.tensors[name] = shape
         self.ops.append(Op(f"op{len(self.ops)}", op_type, inputs, (name,), attributes))
 
@@ -81,7 +92,8 @@ def least_of_all(problem: Problem, cuts: tuple[int, ...]) -> int:
     """The joint optimum by integer programming: one binary for each value, and one for each pair of a table."""
     choices = [problem.intern(composites(problem, variable, cuts)) for variable in problem.variables]
     start = np.concatenate([[0], np.cumsum([len(values) for values in choices])])
-    tables, which, scopes = problem.joint_tables(choices)
+    tables, which = problem.joint_tables(Choices.of(choices))
+    scopes = problem.scopes
     costs = [np.zeros(int(start[-1]))]
     rows: list[np.ndarray] = []
     columns: list[np.ndarray] = []
@@ -128,6 +140,37 @@ def least_of_all(problem: Problem, cuts: tuple[int, ...]) -> int:
     return constant + round(result.fun)
 
 
+@st.composite
+def images(draw: st.DrawFn) -> Graph:
+    """Convolutions that read across the borders of what is cut, of odd and even images, with residuals and branches."""
+    size = st.sampled_from([3, 5, 6, 7, 9])
+    channels = st.sampled_from([1, 2, 3, 4])
+    drawing = Drawing({"x": (draw(st.sampled_from([1, 2, 3])), draw(channels), draw(size), draw(size))}, [])
+    for number in range(draw(st.integers(1, 3))):
+        name = draw(
+            st.sampled_from(sorted(name for name, shape in drawing.tensors.items() if not name.startswith("w")))
+        )
+        shape = drawing.tensors[name]
+        same = sorted(other for other in drawing.tensors if drawing.tensors[other] == shape)
+        kind = draw(st.sampled_from(["Conv", "Conv", "Conv", "Relu", "Add"]))
+        if kind == "Conv":
+            stride, wide = draw(st.sampled_from([1, 2])), draw(channels)
+            batch, deep, height, width = shape
+            drawing.tensors[f"w{number}"] = (wide, deep, 3, 3)
+            made = (batch, wide, *((extent - 1) // stride + 1 for extent in (height, width)))
+            window = (("kernel_shape", (3, 3)), ("pads", (1, 1, 1, 1)), ("strides", (stride, stride)))
+            drawing.add("Conv", (name, f"w{number}"), made, window)
+        elif kind == "Add":
+            drawing.add("Add", (name, draw(st.sampled_from(same))), shape)
+        else:
+            drawing.add("Relu", (name,), shape)
+    made_names = {name for op in drawing.ops for name in op.outputs}
+    tensors = {name: Tensor(name, shape, DType.FLOAT32) for name, shape in drawing.tensors.items()}
+    inputs = tuple(name for name in drawing.tensors if name not in made_names)
+    outputs = tuple(name for op in drawing.ops for name in op.outputs)
+    return Graph("images", tensors, tuple(drawing.ops), inputs, outputs, {})
+
+
 def check(graph: Graph, cuts: tuple[int, ...], effort: Effort) -> float:
     """Holds a certificate against the integer programme; the certified gap."""
     problem = Problem(graph, opdefs.standard().bind_all(graph), int(np.prod(cuts)))
@@ -172,3 +215,77 @@ def test_peers_workloads_are_solved_exactly(name: str, megabytes: float) -> None
     problem = Problem(graph, opdefs.standard().bind_all(graph), 8)
     found = certify(problem, (2, 2, 2), no_restriction, search_recursively(problem, (2, 2, 2), no_restriction))
     assert found.moved_bytes == found.lower_bytes == round(megabytes * 1e6)
+
+
+@dataclass
+class Sample:
+    """Plans of random graphs beside the least of all plans."""
+
+    plans: int = 0
+    best: int = 0
+    """At the optimum."""
+
+    def take(self, graph: Graph, levels: tuple[int, ...], tables: CostTables) -> None:
+        """Plans a graph and holds the plan against the integer programme; its certificate must be true and tight.
+
+        Args:
+            graph: a small one.
+            levels: ways of each level of the machine.
+            tables: of bytes, or of time.
+        """
+        workers, ops = int(np.prod(levels)), DESCRIPTIONS.bind_all(graph)
+        assume(workers <= max(tensor.elements for tensor in graph.tensors.values()))
+        plan = decide(graph, ops, workers, levels=levels, tables=tables).plan
+        least = least_of_all(Problem(graph, ops, workers, tables=tables), cuts_of_levels(levels))
+        assert plan.certified_gap is not None, "small graphs have certificates"
+        assert plan.certified_gap <= 0.05
+        assert least <= plan.moved_bytes <= least * (1 + plan.certified_gap) * (1 + 1e-9)
+        self.plans += 1
+        self.best += plan.moved_bytes == least
+
+
+def two_levels(levels: tuple[int, ...]) -> CostTables:
+    """Tables of time on a machine of slow links between groups of workers and fast ones within."""
+    slow, fast = levels
+    machine = Topology("two", DEVICE, (Level("slow", slow, 1e9, 1e-6, shared_by=fast), Level("fast", fast, 8e9, 1e-7)))
+    plain = CostTables()
+    return TimedTables(plain, TimeTables(machine, cuts_of_levels(levels)))
+
+
+def convolutions(count: int) -> Sample:
+    """Random networks of convolutions on 2, 3, 4 and 6 workers, by bytes."""
+    sample = Sample()
+
+    @settings(max_examples=count)
+    @given(images(), st.sampled_from([(2,), (3,), (4,), (6,), (3, 2)]))
+    def take(graph: Graph, levels: tuple[int, ...]) -> None:
+        sample.take(graph, levels, CostTables())
+
+    take()
+    return sample
+
+
+def on_two_levels(count: int) -> Sample:
+    """Random graphs on machines of two levels, by time."""
+    sample = Sample()
+
+    @settings(max_examples=count)
+    @given(graphs(), st.sampled_from([(2, 2), (3, 2), (2, 3)]))
+    def take(graph: Graph, levels: tuple[int, ...]) -> None:
+        sample.take(graph, levels, two_levels(levels))
+
+    take()
+    return sample
+
+
+@pytest.mark.parametrize("draw", [convolutions, on_two_levels])
+def test_plans_are_the_best_there_are(draw: Callable[[int], Sample]) -> None:
+    sample = draw(10)
+    assert sample.best >= 0.95 * sample.plans > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("draw", [convolutions, on_two_levels])
+def test_of_many_plans_nearly_all_are_the_best_there_are(draw: Callable[[int], Sample]) -> None:
+    sample = draw(500)
+    assert sample.best >= 0.95 * sample.plans > 300

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import chain, combinations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.search.memory_limit import MOST_TRIALS, Measured, Part, components, fit, mixed
+from planner.search.memory_limit import (
+    MOST_GIVEN_BACK,
+    MOST_TRIALS,
+    Measured,
+    Part,
+    Planner,
+    Prices,
+    components,
+    fit,
+    mixed,
+)
 
-Point = tuple[int, int]
-"""Objective and held bytes."""
+Point = tuple[int, ...]
+"""Objective, and residence by moment."""
 
 
-def solver(points: Sequence[Point], limit: int, asked: list[Fraction]) -> Callable[[Fraction], Measured[Point]]:
-    """The cheapest of some plans at a price; memory is what is held."""
+def measured(point: Point, excess: int) -> Measured[Point]:
+    return Measured(point, point[0], np.array(point[1:]), excess)
 
-    def plan_for(price: Fraction) -> Measured[Point]:
-        asked.append(price)
-        best = min(points, key=lambda point: (point[0] + price * point[1], point))
-        return Measured(best, best[0], best[1], best[1] - limit)
+
+def planner(points: Sequence[Point], needs: Sequence[int], limit: int, asked: list[Prices]) -> Planner[Point]:
+    """The cheapest of some plans at prices; what the program of each needs is given."""
+
+    def plan_for(prices: Prices, tilt: Fraction) -> Measured[Point]:
+        asked.append(prices)
+
+        def charged(point: Point) -> tuple[Fraction, Point]:
+            return point[0] + sum((price * point[1 + at] for at, price in prices.items()), Fraction(0)), point
+
+        best = min(points, key=charged)
+        return measured(best, needs[points.index(best)] - limit)
 
     return plan_for
 
 
 def corners(points: Sequence[Point]) -> set[Point]:
-    """The lower hull: points that are cheapest at some price."""
+    """The lower hull of points of one moment: those that are cheapest at some price."""
     prices = [Fraction(0), Fraction(1024)]
     for one, other in combinations(points, 2):
         if one[1] != other[1]:
@@ -39,58 +58,58 @@ def corners(points: Sequence[Point]) -> set[Point]:
     return found
 
 
-points = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=8)
+points = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300)), min_size=1, max_size=8, unique=True)
 
 
 @given(points, st.integers(0, 300))
 def test_the_best_corner_that_fits_is_found(plans: list[Point], limit: int) -> None:
-    asked: list[Fraction] = []
-    plan_for = solver(plans, limit, asked)
-    found = fit(plan_for(Fraction(0)), plan_for)
-    assert len(asked) <= MOST_TRIALS
+    asked: list[Prices] = []
+    plan_for = planner(plans, [held for _, held in plans], limit, asked)
+    found = fit(plan_for({}, Fraction(0)), plan_for, 1)
+    assert len(asked) - 1 == found.trials <= MOST_TRIALS
     fitting = [point for point in corners(plans) if point[1] <= limit]
     assert found.best.is_fitting == bool(fitting)
     if fitting:
-        assert found.best.objective == min(objective for objective, _ in fitting)
-    else:
-        assert found.best.plan[1] == min(held for _, held in corners(plans))
+        assert found.best.objective <= min(point[0] for point in fitting)
+        assert all(not one.is_fitting and one.objective < found.best.objective for one in found.cheaper)
 
 
 def test_a_plan_that_fits_is_not_looked_for() -> None:
-    asked: list[Fraction] = []
-    found = fit(Measured((5, 10), 5, 10, 0), solver([], 0, asked))
+    asked: list[Prices] = []
+    found = fit(measured((5, 10), 0), planner([], [], 0, asked), 1)
     assert (found.best.plan, found.trials, asked) == ((5, 10), 0, [])
 
 
-def test_the_judge_decides_and_not_the_proxy() -> None:
-    # At the lowest price that the proxy asks for, the plan does not fit in truth: the search goes on.
-    plans = {(0, 100): 50, (10, 60): 45, (30, 40): 20, (100, 0): 10}
-
-    def plan_for(price: Fraction) -> Measured[Point]:
-        best = min(plans, key=lambda point: point[0] + price * point[1])
-        return Measured(best, best[0], best[1], plans[best] - 30)
-
-    found = fit(plan_for(Fraction(0)), plan_for)
+def test_the_program_decides_and_not_residence() -> None:
+    # At the aim that residence suggests, the plan does not fit in truth: the aim is lowered.
+    plans, needs = [(0, 100), (10, 60), (30, 40), (100, 5)], [50, 45, 20, 10]
+    plan_for = planner(plans, needs, 30, [])
+    found = fit(plan_for({}, Fraction(0)), plan_for, 1)
     assert found.best.plan == (30, 40)
-    assert found.dearer is not None
-    assert found.dearer.plan == (10, 60)
+    assert found.cheaper[0].plan == (10, 60)
 
 
 def test_a_plan_between_two_that_do_not_fit_is_found() -> None:
-    plans = {(0, 100): 50, (10, 60): 20, (30, 40): 45, (100, 0): 40}
-
-    def plan_for(price: Fraction) -> Measured[Point]:
-        best = min(plans, key=lambda point: point[0] + price * point[1])
-        return Measured(best, best[0], best[1], plans[best] - 30)
-
-    assert fit(plan_for(Fraction(0)), plan_for).best.plan == (10, 60)
+    plans, needs = [(0, 100), (10, 60), (30, 40), (100, 5)], [50, 20, 45, 40]
+    plan_for = planner(plans, needs, 30, [])
+    assert fit(plan_for({}, Fraction(0)), plan_for, 1).best.plan == (10, 60)
 
 
-def test_of_plans_that_cost_the_same_the_one_that_holds_less() -> None:
+def test_of_plans_that_cost_the_same_the_one_that_takes_less() -> None:
     plans = [(5, 10), (5, 7), (9, 1)]
-    asked: list[Fraction] = []
-    found = fit(Measured((5, 10), 5, 10, 2), solver(plans, 8, asked))
+    asked: list[Prices] = []
+    plan_for = planner(plans, [10, 7, 1], 8, asked)
+    found = fit(measured((5, 10), 2), plan_for, 1)
     assert (found.best.plan, len(asked)) == ((5, 7), 1)
+
+
+def test_memory_has_a_price_at_every_moment_at_which_a_plan_is_fullest() -> None:
+    # What saves at one moment makes the other fullest; only a price at both leads to the third plan.
+    plans = [(0, 100, 100), (5, 40, 100), (6, 100, 40), (12, 50, 50), (90, 30, 30)]
+    plan_for = planner(plans, [max(point[1:]) for point in plans], 60, [])
+    found = fit(plan_for({}, Fraction(0)), plan_for, 1)
+    assert found.best.plan == (12, 50, 50)
+    assert set(found.prices) == {0, 1}
 
 
 def test_components_are_what_hangs_together() -> None:
@@ -106,12 +125,12 @@ parts = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 50)), min_size=1, 
 @given(parts, st.integers(0, 100))
 def test_mixing_fits_and_costs_no_more_than_the_plan_that_fits(sizes: list[Point], spare: int) -> None:
     every = [Part((number,), moved, held) for number, (moved, held) in enumerate(sizes)]
-    wanted = max(0, sum(part.held_bytes for part in every) - spare)
+    wanted = max(0, sum(part.saved for part in every) - spare)
 
     def measure(chosen: Sequence[Part[int]]) -> Measured[tuple[int, ...]]:
-        saved = sum(part.held_bytes for part in chosen)
+        saved = sum(part.saved for part in chosen)
         plan = tuple(sorted(number for part in chosen for number in part.variables))
-        return Measured(plan, sum(part.objective for part in chosen), -saved, wanted - saved)
+        return Measured(plan, sum(part.objective for part in chosen), np.array([-saved]), wanted - saved)
 
     found = mixed(every, measure)
     assert found.is_fitting
@@ -120,3 +139,15 @@ def test_mixing_fits_and_costs_no_more_than_the_plan_that_fits(sizes: list[Point
     dearest = max(part.objective for part in every)
     # Taken in the order of their price, the fewest that fit: at most the last one is too much.
     assert best <= found.objective <= best + dearest
+
+
+def test_what_one_part_too_many_saves_is_given_back() -> None:
+    # By price the small parts come first; the large one, which is needed, makes them needless.
+    every = [Part((number,), 1, 1) for number in range(MOST_GIVEN_BACK - 1)] + [Part((99,), 20, 15)]
+
+    def measure(chosen: Sequence[Part[int]]) -> Measured[tuple[int, ...]]:
+        saved = sum(part.saved for part in chosen)
+        plan = tuple(number for part in chosen for number in part.variables)
+        return Measured(plan, sum(part.objective for part in chosen), np.array([-saved]), 15 - saved)
+
+    assert mixed(every, measure).plan == (99,)

@@ -16,12 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 
+import stock_runtime
 from planner.errors import TofuError
 from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
-from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 
 FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -119,13 +118,7 @@ def check(name: str, batch: int | None = None, moved: float = STEP) -> dict[str,
     # Running statistics are state, too, but none that the loss sees: their factor is no 1.
     parameters = [pair.current for pair in step.state if _is_stepped(step, pair.following)]
     bare = replace(step, initial={})
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = 2
-    session = onnxruntime.InferenceSession(
-        to_model(bare).SerializeToString(), options, providers=["CPUExecutionProvider"],
-        disabled_optimizers=["NchwcTransformer"],
-    )  # fmt: skip
+    session = stock_runtime.session(bare, threads=2)
     wanted = ["loss", *(f"{key}.next" for key in parameters)]
     results = dict(zip(wanted, session.run(wanted, feeds), strict=True))
     gradients = {key: feeds[key] - results.pop(f"{key}.next") for key in parameters}

@@ -10,7 +10,6 @@ a checkpoint and resumed, and must end in those bits as well.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import shutil
 import signal
@@ -20,26 +19,14 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
+import five_models
 from planner import api
 from planner.runtime.run import RunResult
 
 ROOT = Path(__file__).parents[2]
 _COMMAND = (sys.executable, "-c", "import sys, cli; sys.exit(cli.main(sys.argv[1:]))")
 _PATIENCE_SECONDS = 300.0
-
-
-def _sibling(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-five_models = _sibling("five_models")
 
 
 @dataclass(frozen=True, slots=True)

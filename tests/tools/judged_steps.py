@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 
+import stock_runtime
 from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph, Op
-from planner.graph.to_onnx import to_model
 from planner.runtime.reference import Reference
 from planner.training.build import build_training_graph
 
@@ -91,12 +90,7 @@ class BuiltStep:
         self.decisions = tuple(op.outputs[0] for op in self.deciding)
         compared = [name for op in self.deciding for name in op.inputs if name in self.graph.producer]
         shown = _showing(self.graph, (*self.decisions, *compared))
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        self.session = onnxruntime.InferenceSession(
-            to_model(shown).SerializeToString(), options, disabled_optimizers=["NchwcTransformer"],
-            providers=["CPUExecutionProvider"],
-        )  # fmt: skip
+        self.session = stock_runtime.session(shown)
         self.plain = Reference(shown)
         given = replace(
             self.graph,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 -- as everybody calls it
-from judged_steps import BATCH, EPS, MODELS, NO_DIGIT, RATES, RUNS, Errors, data
 
+from judged_steps import BATCH, EPS, MODELS, NO_DIGIT, RATES, RUNS, Errors, data
 from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph, Op
 from planner.training.batch import with_batch

@@ -20,6 +20,7 @@ import argparse
 
 import numpy as np
 import torch
+
 from judged_steps import FIRST_STRIDE, KEPT, MODELS, NAMES, RATES, STEPS, STRIDE
 from torch_model import Trained, state_of
 

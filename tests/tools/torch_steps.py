@@ -15,6 +15,7 @@ import argparse
 import sys
 
 import numpy as np
+
 from judged_steps import LOSS_LIMIT, NAMES, NO_DIGIT, RATES, SAME, STEPS, TIE_LIMIT, BuiltStep, Errors
 from torch_model import Trained
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -25,6 +24,7 @@ from planner.graph.to_onnx import to_model
 from planner.training import rules
 from planner.training.build import build_training_graph
 from planner.training.expand import expanded
+from stock_runtime import NO_ERRORS, run
 
 
 def _spatial(pads, strides, dilations, rank, auto_pad, sizes, kernel):
@@ -368,23 +368,13 @@ def check_written(check_gradients: Callable[..., Graph]) -> Callable[..., Graph]
         form = expanded(graph, tuple(graph.constants), rules.standard())
         assert not {op.op_type for op in form.ops} & {node.op_type for node in forward.nodes}
         assert form.tensors["y"] == graph.tensors["y"]
-        whole = _session_output(narrow.model())
-        np.testing.assert_allclose(_session_output(to_model(form)), whole, rtol=2e-5, atol=5e-6)
+        whole = run(narrow.model(), {}, log_level=NO_ERRORS)["y"]
+        np.testing.assert_allclose(run(to_model(form), {}, log_level=NO_ERRORS)["y"], whole, rtol=2e-5, atol=5e-6)
         graph = forward.graph()
         written = to_model(expanded(graph, tuple(graph.constants), rules.standard()))
         return check_gradients(forward, loss=lambda target: _mse_loss(forward, written, target), tolerance=tolerance)
 
     return check
-
-
-def _session_output(model: onnx.ModelProto) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"],
-        disabled_optimizers=["NchwcTransformer"],
-    )  # fmt: skip
-    return session.run(["y"], {})[0]
 
 
 @pytest.fixture(scope="session")

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
+import architectures
 from planner.graph.from_onnx import read_model
 from planner.training.batch import with_batch
-
-TOOL = Path(__file__).parents[1] / "tools" / "architectures.py"
-spec = importlib.util.spec_from_file_location("architectures", TOOL)
-architectures = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(architectures)
 
 SMALL = ("light_shufflenet", "light_squeezenet")
 ALL = [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in architectures.NAMES]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from drawn import random
 from planner.errors import UnsupportedError
 from planner.graph.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
@@ -13,10 +14,6 @@ from planner.training.batch import with_batch
 
 node = helper.make_node
 OLD = 2
-
-
-def random(shape, seed=1):
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 def ints(*values):

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from drawn import random32 as random
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import Graph
@@ -20,10 +21,6 @@ from planner.training.autodiff import GradientRule, collect
 from planner.training.build import INPUTS, build_training_graph
 
 node = helper.make_node
-
-
-def random(shape, seed=1, dtype=np.float32):
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
 @pytest.fixture

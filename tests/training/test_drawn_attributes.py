@@ -11,15 +11,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from drawn import random
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 
 node = helper.make_node
 NUMBER = st.sampled_from([0.1, 0.3, 0.5, 0.9, 1.3, 2.0])
-
-
-def random(shape, seed=1):
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 def ints(*values):

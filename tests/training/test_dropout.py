@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from drawn import random32 as random
 from planner import api
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.randomness import STEP, lower_randomness
@@ -20,10 +21,6 @@ from planner.training.build import build_training_graph
 
 node = helper.make_node
 SGD = {"loss": "mse", "optimizer": "sgd", "learning_rate": 1.0}
-
-
-def random(shape, seed=1, dtype=np.float32):
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
 def dropping(forward_model, *, ratio=0.25, trains=True, dtype=np.float32, outputs=("y", "m")):

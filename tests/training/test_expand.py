@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from planner.graph.to_onnx import to_model
 from planner.training import rules
 from planner.training.build import build_training_graph
 from planner.training.expand import expanded
+from stock_runtime import run
 
 node = helper.make_node
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -22,16 +22,6 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 def random(shape, seed=1, scale=0.6, dtype=np.float64):
     return (scale * np.random.default_rng(seed).standard_normal(shape)).astype(dtype)
-
-
-def run(model, feeds):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"],
-        disabled_optimizers=["NchwcTransformer"],
-    )  # fmt: skip
-    return dict(zip([value.name for value in session.get_outputs()], session.run(None, feeds), strict=True))
 
 
 def check_form(forward):

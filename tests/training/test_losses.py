@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from drawn import random
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.losses import LossOptions
 
 node = helper.make_node
-
-
-def random(shape, seed=1):
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 def log_softmax(y):

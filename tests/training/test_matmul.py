@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from drawn import random
+
 node = helper.make_node
-
-
-def random(shape, seed):
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 @pytest.mark.parametrize(

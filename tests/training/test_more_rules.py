@@ -9,13 +9,10 @@ from hypothesis import strategies as st
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from drawn import random
 from planner.training.rules.linear_maps import interpolation
 
 node = helper.make_node
-
-
-def random(shape, seed=1):
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 def ints(*values):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper
 
@@ -14,6 +13,7 @@ from planner.graph.from_onnx import read_model
 from planner.graph.to_onnx import to_model
 from planner.training.batch import with_batch
 from planner.training.build import build_training_graph
+from stock_runtime import run, session
 
 MODELS = Path(__file__).parent.parent / "models"
 node = helper.make_node
@@ -74,15 +74,6 @@ def test_gradients_of_a_small_cnn(batchnorm, forward_model, reference, direction
         np.testing.assert_allclose(found["y"], reference(forward.model(), forward.data)["y"])
 
 
-def session(graph):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(
-        to_model(graph).SerializeToString(), options, disabled_optimizers=["NchwcTransformer"],
-        providers=["CPUExecutionProvider"],
-    )  # fmt: skip
-
-
 def test_the_runtime_computes_what_the_reference_does(forward_model, reference):
     """The small CNN's step in float32 by ONNX Runtime, against the same step in float64."""
     options = {"loss": "softmax_cross_entropy", "optimizer": "sgd", "learning_rate": 1.0}
@@ -94,7 +85,7 @@ def test_the_runtime_computes_what_the_reference_does(forward_model, reference):
         for values in (forward.parameters, forward.data, forward.constants)
     )
     step = build_training_graph(forward_model(forward.nodes, parameters, data, constants).graph(), **options)
-    found = dict(zip(step.outputs, session(step).run(None, {**step.initial, **data, **labels}), strict=True))
+    found = run(step, {**data, **labels})
     for name, value in expected.items():
         assert np.abs(found[name] - value).max() <= 1e-5 * np.abs(value).max(), name
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper
 
+import stock_runtime
+from drawn import random
 from planner.errors import UsageError
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
@@ -16,10 +17,6 @@ from planner.training.updates import Schedule
 
 node = helper.make_node
 RATE = float(np.float32(0.05))
-
-
-def random(shape, seed=1, dtype=np.float64):
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
 def linear(forward_model, dtype=np.float64):
@@ -217,19 +214,9 @@ def test_low_precision_keeps_float32_state(precision, forward_model):
         return  # ONNX Runtime has no such kernels on CPU
     plain = build_training_graph(forward.graph(), **options)
     feeds = {**forward.data, "labels": np.arange(8) % 5}
-    low, full = [run(graph, feeds) for graph in (step, plain)]
+    low, full = [stock_runtime.run(graph, feeds) for graph in (step, plain)]
     assert low["loss"] == pytest.approx(full["loss"], rel=1e-2)
     for name in forward.parameters:
         moved = full[f"{name}.next"] - forward.parameters[name]
         error = np.abs(low[f"{name}.next"] - full[f"{name}.next"]).max()
         assert error <= 2e-2 * np.abs(moved).max() + 1e-6, name
-
-
-def run(step, feeds):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        to_model(step).SerializeToString(), options, providers=["CPUExecutionProvider"],
-        disabled_optimizers=["NchwcTransformer"],
-    )  # fmt: skip
-    return dict(zip(step.outputs, session.run(None, {**step.initial, **feeds}), strict=True))

@@ -6,19 +6,12 @@ takes the same decisions (``judged_steps``): the error may be four times that of
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-TOOL = Path(__file__).parents[1] / "tools" / "judged_steps.py"
-spec = importlib.util.spec_from_file_location("judged_steps", TOOL)
-judged = importlib.util.module_from_spec(spec)
-sys.modules["judged_steps"] = judged  # a dataclass looks its module up
-spec.loader.exec_module(judged)
+import judged_steps as judged
 
 built = cache(judged.BuiltStep)
 

@@ -8,13 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from drawn import random
 from planner.errors import UnsupportedError
 
 node = helper.make_node
-
-
-def random(shape, seed=1):
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 def grid_away_from_kinks(sizes, places, aligned, seed):

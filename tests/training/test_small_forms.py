@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from drawn import random
 from planner.errors import UnsupportedError
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.rules.linear_maps import interpolation
+from stock_runtime import run
 
 node = helper.make_node
-
-
-def random(shape, seed=1):
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
@@ -193,8 +190,7 @@ def matrix_of_the_kernel(size, constants, names, **attributes):
         initializers,
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": np.eye(size, dtype=np.float32)[None, None]})[0][0, 0].T
+    return run(model, {"x": np.eye(size, dtype=np.float32)[None, None]})["y"][0, 0].T
 
 
 @settings(max_examples=30, deadline=None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+import stock_runtime
+from drawn import random
 from planner.errors import UnsupportedError
 from planner.graph.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
@@ -45,10 +46,6 @@ def windows(draw, *, pooling=False, channels=None):
         for size, k, d, first, last in zip(sizes, kernel, attributes["dilations"], before, after, strict=True):
             assume(size + first + last >= (k - 1) * d + 1)
     return attributes, sizes
-
-
-def random(shape, seed):
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 def is_valid(forward):
@@ -104,9 +101,7 @@ def test_average_pool(window, ceil, include, check_gradients, forward_model):
 def session_output(forward):
     model = narrowed(forward).model()
     data = {name: value.astype(np.float32) for name, value in forward.data.items()}
-    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, data)[
-        0
-    ]
+    return stock_runtime.run(model, data)["y"]
 
 
 def narrowed(forward):
@@ -170,18 +165,9 @@ def test_the_runtime_takes_the_backward(window, op_type, group, reference, forwa
     step = build_training_graph(forward.graph(), loss="mse", optimizer="sgd", learning_rate=1.0)
     model = to_model(step)
     target = {"target": random(step.tensors["y"].shape, 3).astype(np.float32)}
-    runtime = onnxruntime.InferenceSession(
-        model.SerializeToString(), quiet(), disabled_optimizers=["NchwcTransformer"], providers=["CPUExecutionProvider"]
-    )
-    found = dict(zip(step.outputs, runtime.run(None, {**step.initial, **target}), strict=True))
+    found = stock_runtime.run(step, target)
     for name, value in reference(model, target).items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4)
-
-
-def quiet():
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    return options
 
 
 def test_global_average_pool(check_gradients, forward_model):

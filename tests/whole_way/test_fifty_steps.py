@@ -5,35 +5,19 @@ Fewer steps than ``tests/tools/fifty_steps.py``, which does the same at length.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
+import fifty_steps
+import five_models
 from planner import api
 from planner.program import Fetch
 from planner.runtime.plan_files import load_plan
 
 STEPS = 5
-
-
-def _tool() -> ModuleType:
-    file = Path(__file__).parents[1] / "tools" / "fifty_steps.py"
-    spec = importlib.util.spec_from_file_location("fifty_steps", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["fifty_steps"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-fifty_steps = _tool()
-five_models = fifty_steps.five_models
 
 
 @pytest.mark.slow

@@ -5,23 +5,17 @@ ResNet-50 stands in ``test_plan_and_run``; small networks of every door in ``tes
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import architectures
 from planner import api
 from planner.graph.to_onnx import write_model
 
 MODELS = Path(__file__).parents[1] / "models"
-TOOL = Path(__file__).parents[1] / "tools" / "architectures.py"
-spec = importlib.util.spec_from_file_location("architectures", TOOL)
-assert spec is not None
-assert spec.loader is not None
-architectures = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(architectures)
 
 
 def check(planned: Any, steps: int) -> None:

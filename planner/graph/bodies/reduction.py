@@ -9,7 +9,7 @@ from planner.graph.model import DType, Op
 def _axes(emitter: Emitter, op: Op) -> tuple[int, ...] | None:
     """The dims that are reduced; None where nothing is, or it is not known."""
     stated = op.attribute("axes")
-    if stated is None and len(op.inputs) > 1 and op.inputs[1]:
+    if stated is None and op.has_input(1):
         value = emitter.value(op.inputs[1])
         if value is None:
             return None

@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.model import Graph
-from planner.training.build import build_training_graph
+from planner.training.build import build_training_graph, frozen_parameters
 from planner.training.doors.gradients import infer_pairs, with_optimizer
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import Opened, open_training
@@ -57,6 +57,8 @@ class Made:
     graph: Graph
     loss: str
     optimizer: str
+    frozen: tuple[str, ...] = ()
+    """Of a forward model, the float initializers that get no gradient and stay as they are."""
 
 
 def make(path: Path, wishes: Wishes) -> Made:
@@ -110,7 +112,7 @@ def _from_forward(graph: Graph, wishes: Wishes) -> Made:
         batchnorm=wishes.batchnorm, dropout=wishes.dropout, batch=wishes.batch, output=wishes.output,
         precision=wishes.precision,
     )  # fmt: skip
-    return Made(step, wishes.loss, wishes.optimizer)
+    return Made(step, wishes.loss, wishes.optimizer, frozen_parameters(graph, step))
 
 
 def _from_gradients(path: Path, opened: Opened, wishes: Wishes) -> Made:

@@ -1,7 +1,7 @@
 """Gradient rules of Conv and ConvTranspose, any number of spatial dims.
 
 With stride s, dilation d and padding p, y[n,m,o] = Σ x[n,c,o*s + i*d - p] w[m,c,i]. The gradients are the two other
-contractions of the same three tensors (Dumoulin and Visin, "A guide to convolution arithmetic", 2016, §4; DistCNN §2
+contractions of the same three tensors (Dumoulin and Visin, "A guide to convolution arithmetic", 2016, §4; SPAA'21 §2
 writes the loops out).
 """
 

@@ -23,7 +23,7 @@ def reduced_axes(emit: Builder, op: Op) -> tuple[int, ...]:
     """
     rank = emit.rank(op.inputs[0])
     axes = integers(op, "axes", ())
-    if len(op.inputs) > 1 and op.inputs[1]:
+    if op.has_input(1):
         value = emit.value(op.inputs[1])
         if value is None:
             raise refuse(op, "its axes are not a known constant")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import stock_runtime
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.from_onnx import graph_from_proto, read_model
 from planner.graph.load import load_model
@@ -27,16 +27,10 @@ node = helper.make_node
 
 
 def run(graph, feeds):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        to_model(graph).SerializeToString(), options, providers=["CPUExecutionProvider"],
-        disabled_optimizers=["NchwcTransformer"],
-    )  # fmt: skip
-    # What the optimizer remembers begins with zeros; where the parameter has no value in the file, nor has that.
+    """What the optimizer remembers begins with zeros; where the parameter has no value in the file, nor has that."""
     zeros = {name: np.zeros(graph.tensors[name].shape, np.float32)
              for name, value in graph.initial.items() if value is None}  # fmt: skip
-    return dict(zip(graph.outputs, session.run(None, {**graph.initial, **zeros, **feeds}), strict=True))
+    return stock_runtime.run(graph, {**zeros, **feeds})
 
 
 def oracle():

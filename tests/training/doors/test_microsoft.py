@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
+from drawn import random32 as random
+from microsoft_models import PREVIEW, model_of, ms, run
 from planner.errors import UnsupportedError
-from planner.graph.to_onnx import to_model
 from planner.training.doors.microsoft import TABLE
 from planner.training.doors.training_info import read_training_info
 from planner.training.doors.walk import graph_of, walk
-
-MS, PREVIEW = "com.microsoft", "ai.onnx.preview.training"
-
-
-def random(shape, seed=1):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def ms(op_type, inputs, outputs, **attributes):
-    return helper.make_node(op_type, inputs, outputs, domain=MS, **attributes)
-
 
 node = helper.make_node
 IMAGE, VECTOR = (2, 3, 6, 5), (3,)
@@ -71,25 +60,6 @@ CASES = [
      [ms("SoftmaxCrossEntropyLossGrad", ["dy", "p", "t", "w"], ["dx"], ignore_index=1, reduction="mean")],
      {"t": np.array([0, 1, 2, 3, 3]), "w": np.array([0.5, 1, 2, 3], np.float32)}),
 ]  # fmt: skip
-
-
-def run(graph, feeds):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        to_model(graph).SerializeToString(), options, providers=["CPUExecutionProvider"],
-        disabled_optimizers=["NchwcTransformer"],
-    )  # fmt: skip
-    return dict(zip(graph.outputs, session.run(None, {name: feeds[name] for name in graph.inputs}), strict=True))
-
-
-def model_of(nodes, shapes, constants, outputs):
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
-    values = [helper.make_empty_tensor_value_info(name) for name in outputs]
-    initializers = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    opsets = [helper.make_opsetid(domain, version) for domain, version in (("", 21), (MS, 1), (PREVIEW, 1))]
-    return helper.make_model(helper.make_graph(nodes, "g", inputs, values, initializers), opset_imports=opsets,
-                             ir_version=10)  # fmt: skip
 
 
 @pytest.mark.parametrize(("forward", "shapes", "gradients", "constants"), CASES)

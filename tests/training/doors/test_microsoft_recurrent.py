@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
-from planner.graph.to_onnx import to_model
+from microsoft_models import PREVIEW, model_of, ms, run
 from planner.training.doors.microsoft import TABLE
 from planner.training.doors.training_info import read_training_info
 from planner.training.doors.walk import graph_of, walk
 
-MS, PREVIEW = "com.microsoft", "ai.onnx.preview.training"
 STEPS, BATCH, INPUT, HIDDEN = 3, 2, 4, 4
 node = helper.make_node
-
-
-def ms(op_type, inputs, outputs, **attributes):
-    return helper.make_node(op_type, inputs, outputs, domain=MS, **attributes)
-
-
-def model_of(nodes, shapes, constants, outputs):
-    return helper.make_model(
-        helper.make_graph(
-            nodes, "g",
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()],
-            [helper.make_empty_tensor_value_info(name) for name in outputs],
-            [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
-        ),
-        opset_imports=[helper.make_opsetid(domain, version) for domain, version in (("", 21), (MS, 1), (PREVIEW, 1))],
-        ir_version=10,
-    )  # fmt: skip
-
-
-def run(graph, feeds):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        to_model(graph).SerializeToString(), options, providers=["CPUExecutionProvider"],
-        disabled_optimizers=["NchwcTransformer"],
-    )  # fmt: skip
-    return dict(zip(graph.outputs, session.run(None, {name: feeds[name] for name in graph.inputs}), strict=True))
 
 
 def lowered(nodes, shapes, constants, outputs, feeds):

@@ -6,10 +6,10 @@ import warnings
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from drawn import random32 as random
 from planner import api
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.from_onnx import graph_from_proto
@@ -18,24 +18,10 @@ from planner.training.build import build_training_graph
 from planner.training.doors.training_info import read_training_info
 from planner.training.doors.write_info import training_info_model
 from planner.training.optimizers import Hyper
+from stock_runtime import run
 
 node = helper.make_node
 DOMAIN = "ai.onnx.preview.training"
-
-
-def random(shape, seed=1):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def run(graph, feeds):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        to_model(graph).SerializeToString(), options, providers=["CPUExecutionProvider"],
-        disabled_optimizers=["NchwcTransformer"],
-    )  # fmt: skip
-    initial = {name: value for name, value in graph.initial.items() if value is not None}
-    return dict(zip(graph.outputs, session.run(None, {**initial, **feeds}), strict=True))
 
 
 def specification_cases():

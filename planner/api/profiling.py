@@ -1,0 +1,195 @@
+"""``tofu profile``: what a model's ops, and parts of them, take on this machine (ICML'18, section 5.1).
+
+What is measured, each op of other content once, and each part of other shapes once:
+
+1. every op, whole;
+2. for k workers, every op by every basic strategy: along one index variable, in as many ways as the first cuts of a
+   plan have together, for every number of cuts; in blocks of one, and as the description proposes;
+3. the parts that the plan for the fewest bytes has;
+4. for a topology, the parts that the plan for the least time has, by what has been measured so far; and again, until a
+   plan has no part that is new, three times at most. (Where an op cannot be measured, and the topology does not say how
+   fast its devices are, there is no such plan.)
+
+Ops inside of the bodies of composite ops are among them: a plan may cut through bodies.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Literal
+
+from planner.algebra.tiling import Tiling
+from planner.api.least_time import least_time
+from planner.api.machines import machine_and_workers
+from planner.api.measuring import PartTimes
+from planner.config import Machine
+from planner.cost.measured import refuse_several_speeds
+from planner.cost.parts import different_parts
+from planner.cost.roofline import says_speed
+from planner.cost.tables import CostTables
+from planner.cost.topology import level_ways
+from planner.descriptions import UnknownOps, in_force
+from planner.device_profile import DeviceProfile
+from planner.errors import UsageError
+from planner.graph.bodies import expand, has_body
+from planner.graph.model import Graph
+from planner.graph.randomness import lower_randomness
+from planner.progress import Progress, silent
+from planner.report.results import ProfileResult
+from planner.runtime.devices import require_cuda
+from planner.runtime.measure import CpuStopwatch, CudaStopwatch, Stopwatch
+from planner.runtime.results import write_bytes
+from planner.runtime.sessions import cores
+from planner.search.composites import Decided, decide_with_bodies
+from planner.search.factors import cuts_of_levels
+from planner.tdl.bind import BoundOp, Descriptions
+from planner.training.doors.pairs import read_pairs
+from planner.training.doors.read import read_step
+from planner.units import parse_bytes
+from planner.verify.strategies import enumerate_strategies
+
+_ROUNDS = 3
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def profile(
+    model: Path,
+    *,
+    gpus: int | None = None,
+    topology: str | None = None,
+    device: Literal["cpu", "cuda"] = "cpu",
+    memory: str | None = None,
+    dim: Mapping[str, int] | None = None,
+    state: Path | None = None,
+    opdefs: Path | None = None,
+    unknown_ops: UnknownOps = "refuse",
+    custom_ops: Sequence[Path] = (),
+    out: Path | None = None,
+    progress: Progress = silent,
+) -> ProfileResult:
+    """Measures what the ops of a training graph, and parts of them, take on this machine, and writes a profile.
+
+    Args:
+        model: an ONNX file.
+        gpus: how many workers the parts are for; may be left out with a topology. With neither, ops are measured whole.
+        topology: a topology file, or the name of one that ships, for whose levels and links plans are made.
+        device: ``cpu``: this machine's processor, with as many threads for an op as a worker of a run here has;
+            ``cuda``: its first GPU.
+        memory: what the tensors of one op may take, such as ``4GiB``; None: half of what is free.
+        dim: sizes of symbolic dims.
+        state: a file of pairs of state and next state; None: as the model says, or inferred.
+        opdefs: see ``plan``.
+        unknown_ops: see ``plan``.
+        custom_ops: libraries of custom operators for ONNX Runtime; for the CPU.
+        out: the file to write, ``.yaml`` or ``.json``; MODEL.profile.yaml in the working directory if None.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: the model cannot be read or planned, the device is not there, or the file cannot be written.
+    """
+    started = time.perf_counter()
+    target = out if out is not None else Path(f"{model.stem}.profile.yaml")
+    _check_target(target)
+    machine, workers = (None, 1) if gpus is None and topology is None else machine_and_workers(gpus, topology)
+    levels = (workers,) if machine is None else level_ways(machine)
+    if machine is not None:
+        refuse_several_speeds(machine.devices)
+    stopwatch = _stopwatch(device, workers, custom_ops)
+    limit = stopwatch.free_bytes // 2 if memory is None else parse_bytes(memory, "--memory")
+    progress(f"reading {model}")
+    pairs = None if state is None else read_pairs(state)
+    descriptions, _ = in_force(opdefs, unknown_ops)
+    graph = lower_randomness(read_step(model, dims=dim or {}, state_pairs=pairs, operators=descriptions))
+    times = PartTimes(stopwatch, limit, progress)
+    given = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
+    so_far = partial(times.profile, graph.name, f"tofu profile {model.name}{given} --device {device}")
+    undescribed = {op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op)}
+    least = expand(graph, undescribed).graph
+    ops = descriptions.bind_all(least)
+    times.measure("ops", least, _basic_strategies(ops, cuts_of_levels(levels)))
+    if workers > 1:
+        most = expand(graph).graph
+        inner = descriptions.bind_all(most)
+        times.measure("ops inside of composite ops", most, _basic_strategies(inner, cuts_of_levels(levels)))
+        _measure_plans(times, graph, descriptions, workers, levels, machine, so_far, progress)
+    found = so_far()
+    write_bytes(target, found.to_text(as_json=target.suffix == ".json").encode())
+    whole = [times.whole_seconds(bound) for bound in ops]
+    return ProfileResult(
+        profile=found,
+        output=target,
+        workers=workers,
+        ops=len(ops),
+        model_seconds=sum(seconds for seconds in whole if seconds is not None),
+        model_unmeasured=sum(seconds is None for seconds in whole),
+        total_seconds=time.perf_counter() - started,
+    )
+
+
+def _check_target(target: Path) -> None:
+    """Refuses what cannot be written before anything is measured."""
+    if target.suffix not in _SUFFIXES:
+        raise UsageError(f"--out {target}: a profile is written as {', '.join(_SUFFIXES)}")
+    if not target.resolve().parent.is_dir():
+        raise UsageError(f"--out {target} cannot be written: there is no folder {target.parent}")
+
+
+def _stopwatch(device: Literal["cpu", "cuda"], workers: int, custom_ops: Sequence[Path]) -> Stopwatch:
+    if device == "cpu":
+        return CpuStopwatch(max(1, cores() // workers), libraries=custom_ops)
+    if custom_ops:
+        raise UsageError("--custom-ops: libraries are for --device cpu")
+    cupy, _ = require_cuda()
+    return CudaStopwatch(0, cupy)
+
+
+def _basic_strategies(ops: Sequence[BoundOp], cuts: tuple[int, ...]) -> Iterator[tuple[BoundOp, Tiling]]:
+    """Every op whole, and along each index variable in as many ways as the first cuts have together."""
+    seen: set[object] = set()
+    for bound in ops:
+        whole = Tiling((), ())
+        key = tuple((part.signature, part.shapes) for part in different_parts(bound, whole))
+        if key in seen:
+            continue
+        seen.add(key)
+        yield bound, whole
+        for number in range(1, len(cuts) + 1):
+            for candidate in enumerate_strategies(bound, prod(cuts[:number])):
+                if not candidate.veto:
+                    yield bound, candidate.strategy
+
+
+def _measure_plans(
+    times: PartTimes,
+    graph: Graph,
+    descriptions: Descriptions,
+    workers: int,
+    levels: Sequence[int],
+    machine: Machine | None,
+    so_far: Callable[[], DeviceProfile],
+    progress: Progress,
+) -> None:
+    """Measures the parts of the plan for the fewest bytes and, on a machine, of that for the least time."""
+    tables = CostTables()
+    search = partial(decide_with_bodies, graph, descriptions, workers, levels=levels, effort="quick", progress=progress)
+
+    def measured(what: str, decided: Decided) -> int:
+        strategies = decided.decision.plan.strategies
+        ops = ((bound, strategies[bound.op.name].tiling) for bound in decided.ops)
+        return times.measure(what, decided.graph, ops)
+
+    measured("parts of the plan for the fewest bytes", search(tables=tables))
+    if machine is None:
+        return
+    if times.unheard_of and not says_speed(machine.devices[0]):
+        unknown = ", ".join(times.unheard_of)
+        progress(f"no plan for the least time: neither measured nor said by the topology is how fast {unknown} is")
+        return
+    for _ in range(_ROUNDS):
+        goal = least_time(machine, tables, so_far())
+        if not measured("parts of the plan for the least time", search(tables=goal.tables)):
+            break

@@ -1,0 +1,233 @@
+"""What lies on the workers while an op runs, as pairwise tables: what of a plan's memory the search can put a price on.
+
+The moments of a training step are its ops, in the order in which all workers run them. At each of them the graph's
+inputs (data and states) lie there as tiles; what was made before and is read later; and what the op reads and makes.
+How many bytes that is depends on a tensor's tiling and the strategy of one op at its side:
+
+    the op that makes it    what it makes, from then on; until the first reader, which may wait for it elsewhere, the
+                            smaller of what was made and the tile
+    an op that reads it     what it needs, while it runs
+    the last that does      between readers the tile; the smaller of that and what it needs, where it fetches, since
+                            it may have fetched already
+
+A next state that may lie over its state, and an element-wise result that may lie over an input that nobody reads any
+more, count nothing. So residence leaves out what depends on how the program is divided into segments: that a segment's
+inputs and results lie there together, gaps between buffers, fetches that come early. It is a measure to steer by and
+to compare plans by; the program alone says what a worker needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.algebra.delivery import made_tiling
+from planner.algebra.region import index_space
+from planner.cost.tables import Candidates, Table
+from planner.graph.model import Graph, Tensor, is_used
+from planner.plan import Plan
+from planner.tdl.bind import BoundOp
+
+Ints: TypeAlias = NDArray[np.int64]
+Port: TypeAlias = tuple[str, bool, int]
+"""An op's input (True) or output (False): the op's name, which, and its position."""
+Weights: TypeAlias = tuple[Fraction, Fraction, Fraction]
+"""Prices of a byte that lies there: while the op runs, between ops, and always (as tiles of a graph input)."""
+
+_STEPS = 8
+"""In so many steps prices are tilted: equal layers of one step still share their tables."""
+_OVERWRITING = frozenset(
+    {"Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Identity", "Abs", "Exp", "Tanh", "Relu", "Sigmoid", "Reciprocal"}
+)
+"""Operators whose result may lie over an input (``planner.partition.workspace``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """When a port's tensor lies there, as far as this port says."""
+
+    moment: int
+    """The op's own number."""
+    between: range
+    """Moments at which it lies there between ops, but for those at which an op touches it."""
+    touched: tuple[int, ...]
+    """Those."""
+    is_input: bool
+    """The tensor is an input of the graph."""
+    counts_tiles: bool
+    """Its first reader: this port counts the tiles of a graph input."""
+    is_result: bool
+    """The tensor stays to the end, as tiles."""
+    is_over: bool
+    """What is made may lie over something else."""
+
+    @property
+    def kind(self) -> tuple[bool, bool, bool]:
+        """What its tables depend on."""
+        return self.is_input, self.is_result, self.is_over
+
+    def is_between(self, moment: int) -> bool:
+        """Whether it lies there at a moment that is not the op's own."""
+        return moment in self.between and moment not in self.touched
+
+
+class Residence:
+    """Residence of the plans of one graph.
+
+    Attributes:
+        moments: how many there are: one for each op.
+    """
+
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
+        """Finds out when which tensor lies there.
+
+        Args:
+            graph: the training graph.
+            ops: its ops with their descriptions, in order.
+        """
+        self.moments = len(ops)
+        self._graph = graph
+        self._ops = tuple(ops)
+        self._stays = dict(self._find_stays())
+        self._known: dict[tuple[object, ...], tuple[int, int, int]] = {}
+
+    def _find_stays(self) -> Iterator[tuple[Port, Stay]]:
+        graph = self._graph
+        readers: dict[str, list[int]] = {}
+        for number, bound in enumerate(self._ops):
+            for _, name in _inputs(graph, bound):
+                readers.setdefault(name, []).append(number)
+        following = {pair.following for pair in graph.state} - set(graph.inputs)
+        seen: set[str] = set()
+        for number, bound in enumerate(self._ops):
+            last_ports = {name: slot for slot, name in _inputs(graph, bound)}
+            for slot, name in _inputs(graph, bound):
+                times, is_input, is_result = readers[name], name in graph.inputs, name in graph.outputs
+                is_last = times[-1] == number and last_ports[name] == slot and not is_input
+                end = self.moments if is_result else number
+                between = range(times[0] + 1, end) if is_last else range(0)
+                touched = tuple(times) if is_last else ()
+                first = is_input and name not in seen
+                seen.add(name)
+                yield (bound.op.name, True, slot), Stay(number, between, touched, is_input, first, is_result, False)
+            dying = [
+                name
+                for name in last_ports
+                if readers[name][-1] == number and name not in (*graph.inputs, *graph.outputs)
+            ]
+            for position, name in _outputs(graph, bound):
+                size = graph.tensors[name].size_bytes
+                is_over = name in following or (
+                    bound.op.op_type in _OVERWRITING and any(graph.tensors[other].size_bytes == size for other in dying)
+                )
+                until = readers[name][0] if name in readers else self.moments
+                between = range(0) if name in following else range(number + 1, until)
+                yield (bound.op.name, False, position), Stay(number, between, (), False, False, False, is_over)
+
+    def of(self, plan: Plan) -> Ints:
+        """Bytes on all workers together, by moment."""
+        change = np.zeros(self.moments + 1, dtype=np.int64)
+        now = np.zeros(self.moments, dtype=np.int64)
+        for bound in self._ops:
+            strategy = plan.strategies[bound.op.name].tiling
+            ports = [(True, slot, name) for slot, name in _inputs(self._graph, bound)]
+            ports += [(False, position, name) for position, name in _outputs(self._graph, bound)]
+            for is_input, position, name in ports:
+                stay = self._stays[bound.op.name, is_input, position]
+                tensor, tiling = self._graph.tensors[name], plan.tilings[name]
+                key = (bound.content, is_input, position, tensor.dtype, stay.kind, tiling, strategy)
+                if key not in self._known:
+                    tables = self.tables(bound, is_input, position, tensor, (tiling,), (strategy,))
+                    self._known[key] = (int(tables[0][0, 0]), int(tables[1][0, 0]), int(tables[2][0, 0]))
+                during, between, tiles = self._known[key]
+                now[stay.moment] += during
+                if stay.between:
+                    change[stay.between.start] += between
+                    change[stay.between.stop] -= between
+                    now[[moment for moment in stay.touched if moment in stay.between]] -= between
+                if stay.counts_tiles:
+                    change[0] += tiles
+        found: Ints = now + np.cumsum(change[:-1])
+        return found
+
+    def weights(self, prices: Mapping[int, Fraction], tilt: Fraction = Fraction(0)) -> dict[Port, Weights]:
+        """What a byte of each port's tables costs.
+
+        Args:
+            prices: of a byte, by moment.
+            tilt: by how much more a byte costs at the ports of the last ops than at those of the first, as a share.
+        """
+        always = sum(prices.values(), Fraction(0))
+        found = {}
+        for port, stay in self._stays.items():
+            times = 1 + tilt * (stay.moment * _STEPS // self.moments) / _STEPS
+            found[port] = (
+                prices.get(stay.moment, Fraction(0)) * times,
+                sum((price for moment, price in prices.items() if stay.is_between(moment)), Fraction(0)) * times,
+                always * times if stay.counts_tiles else Fraction(0),
+            )
+        return found
+
+    def kind(self, port: Port) -> tuple[bool, bool, bool]:
+        """What a port's tables depend on besides its op's content."""
+        return self._stays[port].kind
+
+    def tables(
+        self,
+        bound: BoundOp,
+        is_input: bool,
+        position: int,
+        tensor: Tensor,
+        tilings: Candidates,
+        strategies: Candidates,
+    ) -> tuple[Table, Table, Table]:
+        """Bytes over all workers while the op runs, between ops, and of the tiles; each [tilings, strategies]."""
+        stay = self._stays[bound.op.name, is_input, position]
+        space = index_space(tensor.shape)
+        if is_input:
+            boxes = [bound.reads(bound.ranges(strategy))[position].boxes for strategy in strategies]
+        else:
+            dims = bound.analysis.outputs[position]
+            assert dims is not None, "an absent output has no table"
+            made = [made_tiling(strategy, dims, bound.reducers(strategy)) for strategy in strategies]
+            boxes = [tiling.boxes(space) for tiling in made]
+        lo, hi = np.stack([one.lo for one in boxes])[None], np.stack([one.hi for one in boxes])[None]
+        owned = [tiling.boxes(space) for tiling in tilings]
+        own_lo, own_hi = np.stack([one.lo for one in owned])[:, None], np.stack([one.hi for one in owned])[:, None]
+        there, tile = _elements(lo, hi), _elements(own_lo, own_hi)
+        both = _elements(np.maximum(lo, own_lo), np.minimum(hi, own_hi))
+        if not is_input:
+            during = 0 * both if stay.is_over else there + 0 * tile
+            between = np.minimum(there, tile)
+        elif stay.is_input:
+            during, between = np.where((there == tile) & (both == tile), 0, there), 0 * both
+        else:
+            during = there + 0 * tile
+            fetched = np.where(there == 0, 0, np.where(both == there, tile, np.minimum(there, tile)))
+            between = tile + 0 * there if stay.is_result else fetched
+        tiles = tile + 0 * there
+        item = tensor.dtype.item_bytes
+        return during.sum(axis=2) * item, between.sum(axis=2) * item, tiles.sum(axis=2) * item
+
+
+def _elements(lo: Ints, hi: Ints) -> Ints:
+    found: Ints = np.maximum(hi - lo, 0).prod(axis=-1)
+    return found
+
+
+def _inputs(graph: Graph, bound: BoundOp) -> list[tuple[int, str]]:
+    """Positions and names of what an op has delivered."""
+    return [
+        (slot, bound.op.inputs[slot])
+        for slot, first in bound.delivered_slots.items()
+        if slot == first and bound.op.inputs[slot] not in graph.constants
+    ]
+
+
+def _outputs(graph: Graph, bound: BoundOp) -> list[tuple[int, str]]:
+    return [(position, name) for position, name in enumerate(bound.op.outputs) if name and is_used(graph, name)]

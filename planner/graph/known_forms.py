@@ -1,0 +1,53 @@
+"""Ops written otherwise for what is known of what they read: a CastLike, a Compress by known flags, a Split.
+
+Each function gives the constants that the new form reads, by name, and the ops that stand for the old one: the last of
+them has its name and makes its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from planner.graph.model import Op, Tensor
+from planner.graph.protos import elem_type_of
+from planner.graph.wellformed import fresh_name
+
+KnownForm: TypeAlias = tuple[Mapping[str, np.ndarray], tuple[Op, ...]]
+
+
+def cast_for(op: Op, tensors: Mapping[str, Tensor]) -> KnownForm:
+    """CastLike's second operand matters by its dtype alone, so the op is a Cast."""
+    to = elem_type_of(tensors[op.inputs[1]].dtype)
+    attributes = tuple(sorted({**dict(op.attributes), "to": to}.items(), key=lambda item: item[0]))
+    return {}, (replace(op, op_type="Cast", inputs=op.inputs[:1], attributes=attributes),)
+
+
+def gather_for(op: Op, flags: np.ndarray, tensors: Mapping[str, Tensor]) -> KnownForm:
+    """A Compress by known flags is a Gather of the positions that they name; without axis, of all elements."""
+    source, axis = op.inputs[0], op.attribute("axis")
+    constants: dict[str, np.ndarray] = {}
+    before: tuple[Op, ...] = ()
+    if axis is None:
+        flat, shape = (fresh_name(f"{op.name}.{part}", tensors) for part in ("flat", "shape"))
+        constants[shape] = np.array([-1], np.int64)
+        before = (Op(flat, "Reshape", (source, shape), (flat,)),)
+        source, axis = flat, 0
+    positions = fresh_name(f"{op.name}.positions", tensors)
+    constants[positions] = np.flatnonzero(flags).astype(np.int64)
+    return constants, (*before, Op(op.name, "Gather", (source, positions), op.outputs, (("axis", axis),)))
+
+
+def split_for(op: Op, outputs: Sequence[Tensor], tensors: Mapping[str, Tensor]) -> KnownForm:
+    """A Split without its empty outputs; where one output is left, that is all of the input."""
+    names = tuple(tensor.name for tensor in outputs)
+    if len(names) == 1:
+        return {}, (Op(op.name, "Identity", op.inputs[:1], names),)
+    axis = op.attribute("axis", 0)
+    assert isinstance(axis, int), "the schema was checked"
+    sizes = fresh_name(f"{op.name}.sizes", tensors)
+    extents = np.array([tensor.shape[axis] for tensor in outputs], np.int64)
+    return {sizes: extents}, (Op(op.name, "Split", (op.inputs[0], sizes), names, (("axis", axis),)),)

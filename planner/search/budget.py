@@ -1,0 +1,119 @@
+"""Plans kept to the budget of repeated work.
+
+Which ops may be repeated is settled before it is known how often each of them is; a plan may repeat more in all than
+is allowed. Then it is mended: ops whose repetition saves little for the work that it is may not be repeated, and are
+divided in one of the ways that leave their other cuts as they are; and the rest is improved again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from planner.algebra.tiling import Replicate, Tiling
+from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work
+from planner.cost.tables import Candidates
+from planner.search.improve import improve
+from planner.search.network import Link
+from planner.search.problem import Problem, Restriction, SearchVariable
+from planner.search.recurse import Found
+
+_ROUNDS = 8
+"""After so many rounds no op is repeated at all, but those that cannot be divided."""
+_MARGIN = 1.25
+"""So many times what is repeated too much is divided in a round, since other ops may come to be repeated instead."""
+
+
+def within_budget(
+    problem: Problem,
+    cuts: tuple[int, ...],
+    restrict: Restriction,
+    found: Found,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Found:
+    """The plan itself, if it repeats no more work than allowed, or one near it that does not.
+
+    Args:
+        problem: the graph's variables and tables.
+        cuts: the ways of each cut, outermost first.
+        restrict: narrows the candidates of a variable.
+        found: the plan.
+        progress: told what is being done.
+    """
+    divided: frozenset[str] = frozenset()
+    for number in range(_ROUNDS + 1):
+        if not problem.overdraws(found.composites):
+            break
+        progress(f"dividing what is repeated too often: {found.moved_bytes:,} bytes")
+        if number < _ROUNDS:
+            divided |= _least_worth(problem, found, divided)
+        else:
+            divided = frozenset(bound.op.name for bound in problem.ops)
+        smaller = replace(problem, divided=divided, variables=[], links=[], eliminated_entries=0)
+        found = improve(smaller, cuts, restrict, _mended(smaller, restrict, found), progress)
+        problem.eliminated_entries += smaller.eliminated_entries
+    return found
+
+
+def _least_worth(problem: Problem, found: Found, divided: frozenset[str]) -> frozenset[str]:
+    """Ops whose repetition saves the fewest bytes for the work that it is: as many as are repeated too much.
+
+    What one saves is looked at with everything else as it is.
+    """
+    stuck = problem.unsplit(found.composites)
+    repeated: Counter[int] = Counter()
+    for bound in problem.ops:
+        number = problem.variable_of_op[bound.op.name]
+        if number not in stuck:
+            repeated[number] += repeated_work([(problem.works[bound.op.name], found.composites[number])])
+    links: dict[int, list[Link]] = {number: [] for number, amount in repeated.items() if amount}
+    for link in problem.links:
+        if link.op in links:
+            links[link.op].append(link)
+    price = {
+        number: _saved(problem, problem.variables[number], found.composites, near) / repeated[number]
+        for number, near in links.items()
+    }
+    left = _MARGIN * (sum(repeated.values()) - REPLICATED_SHARE_LIMIT * sum(problem.works.values()))
+    chosen: set[int] = set()
+    for number in sorted(price, key=lambda number: (price[number], number)):
+        if left <= 0:
+            break
+        left -= repeated[number]
+        chosen.add(number)
+    return frozenset(name for name, number in problem.variable_of_op.items() if number in chosen)
+
+
+def _saved(problem: Problem, variable: SearchVariable, composites: Sequence[Tiling], links: Sequence[Link]) -> int:
+    """Bytes that an op's repetition saves, with all tensors as they are."""
+    own = composites[variable.number]
+    strategies = problem.intern((own, *_divided(problem, variable, own)))
+    total = sum(problem.table(link, problem.intern((composites[link.tensor],)), strategies)[0] for link in links)
+    return int(min(total[1:], default=total[0]) - total[0])
+
+
+def _divided(problem: Problem, variable: SearchVariable, composite: Tiling) -> list[Tiling]:
+    """The composites in which a cut that repeats the op divides it instead, wherever it can, and the others stay."""
+    found = [Tiling((), ())]
+    for placement, ways in zip(composite.placements, composite.ways, strict=True):
+        longer: list[Tiling] = []
+        for prefix in found:
+            proposed = problem.proposals(variable, prefix, ways)
+            same = prefix.extend(placement, ways)
+            splits = [option for option in proposed if not isinstance(option.placements[-1], Replicate)]
+            longer += [same] if same in splits else splits or proposed
+        found = longer
+    return found
+
+
+def _mended(problem: Problem, restrict: Restriction, found: Found) -> Found:
+    """The best plan with everything as it is that the problem lets be so."""
+
+    def offer(variable: SearchVariable, composite: Tiling) -> Candidates:
+        if variable.op is None or problem.may_replicate[variable.op.op.name]:
+            return (composite,)
+        return tuple(_divided(problem, variable, composite))
+
+    composites, solution = problem.solve(problem.choices(found.composites, offer, restrict))
+    return replace(found, composites=composites, moved_bytes=solution.total)

@@ -1,0 +1,56 @@
+"""Divisions of an index space: whatever is asked first, pairs have what they have in common."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.algebra import divisions as module
+from planner.algebra.divisions import Divisions, redistribution_table
+from planner.algebra.region import Boxes
+from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
+
+WAYS = (2, 3)
+SHAPE = (7, 6)
+ALL = [
+    Tiling((outer, inner), WAYS)
+    for outer in (Shard(0), Shard(1), Replicate())
+    for inner in (Shard(0), Shard(1), Shard(1, 2), Replicate())
+]
+some = st.lists(st.sampled_from(ALL), min_size=1, max_size=5)
+
+
+def missing(needed: Boxes, owned: Boxes) -> int:
+    return int((needed.elements - needed.overlap(owned)).sum())
+
+
+@given(st.lists(st.tuples(some, some), min_size=1, max_size=6), st.booleans())
+def test_pairs_are_counted_alike_whatever_was_asked_before(asked: list, ahead: bool) -> None:
+    limit, module._AHEAD = module._AHEAD, 1 << 18 if ahead else 0
+    try:
+        divisions = Divisions(SHAPE, 6)
+        for owned, needed in asked:
+            table = divisions.missing(divisions.numbers(owned), divisions.numbers(needed))
+            right = [[missing(need.boxes(SHAPE), own.boxes(SHAPE)) for need in needed] for own in owned]
+            assert table.tolist() == right
+    finally:
+        module._AHEAD = limit
+
+
+@given(st.lists(st.integers(0, 7), min_size=24, max_size=24), some)
+def test_regions_that_are_no_tilings_are_counted_as_well(ends: list[int], owned: list[Tiling]) -> None:
+    ends_of = np.sort(np.array(ends, dtype=np.int64).reshape(6, 2, 2), axis=1)
+    boxes = Boxes(ends_of[:, 0], np.minimum(ends_of[:, 1], SHAPE))
+    divisions = Divisions(SHAPE, 6)
+    number = divisions.number_of(boxes)
+    assert divisions.number_of(Boxes(boxes.lo.copy(), boxes.hi.copy())) == number
+    table = divisions.missing(divisions.numbers(owned), np.array([number]))
+    assert table[:, 0].tolist() == [missing(boxes, own.boxes(SHAPE)) for own in owned]
+
+
+@given(st.lists(st.tuples(some, some), min_size=2, max_size=4))
+def test_partial_results_are_counted_alike_whatever_was_asked_before(asked: list) -> None:
+    divisions = Divisions(SHAPE, 6)
+    for owned, made in asked:
+        partial = [Tiling((Partial(), tiling.placements[1]), WAYS) for tiling in made]
+        table = divisions.redistribution(partial, divisions.numbers(owned))
+        assert table.tolist() == redistribution_table(partial, owned, SHAPE).tolist()

@@ -1,0 +1,39 @@
+"""What stands behind the command line, replaced."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import planner
+import planner.report
+from command_line import COMMANDS, Door
+
+
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
+    """``planner.api``, ``report.as_json`` and ``report.tables`` replaced for one test; tracebacks go to its folder."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    door = Door()
+    api, as_json, tables, gate = (types.ModuleType(name) for name in ("api", "as_json", "tables", "gate"))
+    gate.check_json = lambda _result: {"schema_version": 1}  # type: ignore[attr-defined]
+    gate.print_check = lambda _result, out: door.shown(out)  # type: ignore[attr-defined]
+    api.check = lambda *args, **options: door.call("check", *args, **options)  # type: ignore[attr-defined]
+    for command in COMMANDS:
+        setattr(api, command, lambda *args, _command=command, **options: door.call(_command, *args, **options))
+        setattr(
+            as_json, command, lambda _result, _command=command: {"schema_version": 1, "command": _command, "é": "×"}
+        )
+        setattr(tables, command, lambda _result, out: door.shown(out))
+    for parent, name, module in (
+        (planner, "api", api),
+        (planner.report, "as_json", as_json),
+        (planner.report, "tables", tables),
+        (planner.report, "gate", gate),
+    ):
+        monkeypatch.setitem(sys.modules, f"{parent.__name__}.{name}", module)
+        monkeypatch.setattr(parent, name, module, raising=False)
+    return door

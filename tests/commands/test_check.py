@@ -1,0 +1,48 @@
+"""``tofu check``: what it passes on, its verdict, and what it refuses."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+
+import pytest
+
+import cli
+from command_line import Door
+
+
+def test_check_passes_its_options(door: Door) -> None:
+    line = "check m.onnx alexnet --gpus 2,4 --baseline c.json --max-increase 1% --update --dim b=2 --state p.yaml"
+    door.answer = lambda: types.SimpleNamespace(is_passed=True, verified=None)
+    assert cli.main(line.split()) == 0
+    assert door.calls == [
+        (
+            "check",
+            (("m.onnx", "alexnet"),),
+            {
+                "gpus": (2, 4),
+                "baseline": Path("c.json"),
+                "max_increase": "1%",
+                "update": True,
+                "dim": {"b": 2},
+                "state": Path("p.yaml"),
+                "opdefs": None,
+                "unknown_ops": "refuse",
+            },
+        )
+    ]
+
+
+@pytest.mark.parametrize("json_wanted", [False, True])
+def test_a_check_that_fails_exits_with_1(json_wanted: bool, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    door.answer = lambda: types.SimpleNamespace(is_passed=False, verified=None)
+    line = "check m.onnx --gpus 2 --baseline c.json".split()
+    assert cli.main([*line, *(["--json"] if json_wanted else [])]) == 1
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("counts", ["", "0", "2,", "2 4", "-2", "two", "2,0"])
+def test_gpus_of_a_check_are_counts(counts: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "m.onnx", "--gpus", counts, "--baseline", "c.json"]) == 2
+    assert "whole numbers" in capsys.readouterr().err
+    assert not door.calls

@@ -1,0 +1,62 @@
+"""What stdout does to a command: closed pipes, full disks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cli
+from command_line import ROOT, Door, model_file, raises, tofu
+
+
+def into_a_closed_pipe(*arguments: str) -> tuple[int, bytes]:
+    """Exit code and stderr of a run whose stdout nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli", *arguments], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=120
+        )
+    finally:
+        os.close(writer)
+    return done.returncode, done.stderr
+
+
+def test_a_workers_broken_pipe_is_not_ours(door: Door, capfd: pytest.CaptureFixture[str]) -> None:
+    door.answer = raises(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    assert cli.main(["run"]) == 4
+    assert "a bug in tofu: BrokenPipeError" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"]])
+def test_broken_pipe(arguments: list[str]) -> None:
+    assert into_a_closed_pipe(*arguments) == (141, b"")
+
+
+@pytest.mark.parametrize("what", ["ops", "explain"])
+def test_a_table_into_a_closed_pipe(what: str, tmp_path: Path) -> None:
+    arguments = ["ops"]
+    if what == "explain":
+        folder = tmp_path / "plan"
+        assert tofu("plan", str(model_file(tmp_path, "x")), "--gpus", "2", "--out", str(folder)).returncode == 0
+        arguments = ["explain", str(folder)]
+    assert into_a_closed_pipe(*arguments) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_disk() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli", "--help"],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (2, "error: cannot write: No space left on device\n")

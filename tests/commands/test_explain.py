@@ -1,0 +1,28 @@
+"""``tofu explain``: a folder, a subject, or both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import cli
+from command_line import Door
+
+
+def test_explain_takes_a_directory_or_a_subject(door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p").mkdir()
+    for arguments, directory, subject in [
+        ([], None, None),
+        (["p"], Path("p"), None),
+        (["p", "fc.weight"], Path("p"), "fc.weight"),
+        (["fc.weight"], None, "fc.weight"),
+        (["layer1/conv"], None, "layer1/conv"),
+        (["p/missing"], Path("p/missing"), None),
+        (["/missing"], Path("/missing"), None),
+        (["./nosuch"], Path("nosuch"), None),
+        (["../nosuch"], Path("../nosuch"), None),
+    ]:
+        assert cli.main(["explain", *arguments]) == 0
+        assert door.calls.pop() == ("explain", (directory,), {"subject": subject, "opdefs": None})

@@ -1,0 +1,144 @@
+"""``tofu grad``: what it passes on, what it refuses, and what it does not write over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import numpy_helper, parser
+
+import cli
+from command_line import ROOT, Door, assert_refused, model_file
+from planner.graph.from_onnx import read_model
+
+
+def test_grad_passes_its_options(door: Door) -> None:
+    line = "grad m/net.onnx --loss mse --optimizer momentum --lr 0.05 --momentum 0.8 --batch 8 --batchnorm frozen"
+    assert cli.main([*line.split(), "--dim", "a=3", "--dim", "b=b=4", "-o", "out.onnx"]) == 0
+    assert door.calls == [
+        (
+            "grad",
+            (Path("m/net.onnx"),),
+            {
+                "loss": "mse",
+                "optimizer": "momentum",
+                "lr": 0.05,
+                "momentum": 0.8,
+                "batch": 8,
+                "batchnorm": "frozen",
+                "dim": {"a": 3, "b=b": 4},
+                "output": Path("out.onnx"),
+            },
+        )
+    ]
+
+
+def test_grad_defaults(door: Door) -> None:
+    assert cli.main("grad m/net.onnx --loss softmax_cross_entropy --optimizer sgd".split()) == 0
+    options = door.calls[0][2]
+    assert options["output"] == Path("net.train.onnx")
+    assert (options["batch"], options["batchnorm"], options["dim"]) == (None, "train", {})
+    assert options["lr"] == 0.01
+    assert not {"momentum", "betas", "weight_decay", "clip_norm", "precision"} & options.keys()
+
+
+def test_grad_passes_what_is_stated(door: Door) -> None:
+    line = "grad n.onnx --loss nll --optimizer adamw --betas 0.8 0.9 --epsilon 1e-6 --weight-decay 0.1 --no-decay *.b"
+    more = "--no-decay-vectors --clip-norm 1 --accumulate 4 --precision float16 --loss-scale dynamic --dropout train"
+    labels = "--class-weights 1,0.5 --ignore-index -100 --loss-input y --gradients p.yaml --format training-info"
+    assert cli.main([*line.split(), *more.split(), *labels.split()]) == 0
+    options = door.calls[0][2]
+    assert (options["betas"], options["epsilon"], options["weight_decay"]) == ((0.8, 0.9), 1e-6, 0.1)
+    assert (options["no_decay"], options["no_decay_vectors"]) == (("*.b",), True)
+    assert (options["clip_norm"], options["accumulate"]) == (1.0, 4)
+    assert (options["precision"], options["loss_scale"], options["dropout"]) == ("float16", "dynamic", "train")
+    assert (options["class_weights"], options["ignore_index"], options["loss_input"]) == ((1.0, 0.5), -100, "y")
+    assert (options["gradients"], options["form"]) == (Path("p.yaml"), "training-info")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("grad m.onnx --loss mse --optimizer adan", "'adan' is not one of 'sgd', 'momentum'"),
+        ("grad m.onnx --loss nll --optimizer sgd --class-weights 1,x", "'1,x' is not a list of numbers"),
+        ("grad m.onnx --loss nll --optimizer sgd --loss-scale 0", "'0' is not a finite number above zero"),
+        ("grad m.onnx --loss mse --optimizer sgd --momentum 0.5", "--momentum: the optimizer 'sgd' has none"),
+        ("grad m.onnx --loss mse --optimizer sgd --lr nan", "invalid value for '--lr': 'nan' is not a finite number"),
+        ("grad m.onnx --loss mse --optimizer sgd --lr 0", "'0' is not a finite number above zero"),
+        ("grad m.onnx --loss mse --optimizer sgd --lr inf", "'inf' is not a finite number above zero"),
+        ("grad m.onnx --loss mse --optimizer sgd --lr x", "'x' is not a finite number above zero"),
+        (
+            "grad m.onnx --loss mse --optimizer momentum --momentum 1",
+            "'1' is not a number from 0 up to, and without, 1",
+        ),
+    ],
+)
+def test_bad_usage(line: str, says: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert_refused(line, says, door, capsys)
+
+
+@pytest.mark.parametrize("spelt", ["model.onnx", "./model.onnx", "sub/../model.onnx", "link.onnx"])
+def test_grad_does_not_overwrite_its_model(
+    spelt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = model_file(tmp_path, "x")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.onnx").symlink_to(model)
+    before = model.read_bytes()
+    assert cli.main(["grad", "model.onnx", "--loss", "mse", "--optimizer", "sgd", "-o", spelt]) == 2
+    assert "is the model that is read" in capsys.readouterr().err
+    assert model.read_bytes() == before
+
+
+def test_grad_does_not_overwrite_an_artifact(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "training_model.onnx").write_bytes(b"model")
+    assert cli.main(["grad", "a", "-o", "a/training_model.onnx"]) == 2
+    assert "is the model that is read" in capsys.readouterr().err
+
+
+WEIGHTS = {"W": (4, 4), "V": (4, 3), "b": (3,)}
+ROUNDED = """<ir_version: 10, opset_import: ["" : 21]>
+    g (float[8, 4] x) => (float[8, 3] y) <float[4, 4] W, float[4, 3] V, float[3] b, float s = {2.0}> {
+        h = MatMul (x, W)  steps = Round (h)  scaled = Mul (steps, s)  z = MatMul (scaled, V)  y = Add (z, b)
+    }"""
+
+
+def test_grad_names_what_gets_no_gradient(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing of W comes through the rounding; the scalar s is no parameter and is not named."""
+    model = parser.parse_model(ROUNDED)
+    drawn = np.random.default_rng(0)
+    weights = {name: drawn.standard_normal(shape).astype(np.float32) for name, shape in WEIGHTS.items()}
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    line = ["grad", str(tmp_path / "m.onnx"), "--loss", "mse", "--optimizer", "sgd", "-o", str(tmp_path / "t.onnx")]
+    note = "note: float initializers that get no gradient and stay as they are: W\n"
+    assert cli.main(line) == 0
+    assert capsys.readouterr().err == note
+    assert cli.main([*line, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["frozen"], err) == (["W"], note)
+    step = read_model(tmp_path / "t.onnx")
+    assert {pair.current for pair in step.state} == {"V", "b"}
+    np.testing.assert_array_equal(step.constants["W"], weights["W"])
+
+
+def test_grad_counts_frozen_statistics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A ResNet-50 has 53 normalisations, each with a mean and a variance: state, if they are not frozen."""
+    model = ROOT / "tests" / "models" / "resnet50.raw.onnx"
+    line = ["grad", str(model), "--loss", "softmax_cross_entropy", "--optimizer", "sgd", "-o", str(tmp_path / "t.onnx")]
+    assert cli.main([*line, "--json", "--batchnorm", "frozen"]) == 0
+    out, err = capsys.readouterr()
+    frozen = json.loads(out)["frozen"]
+    assert len(frozen) == 106
+    assert all(name.rpartition(".")[2] in ("running_mean", "running_var") for name in frozen)
+    assert err.endswith(f"{', '.join(frozen[:8])} and 98 more (--json names all)\n")
+    assert cli.main([*line, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["frozen"], err) == ([], "")

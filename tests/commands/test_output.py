@@ -1,0 +1,57 @@
+"""What every command prints where: the result, JSON, progress, names that could steer a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import cli
+import planner.report
+from command_line import COMMANDS, GOOD_LINES, Door, model_file, tofu
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_result_alone_is_on_stdout(command: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(GOOD_LINES[command].split()) == 0
+    assert capsys.readouterr() == ("table\n", "a library speaks\n")
+    assert cli.main([*GOOD_LINES[command].split(), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"schema_version": 1, "command": command, "é": "×"}
+    assert out.isascii()
+    assert err == "a library speaks\n"
+
+
+@pytest.mark.parametrize("command", ["grad", "plan", "run"])
+def test_progress_is_for_a_terminal(
+    command: str, door: Door, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert cli.main([*GOOD_LINES[command].split(), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["command"] == command
+    assert err == "reading [conv1]\na library speaks\n"
+
+
+@pytest.mark.parametrize("content", [{"x": float("nan")}, {"x": Path()}])
+def test_json_is_whole_or_absent(
+    content: dict[str, object], door: Door, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(planner.report.as_json, "plan", lambda _result: content)
+    assert cli.main(["plan", "m.onnx", "--gpus", "2", "--json"]) == 4
+    assert capsys.readouterr().out == ""
+
+
+def test_control_characters_of_a_model_are_shown_escaped(tmp_path: Path) -> None:
+    model, folder = str(model_file(tmp_path, "\x1b[31mred")), str(tmp_path / "plan")
+    assert tofu("plan", model, "--gpus", "2", "--out", folder).returncode == 0
+    shown = tofu("explain", folder)
+    assert shown.returncode == 0, shown.stderr
+    assert "\x1b" not in shown.stdout
+    assert "\\x1b[31mred" in shown.stdout
+    refused = tofu("plan", model, "--gpus", "2", "--out", f"{folder}2", "--pin", "\x1b[31mred=S(7)")
+    assert refused.returncode == 2
+    assert "\x1b" not in refused.stderr
+    assert "\\x1b[31mred" in refused.stderr

@@ -1,0 +1,82 @@
+"""``tofu run``: what it passes on, its verdict, and what it refuses."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+
+import pytest
+
+import cli
+from command_line import Door, assert_refused
+
+
+def test_run_passes_its_options(door: Door) -> None:
+    assert cli.main("run d --inputs f.npz --steps 5 --verify --result o.npz --seed 7".split()) == 0
+    assert cli.main(["run"]) == 0
+    line = "run d --weights w.npz --lr 0.1 --checkpoint-dir c --checkpoint-every 3 --resume --export o.onnx"
+    assert cli.main([*line.split(), *"--forward f.onnx --profile --device cuda --map 0,0,1".split()]) == 0
+    nothing: dict[str, object] = {
+        "inputs": None,
+        "weights": None,
+        "steps": 1,
+        "lr": None,
+        "verify": False,
+        "result": None,
+        "checkpoint_dir": None,
+        "checkpoint_every": None,
+        "resume": False,
+        "export": None,
+        "forward": None,
+        "profile": False,
+        "device": "cpu",
+        "device_map": None,
+        "seed": 0,
+        "custom_ops": (),
+        "opdefs": None,
+    }
+    few = {"inputs": Path("f.npz"), "steps": 5, "verify": True, "result": Path("o.npz"), "seed": 7}
+    more = {
+        "weights": Path("w.npz"),
+        "lr": "0.1",
+        "checkpoint_dir": Path("c"),
+        "checkpoint_every": 3,
+        "resume": True,
+        "export": Path("o.onnx"),
+        "forward": Path("f.onnx"),
+        "profile": True,
+        "device": "cuda",
+        "device_map": (0, 0, 1),
+    }
+    assert door.calls == [
+        ("run", (Path("d"),), {**nothing, **few}),
+        ("run", (None,), nothing),
+        ("run", (Path("d"),), {**nothing, **more}),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "0,", "a", "-1", "0 1"])
+def test_a_map_that_is_none(text: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "d", "--device", "cuda", "--map", text]) == 2
+    assert "--map" in capsys.readouterr().err
+    assert not door.calls
+
+
+@pytest.mark.parametrize("json_wanted", [False, True])
+def test_a_difference_is_shown_and_exits_with_1(
+    json_wanted: bool, door: Door, capsys: pytest.CaptureFixture[str]
+) -> None:
+    door.answer = lambda: types.SimpleNamespace(verified=False)
+    assert cli.main(["run", "--verify", *(["--json"] if json_wanted else [])]) == 1
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("run --steps 0", "invalid value for '--steps': 0 is not in the range x>=1"),
+        ("run --seed -1", "invalid value for '--seed': -1 is not in the range x>=0"),
+    ],
+)
+def test_bad_usage(line: str, says: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert_refused(line, says, door, capsys)

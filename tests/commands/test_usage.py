@@ -1,0 +1,81 @@
+"""The command line as a whole: help, version, what there is no command for; and what it imports."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cli
+from command_line import COMMANDS, ROOT, Door, assert_refused
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["plan", "--help"], ["run", "-h"], ["nonsense"]])
+def test_help_is_light(arguments: list[str]) -> None:
+    heavy = ("onnx", "onnxruntime", "numpy", "rich", "yaml", "google.protobuf")
+    program = f"""
+import sys, cli
+code = cli.main({arguments!r})
+print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True, timeout=60)
+    assert done.stderr.endswith("[]\n"), done.stderr
+
+
+def test_imports_only_the_layer_below() -> None:
+    # cli.py is a module, which import-linter does not take for a root.
+    files = [Path(cli.__file__), *sorted((ROOT / "planner" / "commands").glob("*.py"))]
+    imported = set()
+    for node in [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("planner", "opdefs"):
+            imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names if alias.name.split(".")[0] in ("planner", "opdefs")}
+    assert {name for name in imported if not name.startswith("planner.commands.")} == {
+        "planner.api",
+        "planner.api.operators",
+        "planner.api.operators.Operators",
+        "planner.errors.TofuError",
+        "planner.errors.UsageError",
+        "planner.errors.did_you_mean",
+        "planner.report.as_json",
+        "planner.report.device_profile",
+        "planner.report.gate",
+        "planner.report.operators",
+        "planner.report.tables",
+        "planner.report.text.printable",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("plaan m.onnx", "no such command 'plaan'\nhint: did you mean 'plan'?"),
+        ("zzz", "no such command 'zzz'\nhint: see tofu --help"),
+    ],
+)
+def test_bad_usage(line: str, says: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert_refused(line, says, door, capsys)
+
+
+def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Usage: tofu ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([command, "--help"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert f"Examples:\n    tofu {command} " in out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("tofu ")

@@ -1,0 +1,76 @@
+"""Residence against programs: it is never more than their workers take, and what its tables add up to."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import opdefs
+from planner.api.fitting import candidate_of
+from planner.cost.by_op import op_bytes
+from planner.cost.priced import PricedTables, rounded
+from planner.cost.residence import Residence
+from planner.cost.tables import CostTables
+from planner.graph.model import Graph
+from planner.plan import Plan
+from planner.search.composites import Decided
+from planner.search.decide import Decision, decide
+from planner.tdl.bind import BoundOp
+from planner.zoo import build, mlp
+
+MODELS = ("mlp-5x300", "lenet-5", "cnn-3x64-12", "gpt-1x64-2h")
+STRATEGIES = ("tofu", "data", "model", "fsdp", "allrow-greedy", "soybean")
+
+
+def planned(graph: Graph, ops: tuple[BoundOp, ...], workers: int, strategy: str) -> Decision:
+    return decide(graph, ops, workers, strategy=strategy, effort="quick")
+
+
+@pytest.mark.parametrize("workers", [2, 4, 6])
+@pytest.mark.parametrize("name", MODELS)
+def test_residence_is_at_most_what_the_workers_take(name: str, workers: int) -> None:
+    graph = build(name, batch=24)
+    ops = opdefs.standard().bind_all(graph)
+    residence = Residence(graph, ops)
+    for strategy in STRATEGIES:
+        decision = planned(graph, ops, workers, strategy)
+        program = candidate_of(Decided(graph, ops, decision)).partitioned.program
+        most = int(residence.of(decision.plan).max())
+        assert 0.1 * sum(program.peak_bytes) < most <= sum(program.peak_bytes), strategy
+
+
+def charged_bytes(graph: Graph, ops: tuple[BoundOp, ...], plan: Plan, tables: CostTables) -> int:
+    return sum(amount for bound in ops for _, amount in op_bytes(graph, bound, plan.strategies, plan.tilings, tables))
+
+
+@pytest.mark.parametrize("strategy", ["tofu", "data", "model"])
+def test_the_tables_charge_what_residence_counts(strategy: str) -> None:
+    graph = mlp(3, 24, 36)
+    ops = opdefs.standard().bind_all(graph)
+    plan = planned(graph, ops, 4, strategy).plan
+    residence, plain = Residence(graph, ops), CostTables()
+    by_moment = residence.of(plan)
+    for moment in range(residence.moments):
+        priced = PricedTables(plain, residence, {moment: Fraction(2)})
+        assert charged_bytes(graph, ops, plan, priced) == plan.moved_bytes + 2 * by_moment[moment]
+    both = PricedTables(plain, residence, {0: Fraction(1), 5: Fraction(1)})
+    assert charged_bytes(graph, ops, plan, both) == plan.moved_bytes + by_moment[0] + by_moment[5]
+
+
+def test_on_one_worker_it_is_the_sum_of_what_is_alive() -> None:
+    graph = mlp(1, 6, 8)
+    ops = opdefs.standard().bind_all(graph)
+    by_moment = Residence(graph, ops).of(planned(graph, ops, 1, "tofu").plan)
+    always = sum(graph.tensors[name].size_bytes for name in graph.inputs)
+    first = ops[0].op.outputs[0]
+    assert by_moment[0] == always + graph.tensors[first].size_bytes
+
+
+def test_a_price_has_twelve_digits_and_is_not_raised() -> None:
+    for price in (Fraction(1, 3), Fraction(1024), Fraction(10**6 + 1, 7), Fraction(1, 10**9)):
+        found = rounded(price)
+        assert price * (1 - Fraction(1, 2**10)) < found <= price
+        assert found.numerator < 2**40
+        assert (found.denominator & (found.denominator - 1)) == 0
+    assert rounded(Fraction(0)) == 0
+    assert np.int64(2**40) * np.int64(rounded(Fraction(1, 3)).numerator) > 0

@@ -1,0 +1,14 @@
+"""The numbers by which ONNX calls element types: those kept for code without the onnx package are the package's."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.graph.emitter import ELEM_TYPES
+from planner.graph.model import DType
+from planner.graph.protos import elem_type_of
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_element_types(dtype: DType) -> None:
+    assert ELEM_TYPES[dtype] == elem_type_of(dtype)

@@ -1,0 +1,82 @@
+"""Plans put together from several, and plans mended that repeat too much work."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import opdefs
+from planner import zoo
+from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work
+from planner.search import baselines
+from planner.search.budget import within_budget
+from planner.search.crossing import crossed
+from planner.search.improve import improve
+from planner.search.problem import Problem, no_restriction
+from planner.search.recurse import Found, search_recursively
+
+CUTS = (2, 2, 2)
+
+
+def problem_of(name: str) -> Problem:
+    graph = zoo.build(name)
+    return Problem(graph, opdefs.standard().bind_all(graph), 8)
+
+
+def starts(problem: Problem) -> list[Found]:
+    restrictions = (baselines.data_parallel(problem), baselines.model_parallel(problem), baselines.first_dim(problem))
+    return [search_recursively(problem, CUTS, restriction) for restriction in restrictions]
+
+
+def moved(problem: Problem, found: Found) -> int:
+    return sum(amount for _, amount in problem.bytes_by_tensor(found.composites))
+
+
+@pytest.mark.parametrize("name", ["alexnet", "lenet-5", "vgg-16", "rnn-1-1k"])
+def test_the_best_of_several_plans_is_made_of_them(name: str) -> None:
+    problem = problem_of(name)
+    plans = starts(problem)
+    found = crossed(problem, plans)
+    assert moved(problem, found) == found.moved_bytes < min(plan.moved_bytes for plan in plans)
+    for variable, composite in enumerate(found.composites):
+        assert composite in {plan.composites[variable] for plan in plans}
+
+
+def test_one_plan_crossed_is_itself() -> None:
+    problem = problem_of("lenet-5")
+    found = search_recursively(problem, CUTS, no_restriction)
+    assert crossed(problem, [found]) == found
+
+
+def share(problem: Problem, found: Found) -> float:
+    works = ((problem.works[bound.op.name], bound.op.name) for bound in problem.ops)
+    repeated = repeated_work((work, found.composites[problem.variable_of_op[name]]) for work, name in works)
+    return repeated / sum(problem.works.values())
+
+
+def test_a_plan_that_repeats_too_much_is_mended() -> None:
+    problem = problem_of("cnn-5x2048-6")
+    # A budget ten times the limit stands for one that was drawn up too generously.
+    generous = replace(problem, replication_budget=100 * REPLICATED_SHARE_LIMIT, variables=[], links=[])
+    found = improve(generous, CUTS, no_restriction, search_recursively(generous, CUTS, no_restriction))
+    assert generous.overdraws(found.composites)
+    mended = within_budget(problem, CUTS, no_restriction, found)
+    assert not problem.overdraws(mended.composites)
+    assert share(problem, mended) <= REPLICATED_SHARE_LIMIT < share(problem, found)
+    assert found.moved_bytes <= mended.moved_bytes == moved(problem, mended)
+
+
+def test_a_plan_within_the_budget_stays_as_it_is() -> None:
+    problem = problem_of("mlp-5x300")
+    found = search_recursively(problem, CUTS, no_restriction)
+    assert within_budget(problem, CUTS, no_restriction, found) is found
+
+
+def test_groups_of_equal_variables() -> None:
+    problem = problem_of("rnn-1-1k")
+    found = search_recursively(problem, CUTS, no_restriction)
+    firsts, group = problem.alike(found.composites)
+    for variable, number in enumerate(np.asarray(group).tolist()):
+        first = firsts[number]
+        assert problem.content[variable] == problem.content[first]
+        assert found.composites[variable] == found.composites[first]
