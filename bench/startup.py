@@ -1,6 +1,7 @@
 """What a program is made of, and how long its start takes.
 
     python bench/startup.py [--models gpt-block,cnn] [--workers 1,2,4] [--zoo wresnet-152-10,rnn-10-8k] [--gpus 8]
+    python bench/startup.py --zoo all --effort quick
 
 *Plan*: reading, searching and writing, of which *search* is a part. *Load*: reading and checking the plan's files.
 *Start*: the workers' process, its sessions (equal segments share one), and what binds them. *First step*: the first
@@ -12,13 +13,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 import tempfile
 import time
 from pathlib import Path
 
 from models import MODELS, trained
 from rich.console import Console
-from rich.table import Table
+from strategies import line
 
 from planner import api
 from planner.graph.to_onnx import write_model
@@ -27,12 +29,17 @@ from planner.runtime.plan_files import load_plan
 from planner.runtime.state import starting_values
 from planner.runtime.supervisor import SupervisedEngine
 from planner.runtime.tiles import load_tiles
-from planner.zoo import build
+from planner.search.effort import EFFORTS, EffortName
+from planner.zoo import build, names
+
+HEADS = ("model", "workers", "ops", "segments", "sessions", "fetches")
+TIMES = ("plan s", "search s", "load s", "start s", "first step s")
+WIDTHS = (16, 9, 9, 10, 10, 10, 9, 10, 8, 9, 0)
 
 
-def measured(train: Path, workers: int, directory: Path, *, runs: bool) -> tuple[str, ...]:
+def measured(train: Path, workers: int, directory: Path, effort: EffortName, *, runs: bool) -> tuple[str, ...]:
     """A row, without the model's name."""
-    planned = api.plan(train, gpus=workers, out=directory)
+    planned = api.plan(train, gpus=workers, effort=effort, out=directory)
     start = time.perf_counter()
     plan = load_plan(directory)
     loaded = time.perf_counter()
@@ -54,24 +61,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", default=",".join(MODELS), help="some of them, with commas")
     parser.add_argument("--workers", default="1,2,4", help="numbers, with commas")
-    parser.add_argument("--zoo", default="", help="models of `tofu zoo`, with commas, instead")
+    parser.add_argument("--zoo", default="", help="models of `tofu zoo`, with commas, or `all`, instead")
     parser.add_argument("--gpus", type=int, default=8, help="workers of those")
+    parser.add_argument("--effort", choices=list(EFFORTS), default="normal", help="of the search")
     options = parser.parse_args()
-    counted, timed = ("ops", "segments", "sessions", "fetches"), ("plan s", "search s", "load s", "start s")
-    table = Table("model", "workers", *counted, *timed, "first step s")
+    console = Console(width=150, highlight=False)
+    line(console, (*HEADS, *TIMES), WIDTHS)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if options.zoo:
-            for name in options.zoo.split(","):
-                train = folder / f"{name}.onnx"
+            for name in names() if options.zoo == "all" else options.zoo.split(","):
+                train, directory = folder / f"{name}.onnx", folder / name
                 write_model(build(name), train)
-                table.add_row(name, *measured(train, options.gpus, folder / name, runs=False))
+                line(console, (name, *measured(train, options.gpus, directory, options.effort, runs=False)), WIDTHS)
+                shutil.rmtree(directory)
+                train.unlink()
         else:
             for name in options.models.split(","):
                 for workers in map(int, options.workers.split(",")):
-                    directory = folder / f"{name}.{workers}"
-                    table.add_row(name, *measured(trained(name, folder), workers, directory, runs=True))
-    Console(width=150).print(table)
+                    train, directory = trained(name, folder), folder / f"{name}.{workers}"
+                    line(console, (name, *measured(train, workers, directory, options.effort, runs=True)), WIDTHS)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import (
+    UNCUT,
     Only,
     Partial,
     Placement,
@@ -117,7 +118,7 @@ def made_tiling(strategy: Tiling, dims: tuple[int, ...], reducers: tuple[Reducer
 
     A cut along a variable that this output does not have leaves it replicated.
     """
-    made = Tiling((), ())
+    made = UNCUT
     for placement, reducer, ways in zip(strategy.placements, reducers, strategy.ways, strict=True):
         there: Placement = Replicate()
         if reducer is not None:

@@ -192,6 +192,10 @@ class Tiling:
         return cls(tuple(placement for placement, _ in parts), ways)
 
 
+UNCUT = Tiling((), ())
+"""What no cut has divided yet: one worker has all of it."""
+
+
 @lru_cache(maxsize=1 << 20)
 def _extended(tiling: Tiling, placement: Placement, ways: int) -> Tiling:
     return Tiling((*tiling.placements, placement), (*tiling.ways, ways))

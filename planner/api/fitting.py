@@ -5,24 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import prod
 
+import numpy as np
+
+from planner.algebra.tiling import Tiling
 from planner.cost.by_op import op_bytes
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, replicated_share, work
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
+from planner.graph.model import Graph
 from planner.partition.build import partition
 from planner.partition.occupancy import occupancy, tightest
 from planner.partition.segments import Partitioned
 from planner.plan import Plan
 from planner.search.composites import Decided
 from planner.search.decide import Decision
+from planner.search.memory_branches import Answer, Column, Spans, branched
 from planner.search.memory_limit import HIGHEST_PRICE, Fit, Measured, Part, Prices, components, fit, mixed
+from planner.search.nearby import Nearby
 from planner.tdl.bind import BoundOp
 from planner.units import ByteUnit, format_bytes
 
 _SHOWN_TENSORS = 5
+_MOST_TIMES_WORKERS = 64
+"""More workers than so many times those there are are not suggested: what each holds does not shrink on and on."""
+_MOST_SOLVED = 96
+"""Plans near those that were found that are searched for at most."""
+_MOST_OPS_SOLVED = 12_000
+"""Ops of all these plans together, about: of a large graph fewer are searched for."""
+_TOLERANCE = Fraction(1, 200)
+"""A plan that is better by a smaller share is not searched for."""
 _MOST_MIXED = 3
 """Cheaper plans with which the best one is mixed at most."""
 
@@ -63,6 +78,7 @@ def within(
     goal: Goal,
     tables: CostTables,
     progress: Callable[[str], None] = lambda line: None,
+    around: Callable[[Graph, tuple[BoundOp, ...], Sequence[Plan], CostTables], Nearby] = Nearby,
 ) -> Candidate:
     """The plan, if it fits; else the best of those that were found to fit.
 
@@ -73,12 +89,13 @@ def within(
         goal: what a plan is to have little of.
         tables: of bytes.
         progress: told what is being done.
+        around: what plans may be besides those that ``again`` finds.
 
     Raises:
         InfeasibleError: no plan that was found fits; with what takes the room.
     """
     decided = first.decided
-    residence = Residence(decided.graph, decided.ops)
+    residence = Residence(decided.graph, decided.ops, max(limits))
 
     def measured(candidate: Candidate) -> Measured[Candidate]:
         peaks = candidate.partitioned.program.peak_bytes
@@ -98,7 +115,8 @@ def within(
     found = fit(measured(first), plan_for, len(limits), goal.highest_price)
     if not found.best.is_fitting:
         raise _does_not_fit(found.best.plan, limits)
-    return _closed(found, measured, goal.tables, residence, tables, progress).plan
+    closed = _closed(found, measured, goal.tables, residence, tables, progress)
+    return _branched(replace(found, best=closed), measured, goal, residence, tables, around, progress).plan
 
 
 def candidate_of(decided: Decided, tables: CostTables | None = None) -> Candidate:
@@ -147,6 +165,49 @@ def _closed(
             continue
         progress(f"closing the gap between two plans, which differ in {len(parts)} parts")
         best = min(best, mixed(parts, _with_parts(over, under, measured, tables)), key=lambda plan: plan.objective)
+    return best
+
+
+def _branched(
+    found: Fit[Candidate],
+    measured: Callable[[Candidate], Measured[Candidate]],
+    goal: Goal,
+    residence: Residence,
+    tables: CostTables,
+    around: Callable[[Graph, tuple[BoundOp, ...], Sequence[Plan], CostTables], Nearby],
+    progress: Callable[[str], None],
+) -> Measured[Candidate]:
+    """The best plan near those that were found."""
+    best = found.best
+    if not found.cheaper:
+        return best
+    decided = best.plan.decided
+    plans = [one.plan.decided.decision.plan for one in (best, *found.cheaper)]
+    nearby = around(decided.graph, decided.ops, plans, goal.tables)
+    workers = prod(plans[0].cuts)
+
+    def column(composites: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:
+        plan = nearby.plan(composites)
+        return Column(composites, nearby.total(composites), residence.of(plan), nearby.taken(composites))
+
+    def solve(prices: Prices, spans: Spans) -> Answer[tuple[Tiling, ...]] | None:
+        found = nearby.solve(PricedTables(goal.tables, residence, prices), spans)
+        return None if found is None else Answer(column(found[0]), Fraction(found[1]))
+
+    def accept(one: Column[tuple[Tiling, ...]]) -> bool:
+        nonlocal best
+        if nearby.overdraws(one.plan):
+            return False
+        candidate = measured(candidate_of(_with_bytes(decided, nearby.plan(one.plan), tables)))
+        is_better = candidate.is_fitting and candidate.objective < best.objective
+        best = candidate if is_better else best
+        return is_better
+
+    progress("dividing the plans between the best that fits and cheaper ones")
+    columns = [column(nearby.composites(plan)) for plan in plans]
+    room = np.full_like(best.residence, best.most_bytes - workers * best.excess_bytes)
+    below, most = columns[0].objective, min(_MOST_SOLVED, _MOST_OPS_SOLVED // len(decided.ops))
+    branched(columns, solve, room, nearby.lives(), below, accept, goal.highest_price, most, _TOLERANCE)
     return best
 
 
@@ -243,11 +304,13 @@ def _does_not_fit(nearest: Candidate, limits: Sequence[int]) -> InfeasibleError:
     facts += [f"{name} ({role}): {_size(size)}" for name, role, size in found.largest]
     enough = max(peaks)
     about = -(-workers * peaks[worker] // max(1, limit))
+    others = "so might a smaller batch, but no number of workers"
+    if about <= _MOST_TIMES_WORKERS * workers:
+        others = f"so might about {about} workers or a smaller batch"
     return InfeasibleError(
         f"no plan was found that fits: worker {worker} needs {_size(peaks[worker])} at least, and has {_size(limit)}",
         facts=tuple(facts),
-        hint=f"{_size(enough)} for each of the {workers} workers would do (--memory {enough}B); so might "
-        f"about {about} workers or a smaller batch",
+        hint=f"{_size(enough)} for each of the {workers} workers would do (--memory {enough}B); {others}",
     )
 
 

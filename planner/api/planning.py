@@ -38,6 +38,7 @@ from planner.runtime.results import write_bytes
 from planner.search.composites import Decided, decide_with_bodies
 from planner.search.decide import STRATEGIES, Decision, decide
 from planner.search.effort import EffortName
+from planner.search.nearby import Nearby
 from planner.search.prices import prices
 from planner.search.rules import Replication, Rules
 from planner.search.undescribed import undescribed_ops
@@ -146,12 +147,13 @@ def plan(
         goal = least_time(machine, tables, measured)
         candidate = faster(candidate, lambda timed: again(tables=timed), goal, tables)
     if limits is not None:
+        kept = replace(rules, names=frozenset(graph.tensors))
         same_graph = partial(
             decide,
             workers=workers,
             levels=() if machine is None else level_ways(machine),
             strategy=strategy,
-            rules=replace(rules, names=frozenset(graph.tensors)),
+            rules=kept,
             partitioned_inputs=inputs == "partitioned",
             effort="quick",
             model_digest=digest(content),
@@ -160,7 +162,8 @@ def plan(
         def replanned(planned: Decided, charged: CostTables) -> Decision:
             return same_graph(planned.graph, planned.ops, tables=charged)
 
-        candidate = within(candidate, replanned, limits, goal, tables, progress)
+        around = partial(Nearby, rules=kept, partitioned_inputs=inputs == "partitioned", is_free=strategy == "tofu")
+        candidate = within(candidate, replanned, limits, goal, tables, progress, around)
     if machine is not None:
         candidate = from_the_nearest(candidate, machine, limits, measured)
     decided, partitioned = candidate.decided, candidate.partitioned

@@ -10,8 +10,9 @@ How many bytes that is depends on a tensor's tiling and the strategy of one op a
     the last that does      between readers the tile; the smaller of that and what it needs, where it fetches, since
                             it may have fetched already
 
-A next state that may lie over its state, and an element-wise result that may lie over an input that nobody reads any
-more, count nothing. So residence leaves out what depends on how the program is divided into segments: that a segment's
+A next state that is made where its state lies counts nothing, since it may lie over it. Nor does an element-wise result
+that may lie over an input that nobody reads any more: both are then inside of one segment, so that large results count.
+So residence leaves out what depends on how the program is divided into segments: that a segment's
 inputs and results lie there together, gaps between buffers, fetches that come early. It is a measure to steer by and
 to compare plans by; the program alone says what a worker needs.
 """
@@ -39,6 +40,11 @@ Port: TypeAlias = tuple[str, bool, int]
 Weights: TypeAlias = tuple[Fraction, Fraction, Fraction]
 """Prices of a byte that lies there: while the op runs, between ops, and always (as tiles of a graph input)."""
 
+_OVERWRITING_PART = 16
+"""An element-wise result lies over what its op reads only where both are inside of a segment. What is inside is at most
+one part in 32 of what a worker holds with one op in each segment (``planner.partition.breaks``); that is, at its
+fullest, what is there before a round of fetches, and what these fill, with what they join on the way: at most four
+times what the program takes. So the result is at most one part in 16 of that."""
 _STEPS = 8
 """In so many steps prices are tilted: equal layers of one step still share their tables."""
 _OVERWRITING = frozenset(
@@ -63,13 +69,15 @@ class Stay:
     """Its first reader: this port counts the tiles of a graph input."""
     is_result: bool
     """The tensor stays to the end, as tiles."""
+    is_next: bool
+    """What is made is a next state, and may lie over its state."""
     is_over: bool
-    """What is made may lie over something else."""
+    """What is made may lie over what the op reads, where both are inside of a segment."""
 
     @property
-    def kind(self) -> tuple[bool, bool, bool]:
+    def kind(self) -> tuple[bool, bool, bool, bool]:
         """What its tables depend on."""
-        return self.is_input, self.is_result, self.is_over
+        return self.is_input, self.is_result, self.is_next, self.is_over
 
     def is_between(self, moment: int) -> bool:
         """Whether it lies there at a moment that is not the op's own."""
@@ -83,14 +91,17 @@ class Residence:
         moments: how many there are: one for each op.
     """
 
-    def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp], limit_bytes: int | None = None) -> None:
         """Finds out when which tensor lies there.
 
         Args:
             graph: the training graph.
             ops: its ops with their descriptions, in order.
+            limit_bytes: of a worker's memory; None if there is no limit. What is counted for a plan is at most what its
+                program takes if that is within the limit.
         """
         self.moments = len(ops)
+        self._most_over = np.inf if limit_bytes is None else limit_bytes // _OVERWRITING_PART
         self._graph = graph
         self._ops = tuple(ops)
         self._stays = dict(self._find_stays())
@@ -114,7 +125,10 @@ class Residence:
                 touched = tuple(times) if is_last else ()
                 first = is_input and name not in seen
                 seen.add(name)
-                yield (bound.op.name, True, slot), Stay(number, between, touched, is_input, first, is_result, False)
+                yield (
+                    (bound.op.name, True, slot),
+                    Stay(number, between, touched, is_input, first, is_result, False, False),
+                )
             dying = [
                 name
                 for name in last_ports
@@ -122,12 +136,13 @@ class Residence:
             ]
             for position, name in _outputs(graph, bound):
                 size = graph.tensors[name].size_bytes
-                is_over = name in following or (
-                    bound.op.op_type in _OVERWRITING and any(graph.tensors[other].size_bytes == size for other in dying)
+                is_over = bound.op.op_type in _OVERWRITING and any(
+                    graph.tensors[other].size_bytes == size for other in dying
                 )
                 until = readers[name][0] if name in readers else self.moments
                 between = range(0) if name in following else range(number + 1, until)
-                yield (bound.op.name, False, position), Stay(number, between, (), False, False, False, is_over)
+                is_next = name in following
+                yield (bound.op.name, False, position), Stay(number, between, (), False, False, False, is_next, is_over)
 
     def of(self, plan: Plan) -> Ints:
         """Bytes on all workers together, by moment."""
@@ -173,7 +188,7 @@ class Residence:
             )
         return found
 
-    def kind(self, port: Port) -> tuple[bool, bool, bool]:
+    def kind(self, port: Port) -> tuple[bool, bool, bool, bool]:
         """What a port's tables depend on besides its op's content."""
         return self._stays[port].kind
 
@@ -202,7 +217,11 @@ class Residence:
         there, tile = _elements(lo, hi), _elements(own_lo, own_hi)
         both = _elements(np.maximum(lo, own_lo), np.minimum(hi, own_hi))
         if not is_input:
-            during = 0 * both if stay.is_over else there + 0 * tile
+            during = there + 0 * tile
+            if stay.is_next:
+                during = np.where((there == tile) & (both == tile), 0, during)
+            elif stay.is_over:
+                during = np.where(there * tensor.dtype.item_bytes > self._most_over, during, 0)
             between = np.minimum(there, tile)
         elif stay.is_input:
             during, between = np.where((there == tile) & (both == tile), 0, there), 0 * both

@@ -46,9 +46,7 @@ def _kept(lowered: Lowered, worker: int, needed: set[str]) -> list[list[LocalWor
                     needed.update(node.inputs)
                     needed.discard("")  # an absent output is nothing that somebody wants
                     nodes.append(node)
-            if len(nodes) == len(work.nodes):
-                works.append(work)
-            elif nodes:
-                works.append(replace(work, nodes=tuple(reversed(nodes))))
+            if nodes:  # an op of which nobody has a part has no nodes at all
+                works.append(work if len(nodes) == len(work.nodes) else replace(work, nodes=tuple(reversed(nodes))))
         kept.append(works[::-1])
     return kept[::-1]

@@ -18,11 +18,16 @@ Keep: TypeAlias = Callable[[SearchVariable, Placement], bool]
 
 
 def keeping(keep: Keep) -> Restriction:
-    """Candidates whose last placement is kept; replication where none is, allowed or not."""
+    """Candidates whose last placement is kept; replication where none is.
+
+    An op may be repeated so whether it is offered or not. A tensor may be replicated only where that is offered: data
+    that arrive in disjoint tiles (``Problem.partitioned_inputs``) keep all their candidates instead.
+    """
 
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
         kept = tuple(candidate for candidate in candidates if keep(variable, candidate.placements[-1]))
-        return kept or (_replicated(candidates),)
+        whole = _replicated(candidates)
+        return kept or ((whole,) if variable.op is not None or whole in candidates else candidates)
 
     return restrict
 

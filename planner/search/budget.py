@@ -7,20 +7,22 @@ divided in one of the ways that leave their other cuts as they are; and the rest
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from planner.algebra.tiling import Replicate, Tiling
-from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work
+from planner.algebra.tiling import UNCUT, Replicate, Tiling
+from planner.cost.compute import REPLICATED_SHARE_LIMIT
 from planner.cost.tables import Candidates
 from planner.search.improve import improve
 from planner.search.network import Link
 from planner.search.problem import Problem, Restriction, SearchVariable
-from planner.search.recurse import Found
+from planner.search.recurse import Found, search_recursively
 
 _ROUNDS = 8
 """After so many rounds no op is repeated at all, but those that cannot be divided."""
+_MOST_WAYS = 256
+"""With so many ways to divide an op, its further cuts are made along the first dim that is large enough: over many cuts
+the ways are too many to be looked at."""
 _MARGIN = 1.25
 """So many times what is repeated too much is divided in a round, since other ops may come to be repeated instead."""
 
@@ -51,7 +53,10 @@ def within_budget(
         else:
             divided = frozenset(bound.op.name for bound in problem.ops)
         smaller = replace(problem, divided=divided, variables=[], links=[], eliminated_entries=0)
-        found = improve(smaller, cuts, restrict, _mended(smaller, restrict, found), progress)
+        if len(cuts) > 1:
+            found = improve(smaller, cuts, restrict, _mended(smaller, restrict, found), progress)
+        else:  # exact, and so at least as good as all that is near the plan
+            found = search_recursively(smaller, cuts, restrict, progress)
         problem.eliminated_entries += smaller.eliminated_entries
     return found
 
@@ -59,15 +64,14 @@ def within_budget(
 def _least_worth(problem: Problem, found: Found, divided: frozenset[str]) -> frozenset[str]:
     """Ops whose repetition saves the fewest bytes for the work that it is: as many as are repeated too much.
 
-    What one saves is looked at with everything else as it is.
+    What one saves is looked at with everything else as it is. Ops that may not be repeated any more, ``divided``, are
+    left out: where they are repeated, they could not be cut.
     """
-    stuck = problem.unsplit(found.composites)
-    repeated: Counter[int] = Counter()
-    for bound in problem.ops:
-        number = problem.variable_of_op[bound.op.name]
-        if number not in stuck:
-            repeated[number] += repeated_work([(problem.works[bound.op.name], found.composites[number])])
-    links: dict[int, list[Link]] = {number: [] for number, amount in repeated.items() if amount}
+    repeated = problem.repeated_by_choice(found.composites)
+    already = {problem.variable_of_op[name] for name in divided}
+    links: dict[int, list[Link]] = {
+        number: [] for number, amount in enumerate(repeated) if amount and number not in already
+    }
     for link in problem.links:
         if link.op in links:
             links[link.op].append(link)
@@ -75,7 +79,7 @@ def _least_worth(problem: Problem, found: Found, divided: frozenset[str]) -> fro
         number: _saved(problem, problem.variables[number], found.composites, near) / repeated[number]
         for number, near in links.items()
     }
-    left = _MARGIN * (sum(repeated.values()) - REPLICATED_SHARE_LIMIT * sum(problem.works.values()))
+    left = _MARGIN * (sum(repeated) - REPLICATED_SHARE_LIMIT * sum(problem.works.values()))
     chosen: set[int] = set()
     for number in sorted(price, key=lambda number: (price[number], number)):
         if left <= 0:
@@ -94,15 +98,16 @@ def _saved(problem: Problem, variable: SearchVariable, composites: Sequence[Tili
 
 
 def _divided(problem: Problem, variable: SearchVariable, composite: Tiling) -> list[Tiling]:
-    """The composites in which a cut that repeats the op divides it instead, wherever it can, and the others stay."""
-    found = [Tiling((), ())]
+    """Composites in which a cut that repeats the op divides it instead, wherever it can, and the others stay."""
+    found = [UNCUT]
     for placement, ways in zip(composite.placements, composite.ways, strict=True):
+        most = 1 if len(found) >= _MOST_WAYS else None
         longer: list[Tiling] = []
         for prefix in found:
             proposed = problem.proposals(variable, prefix, ways)
             same = prefix.extend(placement, ways)
             splits = [option for option in proposed if not isinstance(option.placements[-1], Replicate)]
-            longer += [same] if same in splits else splits or proposed
+            longer += [same] if same in splits else splits[:most] or proposed
         found = longer
     return found
 

@@ -19,7 +19,7 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.algebra.tiling import Tiling
+from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.tables import Candidates
 from planner.search.choices import Choices
 from planner.search.dual import Dual, Floats
@@ -29,7 +29,7 @@ from planner.search.order import Ints, Order, find_order
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found
 
-_BUCKET = 1 << 22
+_BUCKET = 1 << 24
 """Step 1 makes no bucket larger than this."""
 _NEAR = 1 << 21
 """The same where only the values near the bound are solved exactly, to find a better plan."""
@@ -37,6 +37,8 @@ _HALVINGS = 8
 """How often the values near the bound are made fewer until they can be solved exactly."""
 _PASSES = 10
 """Passes between two attempts to take values out."""
+_ERRORS = (1e-9, 1e-3)
+"""By how much sums of floats may be off that stand for integers: as a share of their size, and besides."""
 
 
 def certify(
@@ -102,7 +104,13 @@ def certify(
 
 def _rounded_up(value: float) -> int:
     """The least integer that a sum of integers can be if it is at least ``value``, rounding errors allowed for."""
-    return int(np.ceil(value * (1 - 1e-9) - 1e-3))
+    return int(np.ceil(value - _error(value)))
+
+
+def _error(value: float) -> float:
+    """By how much a sum of about this size may be off."""
+    relative, absolute = _ERRORS
+    return relative * abs(value) + absolute
 
 
 def _composites(
@@ -131,7 +139,7 @@ def _extended(
     problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction, most: int
 ) -> list[Tiling] | None:
     """Every composite of a variable; None if there are more than ``most``."""
-    found = [Tiling((), ())]
+    found = [UNCUT]
     for ways in cuts:
         found = [longer for prefix in found for longer in restrict(variable, problem.proposals(variable, prefix, ways))]
         if len(found) > most:
@@ -172,7 +180,7 @@ class _Joint:
         self._kept: list[NDArray[np.int64]] = [np.arange(sizes[variable]) for variable in self._core]
         self._own: list[Table] = [np.zeros(sizes[variable], dtype=np.int64) for variable in self._core]
         self._pairs: dict[tuple[int, int], Table] = {}
-        shared: dict[tuple[tuple[int, int, bool], ...], Table] = {}
+        shared: dict[tuple[tuple[int, bool], ...], Table] = {}
         between: dict[tuple[int, int], list[tuple[int, bool]]] = {}
         for factor, scope in order.open:
             places = tuple(number[variable] for variable in scope)
@@ -182,7 +190,7 @@ class _Joint:
                 turned = places[0] > places[1]
                 between.setdefault((min(places), max(places)), []).append((factor, turned))
         for pair, factors in between.items():
-            key = tuple(sorted((id(self._reduced.table(factor)), 0, turned) for factor, turned in factors))
+            key = tuple(sorted((id(self._reduced.table(factor)), turned) for factor, turned in factors))
             if key not in shared:
                 parts = [self._reduced.table(factor) for factor, _ in factors]
                 turned_parts = [part.T if turned else part for part, (_, turned) in zip(parts, factors, strict=True)]
@@ -215,7 +223,7 @@ class _Joint:
 
     def take_out(self, dual: Dual, upper: int) -> bool:
         """Takes out values with which nothing can be below ``upper``; False if a variable has none left."""
-        limit = upper - self.constant - 1 + 1e-6 * max(1.0, abs(dual.lower)) * 1e-3 + 1e-3
+        limit = upper - self.constant - 1 + _error(dual.lower)
         keep = [np.flatnonzero(costs <= limit) for costs in dual.at_least()]
         if any(len(values) == 0 for values in keep):
             return False

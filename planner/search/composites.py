@@ -28,7 +28,6 @@ from planner.search.effort import EffortName
 from planner.search.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp, Descriptions
 from planner.tdl.interval import Interval
-from planner.tdl.local import NotLocalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +224,7 @@ def _best_whole(
         strategy = OpStrategy(tiling, names)
         parts = op_bytes(graph, original, {original.op.name: strategy}, plan.tilings, tables)
         moved = sum(amount for _, amount in parts)
-        if (best is None or moved < best[0]) and _is_local(original, tiling):
+        if (best is None or moved < best[0]) and not original.veto(original.ranges(tiling)):
             best = (moved, strategy)
     return best
 
@@ -270,17 +269,3 @@ def _directions(bound: BoundOp) -> Iterator[tuple[str, tuple[int | None, ...]]]:
     alone = {Interval.variable(variable.name): number for number, variable in enumerate(bound.variables)}
     for read in bound.analysis.reads:
         yield bound.op.inputs[read.slot], tuple(None if dim is None else alone.get(dim) for dim in read.dims)
-
-
-def _is_local(bound: BoundOp, strategy: Tiling) -> bool:
-    """True if every worker's part can be computed by a local op."""
-    if bound.description.local is None:
-        return True
-    ranges = bound.ranges(strategy)
-    reads = bound.reads(ranges)
-    try:
-        for worker in range(strategy.workers):
-            bound.local_op(bound.part(ranges, reads, worker))
-    except NotLocalError:
-        return False
-    return True

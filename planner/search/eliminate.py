@@ -297,9 +297,9 @@ class KnownTables:
             if entries <= _DECIDED:
                 best = total.argmin(axis=0).ravel()
         else:
-            least = reduce(np.add, [view[0] for view in views], np.zeros((), dtype=np.int64))
+            least = np.array(reduce(np.add, [view[0] for view in views]))
             for value in range(1, shape[0]):
-                np.minimum(least, reduce(np.add, [view[min(value, len(view) - 1)] for view in views]), out=least)
+                np.minimum(least, reduce(np.add, [view[value] for view in views]), out=least)
         strides = np.array([prod(shape[axis + 1 :]) for axis in range(1, len(shape))], dtype=np.int64)
         return _Bucket(numbers, *self.intern(least), entries, best, strides)
 

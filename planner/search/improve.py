@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from math import factorial, prod
 
-from planner.algebra.tiling import Placement, Tiling
+from planner.algebra.tiling import UNCUT, Placement, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
 from planner.search.choices import Choices
@@ -51,7 +51,7 @@ def improve(
     """
     if len(cuts) < 2:
         return found
-    near = _Neighbourhood(problem, cuts, restrict)
+    near = Neighbourhood(problem, cuts, restrict)
     best, is_settled = found, False
     for _ in range(MAX_ROUNDS):
         progress(f"improving the plan: {best.moved_bytes:,} bytes")
@@ -69,7 +69,7 @@ def improve(
     return best
 
 
-def _one_by_one(problem: Problem, near: _Neighbourhood, found: Found, progress: Callable[[str], None]) -> Found:
+def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: Callable[[str], None]) -> Found:
     """One kind of change after the other, until none makes the plan better.
 
     What a kind of change leads to it cannot make better, and need not be asked again before another has.
@@ -126,7 +126,7 @@ def _near_orders(placements: tuple[Placement, ...]) -> Iterator[tuple[Placement,
         yield (*placements[:place], second, first, *placements[place + 2 :])
 
 
-class _Neighbourhood:
+class Neighbourhood:
     """Candidates near a plan: the present composite first, then changes, of several kinds.
 
     Kind 0 is another order of the same placements; kind i is another placement at cut i alone.
@@ -184,7 +184,7 @@ class _Neighbourhood:
         return [Tiling(order, self._cuts) for order in dict.fromkeys(orders) if order != placements]
 
     def _other_placements(self, variable: SearchVariable, composite: Tiling, cut: int) -> list[Tiling]:
-        prefixes = (composite.outermost(cut), Tiling((), ()))
+        prefixes = (composite.outermost(cut), UNCUT)
         options = dict.fromkeys(
             option.placements[-1]
             for prefix in prefixes

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.algebra.delivery import made_tiling
-from planner.algebra.tiling import Only, Partial, Placement, Replicate, Shard, Tiling
+from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Replicate, Shard, Tiling
 from planner.config import DeviceGraph, load_topology
 from planner.cost.roofline import Roofline
 from planner.cost.tables import Candidates
@@ -69,7 +69,7 @@ def search_layers(
         composite = fixed.get(variable.number)
         if composite is None:
             return candidates
-        return (Tiling(composite.placements[:depth], composite.ways[:depth]),)
+        return (composite.outermost(depth),)
 
     return cuts, search_recursively(problem, cuts, narrow(restrict, cuts), progress)
 
@@ -194,7 +194,8 @@ class Forward:
                 name = bound.op.inputs[slot]
                 if name in problem.variable_of_tensor and problem.graph.roles[name] in (Role.STATE, Role.DATA):
                     needed = needed_tiling(bound, slot, strategy)
-                    found.setdefault(problem.variable_of_tensor[name], needed)
+                    if needed.is_disjoint or not problem.is_charged(name):
+                        found.setdefault(problem.variable_of_tensor[name], needed)
         return found
 
     def _of(self, bound: BoundOp) -> int:
@@ -241,7 +242,7 @@ def _op(variable: SearchVariable) -> BoundOp:
 
 
 def _divisions(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...]) -> list[Tiling]:
-    found = [Tiling((), ())]
+    found = [UNCUT]
     for ways in cuts:
         found = [
             longer

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
 
-from planner.algebra.tiling import Tiling
+from planner.algebra.tiling import UNCUT
 from planner.errors import InfeasibleError
 from planner.search.eliminate import Factor, minimise
 from planner.search.order import find_order
@@ -45,7 +45,7 @@ def search_by_levels(
         InfeasibleError: a level has too many states.
     """
     restrict = narrow(no_restriction, cuts)
-    composites = [Tiling((), ()) for _ in problem.variables]
+    composites = [UNCUT] * len(problem.variables)
     total, largest = 0, 1
     for number, ways in enumerate(cuts, start=1):
         options = [

@@ -6,7 +6,7 @@ All of them count the same bytes for the same plan, so that they can stand in on
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from planner.algebra.tiling import Tiling
+from planner.algebra.tiling import UNCUT
 from planner.cost.tables import Candidates
 from planner.errors import ModelError
 from planner.search import baselines
@@ -82,9 +82,10 @@ def _joint(
     def certified(found: Found) -> Found:
         return certify(problem, cuts, free, found, EFFORTS[problem.effort], progress)
 
-    found = allowed(improved(no_restriction))
-    if len(cuts) < 2:
-        return cuts, replace(found, lower_bytes=found.moved_bytes)
+    first = improved(no_restriction)
+    found = allowed(first)
+    if len(cuts) < 2:  # what is solved exactly moves the least that any plan does, whatever work that one repeats
+        return cuts, replace(found, lower_bytes=first.moved_bytes)
     is_small = len(problem.ops) <= MANY_OPS
     if is_small:
         found = certified(found)
@@ -94,48 +95,51 @@ def _joint(
     made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress))
     kept = (plan for plan in plans if not problem.overdraws(plan.composites))
     best = min((made, *kept), key=lambda plan: plan.moved_bytes)
-    return cuts, replace(best, lower_bytes=found.lower_bytes) if is_small else certified(best)
+    # A start may repeat an op that the search itself would divide: the bound is of a problem without that.
+    is_bounded = found.lower_bytes is not None and found.lower_bytes <= best.moved_bytes
+    return cuts, replace(best, lower_bytes=found.lower_bytes) if is_bounded else certified(best)
 
 
 def _starts(problem: Problem, cuts: int) -> list[Restriction]:
     """Restrictions for recursive plans to improve: none of them need be good itself."""
     starts = [baselines.partitioned(problem), baselines.first_dim(problem)]
     with contextlib.suppress(ModelError):  # a model without a batch has no such plans
-        hybrids = _hybrids(problem, cuts)
+        hybrids = [*_hybrids(problem, cuts), baselines.data_parallel(problem)]
         starts += [*hybrids, *map(baselines.preferring, hybrids)]
     return starts
 
 
 def _hybrids(problem: Problem, cuts: int) -> list[Restriction]:
     """Data parallelism at the outer cuts and model parallelism at the inner ones, for all group sizes."""
-    by_data, by_model = baselines.data_parallel(problem), baselines.model_parallel(problem)
-    return [baselines.by_cut((*[by_data] * outer, *[by_model] * (cuts - outer))) for outer in range(1, cuts)]
+    return _grouped(baselines.data_parallel(problem), baselines.model_parallel(problem), cuts, range(1, cuts))
 
 
-def _hybrid(
-    problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress
-) -> tuple[tuple[int, ...], Found]:
-    """Data parallelism across groups, model parallelism within; of all group sizes the best."""
-    restrictions = _hybrids(problem, len(cuts)) or [baselines.data_parallel(problem)]
-    plans = (search_recursively(problem, cuts, narrow(restriction, cuts), progress) for restriction in restrictions)
-    return cuts, min(plans, key=lambda found: found.moved_bytes)
+def _grouped(across: Restriction, within: Restriction, cuts: int, outer: Iterable[int]) -> list[Restriction]:
+    """One restriction at so many outer cuts, across groups, and another at the inner ones, within a group."""
+    return [baselines.by_cut((*[across] * count, *[within] * (cuts - count))) for count in outer]
 
 
-def _megatron(
-    problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress
-) -> tuple[tuple[int, ...], Found]:
-    """Data parallelism across groups, Megatron-LM's tensor parallelism within; of all group sizes from 2 the best."""
-    by_data, within = baselines.data_parallel(problem), tensor_parallel(problem)
-    plans = (
-        search_recursively(
-            problem,
-            cuts,
-            narrow(baselines.by_cut((*[by_data] * outer, *[within] * (len(cuts) - outer))), cuts),
-            progress,
-        )
-        for outer in range(max(1, len(cuts)))
-    )
-    return cuts, min(plans, key=lambda found: found.moved_bytes)
+def _best_of(make: Callable[[Problem, int], list[Restriction]]) -> Search:
+    """Of the recursive plans under several restrictions, which are made for so many cuts, the best."""
+
+    def search(
+        problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress
+    ) -> tuple[tuple[int, ...], Found]:
+        restrictions = make(problem, len(cuts))
+        plans = (search_recursively(problem, cuts, narrow(restriction, cuts), progress) for restriction in restrictions)
+        return cuts, min(plans, key=lambda found: found.moved_bytes)
+
+    return search
+
+
+def _hybrid(problem: Problem, cuts: int) -> list[Restriction]:
+    """Data parallelism across groups, model parallelism within, of all group sizes; by data where there are none."""
+    return _hybrids(problem, cuts) or [baselines.data_parallel(problem)]
+
+
+def _megatron(problem: Problem, cuts: int) -> list[Restriction]:
+    """Data parallelism across groups, Megatron-LM's tensor parallelism within, of all group sizes from 2."""
+    return _grouped(baselines.data_parallel(problem), tensor_parallel(problem), cuts, range(max(1, cuts)))
 
 
 def _all_at_once(cuts: tuple[int, ...]) -> tuple[int, ...]:
@@ -159,7 +163,7 @@ def _spartan(
     restrict = narrow(baselines.partitioned(problem), cuts)
     if not cuts:
         return cuts, search_recursively(problem, cuts, restrict, progress)
-    start = Tiling((), ())
+    start = UNCUT
     options = [restrict(variable, problem.extensions(variable, start, cuts[0])) for variable in problem.variables]
     factors = problem.factors(options)
     touching: dict[int, list[int]] = {}
@@ -211,8 +215,8 @@ _ALL = (
     Method(
         "mixed", "one weird trick: convolutions by data, dense layers by model", _recursive(baselines.one_weird_trick)
     ),
-    Method("hybrid", "data across groups, model within, the best group size", _hybrid),
-    Method("megatron", "Megatron-LM: heads and wide layers divided in a group, data across", _megatron),
+    Method("hybrid", "data across groups, model within, the best group size", _best_of(_hybrid)),
+    Method("megatron", "Megatron-LM: heads and wide layers divided in a group, data across", _best_of(_megatron)),
     Method("fsdp", "ZeRO-3 or FSDP: compute by data, state cut", _recursive(baselines.fully_sharded)),
     Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(baselines.first_dim)),
     Method("spartan", "the largest tensor first (Tofu, section 7.3)", _spartan),

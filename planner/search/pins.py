@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from planner.algebra.delivery import can_split
-from planner.algebra.tiling import Only, Partial, Placement, Shard, Tiling, parse_placement
+from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Shard, Tiling, parse_placement
 from planner.cost.tables import Candidates
 from planner.errors import UsageError
 from planner.graph.model import Graph, Role
@@ -105,7 +105,7 @@ class _Reader:
         """Notes a pin of one tensor."""
         where = f"{pattern}={self.rules.pins[pattern]}" + ("" if pattern == name else f": {name}")
         fault = _fault(self.problem.graph, name, tiling)
-        if self.problem.partitioned_inputs and self._is_data(name) and not tiling.is_disjoint:
+        if self.problem.is_charged(name) and not tiling.is_disjoint:
             fault = "data arrives in disjoint tiles (--inputs partitioned)"
         if fault:
             self.faults.append(f"{where}: {fault}")
@@ -115,9 +115,6 @@ class _Reader:
             tied = "a state and its next value have one tiling, and the other is pinned differently"
             same = f"{other}={self.rules.pins[other]} pins it differently"
             self.faults.append(f"{where}: {same if is_pattern(other) or is_pattern(pattern) else tied}")
-
-    def _is_data(self, name: str) -> bool:
-        return self.problem.graph.roles[name] is Role.DATA
 
     def _forbid(self, pattern: str, text: str) -> None:
         """Notes a prohibition."""
@@ -154,15 +151,17 @@ class _Reader:
             if variable.op is not None or (may_replicate and not forbidden):
                 continue
             name = variable.tensors[0]
-            limit = Limits(self.problem.graph.tensors[name].shape, self.cuts, forbidden, may_replicate)
+            is_charged = self.problem.is_charged(name)
+            limit = Limits(self.problem.graph.tensors[name].shape, self.cuts, forbidden, may_replicate, is_charged)
             listed = " and ".join(map(str, forbidden))
             pin = self.tilings.get(variable.number)
             if pin is not None:
                 if limit.forbids(pin):
                     self.faults.append(f"{name}: is pinned to {pin}, and {listed} is forbidden")
-            elif not limit.allows(Tiling((), ())):
+            elif not limit.allows(UNCUT):
                 shape = list(self.problem.graph.tensors[name].shape)
-                self.faults.append(f"{name}: without {listed}, {shape} cannot be cut {self._ways()} ways")
+                tiles = ", and data arrives in disjoint tiles (--inputs partitioned)" if is_charged else ""
+                self.faults.append(f"{name}: without {listed}, {shape} cannot be cut {self._ways()} ways{tiles}")
             else:
                 found[variable.number] = limit
         return found
@@ -181,7 +180,7 @@ class _Reader:
 def _fault(graph: Graph, name: str, tiling: Tiling) -> str:
     """Why a tensor cannot have a tiling; "" if it can."""
     shape = graph.tensors[name].shape
-    so_far = Tiling((), ())
+    so_far = UNCUT
     for placement, ways in zip(tiling.placements, tiling.ways, strict=True):
         if isinstance(placement, Partial | Only):
             return f"{placement} cannot be pinned"

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from planner.algebra.tiling import Replicate, Shard, Tiling
+from planner.algebra.tiling import UNCUT, Replicate, Shard, Tiling
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, work
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
@@ -27,7 +27,6 @@ from planner.search.network import Link, Network, merged
 from planner.search.order import Ints
 from planner.search.unrolled import Copies, find_copies
 from planner.tdl.bind import BoundOp, Content
-from planner.tdl.local import NotLocalError
 
 Restriction: TypeAlias = "Callable[[SearchVariable, Candidates], Candidates]"
 """Narrows a variable's candidates: how pins, options and the literature's strategies are expressed."""
@@ -92,6 +91,8 @@ class Problem:
         self._with_vetoes: set[int] = set()
         self._lists = self.tables.lists
         self._numbered: dict[object, int] = {}
+        copies = Counter(self.variable_of_op.values())
+        self._times_there = [copies[variable.number] for variable in self.variables]
         self.content = [self._content_of(variable) for variable in self.variables]
         self._contents = np.array(self.content, dtype=np.int64)
         directions = [self._directions_free(variable) for variable in self.variables]
@@ -148,8 +149,7 @@ class Problem:
             what: object = (bound.content, self.may_replicate[name], self.directions.blocks_of("op", name))
         else:
             name = variable.tensors[0]
-            is_charged = self.partitioned_inputs and self.graph.roles[name] is Role.DATA
-            what = (self.graph.tensors[name].shape, is_charged, self.directions.blocks_of("tensor", name))
+            what = (self.graph.tensors[name].shape, self.is_charged(name), self.directions.blocks_of("tensor", name))
         return self._numbered.setdefault(what, len(self._numbered))
 
     def _link(self, bound: BoundOp) -> None:
@@ -174,32 +174,44 @@ class Problem:
         kind = self._link_kinds.setdefault(what, len(self._link_kinds))
         self.links.append(Link(self.variable_of_tensor[name], op, is_input, position, kind, name, bound.op.name))
 
+    def is_charged(self, name: str) -> bool:
+        """True for data that arrive in disjoint tiles: such a tensor is replicated only where it cannot be cut."""
+        return self.partitioned_inputs and self.graph.roles[name] is Role.DATA
+
     def unsplit(self, composites: Sequence[Tiling]) -> frozenset[int]:
         """Ops that repeat work at a cut where they cannot be split, and are too much work for that to be free."""
         firsts, group = self.alike(composites)
-        stuck = np.array([self._is_stuck(self.variables[first], composites[first]) for first in firsts])
+        stuck = np.array([self._forced(self.variables[first], composites[first]) > 1 for first in firsts])
         return frozenset(np.flatnonzero(stuck[group]).tolist())
 
     def overdraws(self, composites: Sequence[Tiling]) -> bool:
         """True if more work is repeated than may be, because that is cheaper and not because an op could not be cut."""
-        stuck = self.unsplit(composites)
-        numbers = ((bound, self.variable_of_op[bound.op.name]) for bound in self.ops)
-        extra = repeated_work(
-            (self.works[bound.op.name], composites[number]) for bound, number in numbers if number not in stuck
-        )
-        return extra > REPLICATED_SHARE_LIMIT * sum(self.works.values())
+        return sum(self.repeated_by_choice(composites)) > REPLICATED_SHARE_LIMIT * sum(self.works.values())
 
-    def _is_stuck(self, variable: SearchVariable, composite: Tiling) -> bool:
+    def repeated_by_choice(self, composites: Sequence[Tiling]) -> list[int]:
+        """By variable the work that is done again though it could be divided, that of copies added; 0 for tensors."""
+        firsts, group = self.alike(composites)
+        each = [self._chosen(self.variables[first], composites[first]) for first in firsts]
+        return [each[number] * times for number, times in zip(group.tolist(), self._times_there, strict=True)]
+
+    def _chosen(self, variable: SearchVariable, composite: Tiling) -> int:
+        if variable.op is None:
+            return 0
+        amount = self.works[variable.op.op.name]
+        return repeated_work([(amount, composite)]) - amount * (self._forced(variable, composite) - 1)
+
+    def _forced(self, variable: SearchVariable, composite: Tiling) -> int:
+        """How often an op is executed since it cannot be split: the ways of such cuts; 1 for negligible work."""
         if variable.op is None or self.works[variable.op.op.name] <= self._negligible:
-            return False
-        prefix = Tiling((), ())
+            return 1
+        forced, prefix = 1, UNCUT
         for placement, ways in zip(composite.placements, composite.ways, strict=True):
             if isinstance(placement, Replicate):
                 options = self.extensions(variable, prefix, ways)
                 if all(isinstance(option.placements[-1], Replicate) for option in options):
-                    return True
+                    forced *= ways
             prefix = prefix.extend(placement, ways)
-        return False
+        return forced
 
     def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         """The composites that add one cut to ``prefix``; replication last, so that ties go to splitting."""
@@ -230,29 +242,17 @@ class Problem:
     def _propose_tensor(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         name = variable.tensors[0]
         found = _splits(prefix, self.graph.tensors[name].shape, ways, self.directions.blocks_of("tensor", name))
-        if not found or not (self.partitioned_inputs and self.graph.roles[name] is Role.DATA):
+        if not found or not self.is_charged(name):
             found.append(prefix.extend(Replicate(), ways))
         return tuple(found)
 
     def is_local(self, bound: BoundOp, strategy: Tiling) -> bool:
         """True if every worker's part can be computed by a local op."""
-        if bound.description.local is None:
-            return True
         key = (bound.content, strategy)
         known = self._local.get(key)
         if known is None:
-            known = self._local[key] = self._try_local(bound, strategy)
+            known = self._local[key] = not bound.veto(bound.ranges(strategy))
         return known
-
-    def _try_local(self, bound: BoundOp, strategy: Tiling) -> bool:
-        ranges = bound.ranges(strategy)
-        reads = bound.reads(ranges)
-        try:
-            for worker in strategy.busy:
-                bound.local_op(bound.part(ranges, reads, worker))
-        except NotLocalError:
-            return False
-        return True
 
     def factors(self, candidates: Sequence[Candidates]) -> list[Factor]:
         """The tables of all links, for these candidates of each variable."""
@@ -371,7 +371,7 @@ class Problem:
     def _local_only(self, variable: SearchVariable, candidates: Candidates) -> Candidates:
         """Those that are local ops; replication at the last cut, which always is, where none is."""
         bound = variable.op
-        if bound is None or bound.description.local is None:
+        if bound is None:
             return candidates
         found = tuple(candidate for candidate in candidates if self.is_local(bound, candidate))
         if not found:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from planner.algebra.tiling import Tiling
+from planner.algebra.tiling import UNCUT, Tiling
 from planner.search.problem import Problem, Restriction
 
 
@@ -46,7 +46,7 @@ def search_recursively(
     Raises:
         InfeasibleError: the graph is too entangled for exact elimination.
     """
-    composites: tuple[Tiling, ...] = (Tiling((), ()),) * len(problem.variables)
+    composites: tuple[Tiling, ...] = (UNCUT,) * len(problem.variables)
     total, largest = 0, 1
     for number, ways in enumerate(cuts, start=1):
         progress(f"cut {number} of {len(cuts)}: {ways} ways")

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
 from planner.algebra.delivery import can_split
-from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
+from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
 from planner.errors import did_you_mean
 from planner.graph.model import Shape
 
@@ -84,17 +84,33 @@ class Limits:
     """Which composites the rules leave a tensor.
 
     Where replication is not wanted, a tensor is replicated at a cut only if no dim that it may be cut along is large
-    enough there. Where it is forbidden, only composites that lead to a plan are left: a cut now must not take the room
-    that a later cut needs.
+    enough there. Where it is forbidden, or not offered while a dim is large enough, only composites that lead to a plan
+    are left: a cut now must not take the room that a later cut needs.
     """
 
     def __init__(
-        self, shape: Shape, cuts: tuple[int, ...], forbidden: Collection[Placement], may_replicate: bool
+        self,
+        shape: Shape,
+        cuts: tuple[int, ...],
+        forbidden: Collection[Placement],
+        may_replicate: bool,
+        is_charged: bool = False,
     ) -> None:
+        """Takes note of the rules.
+
+        Args:
+            shape: of the tensor.
+            cuts: the ways of each cut, outermost first.
+            forbidden: placements that no cut may use.
+            may_replicate: whether the tensor may be replicated where it can be cut.
+            is_charged: whether the search offers replication only where no dim is large enough, forbidden ones
+                included (``Problem.is_charged``).
+        """
         self._shape = shape
         self._cuts = cuts
         self._forbidden = tuple(forbidden)
         self._may_replicate = may_replicate
+        self._is_charged = is_charged
         self._dims = tuple(dim for dim in range(len(shape)) if not self._is_forbidden(Shard(dim)))
         self._never_whole = self._is_forbidden(Replicate())
         self._known: dict[Tiling, bool] = {}
@@ -114,23 +130,26 @@ class Limits:
     def _allows(self, composite: Tiling) -> bool:
         if self.forbids(composite):
             return False
-        prefix = Tiling((), ())
+        prefix = UNCUT
         for placement, ways in zip(composite.placements, composite.ways, strict=True):
             if isinstance(placement, Replicate) and not self._may_replicate and self._cuttable(prefix, ways):
                 return False
             prefix = prefix.extend(placement, ways)
-        return not self._never_whole or self._can_finish(composite)
+        return not (self._never_whole or self._is_charged) or self._can_finish(composite)
 
     def _is_forbidden(self, placement: Placement) -> bool:
         return any(_covers(other, placement) for other in self._forbidden)
 
     def _cuttable(self, prefix: Tiling, ways: int) -> list[int]:
-        """Dims that can be cut after a prefix."""
+        """Dims that can be cut after a prefix, and may be."""
         boxes = prefix.boxes(self._shape)
         return [dim for dim in self._dims if can_split(boxes, dim, ways)]
 
     def _can_finish(self, prefix: Tiling) -> bool:
-        """Whether all cuts that are left can be made along dims, in single elements (which leave the most room)."""
+        """Whether all cuts that are left can be made: along dims, in single elements, which leave the most room.
+
+        A tensor that may be whole is so where none of its dims is large enough.
+        """
         depth = len(prefix.ways)
         if depth == len(self._cuts):
             return True
@@ -138,9 +157,11 @@ class Limits:
         key = (depth, repr(sizes).encode())
         known = self._finishes.get(key)
         if known is None:
-            ways = self._cuts[depth]
-            known = any(self._can_finish(prefix.extend(Shard(dim), ways)) for dim in self._cuttable(prefix, ways))
-            self._finishes[key] = known
+            ways, boxes = self._cuts[depth], prefix.boxes(self._shape)
+            options: list[Placement] = [Shard(dim) for dim in self._cuttable(prefix, ways)]
+            if not self._never_whole and not any(can_split(boxes, dim, ways) for dim in range(len(self._shape))):
+                options = [Replicate()]
+            known = self._finishes[key] = any(self._can_finish(prefix.extend(option, ways)) for option in options)
         return known
 
 

@@ -22,7 +22,7 @@ from planner.tdl.analyse import Analysis, Variable, analyse
 from planner.tdl.builder import Derivation, Description, NodeView
 from planner.tdl.implied import implied_shapes
 from planner.tdl.interval import End, Interval, Ints, Symbol
-from planner.tdl.local import LocalOp, Part, same_op
+from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
 from planner.tdl.whole import whole_analysis, whole_description
 
 _ORIGIN = Interval.constant(Fraction(0))
@@ -244,6 +244,25 @@ class BoundOp:
         if self.description.local is None:
             return same_op(self.node, part)
         return self.description.local(self.node, part)
+
+    def veto(self, ranges: Boxes) -> str:
+        """Why some worker's part has no local op; "" if every worker that has a part has one.
+
+        Args:
+            ranges: the workers' parts of the iteration space.
+        """
+        reads = self.reads(ranges)
+        busy = np.flatnonzero(ranges.elements)
+        # The op itself lacks nothing where every input is read, and most ops need no more than that.
+        if self.description.local is None and all(read.boxes.elements[busy].all() for read in reads.values()):
+            return ""
+        made = self.all_made(ranges)
+        for worker in busy.tolist():
+            try:
+                self.local_op(self.part(ranges, reads, worker, made))
+            except NotLocalError as error:
+                return str(error)
+        return ""
 
 
 class Descriptions:

@@ -24,7 +24,7 @@ from planner.tdl.bind import BoundOp, Descriptions
 from planner.tdl.interval import Interval
 from planner.verify.cases import Case, bind_case
 from planner.verify.execute import ExecutionError, execute, whole_op
-from planner.verify.strategies import JOIN, candidate_veto, normwise_error, tolerance
+from planner.verify.strategies import JOIN, normwise_error, tolerance
 
 WAYS = 2
 MOST_CHOICES = 512
@@ -78,7 +78,7 @@ def _is_admitted(bound: BoundOp, number: int, variable: Variable) -> bool:
         return False
     blocks = (1, *variable.blocks)
     return any(
-        not candidate_veto(bound, bound.ranges(Tiling((Shard(number, block),), (WAYS,))))
+        not bound.veto(bound.ranges(Tiling((Shard(number, block),), (WAYS,))))
         for block in blocks
         if bound.extents[number] > block or block == 1
     )

@@ -14,7 +14,6 @@ from planner.tdl.bind import BoundOp, Descriptions
 from planner.tdl.expr import VarKind
 from planner.tdl.render import render
 from planner.verify.cases import Case, bind_case, by_type, find_operator, qualified
-from planner.verify.strategies import candidate_veto
 
 MOST_EXAMPLES = 3
 
@@ -108,7 +107,7 @@ def _variable_line(bound: BoundOp, number: int, variable: Variable) -> VariableL
     if extent < 2:
         return VariableLine(variable.name, extent, kind, how, ())
     ranges = bound.ranges(Tiling((Shard(number),), (2,)))
-    veto = candidate_veto(bound, ranges)
+    veto = bound.veto(ranges)
     if veto:
         return VariableLine(variable.name, extent, kind, f"{how} (not everywhere: {veto})", ())
     return VariableLine(variable.name, extent, kind, how, tuple(_reads(bound, ranges, variable.kind is VarKind.OUTPUT)))

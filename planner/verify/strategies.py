@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.algebra.region import Boxes, Region
+from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer, Replicate, Shard, Tiling, coordinates
 from planner.errors import TofuError
 from planner.tdl.bind import BoundOp
@@ -118,19 +118,8 @@ def enumerate_strategies(bound: BoundOp, *ways: int) -> tuple[Candidate, ...]:
         if key in seen or int(ranges.elements.min()) == 0:
             continue
         seen.add(key)
-        found.append(Candidate(strategy, strategy_text(bound, strategy), candidate_veto(bound, ranges)))
+        found.append(Candidate(strategy, strategy_text(bound, strategy), bound.veto(ranges)))
     return tuple(found)
-
-
-def candidate_veto(bound: BoundOp, ranges: Boxes) -> str:
-    """Why some worker's part has no local op; "" if every part has one."""
-    reads = bound.reads(ranges)
-    for worker in range(ranges.workers):
-        try:
-            bound.local_op(bound.part(ranges, reads, worker))
-        except NotLocalError as error:
-            return str(error)
-    return ""
 
 
 def run_whole(bound: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:

@@ -7,8 +7,10 @@ import pytest
 
 import opdefs
 from planner import zoo
+from planner.algebra.tiling import Replicate, Shard, Tiling
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work
-from planner.search import baselines
+from planner.graph.model import DType, Graph, Op, Tensor
+from planner.search import baselines, budget
 from planner.search.budget import within_budget
 from planner.search.crossing import crossed
 from planner.search.improve import improve
@@ -56,7 +58,7 @@ def share(problem: Problem, found: Found) -> float:
 
 def test_a_plan_that_repeats_too_much_is_mended() -> None:
     problem = problem_of("cnn-5x2048-6")
-    # A budget ten times the limit stands for one that was drawn up too generously.
+    # A budget a hundred times the limit stands for one that was drawn up too generously.
     generous = replace(problem, replication_budget=100 * REPLICATED_SHARE_LIMIT, variables=[], links=[])
     found = improve(generous, CUTS, no_restriction, search_recursively(generous, CUTS, no_restriction))
     assert generous.overdraws(found.composites)
@@ -64,6 +66,33 @@ def test_a_plan_that_repeats_too_much_is_mended() -> None:
     assert not problem.overdraws(mended.composites)
     assert share(problem, mended) <= REPLICATED_SHARE_LIMIT < share(problem, found)
     assert found.moved_bytes <= mended.moved_bytes == moved(problem, mended)
+
+
+def test_what_cannot_be_cut_once_is_not_repeated_for_nothing_at_other_cuts() -> None:
+    """Two determinants, on 3 x 2 workers: each is found three times, since two cannot be cut 3 ways, but not six."""
+    tensors = {name: Tensor(name, shape, DType.FLOAT32) for name, shape in (("x", (2, 64, 64)), ("y", (2,)))}
+    graph = Graph("det", tensors, (Op("det", "Det", ("x",), ("y",)),), ("x",), ("y",), {})
+    problem = Problem(graph, opdefs.standard().bind_all(graph), 6)
+    op, work = problem.variable_of_op["det"], problem.works["det"]
+    for text, times in (("R/3 S(0)/2", 0), ("R/3 R/2", 3)):
+        composites = [Tiling.parse(text, (3, 2))] * len(problem.variables)
+        assert problem.unsplit(composites) == {op}
+        assert problem.repeated_by_choice(composites)[op] == times * work == sum(problem.repeated_by_choice(composites))
+        assert problem.overdraws(composites) == (times > 0)
+
+
+def test_the_ways_to_divide_an_op_do_not_grow_with_the_cuts_for_ever() -> None:
+    """An op of four dims of 64 that all of 1,024 workers repeat: 4**10 ways, of which few are offered."""
+    shape = (64, 64, 64, 64)
+    tensors = {name: Tensor(name, shape, DType.FLOAT32) for name in ("x", "y")}
+    graph = Graph("relu", tensors, (Op("relu", "Relu", ("x",), ("y",)),), ("x",), ("y",), {})
+    problem = Problem(graph, opdefs.standard().bind_all(graph), 1024)
+    op = problem.variables[problem.variable_of_op["relu"]]
+    for cuts in (1, 2, 3, 10):
+        repeated = Tiling((Replicate(),) * cuts, (2,) * cuts)
+        ways = budget._divided(problem, op, repeated)
+        assert len(set(ways)) == len(ways) == min(4**cuts, 256)
+        assert all(isinstance(placement, Shard) for way in ways for placement in way.placements)
 
 
 def test_a_plan_within_the_budget_stays_as_it_is() -> None:

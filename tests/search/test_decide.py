@@ -3,18 +3,22 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import opdefs
+from planner.algebra.tiling import Tiling
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.from_onnx import read_model
-from planner.graph.model import Graph
+from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
 from planner.plan import Plan
-from planner.search.decide import Decision, decide
+from planner.search.decide import STRATEGIES, Decision, decide
 from planner.search.rules import Rules
+from planner.tdl.builder import NodeView, op
+from planner.tdl.terms import Ix, TensorArg, Val
 from planner.zoo import mlp
 
 MODELS = Path(__file__).parent.parent / "models"
@@ -109,6 +113,39 @@ def test_partitioned_inputs_are_disjoint() -> None:
     free, charged = decided(graph, 4).plan, decided(graph, 4, partitioned_inputs=True).plan
     assert charged.tilings["x0"].is_disjoint
     assert charged.moved_bytes >= free.moved_bytes
+
+
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "megatron"])
+def test_partitioned_inputs_are_disjoint_whatever_the_strategy(strategy: str) -> None:
+    """The second input has no batch: data parallelism would have it whole, and layers cut by batch read all of it."""
+    shapes = {"x": (8, 6), "table": (4, 6), "wide": (8, 4), "y": (8, 4)}
+    tensors = {name: Tensor(name, shape, DType.FLOAT32) for name, shape in shapes.items()}
+    ops = (
+        Op("product", "Gemm", ("x", "table"), ("wide",), (("transB", 1),)),
+        Op("relu", "Relu", ("wide",), ("y",)),
+    )
+    graph = Graph("two inputs", tensors, ops, ("x", "table"), ("y",), {})
+    for workers in (2, 4):
+        plan = decided(graph, workers, strategy=strategy, partitioned_inputs=True).plan
+        assert plan.tilings["x"].is_disjoint
+        assert plan.tilings["table"].is_disjoint
+
+
+def test_an_operator_that_reads_nothing_somewhere_is_not_cut_there() -> None:
+    """Half of the workers would read only what lies before the first element, and a Slice of nothing is none."""
+
+    @op("Shift", domain="mine")
+    def shift(node: NodeView, x: TensorArg) -> Callable[[Ix], Val]:
+        return lambda i: x[i - 6]
+
+    tensors = {name: Tensor(name, (12,), DType.FLOAT32) for name in ("x", "y")}
+    graph = Graph("shift", tensors, (Op("shift", "Shift", ("x",), ("y",), (), "mine"),), ("x",), ("y",), {})
+    bound = opdefs.standard(shift).bind_all(graph)
+    assert "is not read by this part" in bound[0].veto(bound[0].ranges(Tiling.parse("S(0)", (4,))))
+    assert bound[0].veto(bound[0].ranges(Tiling.parse("S(0)", (2,))))
+    plan = decide(graph, bound, 4).plan
+    assert str(plan.strategies["shift"].tiling) == "R/2 R/2"
+    assert partition(graph, bound, plan).program.predicted_bytes == plan.moved_bytes
 
 
 def test_bert_on_three_workers_keeps_its_heads_whole() -> None:

@@ -65,3 +65,12 @@ def test_a_graph_that_is_too_entangled_is_refused_and_not_guessed() -> None:
     factors = [Factor(pair, table) for pair in itertools.combinations(range(count), 2)]
     with pytest.raises(InfeasibleError, match="needs a table"):
         minimise([size] * count, factors)
+
+
+def test_the_minimum_over_very_many_values_of_one_variable() -> None:
+    """A bucket this large is minimised value by value, here without any neighbour."""
+    table = np.arange(200_000, dtype=np.int64)[::-1] + 7
+    solution = minimise([len(table)], [Factor((0,), table)])
+    assert (solution.total, solution.values.tolist()) == (7, [199_999])
+    far = minimise([400, 400], [Factor((0,), table[:400]), Factor((0, 1), table[:160_000].reshape(400, 400))])
+    assert (far.total, far.values.tolist()) == (199_607 + 40_007, [399, 399])

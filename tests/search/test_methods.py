@@ -1,5 +1,7 @@
 """The strategies of the literature, in the same units as the found plan."""
 
+from dataclasses import replace
+
 import pytest
 
 import opdefs
@@ -8,10 +10,15 @@ from planner.algebra.tiling import Replicate
 from planner.cost.compute import REPLICATED_SHARE_LIMIT
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UnsupportedError
-from planner.graph.model import Graph, Role
+from planner.graph.model import DType, Graph, Op, Role, Tensor
 from planner.partition.build import partition
+from planner.search import methods
+from planner.search.certify import certify
 from planner.search.decide import decide
+from planner.search.effort import Effort
 from planner.search.methods import METHODS
+from planner.search.problem import Problem, Restriction
+from planner.search.recurse import Found
 from planner.zoo import mlp
 
 
@@ -78,3 +85,57 @@ def test_what_the_strategies_promise() -> None:
     icml = decide(graph, ops, 4, strategy="icml18").plan
     assert not any("k" in str(strategy) for strategy in icml.strategies.values())
     assert decide(graph, ops, 4, strategy="equalchop").plan.cuts == (4,)
+
+
+def drawn(shapes: dict[str, tuple[int, ...]], ops: tuple[Op, ...]) -> Graph:
+    """What no op makes is an input, what no op reads a result."""
+    made = {name for op in ops for name in op.outputs}
+    read = {name for op in ops for name in op.inputs}
+    tensors = {name: Tensor(name, shape, DType.FLOAT32) for name, shape in shapes.items()}
+    inputs, outputs = (tuple(name for name in shapes if name not in known) for known in (made, read))
+    return Graph("drawn", tensors, ops, inputs, outputs, {})
+
+
+@pytest.mark.parametrize("workers", [3, 5, 7])
+def test_a_plan_of_one_cut_that_is_kept_to_the_budget_is_not_called_the_best(workers: int) -> None:
+    """Repeating the Relu saves all bytes; the budget holds that for two workers (128 of 200), but not for more."""
+    shapes = {"x": (8, 8), "r": (8, 8), "y": (8, 8), "a": (100, 100), "b": (100, 100), "c": (100, 100)}
+    ops = (
+        Op("relu", "Relu", ("x",), ("r",)),
+        Op("square", "MatMul", ("r", "r"), ("y",)),
+        Op("large", "MatMul", ("a", "b"), ("c",)),
+    )
+    graph = drawn(shapes, ops)
+    plan = decide(graph, opdefs.standard().bind_all(graph), workers).plan
+    assert plan.replicated_flop_share < REPLICATED_SHARE_LIMIT
+    assert plan.moved_bytes == (workers - 1) * 8 * 8 * 4, "the product's input or what it makes is gathered"
+    assert plan.certified_gap is None, "nothing is known of plans that keep to the budget but that they move 0 bytes"
+
+
+def test_a_plan_below_the_bound_is_bounded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data parallelism repeats one of five equal ops, which the search may not: together they overdraw the budget."""
+    size = (8, 8)
+    shapes = {"x": (8, 512), "w": (512, 512), "h": (8, 512), "v": (512, 8), "e0": size, "z": size, "s": size, "y": size}
+    shapes |= {f"e{number}": size for number in range(1, 5)}
+    ops = (
+        Op("large", "MatMul", ("x", "w"), ("h",)),
+        Op("small", "MatMul", ("x", "v"), ("e0",)),
+        *(Op(f"relu{number}", "Relu", (f"e{number}",), (f"e{number + 1}",)) for number in range(4)),
+        Op("alone", "Relu", ("z",), ("s",)),
+        Op("product", "MatMul", ("e4", "s"), ("y",)),
+    )
+    graph = drawn(shapes, ops)
+    bounds: list[tuple[int, int | None]] = []
+
+    def loosely(problem: Problem, cuts: tuple[int, ...], restrict: Restriction, found: Found, *rest: Effort) -> Found:
+        """At first a true bound that does not close, as on larger graphs."""
+        certified = certify(problem, cuts, restrict, found, *rest)
+        bounds.append((certified.moved_bytes, certified.lower_bytes))
+        assert certified.lower_bytes is not None
+        return certified if len(bounds) > 1 else replace(certified, lower_bytes=certified.lower_bytes - 1)
+
+    monkeypatch.setattr(methods, "certify", loosely)
+    plan = decide(graph, opdefs.standard().bind_all(graph), 4).plan
+    assert bounds == [(512, 512), (0, 0)]
+    assert (plan.moved_bytes, plan.certified_gap) == (0, 0.0)
+    assert 0 < plan.replicated_flop_share < REPLICATED_SHARE_LIMIT

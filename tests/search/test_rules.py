@@ -91,20 +91,25 @@ def test_a_cut_leaves_room_for_those_that_follow() -> None:
     st.sampled_from([(2,), (2, 2), (3, 2), (2, 2, 2)]),
     st.sets(st.sampled_from(["R", "S(0)", "S(1)", "S(2)"])),
     st.booleans(),
+    st.booleans(),
 )
-def test_limits_against_enumeration(shape: list[int], cuts: tuple[int, ...], texts: set[str], may: bool) -> None:
+def test_limits_against_enumeration(
+    shape: list[int], cuts: tuple[int, ...], texts: set[str], may: bool, is_charged: bool
+) -> None:
     """What is allowed is what begins a full tiling that keeps to the rules at every cut."""
     forbidden = [parse_placement(text)[0] for text in texts]
-    limits = Limits(tuple(shape), cuts, forbidden, may)
+    limits = Limits(tuple(shape), cuts, forbidden, may, is_charged)
+
+    def offered(prefix: Tiling, ways: int) -> list[Shard | Replicate]:
+        """By the search."""
+        least = [min(region.shape[dim] for region in prefix.boxes(tuple(shape))) for dim in range(len(shape))]
+        splits = [Shard(dim) for dim in range(len(shape)) if least[dim] >= ways]
+        return splits if splits and is_charged else [*splits, Replicate()]
 
     def after(prefix: Tiling, ways: int) -> list[Tiling]:
-        room = [
-            Shard(dim)
-            for dim in range(len(shape))
-            if Shard(dim) not in forbidden and min(region.shape[dim] for region in prefix.boxes(tuple(shape))) >= ways
-        ]
-        whole = [Replicate()] if Replicate() not in forbidden and (may or not room) else []
-        return [prefix.extend(placement, ways) for placement in (*room, *whole)]
+        kept = [placement for placement in offered(prefix, ways) if placement not in forbidden]
+        room = [placement for placement in kept if isinstance(placement, Shard)]
+        return [prefix.extend(placement, ways) for placement in (kept if may or not room else room)]
 
     full = [Tiling((), ())]
     for ways in cuts:
@@ -117,10 +122,9 @@ def test_limits_against_enumeration(shape: list[int], cuts: tuple[int, ...], tex
             room = Tiling((), ())
             possible = True
             for placement, ways in zip(placements, cuts, strict=False):
-                if isinstance(placement, Shard):
-                    smallest = min(region.shape[placement.dim] for region in room.boxes(tuple(shape)))
-                    possible = possible and smallest >= ways
-                room = room.extend(placement, ways)
+                possible = possible and placement in offered(room, ways)
+                if possible:
+                    room = room.extend(placement, ways)
             if possible:
                 assert limits.allows(one) == (one in good), one
 
@@ -162,6 +166,15 @@ def test_prohibitions_that_leave_a_tensor_nothing() -> None:
     assert found == ["x1: without R and S(0) and S(1), [36, 24] cannot be cut 2 x 2 ways"]
     found = faults(mlp(1, 3, 5), 8, Rules(forbidden=(("w1", "R"),)))
     assert found == ["w1: without R, [3, 3] cannot be cut 2 x 2 x 2 ways"]
+
+
+def test_prohibitions_that_leave_data_no_disjoint_tiles() -> None:
+    """Data that may not be replicated, 36 x 24, has dim 1 left: 4 workers can share it, 7 x 5 cannot."""
+    rules = Rules(forbidden=(("x0", "S(0)"),))
+    found = faults(GRAPH, 35, rules, partitioned_inputs=True)
+    tiles = "data arrives in disjoint tiles (--inputs partitioned)"
+    assert found == [f"x0: without S(0), [36, 24] cannot be cut 7 x 5 ways, and {tiles}"]
+    assert str(planned(GRAPH, 4, rules, partitioned_inputs=True).tilings["x0"]) == "S(1)/2 S(1)/2"
 
 
 def test_two_patterns_that_disagree() -> None:

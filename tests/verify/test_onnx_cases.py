@@ -153,6 +153,12 @@ def test_a_zero_point_of_one_element_needs_no_axis() -> None:
     assert outcome.is_cut
 
 
+def test_a_result_without_elements_takes_no_segment() -> None:
+    x = numbers(3, 4, 5)
+    outcome = try_case(case("Shape", [x], np.zeros(0, np.int64), start=2, end=1), STANDARD)
+    assert outcome.is_passed, outcome.error
+
+
 def test_differences_name_shape_dtype_and_size() -> None:
     there = case("Relu", [numbers(4)], np.maximum(numbers(4), 0))
     assert differences(there, [np.maximum(numbers(4), 0)]) == ()
