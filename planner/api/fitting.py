@@ -34,6 +34,8 @@ _MOST_TIMES_WORKERS = 64
 """More workers than so many times those there are are not suggested: what each holds does not shrink on and on."""
 _MOST_SOLVED = 96
 """Plans near those that were found that are searched for at most."""
+_UNKNOWN = 1 << 60
+"""More than any plan has."""
 _MOST_OPS_SOLVED = 12_000
 """Ops of all these plans together, about: of a large graph fewer are searched for."""
 _TOLERANCE = Fraction(1, 200)
@@ -113,10 +115,14 @@ def within(
         return measured(candidate_of(replace(decided, decision=decision), tables))
 
     found = fit(measured(first), plan_for, len(limits), goal.highest_price)
-    if not found.best.is_fitting:
-        raise _does_not_fit(found.best.plan, limits)
-    closed = _closed(found, measured, goal.tables, residence, tables, progress)
-    return _branched(replace(found, best=closed), measured, goal, residence, tables, around, progress).plan
+    if found.best.is_fitting:
+        found = replace(found, best=_closed(found, measured, goal.tables, residence, tables, progress))
+    else:
+        found = replace(found, cheaper=(measured(first),))
+    best = _branched(found, measured, goal, residence, tables, around, progress)
+    if not best.is_fitting:
+        raise _does_not_fit(best.plan, limits)
+    return best.plan
 
 
 def candidate_of(decided: Decided, tables: CostTables | None = None) -> Candidate:
@@ -177,7 +183,7 @@ def _branched(
     around: Callable[[Graph, tuple[BoundOp, ...], Sequence[Plan], CostTables], Nearby],
     progress: Callable[[str], None],
 ) -> Measured[Candidate]:
-    """The best plan near those that were found."""
+    """The best plan near those that were found; the one that lacks the least memory if none fits."""
     best = found.best
     if not found.cheaper:
         return best
@@ -190,24 +196,37 @@ def _branched(
         plan = nearby.plan(composites)
         return Column(composites, nearby.total(composites), residence.of(plan), nearby.taken(composites))
 
+    columns = [column(nearby.composites(plan)) for plan in plans]
+    leanest = columns[0]
+
     def solve(prices: Prices, spans: Spans) -> Answer[tuple[Tiling, ...]] | None:
+        nonlocal leanest
         found = nearby.solve(PricedTables(goal.tables, residence, prices), spans)
-        return None if found is None else Answer(column(found[0]), Fraction(found[1]))
+        if found is None:
+            return None
+        one = column(found[0])
+        if not nearby.overdraws(one.plan):
+            leanest = min(leanest, one, key=lambda known: int(known.residence.max()))
+        return Answer(one, Fraction(found[1]))
 
     def accept(one: Column[tuple[Tiling, ...]]) -> bool:
         nonlocal best
         if nearby.overdraws(one.plan):
             return False
         candidate = measured(candidate_of(_with_bytes(decided, nearby.plan(one.plan), tables)))
-        is_better = candidate.is_fitting and candidate.objective < best.objective
-        best = candidate if is_better else best
-        return is_better
+        if candidate.is_fitting and best.is_fitting:
+            best = min(best, candidate, key=lambda known: known.objective)
+        else:
+            best = min(best, candidate, key=lambda known: known.excess_bytes)
+        return candidate.is_fitting
 
     progress("dividing the plans between the best that fits and cheaper ones")
-    columns = [column(nearby.composites(plan)) for plan in plans]
     room = np.full_like(best.residence, best.most_bytes - workers * best.excess_bytes)
-    below, most = columns[0].objective, min(_MOST_SOLVED, _MOST_OPS_SOLVED // len(decided.ops))
+    below = columns[0].objective if best.is_fitting else _UNKNOWN
+    most = min(_MOST_SOLVED, _MOST_OPS_SOLVED // len(decided.ops))
     branched(columns, solve, room, nearby.lives(), below, accept, goal.highest_price, most, _TOLERANCE)
+    if not best.is_fitting:
+        accept(leanest)
     return best
 
 

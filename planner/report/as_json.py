@@ -125,8 +125,11 @@ def run(result: RunResult) -> dict[str, Any]:
         "comparisons": [_comparison(comparison) for comparison in result.comparisons],
         "first_step": result.first_step,
         "seconds": list(result.seconds),
-        "peak_bytes": [sum(pair) for pair in zip(result.arena_bytes, result.workspace_bytes, strict=True)],
+        "peak_bytes": [
+            sum(parts) for parts in zip(result.arena_bytes, result.workspace_bytes, result.staging_bytes, strict=True)
+        ],
         "arena_bytes": list(result.arena_bytes),
+        "staging_bytes": list(result.staging_bytes),
         "checkpoint": None if result.checkpoint is None else str(result.checkpoint),
         "exported": list(result.exported),
         **({} if result.profile is None else {"profile": _profile(result.profile)}),

@@ -26,6 +26,8 @@ class Backend(ABC):
     transport: Transport
     session_count: int
     """Distinct sessions that were made."""
+    staging_bytes: tuple[int, ...]
+    """Of each worker: the block for copies of what its GPU cannot read in place (``staging.py``)."""
 
     @abstractmethod
     def arrays(self, model: WorkerModel) -> Mapping[str, Any]:
@@ -85,6 +87,7 @@ class CpuBackend(Backend):
         libraries: Sequence[Path] = (),
     ) -> None:
         self.transport = transport or NumpyTransport()
+        self.staging_bytes = (0,) * workers
         self._exchange = exchange
         self._maker: Final = SessionMaker(max(1, cores() // workers), is_shared=is_shared, libraries=libraries)
         self._sessions: dict[str, Any] = {}

@@ -4,7 +4,8 @@ It reads one JSON object per line from stdin and answers each with one on stdout
 
     {"models": [path, ...], "state": [[current, next], ...], "memory": descriptor,
      "devices": [GPU of each worker, ...] or null, "libraries": [path, ...]}    first, and once
-        -> {"sessions": count, "threads": [ident of each worker's thread, ...]}
+        -> {"sessions": count, "threads": [ident of each worker's thread, ...],
+            "staging_bytes": [of each worker, ...]}
     {"do": "iterate", "timed": bool}
         -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]}
     {"do": "advance"}  -> {}
@@ -59,7 +60,11 @@ def main() -> NoReturn:
             if executor is None:
                 executor = _start(request)
                 gc.freeze()  # the program is there for the life of the process
-                reply = {"sessions": executor.session_count, "threads": executor.thread_idents}
+                reply = {
+                    "sessions": executor.session_count,
+                    "threads": executor.thread_idents,
+                    "staging_bytes": executor.staging_bytes,
+                }
             else:
                 reply = _serve(executor, request)
         except TofuError as error:

@@ -24,6 +24,8 @@ class Engine(ABC):
     programs: tuple[WorkerProgram, ...]
     arena_bytes: tuple[int, ...]
     """What each worker's arrays take."""
+    staging_bytes: tuple[int, ...]
+    """See ``Backend.staging_bytes``."""
 
     @abstractmethod
     def array(self, worker: int, buffer: str) -> np.ndarray:
@@ -92,6 +94,7 @@ class InProcessEngine(Engine):
         self.executor = Executor(
             models, self._exchange, state, transport=transport, backend=backend, libraries=libraries
         )
+        self.staging_bytes = self.executor.staging_bytes
 
     def array(self, worker: int, buffer: str) -> np.ndarray:
         """See ``Engine.array``."""

@@ -160,6 +160,11 @@ class Executor:
         return self._backend.session_count
 
     @property
+    def staging_bytes(self) -> tuple[int, ...]:
+        """See ``Backend.staging_bytes``."""
+        return self._backend.staging_bytes
+
+    @property
     def thread_idents(self) -> tuple[int, ...]:
         """The thread of each worker, as ``threading.get_ident`` gives it."""
         return tuple(thread.ident or 0 for thread in self._threads)

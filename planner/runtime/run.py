@@ -93,6 +93,8 @@ class RunResult:
     """What each worker's arrays took, as allocated."""
     workspace_bytes: tuple[int, ...]
     """What tensors inside of segments take beside that, as planned."""
+    staging_bytes: tuple[int, ...]
+    """What each worker's copies of other GPUs' memory take beside that, where its GPU cannot read it; else 0."""
     profile: Profile | None
     """Where the time went, if it was asked for."""
     checkpoint: Path | None
@@ -378,6 +380,7 @@ class _Run:
             results=outputs,
             arena_bytes=self._engine.arena_bytes,
             workspace_bytes=tuple(worker.workspace_bytes for worker in program.workers),
+            staging_bytes=self._engine.staging_bytes,
             profile=profile_of(program, iterations, self._plan.estimate) if options.profile else None,
             checkpoint=self._checkpoint,
             exported=self._export(outputs),

@@ -95,6 +95,7 @@ class SupervisedEngine(Engine):
             answer = self._ask(request)
             self._threads = tuple(answer["threads"])
             self.session_count = int(answer["sessions"])
+            self.staging_bytes = tuple(answer["staging_bytes"])
         except BaseException:
             self._kill()
             raise

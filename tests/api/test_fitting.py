@@ -88,6 +88,19 @@ def test_more_workers_are_suggested_where_they_might_do() -> None:
     assert re.search(r"so might about \d+ workers or a smaller batch$", no.value.hint)
 
 
+@pytest.mark.slow
+def test_a_plan_that_prices_do_not_lead_to_is_found_by_dividing_plans() -> None:
+    graph, tables = build("cnn-5x2048-6"), CostTables()
+    first = candidate_of(decide_with_bodies(graph, opdefs.standard(), WORKERS, tables=tables))
+
+    def again(decided: Decided, charged: CostTables) -> Decision:
+        return decide(decided.graph, decided.ops, WORKERS, tables=charged, effort="quick")
+
+    for limit in (453_100_000, 550_500_000):
+        found = within(first, again, [limit] * WORKERS, fewest_bytes(tables), tables)
+        assert limit * 0.99 < peak(found) <= limit
+
+
 def test_occupancy_adds_up() -> None:
     _, _, first = planned()
     program, graph = first.partitioned.program, first.decided.graph

@@ -12,16 +12,19 @@ import shutil
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import five_models
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
-from planner.errors import UsageError
+from planner.errors import DifferenceError, UsageError
 from planner.graph.model import DType
 from planner.program import Fetch, Piece, Source
 from planner.runtime.cuda import CudaBackend, devices_of
@@ -29,6 +32,7 @@ from planner.runtime.devices import probe_cuda, require_cuda
 from planner.runtime.engine import InProcessEngine
 from planner.runtime.exchange import Exchange
 from planner.runtime.multifetch import joined_dims, kernel_source, table_of
+from planner.runtime.plan_files import load_plan
 from planner.runtime.run import RunOptions, run_plan, run_with
 from planner.runtime.sessions import SessionMaker
 from planner.runtime.state import starting_values
@@ -37,6 +41,9 @@ from planner.runtime.transport import NumpyTransport, Tile
 from planner.zoo import mlp
 
 Planner = Callable[..., Any]
+
+BLIND = [(0, 1), (1, 0)]
+"""Neither GPU reads the other's memory."""
 
 
 class FakeStream:
@@ -126,14 +133,19 @@ class FakePointer:
     def __init__(self, block: np.ndarray, offset: int = 0) -> None:
         self.block, self.offset = block, offset
 
+    @property
+    def ptr(self) -> int:
+        return int(self.block.ctypes.data) + self.offset
+
     def __add__(self, offset: int) -> FakePointer:
         return FakePointer(self.block, self.offset + offset)
 
 
 class FakeKernel:
-    """Interprets the table of a fetch, as the kernel's code does."""
+    """Interprets the table of a fetch, as the kernel's code does; reads no memory that its GPU has no access to."""
 
-    def __init__(self, source: str, name: str) -> None:
+    def __init__(self, runtime: FakeRuntime, source: str, name: str) -> None:
+        self.runtime = runtime
         element = re.search(r"typedef (.*) T;", source)
         join = re.search(r"#define JOIN\(a, b\) (.*)", source)
         assert element is not None
@@ -142,9 +154,10 @@ class FakeKernel:
         self.joins = np.add if "+" in join[1] else np.maximum if ">=" in join[1] else None
 
     def __call__(self, grid: Any, block: Any, arguments: Any, stream: FakeStream) -> None:
-        stream.put(lambda: self.run(arguments[0].view))
+        device = FakeDevice.current()
+        stream.put(lambda: self.run(arguments[0].view, device))
 
-    def run(self, table: np.ndarray) -> None:
+    def run(self, table: np.ndarray, device: int) -> None:
         for start in table[1 : 1 + table[0]]:
             record = table[start:]
             rank = record[0]
@@ -154,6 +167,8 @@ class FakeKernel:
             joined = None
             for number in range(sources):
                 first = 3 + 2 * rank + number * (1 + rank)
+                owner = self.runtime.device_of(int(record[first]))
+                assert (device, owner) not in self.runtime.blind, f"GPU {device} cannot read GPU {owner}"
                 part = self.array(record[first], extents, record[first + 1 : first + 1 + rank])
                 joined = part.copy() if joined is None else self.joins(joined, part)  # type: ignore[misc]
             target[...] = joined
@@ -169,23 +184,61 @@ class FakeDevice:
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def use(self) -> None: ...
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
+    @staticmethod
+    def current() -> int:
+        return getattr(FakeCupy.current, "device", 0)
+
+    def use(self) -> None:
+        FakeCupy.current.device = self.number
+
+    def __enter__(self) -> None:
+        self.before = self.current()
+        self.use()
+
+    def __exit__(self, *_: object) -> None:
+        FakeCupy.current.device = self.before
+
+
+def copy_bytes(target: int, source: int, size: int) -> None:
+    ctypes.memmove(target, source, size)
 
 
 class FakeRuntime:
     CUDARuntimeError = RuntimeError
 
-    def __init__(self) -> None:
-        self.reachable = True
-        self.enabled: list[int] = []
+    def __init__(self, blind: Collection[tuple[int, int]] = ()) -> None:
+        self.blind = blind
+        self.enabled: list[tuple[int, int]] = []
+        self.blocks: list[tuple[int, np.ndarray]] = []
+        self.copied: list[tuple[int, int, int]] = []
 
-    def deviceCanAccessPeer(self, one: int, other: int) -> bool:  # noqa: N802 -- CUDA's name
-        return self.reachable
+    def alloc(self, size: int) -> FakePointer:
+        block = np.full(size, 0xA5, np.uint8)
+        self.blocks.append((FakeDevice.current(), block))
+        return FakePointer(block)
+
+    def device_of(self, address: int, size: int = 1) -> int:
+        """The GPU whose memory has all of these bytes, in one block."""
+        (device,) = (
+            device
+            for device, block in self.blocks
+            if block.ctypes.data <= address and address + size <= block.ctypes.data + block.nbytes
+        )
+        return device
+
+    def deviceCanAccessPeer(self, one: int, other: int) -> int:  # noqa: N802 -- CUDA's name
+        return int((one, other) not in self.blind)
 
     def deviceEnablePeerAccess(self, other: int) -> None:  # noqa: N802 -- CUDA's name
-        self.enabled.append(other)
+        self.enabled.append((FakeDevice.current(), other))
+
+    def memcpyPeerAsync(  # noqa: N802 -- CUDA's name
+        self, target: int, target_device: int, source: int, source_device: int, size: int, stream: int
+    ) -> None:
+        assert self.device_of(target, size) == target_device
+        assert self.device_of(source, size) == source_device
+        self.copied.append((target_device, source_device, size))
+        FakeStream.by_address[stream].put(partial(copy_bytes, target, source, size))
 
 
 class FakeCupy:
@@ -194,17 +247,17 @@ class FakeCupy:
     lock = threading.RLock()
     current = threading.local()
 
-    def __init__(self) -> None:
-        self.runtime = FakeRuntime()
+    def __init__(self, blind: Collection[tuple[int, int]] = ()) -> None:
+        self.runtime = FakeRuntime(blind)
         members = {
             "Device": FakeDevice,
             "Stream": FakeStream,
             "Event": FakeEvent,
             "runtime": self.runtime,
-            "alloc": staticmethod(lambda size: FakePointer(np.full(size, 0xA5, np.uint8))),
+            "alloc": self.runtime.alloc,
         }
         self.cuda = type("cuda", (), members)
-        self.ndarray, self.RawKernel = FakeArray, FakeKernel
+        self.ndarray, self.RawKernel = FakeArray, partial(FakeKernel, self.runtime)
 
     def asarray(self, numbers: np.ndarray) -> FakeArray:
         return FakeArray((), None, view=numbers.copy())
@@ -263,6 +316,15 @@ def results_of(plan: Any, engine: InProcessEngine, steps: int) -> dict[str, np.n
         return gather_tiles(engine, plan.graph.outputs, shapes)
 
 
+def are_right(plan: Any, engine: InProcessEngine, wanted: Mapping[str, np.ndarray]) -> bool:
+    """False if three steps give other numbers, or other ones on workers that own the same elements."""
+    try:
+        found = results_of(plan, engine, 3)
+    except DifferenceError:
+        return False
+    return all(np.allclose(found[name], array, rtol=1e-3, atol=1e-6) for name, array in wanted.items())
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 8])
 def test_streams_and_events_keep_the_order(plan_of: Planner, workers: int) -> None:
     plan = plan_of(mlp(3, 24, 36, learning_rate=0.001), workers)
@@ -280,29 +342,108 @@ def test_hand_made_programs_run_too(reduction: Any, training: Any, halo: Any) ->
             np.testing.assert_allclose(found[name], array, rtol=1e-6)
 
 
-def test_without_waits_between_streams_the_numbers_are_wrong(plan_of: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the tests above could fail."""
+@pytest.mark.parametrize("blind", [(), BLIND], ids=["access", "copies"])
+def test_without_waits_between_streams_the_numbers_are_wrong(
+    plan_of: Planner, monkeypatch: pytest.MonkeyPatch, blind: Collection[tuple[int, int]]
+) -> None:
+    """So that the other tests could fail."""
     plan = plan_of(mlp(3, 24, 36, learning_rate=0.001), 4)
     wanted = run_plan(plan, steps=3, seed=4).results
+    assert are_right(plan, engine_of(plan, [0, 1, 0, 1], FakeCupy(blind)), wanted)
     monkeypatch.setattr(CudaBackend, "wait", lambda *_: None)
-    try:
-        found = results_of(plan, engine_of(plan, [0] * 4), 3)
-    except Exception:  # noqa: BLE001 -- workers that own the same elements differ: as good a sign
-        return
-    assert any(not np.allclose(found[name], array, rtol=1e-3, equal_nan=False) for name, array in wanted.items())
+    assert not are_right(plan, engine_of(plan, [0, 1, 0, 1], FakeCupy(blind)), wanted)
 
 
-def test_gpus_that_cannot_reach_each_other_are_refused(plan_of: Planner) -> None:
+@pytest.mark.parametrize(
+    ("workers", "devices", "blind"),
+    [
+        (3, (0, 1, 0), BLIND),
+        (4, (0, 0, 1, 1), BLIND),
+        (4, (0, 1, 0, 1), [(1, 0)]),
+        (4, (0, 1, 2, 1), BLIND),
+    ],
+    ids=["columns", "tiles", "one-way", "some-reachable"],
+)
+def test_copies_give_the_bits_that_access_gives(
+    workers: int, devices: tuple[int, ...], blind: Collection[tuple[int, int]], tmp_path: Path
+) -> None:
+    """A CNN's training step, cut along height and width: halos, tiles, gradients summed over all workers."""
+    plan = load_plan(five_models.planned("cnn-spatial", workers, tmp_path))
+    fetches = [(worker.worker, step) for worker in plan.program.workers for step in worker.steps
+               if isinstance(step, Fetch)]  # fmt: skip
+    direct, copying = FakeCupy(), FakeCupy(blind)
+    wanted = results_of(plan, engine_of(plan, devices, direct), 2)
+    engine = engine_of(plan, devices, copying)
+    found = results_of(plan, engine, 2)
+    assert {name: array.tobytes() for name, array in found.items()} == {
+        name: array.tobytes() for name, array in wanted.items()
+    }
+    assert not direct.runtime.copied
+    copied = copying.runtime.copied
+    assert {(reader, owner) for reader, owner, _ in copied} == set(blind)
+    kinds = [
+        {
+            (devices[reader], devices[source.worker]) in blind
+            for piece in fetch.pieces
+            for source in piece.sources
+            if source.worker != reader
+        }
+        for reader, fetch in fetches
+    ]
+    assert {True, False} in kinds, "some fetch copies from one worker and reads another one in place"
+    assert Reducer.SUM in {fetch.reducer for _, fetch in fetches}
+
+
+def test_fetches_of_a_worker_share_a_staging_block(training: Any) -> None:
+    """Worker 0 makes three fetches, each from both others: two copies, each in 64 bytes of their own."""
+    cupy = FakeCupy([(0, 1)])
+    with engine_of(training.plan, (0, 1, 1), cupy) as engine:
+        assert engine.staging_bytes == (128, 0, 0)
+    arenas = [(0, engine.arena_bytes[0]), (1, engine.arena_bytes[1]), (1, engine.arena_bytes[2])]
+    assert [(device, block.nbytes) for device, block in cupy.runtime.blocks] == [*arenas, (0, 128)]
+
+
+def test_boxes_that_are_copied_as_one_are_found_in_the_copy(reduction: Any) -> None:
+    """Two rows of five columns, fetched as columns 0:2 and 2:5: 40 bytes from first to last, not 28 and 32."""
+
+    def in_columns(fetch: Fetch) -> Fetch:
+        (piece,) = fetch.pieces
+        boxes = Region((0, 0), (2, 2)), Region((0, 2), (2, 5))
+        assert piece.region == boxes[0].hull(boxes[1])
+        return replace(fetch, pieces=tuple(Piece(box, piece.sources) for box in boxes))
+
+    plan = reduction.with_fetch(0, "Y", in_columns).plan
+    cupy = FakeCupy(BLIND)
+    found = results_of(plan, engine_of(plan, [0, 1], cupy), 1)
+    assert sorted(cupy.runtime.copied) == [(0, 1, 40), (1, 0, 40)]
+    for name, array in run_plan(plan, steps=1, seed=4).results.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-6)
+
+
+def test_access_is_enabled_where_there_is_any(plan_of: Planner) -> None:
     plan = plan_of(mlp(2, 8, 8), 2)
-    cupy = FakeCupy()
-    cupy.runtime.reachable = False
-    engine_of(plan, [1, 1], cupy).close()
-    with pytest.raises(UsageError, match="cannot reach each other") as caught:
-        engine_of(plan, [0, 1], cupy)
-    assert "GPU 0 cannot read the memory of GPU 1" in caught.value.facts
-    sound = FakeCupy()
-    engine_of(plan, [0, 1], sound).close()
-    assert sound.runtime.enabled == [1, 0]
+    for blind, enabled in ((), [(0, 1), (1, 0)]), ([(0, 1)], [(1, 0)]), (BLIND, []):
+        cupy = FakeCupy(blind)
+        engine = engine_of(plan, [0, 1], cupy)
+        engine.close()
+        assert cupy.runtime.enabled == enabled
+        assert [size > 0 for size in engine.staging_bytes] == [(0, 1) in blind, (1, 0) in blind]
+    alone = engine_of(plan, [1, 1], FakeCupy(BLIND))
+    alone.close()
+    assert alone.staging_bytes == (0, 0), "workers of one GPU copy nothing"
+
+
+def test_copies_that_wait_for_nobody_are_wrong(plan_of: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel alone behind the wait is not enough."""
+    plan = plan_of(mlp(3, 24, 36, learning_rate=0.001), 4)
+    wanted = run_plan(plan, steps=3, seed=4).results
+    assert are_right(plan, engine_of(plan, [0, 1, 0, 1], FakeCupy(BLIND)), wanted)
+    monkeypatch.setattr(
+        FakeRuntime,
+        "memcpyPeerAsync",
+        lambda _, target, target_device, source, source_device, size, stream: copy_bytes(target, source, size),
+    )
+    assert not are_right(plan, engine_of(plan, [0, 1, 0, 1], FakeCupy(BLIND)), wanted)
 
 
 def test_maps() -> None:

@@ -67,6 +67,7 @@ def test_the_plan_says_what_the_arrays_take(plan_of: Callable[..., Any], cnn_ste
     taken = tuple(one + other for one, other in zip(result.arena_bytes, result.workspace_bytes, strict=True))
     assert taken == planned.result.plan.peak_bytes
     assert result.arena_bytes == planned.result.arena_bytes
+    assert result.staging_bytes == (0,) * workers
 
 
 def test_weights_go_from_training_back_into_the_forward_model(plan_of: Callable[..., Any], tmp_path: Path) -> None:
