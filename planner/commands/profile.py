@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.options import DIM, JSON, MODEL, OPDEFS, STATE, UNKNOWN_OPS, sizes
+from planner.commands.options import CUSTOM_OPS, DIM, JSON, MODEL, OPDEFS, STATE, UNKNOWN_OPS, sizes
 from planner.commands.show import progress, show
 
 
@@ -30,13 +30,7 @@ from planner.commands.show import progress, show
 @STATE
 @OPDEFS
 @UNKNOWN_OPS
-@click.option(
-    "--custom-ops",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="LIBRARY.so",
-    help="A library of custom operators for ONNX Runtime; repeatable.",
-)
+@CUSTOM_OPS
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

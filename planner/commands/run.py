@@ -9,6 +9,7 @@ import click
 
 from planner.commands.exit_codes import EXIT_DONE, EXIT_NO
 from planner.commands.options import (
+    CUSTOM_OPS,
     JSON,
 )
 from planner.commands.show import progress, show
@@ -78,13 +79,7 @@ from planner.errors import UsageError
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Of all that is drawn."
 )
-@click.option(
-    "--custom-ops",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="LIBRARY.so",
-    help="A library of custom operators for ONNX Runtime; repeatable.",
-)
+@CUSTOM_OPS
 @click.option(
     "--opdefs",
     type=click.Path(path_type=Path),

@@ -381,20 +381,16 @@ class Problem:
 
     def bytes_by_tensor(self, composites: Sequence[Tiling]) -> list[tuple[str, int]]:
         """What moves because of each link's tensor, when the variables have these values."""
-        _, group = self.alike(composites)
+        groups = self.alike(composites)[1].tolist()
         known: dict[tuple[int, int, int], int] = {}
         found = []
-        for link, tiling, strategy in zip(self.links, *self._ends(group), strict=True):
-            key = (link.kind, tiling, strategy)
+        for link in self.links:
+            key = (link.kind, groups[link.tensor], groups[link.op])
             if key not in known:
-                known[key] = int(self.table(link, (composites[link.tensor],), (composites[link.op],))[0, 0])
+                tiling, strategy = self.intern((composites[link.tensor],)), self.intern((composites[link.op],))
+                known[key] = int(self.table(link, tiling, strategy)[0, 0])
             found.append((link.name, known[key]))
         return found
-
-    def _ends(self, group: Ints) -> tuple[list[int], list[int]]:
-        """The groups of each link's tensor and op."""
-        groups = group.tolist()
-        return [groups[link.tensor] for link in self.links], [groups[link.op] for link in self.links]
 
     def table(self, link: Link, tilings: Candidates, strategies: Candidates) -> Table:
         """A link's table, as often as it is there; the lists are interned. Shape [tilings, strategies]."""
