@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import (
-    UNCUT,
     Only,
     Partial,
     Placement,
@@ -118,14 +117,14 @@ def made_tiling(strategy: Tiling, dims: tuple[int, ...], reducers: tuple[Reducer
 
     A cut along a variable that this output does not have leaves it replicated.
     """
-    made = UNCUT
-    for placement, reducer, ways in zip(strategy.placements, reducers, strategy.ways, strict=True):
-        there: Placement = Replicate()
+    made: list[Placement] = []
+    for placement, reducer in zip(strategy.placements, reducers, strict=True):
         if reducer is not None:
-            there = Partial(reducer)
+            made.append(Partial(reducer))
         elif isinstance(placement, Shard) and placement.dim in dims:
-            there = Shard(dims.index(placement.dim), placement.block)
+            made.append(Shard(dims.index(placement.dim), placement.block))
         elif isinstance(placement, Only):
-            there = placement
-        made = made.extend(there, ways)
-    return made
+            made.append(placement)
+        else:
+            made.append(Replicate())
+    return Tiling(tuple(made), strategy.ways)

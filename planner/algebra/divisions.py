@@ -7,21 +7,24 @@ that reads it or makes it; here each pair is counted once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
+from functools import reduce
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.delivery import reduction, shared_out
-from planner.algebra.region import Boxes, BoxStack, index_space
-from planner.algebra.tiling import Partial, Tiling
+from planner.algebra.region import Boxes, index_space
+from planner.algebra.tiling import Partial, Piece, Tiling, cuts_along, piece_of, pieces
 
 Ints = NDArray[np.int64]
 
 _UNKNOWN = -1
 _ROOM = 32
 """Divisions that there is room for at first."""
+_FEW = 1 << 14
+"""Numbers up to which it takes longer to find equal ways than to count them again."""
 _AHEAD = 1 << 18
 """Numbers up to which a new division is counted against all others at once, and not only those it is asked with."""
 
@@ -33,7 +36,11 @@ def redistribution_table(made: Sequence[Tiling], owned: Sequence[Tiling], shape:
 
 
 class Divisions:
-    """The divisions of an index space among some workers that were asked for so far."""
+    """The divisions of an index space among some workers that were asked for so far.
+
+    A division is kept dim by dim, as the number of the *way* in which the dim is divided: the ends of every worker's
+    piece. There are far fewer ways than divisions, and what two ways have in common is counted once for many pairs.
+    """
 
     def __init__(self, shape: tuple[int, ...], workers: int) -> None:
         """Knows none yet.
@@ -44,8 +51,9 @@ class Divisions:
         """
         self._shape = index_space(shape)
         self._numbers: dict[Hashable, int] = {}
+        self._dims = [_Dim(extent, workers) for extent in self._shape]
         self._count = 0
-        self._lo = self._hi = np.zeros((0, workers, len(self._shape)), dtype=np.int64)
+        self._ways = np.zeros((0, len(self._shape)), dtype=np.int64)
         self._elements = np.zeros(0, dtype=np.int64)
         self._common = np.zeros((0, 0), dtype=np.int64)
         self._tilings: dict[int, Tiling] = {}
@@ -57,7 +65,12 @@ class Divisions:
 
     def number_of(self, boxes: Boxes) -> int:
         """The number of a division that need not be a tiling."""
-        return self._number((boxes.lo.tobytes(), boxes.hi.tobytes()), lambda: boxes)
+        ends = zip(self._dims, np.ascontiguousarray(boxes.lo.T), np.ascontiguousarray(boxes.hi.T), strict=True)
+        ways = tuple([dim.number_of(lo, hi) for dim, lo, hi in ends])
+        number = self._numbers.setdefault(ways, self._count)
+        if number == self._count:
+            self._add(ways)
+        return number
 
     def missing(self, owned: Ints, needed: Ints) -> Ints:
         """Elements that workers need and do not own, over all workers, shape [owned, needed]."""
@@ -95,53 +108,118 @@ class Divisions:
         key = (made, owned)
         if key not in self._middles:
             base, cuts = reduction(made, self._tilings[owned])
-            self._middles[key] = self._number((base, cuts), lambda: shared_out(base, cuts, self._shape))
+            self._middles[key] = self.number_of(shared_out(base, cuts, self._shape))
         return self._middles[key]
 
     def _number_of(self, tiling: Tiling) -> int:
         number = self._numbers.get(tiling)
         if number is None:
-            number = self._number(tiling, lambda: tiling.boxes(self._shape))
+            ways = [0] * len(self._dims)
+            for dim, cuts, how in cuts_along(tiling):
+                ways[dim] = self._dims[dim].number_of_cuts(tiling.ways, cuts, how)
+            # Tilings that give equal regions are apart: partial results may come to them by other ways.
+            number = self._numbers[tiling] = self._count
             self._tilings[number] = tiling
+            self._add(ways)
         return number
 
-    def _number(self, key: Hashable, make: Callable[[], Boxes]) -> int:
-        number = self._numbers.setdefault(key, self._count)
-        if number == self._count:
-            self._add(make())
-        return number
-
-    def _add(self, boxes: Boxes) -> None:
+    def _add(self, ways: Sequence[int]) -> None:
         if self._count == len(self._elements):
             self._grow()
-        self._lo[self._count], self._hi[self._count] = boxes.lo, boxes.hi
-        self._elements[self._count] = boxes.elements.sum()
+        self._ways[self._count] = ways
+        lengths = [dim.lengths(way) for dim, way in zip(self._dims, ways, strict=True)]
+        self._elements[self._count] = reduce(np.multiply, lengths).sum()
         self._count += 1
 
     def _grow(self) -> None:
         """Makes room for twice as many."""
         more = max(_ROOM, len(self._elements))
-        self._lo = np.concatenate([self._lo, np.zeros((more, *self._lo.shape[1:]), dtype=np.int64)])
-        self._hi = np.concatenate([self._hi, np.zeros((more, *self._hi.shape[1:]), dtype=np.int64)])
+        self._ways = np.concatenate([self._ways, np.zeros((more, len(self._shape)), dtype=np.int64)])
         self._elements = np.concatenate([self._elements, np.zeros(more, dtype=np.int64)])
         self._common = np.pad(self._common, (0, more), constant_values=_UNKNOWN)
 
     def _in_common(self, rows: Ints, columns: Ints) -> Ints:
         """Elements that workers have in both, over all workers, shape [rows, columns]."""
-        grid = np.ix_(rows, columns)
-        table: Ints = self._common[grid]
+        rows = rows[:, None]
+        table: Ints = self._common[rows, columns]
         unknown = (table == _UNKNOWN).any(axis=0)
         if unknown.any():
             new = np.unique(columns[unknown])
-            others = np.arange(self._count) if self._count * len(new) * self._lo[0].size <= _AHEAD else np.unique(rows)
-            counted = self._stack(others).overlaps(self._stack(new))
-            self._common[np.ix_(others, new)] = counted
-            self._common[np.ix_(new, others)] = counted.T
-            table = self._common[grid]
+            ahead = self._count * len(new) * self._dims[0].workers <= _AHEAD
+            others = np.arange(self._count) if ahead else np.unique(rows)
+            counted = self._overlaps(others, new)
+            self._common[others[:, None], new] = counted
+            self._common[new[:, None], others] = counted.T
+            table = self._common[rows, columns]
         return table
 
-    def _stack(self, numbers: Ints) -> BoxStack:
-        return BoxStack(self._lo[numbers], self._hi[numbers])
+    def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
+        """What ``_in_common`` looks up."""
+        total: Ints | int = 1
+        for dim, mine, theirs in zip(self._dims, self._ways[rows].T, self._ways[columns].T, strict=True):
+            total = total * dim.overlaps(mine, theirs)
+        shape = (len(rows), len(columns), self._dims[0].workers)
+        summed: Ints = np.broadcast_to(total, shape).sum(axis=2)
+        return summed
+
+
+class _Dim:
+    """The ways in which one dim of an index space is divided. Way 0 gives all of it to every worker."""
+
+    def __init__(self, extent: int, workers: int) -> None:
+        self.workers = workers
+        self._extent = extent
+        self._count = 0
+        self._lo = self._hi = np.zeros((0, workers), dtype=np.int64)
+        self._by_ends: dict[bytes, int] = {}
+        self._by_cuts: dict[Hashable, int] = {}
+        self.number_of(np.zeros(workers, dtype=np.int64), np.full(workers, extent, dtype=np.int64))
+
+    def number_of_cuts(self, ways: tuple[int, ...], cuts: tuple[int, ...], how: tuple[Piece, ...]) -> int:
+        """The number of the way of these cuts, as ``cuts_along`` gives them, of all that have these ways."""
+        key = (ways, cuts, how)
+        number = self._by_cuts.get(key)
+        if number is None:
+            (starts, ends), piece = pieces(self._extent, how), piece_of(ways, cuts)
+            number = self._by_cuts[key] = self.number_of(starts[piece], ends[piece])
+        return number
+
+    def number_of(self, lo: Ints, hi: Ints) -> int:
+        """The number of the way with these ends, each of shape [workers]."""
+        number = self._by_ends.setdefault(lo.tobytes() + hi.tobytes(), self._count)
+        if number == self._count:
+            if self._count == len(self._lo):
+                more = np.zeros((max(_ROOM, self._count), self.workers), dtype=np.int64)
+                self._lo, self._hi = np.concatenate([self._lo, more]), np.concatenate([self._hi, more])
+            self._lo[number], self._hi[number] = lo, hi
+            self._count += 1
+        return number
+
+    def lengths(self, way: int) -> Ints:
+        """Of every worker's piece."""
+        found: Ints = np.maximum(self._hi[way] - self._lo[way], 0)
+        return found
+
+    def overlaps(self, mine: Ints, theirs: Ints) -> Ints:
+        """What workers have in common along this dim; shape [mine, theirs, workers], or 1 where all are equal."""
+        if self._count == 1:
+            return np.full((1, 1, 1), self._extent)
+        if len(mine) * len(theirs) * self.workers <= _FEW:
+            return self._common(mine, theirs)
+        (different, which), (others, other) = _numbered(mine), _numbered(theirs)
+        along = self._common(different, others)
+        return along if along.shape[:2] == (1, 1) else along[which[:, None], other]
+
+    def _common(self, mine: Ints, theirs: Ints) -> Ints:
+        along: Ints = np.minimum(self._hi[mine][:, None], self._hi[theirs])
+        along -= np.maximum(self._lo[mine][:, None], self._lo[theirs])
+        return np.maximum(along, 0, out=along)
+
+
+def _numbered(ways: Ints) -> tuple[Ints, Ints]:
+    """The different ones, and which of them each is."""
+    different, which = np.unique(ways, return_inverse=True)
+    return different, which
 
 
 def _partial_groups(made: Tiling) -> int:

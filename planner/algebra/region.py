@@ -6,7 +6,7 @@ and the partitioner count the same elements with the same arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from operator import ge
@@ -158,57 +158,3 @@ class Boxes:
 
     def __iter__(self) -> Iterator[Region]:
         return (self.region(worker) for worker in range(self.workers))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BoxStack:
-    """Several divisions of one index space among the same workers: ``lo`` and ``hi`` of shape [many, workers, rank]."""
-
-    lo: NDArray[np.int64]
-    hi: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, boxes: Sequence[Boxes]) -> BoxStack:
-        """At least one."""
-        return cls(np.stack([one.lo for one in boxes]), np.stack([one.hi for one in boxes]))
-
-    def take(self, numbers: Sequence[int]) -> BoxStack:
-        """Some of them."""
-        return BoxStack(self.lo[list(numbers)], self.hi[list(numbers)])
-
-    @property
-    def elements(self) -> NDArray[np.int64]:
-        """Elements of all workers' regions together, shape [many]."""
-        total: NDArray[np.int64] = _volume(np.maximum(self.hi - self.lo, 0), 2).sum(axis=1)
-        return total
-
-    def overlaps(self, other: BoxStack) -> NDArray[np.int64]:
-        """Elements that workers have in both, over all workers, shape [many, many of the other]."""
-        if self.lo.size * len(other.lo) <= _FEW:
-            extents = np.minimum(self.hi[:, None], other.hi[None]) - np.maximum(self.lo[:, None], other.lo[None])
-            few: NDArray[np.int64] = _volume(np.maximum(extents, 0), 3).sum(axis=2)
-            return few
-        # Most divisions cut a dim in one of a few ways: overlaps along one dim are counted once for each two ways.
-        total: NDArray[np.int64] | None = None
-        for dim in range(self.lo.shape[2]):
-            (mine, my_ways), (theirs, their_ways) = self._ways(dim), other._ways(dim)
-            lo = np.maximum(my_ways[:, None, 0], their_ways[None, :, 0])
-            along = np.maximum(np.minimum(my_ways[:, None, 1], their_ways[None, :, 1]) - lo, 0)
-            whole = along[0, 0] if along.shape[:2] == (1, 1) else along[mine[:, None], theirs[None]]
-            total = whole if total is None else total * whole
-        assert total is not None, "an index space has at least one dim"
-        shape = (len(self.lo), len(other.lo), self.lo.shape[1])
-        summed: NDArray[np.int64] = np.broadcast_to(total, shape).sum(axis=2)
-        return summed
-
-    def _ways(self, dim: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Which way each division cuts a dim, and the ways: the ends of every worker's piece."""
-        ends = np.stack([self.lo[:, :, dim], self.hi[:, :, dim]], axis=1)
-        known: dict[bytes, int] = {}
-        which = np.array([known.setdefault(one.tobytes(), len(known)) for one in ends])
-        first = np.unique(which, return_index=True)[1]
-        return which, ends[first]
-
-
-_FEW = 1 << 15
-"""Numbers up to which all overlaps are counted at once."""

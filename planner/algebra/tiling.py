@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -158,6 +159,13 @@ class Tiling:
         """The tiling of the first few cuts alone."""
         return Tiling(self.placements[:cuts], self.ways[:cuts])
 
+    def cut_by_cut(self) -> Iterator[tuple[Tiling, Placement, int]]:
+        """Of each cut the tiling of those outside it, its placement and its ways."""
+        prefix = UNCUT
+        for placement, ways in zip(self.placements, self.ways, strict=True):
+            yield prefix, placement, ways
+            prefix = prefix.extend(placement, ways)
+
     def boxes(self, shape: tuple[int, ...]) -> Boxes:
         """The region of each worker: worker 0 first, the innermost cut varying fastest."""
         return _boxes(self, shape)
@@ -216,22 +224,68 @@ def _coordinates(ways: tuple[int, ...]) -> NDArray[np.int64]:
     return found
 
 
+Piece: TypeAlias = tuple[int, int | Only]
+"""A cut of one dim: its ways, and the block of its pieces or which group alone has all."""
+
+
+@lru_cache(maxsize=65536)
+def pieces(extent: int, cuts: tuple[Piece, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the pieces of one dim begin and end, each of shape [pieces]; the last cut's vary fastest.
+
+    Args:
+        extent: of the dim.
+        cuts: those along it, outermost first.
+    """
+    lo, hi = np.zeros(1, dtype=np.int64), np.array([extent], dtype=np.int64)
+    if cuts:
+        outer_lo, outer_hi = pieces(extent, cuts[:-1])
+        ways, how = cuts[-1]
+        group = np.tile(np.arange(ways), len(outer_lo))
+        lo, hi = np.repeat(outer_lo, ways), np.repeat(outer_hi, ways)
+        if isinstance(how, Only):
+            hi = np.where(group == how.group, hi, lo)
+        else:
+            lo, hi = split_bounds(lo, hi, ways, group, how)
+    lo.flags.writeable = hi.flags.writeable = False
+    return lo, hi
+
+
+@lru_cache(maxsize=4096)
+def piece_of(ways: tuple[int, ...], cuts: tuple[int, ...]) -> NDArray[np.int64]:
+    """Which piece of a dim each worker has, when these of all cuts are along it; shape [workers]."""
+    groups = coordinates(ways)
+    found = np.zeros(len(groups), dtype=np.int64)
+    for cut in cuts:
+        found = found * ways[cut] + groups[:, cut]
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(maxsize=262144)
+def cuts_along(tiling: Tiling) -> tuple[tuple[int, tuple[int, ...], tuple[Piece, ...]], ...]:
+    """By dim that is cut at all, which cuts are along it, and how each of them divides it."""
+    along: dict[int, list[int]] = {}
+    for cut, placement in enumerate(tiling.placements):
+        if isinstance(placement, Shard):
+            along.setdefault(placement.dim, []).append(cut)
+        elif isinstance(placement, Only):  # a region is empty if it is empty along one dim
+            along.setdefault(0, []).append(cut)
+    return tuple((dim, tuple(cuts), tuple(_piece(tiling, cut) for cut in cuts)) for dim, cuts in along.items())
+
+
+def _piece(tiling: Tiling, cut: int) -> Piece:
+    placement = tiling.placements[cut]
+    assert isinstance(placement, Shard | Only), "other placements divide nothing"
+    return tiling.ways[cut], placement.block if isinstance(placement, Shard) else placement
+
+
 @lru_cache(maxsize=65536)
 def _boxes(tiling: Tiling, shape: tuple[int, ...]) -> Boxes:
-    if not tiling.ways:
-        whole = Boxes.whole(shape, 1)
-        lo, hi = whole.lo, whole.hi
-    else:
-        # Each worker of the outer cuts is divided into as many as the last cut has groups.
-        placement, ways = tiling.placements[-1], tiling.ways[-1]
-        outer = _boxes(tiling.outermost(len(tiling.ways) - 1), shape)
-        lo, hi = np.repeat(outer.lo, ways, axis=0), np.repeat(outer.hi, ways, axis=0)
-        group = np.tile(np.arange(ways), len(outer.lo))
-        if isinstance(placement, Shard):
-            dim = placement.dim
-            lo[:, dim], hi[:, dim] = split_bounds(lo[:, dim], hi[:, dim], ways, group, placement.block)
-        elif isinstance(placement, Only):
-            idle = group != placement.group
-            hi[idle, 0] = lo[idle, 0]
+    whole = Boxes.whole(shape, tiling.workers)
+    lo, hi = whole.lo, whole.hi
+    for dim, cuts, how in cuts_along(tiling):
+        piece = piece_of(tiling.ways, cuts)
+        starts, ends = pieces(int(hi[0, dim]), how)
+        lo[:, dim], hi[:, dim] = starts[piece], ends[piece]
     lo.flags.writeable = hi.flags.writeable = False
     return Boxes(lo, hi)

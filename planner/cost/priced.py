@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from planner.cost.residence import Residence, Weights
 from planner.cost.tables import Candidates, CostTables, Table
-from planner.graph.model import Tensor
+from planner.graph.model import DType, Tensor
 from planner.tdl.bind import BoundOp
 
 
@@ -39,10 +39,13 @@ class PricedTables(CostTables):
         }
         self.lists, self.local = plain.lists, plain.local
 
-    def apart(self, op: str, is_input: bool, position: int) -> object:
-        """Ops that are equal have different tables if they run at moments of different prices."""
-        weights = self._weights.get((op, is_input, position))
-        return None if weights is None else (weights, self._residence.kind((op, is_input, position)))
+    def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
+        """As of plain tables; ops that are equal differ if they run at moments of different prices."""
+        port = (bound.op.name, is_input, position)
+        weights = self._weights.get(port)
+        if weights is None:
+            return self._plain.kind(bound, is_input, position, dtype)
+        return is_input, position, bound.content, dtype, weights, self._residence.kind(port)
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
@@ -81,8 +84,7 @@ class PricedTables(CostTables):
                     table += held * price.numerator // price.denominator
             return table
 
-        apart = self.apart(bound.op.name, is_input, position)
-        return self._once((is_input, position, bound.content, tensor.dtype, apart), (tilings, strategies), make)
+        return self._once(self.kind(bound, is_input, position, tensor.dtype), (tilings, strategies), make)
 
 
 def rounded(price: Fraction) -> Fraction:

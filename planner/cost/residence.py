@@ -205,7 +205,7 @@ class Residence:
         stay = self._stays[bound.op.name, is_input, position]
         space = index_space(tensor.shape)
         if is_input:
-            boxes = [bound.reads(bound.ranges(strategy))[position].boxes for strategy in strategies]
+            boxes = [bound.reads(bound.ranges(strategy), position)[position].boxes for strategy in strategies]
         else:
             dims = bound.analysis.outputs[position]
             assert dims is not None, "an absent output has no table"

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from planner.algebra.delivery import made_tiling
 from planner.algebra.divisions import Divisions, Ints
 from planner.algebra.region import Boxes
-from planner.algebra.tiling import Tiling
-from planner.graph.model import Tensor
+from planner.algebra.tiling import Replicate, Shard, Tiling
+from planner.graph.model import DType, Tensor
 from planner.tdl.bind import BoundOp
 
 Candidates: TypeAlias = tuple[Tiling, ...]
@@ -53,7 +53,9 @@ class CostTables(TableMemo):
         super().__init__()
         self._divisions: dict[tuple[tuple[int, ...], int], Divisions] = {}
         self._owned: dict[tuple[object, ...], tuple[Ints, Candidates]] = {}
-        self._accesses: dict[tuple[object, ...], _Read | _Made] = {}
+        self._reads: dict[tuple[object, ...], _Read] = {}
+        self._makes: dict[tuple[object, ...], _Made] = {}
+        self._kinds: dict[tuple[object, ...], tuple[object, ...]] = {}
         self.lists: dict[Candidates, Candidates] = {}
         """The one list of each content; searches that share the tables share these."""
         self.local: dict[tuple[object, ...], bool] = {}
@@ -63,32 +65,45 @@ class CostTables(TableMemo):
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
         """Bytes that move so that an op can read an input, shape [tilings, strategies]."""
-        key = ("in", bound.content, slot)
-        access = self._accesses.get(key)
-        if access is None:
-            dims, shape = bound.plain_read(slot), bound.node.input_shapes[slot]
-            # Most ops read by their variables alone: then only how these are laid out matters.
-            common = key if dims is None else ("in", shape, dims)
-            access = self._accesses[key] = self._accesses.setdefault(common, _Read(bound, slot, dims))
-        return self._table(access, bound.node.input_shapes[slot], tilings, strategies) * tensor.dtype.item_bytes
+        return self._table(self._read(bound, slot), bound.node.input_shapes[slot], tilings, strategies) * (
+            tensor.dtype.item_bytes
+        )
 
     def output_bytes(
         self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
         """Bytes that move so that an output arrives where it is owned, shape [tilings, strategies]."""
+        return self._table(self._made(bound, position), bound.node.output_shapes[position], tilings, strategies) * (
+            tensor.dtype.item_bytes
+        )
+
+    def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
+        """What tells the tables of ops' inputs and outputs apart: equal kinds have equal tables for equal lists."""
+        key = (bound.content, is_input, position)
+        kind = self._kinds.get(key)
+        if kind is None:
+            access = self._read(bound, position) if is_input else self._made(bound, position)
+            kind = self._kinds[key] = (access, dtype.item_bytes)
+        return kind
+
+    def _read(self, bound: BoundOp, slot: int) -> _Read:
+        key = ("in", bound.content, slot)
+        access = self._reads.get(key)
+        if access is None:
+            dims, shape = bound.plain_read(slot), bound.node.input_shapes[slot]
+            # Most ops read by their variables alone: then only how these are laid out matters.
+            common = key if dims is None else ("in", shape, dims)
+            access = self._reads[key] = self._reads.setdefault(common, _Read(bound, slot, dims))
+        return access
+
+    def _made(self, bound: BoundOp, position: int) -> _Made:
         key = ("out", bound.content, position)
-        access = self._accesses.get(key)
+        access = self._makes.get(key)
         if access is None:
             dims, shape = bound.analysis.outputs[position], bound.node.output_shapes[position]
             reducers = tuple(variable.reducer for variable in bound.variables)
-            access = self._accesses[key] = self._accesses.setdefault(
-                ("out", shape, dims, reducers), _Made(bound, position)
-            )
-        return self._table(access, bound.node.output_shapes[position], tilings, strategies) * tensor.dtype.item_bytes
-
-    def apart(self, op: str, is_input: bool, position: int) -> object:
-        """What tells the tables of equal ops apart, by op, input or output, and position: here nothing does."""
-        return None
+            access = self._makes[key] = self._makes.setdefault(("out", shape, dims, reducers), _Made(bound, position))
+        return access
 
     def _table(
         self, access: _Read | _Made, shape: tuple[int, ...] | None, tilings: Candidates, strategies: Candidates
@@ -120,8 +135,11 @@ class _Read:
             dims: as ``BoundOp.plain_read`` says.
         """
         self._bound, self._slot, self._dims = bound, slot, dims
+        self._along = bound.read_along(slot)
         self._numbers: dict[Tiling, int] = {}
         """By strategy the division of the input that workers need."""
+        self._by_read: dict[Tiling, int] = {}
+        """The same by what ``_as_read`` leaves of strategies."""
 
     def table(self, divisions: Divisions, owned: Ints, strategies: Candidates) -> Table:
         """What moves, shape [owned, strategies]."""
@@ -138,11 +156,29 @@ class _Read:
         return [int(number) for number in divisions.numbers(tilings)]
 
     def _regions(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
-        ranges = [self._bound.ranges(strategy) for strategy in strategies]
-        together = Boxes(np.concatenate([r.lo for r in ranges]), np.concatenate([r.hi for r in ranges]))
-        read = self._bound.reads(together)[self._slot].boxes
-        pieces = zip(np.split(read.lo, len(strategies)), np.split(read.hi, len(strategies)), strict=True)
-        return [divisions.number_of(Boxes(lo, hi)) for lo, hi in pieces]
+        alike = [self._as_read(strategy) for strategy in strategies]
+        new = [strategy for strategy in dict.fromkeys(alike) if strategy not in self._by_read]
+        if new:
+            ranges = [self._bound.ranges(strategy) for strategy in new]
+            together = Boxes(np.concatenate([r.lo for r in ranges]), np.concatenate([r.hi for r in ranges]))
+            read = self._bound.reads(together, self._slot)[self._slot].boxes
+            pieces = zip(np.split(read.lo, len(new)), np.split(read.hi, len(new)), strict=True)
+            numbers = [divisions.number_of(Boxes(lo, hi)) for lo, hi in pieces]
+            self._by_read.update(zip(new, numbers, strict=True))
+        return [self._by_read[strategy] for strategy in alike]
+
+    def _as_read(self, strategy: Tiling) -> Tiling:
+        """The strategy without its cuts along variables that the input is not read along, if none is idle by them."""
+        extents, workers = self._bound.extents, strategy.workers
+        return Tiling(
+            tuple(
+                Replicate()
+                if isinstance(one, Shard) and one.dim not in self._along and extents[one.dim] >= workers * one.block
+                else one
+                for one in strategy.placements
+            ),
+            strategy.ways,
+        )
 
 
 class _Made:

@@ -109,7 +109,7 @@ class TimeTables(TableMemo):
 
     def _inputs(self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates) -> Table:
         shape = index_space(tensor.shape)
-        reads = [bound.reads(bound.ranges(strategy))[slot].boxes for strategy in strategies]
+        reads = [bound.reads(bound.ranges(strategy), slot)[slot].boxes for strategy in strategies]
         arriving = _arriving(reads, list(tilings), shape).swapaxes(0, 1)
         return _whole(self._waiting(arriving * tensor.dtype.item_bytes).max(axis=2))
 

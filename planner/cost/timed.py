@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.cost.time import TimeTables
-from planner.graph.model import Tensor
+from planner.graph.model import DType, Tensor
 from planner.tdl.bind import BoundOp
 
 
@@ -28,6 +28,10 @@ class TimedTables(CostTables):
         self._times = times
         self.lists, self.local = plain.lists, plain.local
 
+    def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
+        """Times depend on all that an op is."""
+        return is_input, position, bound.content, dtype
+
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
@@ -42,7 +46,7 @@ class TimedTables(CostTables):
         if position != next(number for number, name in enumerate(bound.op.outputs) if name):
             return arriving
         return self._once(
-            ("out", position, bound.content, tensor.dtype),
+            self.kind(bound, False, position, tensor.dtype),
             (tilings, strategies),
             lambda: np.asarray(arriving + self._times.op_table(bound, strategies)[None], dtype=np.int64),
         )

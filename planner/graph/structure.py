@@ -59,7 +59,7 @@ def in_order_of_places(graph: Graph) -> Graph:
 
     Ops at the same place are told apart by their sizes. If those are equal, too, they stay as they are.
     """
-    found = _Colouring(graph)
+    found = _Colouring(graph, ends_early=True)
     often = Counter(found.ops)
 
     def sizes(names: tuple[str, ...]) -> list[tuple[int, ...]]:
@@ -106,7 +106,13 @@ class _Colouring:
         tensors: by name.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, *, ends_early: bool = False) -> None:
+        """Finds them.
+
+        Args:
+            graph: whose.
+            ends_early: do no more once all ops are apart.
+        """
         self._graph = graph
         numbers: dict[object, int] = {}
 
@@ -125,6 +131,8 @@ class _Colouring:
         for _ in range(_ROUNDS):
             self.ops = self._from_the_outputs(self._from_the_inputs())
             self.tensors = self._told_apart()
+            if ends_early and len(set(self.ops)) == len(self.ops):
+                break
 
     def levels(self) -> list[int]:
         """Of each op, the number of ops on the longest path to it."""

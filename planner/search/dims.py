@@ -40,15 +40,28 @@ class Directions:
         """
         self._places = places
         self._number = number
-        self._blocks = blocks
         self._aligned = aligned
+        self._of_name = self._blocks_by_name(blocks)
+
+    def _blocks_by_name(
+        self, blocks: Mapping[int, tuple[int, ...]]
+    ) -> dict[tuple[str, str], tuple[tuple[int, ...], ...]]:
+        """By kind and name, the blocks of each dim or variable; without those that have none."""
+        cut = np.flatnonzero(np.isin(self._number, list(blocks)))
+        found = {}
+        for kind, names in self._places.start.items():
+            starts, order = np.array(list(names.values()), dtype=np.int64), list(names)
+            here = cut[(cut >= starts[0]) & (cut < self._places.end[kind])] if order else cut[:0]
+            for number in np.unique(np.searchsorted(starts, here, side="right") - 1).tolist():
+                name = order[number]
+                start, count = names[name], self._places.count[kind][name]
+                own = self._number[start : start + count].tolist()
+                found[kind, name] = tuple(blocks.get(direction, ()) for direction in own)
+        return found
 
     def blocks_of(self, kind: str, name: str) -> tuple[tuple[int, ...], ...]:
-        """Blocks worth trying when a tensor ("tensor") or an op ("op") is cut, for each dim or variable."""
-        if not self._blocks:
-            return ()
-        numbers = self._number[self._places.start[kind][name] :][: self._places.count[kind][name]].tolist()
-        return tuple(self._blocks.get(number, ()) for number in numbers)
+        """Blocks worth trying when a tensor ("tensor") or an op ("op") is cut, by dim or variable; () for none."""
+        return self._of_name.get((kind, name), ())
 
     @cached_property
     def group(self) -> Mapping[Place, int]:
@@ -82,11 +95,12 @@ class _Places:
             "op": {bound.op.name: len(bound.variables) for bound in ops},
         }
         self.start: dict[str, dict[str, int]] = {}
+        self.end: dict[str, int] = {}
         self.total = 0
         for kind, counts in self.count.items():
             ends = list(accumulate(counts.values(), initial=self.total))
             self.start[kind] = dict(zip(counts, ends, strict=False))
-            self.total = ends[-1]
+            self.total = self.end[kind] = ends[-1]
 
     def all(self) -> Iterator[tuple[Place, int]]:
         """Every place and its number."""
@@ -101,41 +115,37 @@ def find_directions(graph: Graph, ops: Sequence[BoundOp]) -> Directions:
     """Joins the dims and variables of a graph into directions and gathers their block proposals."""
     places = _Places(graph, ops)
     start = places.start["tensor"]
-    joined: tuple[list[int], list[int]] = ([], [])
-    aligned: tuple[list[int], list[int]] = ([], [])
-    proposals: list[tuple[int, int]] = []
-    known: dict[int, _Layout] = {}
-    for bound, own in zip(ops, places.start["op"].values(), strict=True):
-        layout = known.get(id(bound.analysis))
-        if layout is None:
-            layout = known[id(bound.analysis)] = _Layout.of(bound.analysis)
-        outputs, inputs = bound.op.outputs, bound.op.inputs
-        for position, dim, number in layout.made:
-            joined[0].append(start[outputs[position]] + dim)
-            joined[1].append(own + number)
-        for slot, dim, number in layout.read:
-            joined[0].append(start[inputs[slot]] + dim)
-            joined[1].append(own + number)
-        for slot, dim, number in layout.aligned:
-            aligned[0].append(start[inputs[slot]] + dim)
-            aligned[1].append(own + number)
-        proposals.extend((own + number, block) for number, block in layout.own_blocks)
-        proposals.extend((start[inputs[slot]] + dim, block) for slot, dim, block in layout.read_blocks)
+    joined: list[Ints] = []
+    aligned: list[Ints] = []
+    proposals: list[tuple[Ints, int]] = []
+    alike: dict[int, list[BoundOp]] = {}
+    for bound in ops:
+        alike.setdefault(id(bound.analysis), []).append(bound)
+    for members in alike.values():
+        layout = _Layout.of(members[0].analysis)
+        own = np.array([places.start["op"][bound.op.name] for bound in members])
+        made = {slot: np.array([start[bound.op.outputs[slot]] for bound in members]) for slot in layout.outputs}
+        read = {slot: np.array([start[bound.op.inputs[slot]] for bound in members]) for slot in layout.inputs}
+        joined += [np.array((made[slot] + dim, own + number)) for slot, dim, number in layout.made]
+        joined += [np.array((read[slot] + dim, own + number)) for slot, dim, number in layout.read]
+        aligned += [np.array((read[slot] + dim, own + number)) for slot, dim, number in layout.aligned]
+        proposals += [(own + number, block) for number, block in layout.own_blocks]
+        proposals += [(read[slot] + dim, block) for slot, dim, block in layout.read_blocks]
     for first, second in graph_ties(graph):
-        for dim in range(len(graph.tensors[first].shape)):
-            joined[0].append(start[first] + dim)
-            joined[1].append(start[second] + dim)
-    pairs = np.array(joined, dtype=np.int64)
+        along = np.arange(len(graph.tensors[first].shape))
+        joined.append(np.array((start[first] + along, start[second] + along)))
+    pairs = np.concatenate([np.zeros((2, 0), dtype=np.int64), *joined], axis=1)
     direction = _components(places.total, pairs)
     alone = np.ones(places.total, dtype=bool)
     alone[pairs] = False
     direction[alone] = -1
     blocks: dict[int, set[int]] = {}
-    for place, block in proposals:
-        if not alone[place]:
-            blocks.setdefault(int(direction[place]), set()).add(block)
+    for proposed, block in proposals:
+        for number in set(direction[proposed][~alone[proposed]].tolist()):
+            blocks.setdefault(number, set()).add(block)
     sorted_blocks = {number: tuple(sorted(found)) for number, found in blocks.items()}
-    return Directions(places, direction, sorted_blocks, np.array(aligned, dtype=np.int64))
+    pairs = np.concatenate([np.zeros((2, 0), dtype=np.int64), *aligned], axis=1)
+    return Directions(places, direction, sorted_blocks, pairs)
 
 
 def _components(count: int, pairs: Ints) -> Ints:
@@ -166,6 +176,16 @@ class _Layout:
     """Variable and a block, larger than 1, that it proposes."""
     read_blocks: tuple[tuple[int, int, int], ...]
     """Input, dim and such a block."""
+
+    @property
+    def outputs(self) -> set[int]:
+        """The outputs that are laid out."""
+        return {position for position, _, _ in self.made}
+
+    @property
+    def inputs(self) -> set[int]:
+        """The inputs that are, or propose a block."""
+        return {slot for slot, _, _ in (*self.read, *self.aligned, *self.read_blocks)}
 
     @classmethod
     def of(cls, analysis: Analysis) -> _Layout:

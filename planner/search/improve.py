@@ -138,7 +138,6 @@ class Neighbourhood:
         self._restrict = restrict
         self.kinds = tuple(range(len(cuts) + 1))
         self._known: dict[tuple[int, Tiling, int], Candidates] = {}
-        self._reachable: dict[tuple[int, Tiling], bool] = {}
         self._joined: dict[tuple[int, Tiling, tuple[int, ...]], Candidates] = {}
 
     def is_closed(self, kind: int) -> bool:
@@ -158,7 +157,7 @@ class Neighbourhood:
         )
 
     def _offered(self, variable: SearchVariable, composite: Tiling, kinds: tuple[int, ...]) -> Candidates:
-        key = (self._problem.content[variable.number], composite, kinds)
+        key = (self._problem.space[variable.number], composite, kinds)
         joined = self._joined.get(key)
         if joined is None:
             changes = itertools.chain(*(self._changes(variable, composite, kind) for kind in kinds))
@@ -171,11 +170,11 @@ class Neighbourhood:
         yield from (candidate for candidate in offered[1:] if self._is_allowed(variable, candidate))
 
     def _changes(self, variable: SearchVariable, composite: Tiling, kind: int) -> Candidates:
-        key = (self._problem.content[variable.number], composite, kind)
+        key = (self._problem.space[variable.number], composite, kind)
         known = self._known.get(key)
         if known is None:
             make = self._orders(composite) if kind == 0 else self._other_placements(variable, composite, kind - 1)
-            known = self._known[key] = tuple(option for option in make if self._can_be(variable, option))
+            known = self._known[key] = tuple(option for option in make if self._problem.can_be(variable, option))
         return known
 
     def _orders(self, composite: Tiling) -> list[Tiling]:
@@ -196,19 +195,6 @@ class Neighbourhood:
             for placement in options
             if placement != composite.placements[cut]
         ]
-
-    def _can_be(self, variable: SearchVariable, composite: Tiling) -> bool:
-        """True if the composite can be built cut by cut."""
-        if not composite.ways:
-            return True
-        key = (self._problem.content[variable.number], composite)
-        known = self._reachable.get(key)
-        if known is None:
-            prefix = composite.outermost(len(composite.ways) - 1)
-            known = self._reachable[key] = self._can_be(variable, prefix) and composite in self._problem.proposals(
-                variable, prefix, composite.ways[-1]
-            )
-        return known
 
     def _is_allowed(self, variable: SearchVariable, composite: Tiling) -> bool:
         """True if the restriction lets the composite through at every cut."""

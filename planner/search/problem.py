@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 import numpy as np
 
-from planner.algebra.tiling import UNCUT, Replicate, Shard, Tiling
+from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, pieces
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, work
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
@@ -95,8 +95,11 @@ class Problem:
         self._times_there = [copies[variable.number] for variable in self.variables]
         self.content = [self._content_of(variable) for variable in self.variables]
         self._contents = np.array(self.content, dtype=np.int64)
-        directions = [self._directions_free(variable) for variable in self.variables]
-        self._network = Network(directions, merged(self.links), self.content)
+        first = dict(zip(reversed(self.content), reversed(self.variables), strict=True))
+        space = {content: self._space_of(variable) for content, variable in first.items()}
+        self.space = [space[content] for content in self.content]
+        free = {content: self._directions_free(variable) for content, variable in first.items()}
+        self._network = Network([free[content] for content in self.content], merged(self.links), self.content)
 
     def _add_variables(self, copies: Copies) -> None:
         """One variable for each tensor and op, its copies and its next state included."""
@@ -141,8 +144,20 @@ class Problem:
             largest = amount
         return {name: amount <= largest and name not in self.divided for name, amount in self.works.items()}
 
+    def _space_of(self, variable: SearchVariable) -> int:
+        """What proposals depend on: how a variable's index space can be divided. Far fewer differ than contents do."""
+        bound = variable.op
+        if bound is not None:
+            name = bound.op.name
+            fixed = tuple([bool(index.obstacle) for index in bound.variables])
+            what: object = (bound.extents, fixed, self.may_replicate[name], self.directions.blocks_of("op", name))
+        else:
+            name = variable.tensors[0]
+            what = (self.graph.tensors[name].shape, self.is_charged(name), self.directions.blocks_of("tensor", name))
+        return self._numbered.setdefault(what, len(self._numbered))
+
     def _content_of(self, variable: SearchVariable) -> int:
-        """What a variable's candidates depend on: equal for repeated layers, so that they are found once."""
+        """Equal for the variables of repeated layers, so that what is found out about one of them serves all."""
         bound = variable.op
         if bound is not None:
             name = bound.op.name
@@ -170,7 +185,7 @@ class Problem:
                 self._add_link(bound, name, number, False, position)
 
     def _add_link(self, bound: BoundOp, name: str, op: int, is_input: bool, position: int) -> None:
-        what = (bound.content, is_input, position, self.tables.apart(bound.op.name, is_input, position))
+        what = self.tables.kind(bound, is_input, position, self.graph.tensors[name].dtype)
         kind = self._link_kinds.setdefault(what, len(self._link_kinds))
         self.links.append(Link(self.variable_of_tensor[name], op, is_input, position, kind, name, bound.op.name))
 
@@ -204,13 +219,12 @@ class Problem:
         """How often an op is executed since it cannot be split: the ways of such cuts; 1 for negligible work."""
         if variable.op is None or self.works[variable.op.op.name] <= self._negligible:
             return 1
-        forced, prefix = 1, UNCUT
-        for placement, ways in zip(composite.placements, composite.ways, strict=True):
+        forced = 1
+        for prefix, placement, ways in composite.cut_by_cut():
             if isinstance(placement, Replicate):
                 options = self.extensions(variable, prefix, ways)
                 if all(isinstance(option.placements[-1], Replicate) for option in options):
                     forced *= ways
-            prefix = prefix.extend(placement, ways)
         return forced
 
     def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
@@ -219,32 +233,50 @@ class Problem:
 
     def proposals(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         """The extensions, some of which may turn out to be no local ops (see ``solve``)."""
-        key = (self.content[variable.number], prefix, ways)
+        key = (self.space[variable.number], prefix, ways)
         known = self._proposals.get(key)
         if known is None:
             known = self._proposals[key] = self.intern(self._propose(variable, prefix, ways))
         return known
+
+    def can_be(self, variable: SearchVariable, composite: Tiling) -> bool:
+        """True if proposals, one cut after the other, lead to this composite."""
+        shape, blocks, obstacles = self._divisible(variable)
+        for dim, _, how in cuts_along(composite):
+            if (obstacles and obstacles[dim]) or not _is_proposed(shape[dim], how, blocks[dim] if blocks else ()):
+                return False
+        if self._is_free_to_repeat(variable):
+            return True
+        return all(
+            any(isinstance(option.placements[-1], Replicate) for option in self.proposals(variable, prefix, ways))
+            for prefix, placement, ways in composite.cut_by_cut()
+            if isinstance(placement, Replicate)
+        )
 
     def intern(self, candidates: Candidates) -> Candidates:
         """The one list with these candidates, so that tables know it by identity."""
         return self._lists.setdefault(candidates, candidates)
 
     def _propose(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
-        bound = variable.op
-        if bound is None:
-            return self._propose_tensor(variable, prefix, ways)
-        obstacles = [bool(index_variable.obstacle) for index_variable in bound.variables]
-        found = _splits(prefix, bound.extents, ways, self.directions.blocks_of("op", bound.op.name), obstacles)
-        if not found or self.may_replicate[bound.op.name]:
+        found = _splits(prefix, *self._divisible(variable), ways)
+        if not found or self._is_free_to_repeat(variable):
             found.append(prefix.extend(Replicate(), ways))
         return tuple(found)
 
-    def _propose_tensor(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
-        name = variable.tensors[0]
-        found = _splits(prefix, self.graph.tensors[name].shape, ways, self.directions.blocks_of("tensor", name))
-        if not found or not self.is_charged(name):
-            found.append(prefix.extend(Replicate(), ways))
-        return tuple(found)
+    def _divisible(self, variable: SearchVariable) -> tuple[tuple[int, ...], Sequence[tuple[int, ...]], Sequence[bool]]:
+        """A variable's index space: its shape, the blocks of each dim, and which dims cannot be cut; () where none."""
+        bound = variable.op
+        if bound is None:
+            name = variable.tensors[0]
+            return self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name), ()
+        obstacles = [bool(index_variable.obstacle) for index_variable in bound.variables]
+        return bound.extents, self.directions.blocks_of("op", bound.op.name), obstacles
+
+    def _is_free_to_repeat(self, variable: SearchVariable) -> bool:
+        """True if a tensor may be replicated, or an op repeated, where it could be divided as well."""
+        if variable.op is None:
+            return not self.is_charged(variable.tensors[0])
+        return self.may_replicate[variable.op.op.name]
 
     def is_local(self, bound: BoundOp, strategy: Tiling) -> bool:
         """True if every worker's part can be computed by a local op."""
@@ -410,40 +442,44 @@ class Problem:
 def _splits(
     prefix: Tiling,
     shape: tuple[int, ...],
-    ways: int,
     blocks: Sequence[tuple[int, ...]],
-    obstacles: Sequence[bool] = (),
+    obstacles: Sequence[bool],
+    ways: int,
 ) -> list[Tiling]:
     """How what each worker has can be cut along one dim: in single elements, and in blocks that differ.
 
     Args:
         prefix: the cuts so far.
         shape: of what is cut.
-        ways: of the cut.
         blocks: for each dim, or () if there are none.
         obstacles: dims that cannot be cut; () if all can.
+        ways: of the cut.
     """
-    boxes = prefix.boxes(shape)
-    shortest = (boxes.hi - boxes.lo).min(axis=0).tolist()
-    found: list[Tiling] = []
-    for dim, least in enumerate(shortest[: len(shape)]):
-        if least < ways or (obstacles and obstacles[dim]):
-            continue
-        found.append(prefix.extend(Shard(dim), ways))
-        if not (blocks and blocks[dim]):
-            continue
-        seen = {_pieces(found[-1], shape)}
-        for block in blocks[dim]:
-            if -(-least // block) >= ways:
-                tiling = prefix.extend(Shard(dim, block), ways)
-                pieces = _pieces(tiling, shape)
-                if pieces not in seen:
-                    seen.add(pieces)
-                    found.append(tiling)
-    return found
+    along = {dim: how for dim, _, how in cuts_along(prefix)}
+    return [
+        prefix.extend(Shard(dim, block), ways)
+        for dim, extent in enumerate(shape)
+        if not (obstacles and obstacles[dim])
+        for block in _blocks_to_cut(extent, along.get(dim, ()), ways, blocks[dim] if blocks else ())
+    ]
 
 
-def _pieces(tiling: Tiling, shape: tuple[int, ...]) -> bytes:
-    """Equal for tilings that give each worker the same region."""
-    boxes = tiling.boxes(shape)
-    return boxes.lo.tobytes() + boxes.hi.tobytes()
+@lru_cache(maxsize=65536)
+def _blocks_to_cut(extent: int, before: tuple[Piece, ...], ways: int, blocks: tuple[int, ...]) -> tuple[int, ...]:
+    """The blocks in which the pieces of a dim can be cut once more: 1, and those that lead to other pieces."""
+    lo, hi = pieces(extent, before)
+    least = int((hi - lo).min())
+    if least < ways:
+        return ()
+    found: dict[bytes, int] = {}
+    for block in (1, *blocks):
+        if -(-least // block) >= ways:
+            lo, hi = pieces(extent, (*before, (ways, block)))
+            found.setdefault(lo.tobytes() + hi.tobytes(), block)
+    return tuple(found.values())
+
+
+@lru_cache(maxsize=65536)
+def _is_proposed(extent: int, cuts: tuple[Piece, ...], blocks: tuple[int, ...]) -> bool:
+    """True if each of a dim's cuts, after those before it, is in one of ``_blocks_to_cut``."""
+    return all(how in _blocks_to_cut(extent, cuts[:at], ways, blocks) for at, (ways, how) in enumerate(cuts))

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
 from planner.algebra.delivery import can_split
-from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
+from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
 from planner.errors import did_you_mean
 from planner.graph.model import Shape
 
@@ -130,11 +130,9 @@ class Limits:
     def _allows(self, composite: Tiling) -> bool:
         if self.forbids(composite):
             return False
-        prefix = UNCUT
-        for placement, ways in zip(composite.placements, composite.ways, strict=True):
+        for prefix, placement, ways in composite.cut_by_cut():
             if isinstance(placement, Replicate) and not self._may_replicate and self._cuttable(prefix, ways):
                 return False
-            prefix = prefix.extend(placement, ways)
         return not (self._never_whole or self._is_charged) or self._can_finish(composite)
 
     def _is_forbidden(self, placement: Placement) -> bool:

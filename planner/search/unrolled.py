@@ -72,39 +72,46 @@ class _Closure:
         self._op_members = [[number] for number in range(len(ops))]
         names = [name for name in graph.tensors if name not in graph.constants]
         self._names = names
-        self._number = {name: number for number, name in enumerate(names)}
-        self._tensor_root = list(range(len(names)))
+        # Constants have numbers as well, and are copies of nothing.
+        self._number = {name: number for number, name in enumerate((*names, *graph.constants, ""))}
+        self._tensor_root = list(range(len(self._number)))
         self._tensor_members = [[number] for number in range(len(names))]
         self._producer: dict[int, tuple[int, int]] = {}
         self._readers: list[list[tuple[int, int]]] = [[] for _ in names]
-        for number, bound in enumerate(ops):
-            for position, name in enumerate(bound.op.outputs):
-                if name:
-                    self._producer[self._number[name]] = (number, position)
-            for slot, name in enumerate(bound.op.inputs):
-                if name in self._number:
-                    self._readers[self._number[name]].append((number, slot))
+        self._inputs = [[self._number[name] for name in bound.op.inputs] for bound in ops]
+        self._outputs = [[self._number[name] for name in bound.op.outputs] for bound in ops]
+        for number, (inputs, outputs) in enumerate(zip(self._inputs, self._outputs, strict=True)):
+            for position, tensor in enumerate(outputs):
+                if tensor < len(names):
+                    self._producer[tensor] = (number, position)
+            for slot, tensor in enumerate(inputs):
+                if tensor < len(names):
+                    self._readers[tensor].append((number, slot))
         self._todo: dict[int, None] = {}
         """Roots of tensors that have been tied since they were last looked at, the longest waiting first: by then most
         of their copies have been found."""
 
     def tie_ops(self, one: int, other: int) -> None:
         """Ties two ops, and their inputs and outputs position by position."""
-        first, second = sorted((self._op_root[one], self._op_root[other]))
+        first, second = self._op_root[one], self._op_root[other]
         if first == second or self._kinds[one] != self._kinds[other]:
             return
+        if first > second:
+            first, second = second, first
         for member in self._op_members[second]:
             self._op_root[member] = first
         self._op_members[first] += self._op_members[second]
-        here, there = self._ops[one].op, self._ops[other].op
-        for left, right in zip((*here.inputs, *here.outputs), (*there.inputs, *there.outputs), strict=False):
-            if left in self._number and right in self._number:
-                self._tie_tensors(self._number[left], self._number[right])
+        for here, there in ((self._inputs[one], self._inputs[other]), (self._outputs[one], self._outputs[other])):
+            for left, right in zip(here, there, strict=False):
+                if left != right and left < len(self._names) and right < len(self._names):
+                    self._tie_tensors(left, right)
 
     def _tie_tensors(self, one: int, other: int) -> None:
-        first, second = sorted((self._tensor_root[one], self._tensor_root[other]))
+        first, second = self._tensor_root[one], self._tensor_root[other]
         if first == second or not self._may_be_copies(self._names[one], self._names[other]):
             return
+        if first > second:
+            first, second = second, first
         for member in self._tensor_members[second]:
             self._tensor_root[member] = first
         self._tensor_members[first] += self._tensor_members[second]
@@ -157,17 +164,14 @@ class _Closure:
 
     def _signature(self, number: int) -> tuple[Hashable, ...]:
         """Equal for ops of one kind whose inputs are, position by position, the same or copies."""
-        inputs = self._ops[number].op.inputs
-        return (
-            self._kinds[number],
-            *(self._tensor_root[self._number[name]] if name in self._number else name for name in inputs),
-        )
+        roots = self._tensor_root
+        return self._kinds[number], *[roots[tensor] for tensor in self._inputs[number]]
 
     def tied_tensors(self) -> dict[str, str]:
         """By tensor its first copy, where it has others."""
         return {
             name: self._names[root]
-            for name, root in zip(self._names, self._tensor_root, strict=True)
+            for name, root in zip(self._names, self._tensor_root, strict=False)
             if len(self._tensor_members[root]) > 1
         }
 

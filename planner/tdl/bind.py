@@ -27,6 +27,8 @@ from planner.tdl.whole import whole_analysis, whole_description
 
 _ORIGIN = Interval.constant(Fraction(0))
 """The index 0 alone."""
+_FEW = 4
+"""Workers that it takes longer to compare than to look at one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,14 @@ class BoundOp:
             found.append(number)
         return tuple(found)
 
+    def read_along(self, slot: int) -> frozenset[int]:
+        """The variables, by number, on which it depends what workers that have a part read of an input."""
+        names: set[str] = set()
+        for read in self.analysis.reads:
+            if read.slot == slot:
+                names.update(read.once, *(interval.along for interval in read.dims if interval is not None))
+        return frozenset(number for number, variable in enumerate(self.variables) if variable.name in names)
+
     @property
     def whole_points(self) -> int:
         """Points of the op's whole iteration space."""
@@ -131,8 +141,13 @@ class BoundOp:
         """Each worker's part of the iteration space."""
         return strategy.boxes(self.extents)
 
-    def reads(self, ranges: Boxes) -> dict[int, InputBoxes]:
-        """The region of each input that each worker reads, by input position."""
+    def reads(self, ranges: Boxes, only: int | None = None) -> dict[int, InputBoxes]:
+        """The region of each input that each worker reads, by input position.
+
+        Args:
+            ranges: the workers' parts of the iteration space.
+            only: the one input that is asked for; None: all.
+        """
         ends: dict[Symbol, Ints] = {}
         for number, variable in enumerate(self.variables):
             ends[Symbol(variable.name, End.FIRST)] = ranges.lo[:, number]
@@ -140,6 +155,8 @@ class BoundOp:
         idle = ranges.elements == 0
         found: dict[int, InputBoxes] = {}
         for read in self.analysis.reads:
+            if only not in (None, read.slot):
+                continue
             shape = self.node.input_shapes[read.slot]
             assert shape is not None, "an absent input is never read"
             size = np.array(index_space(shape), dtype=np.int64)
@@ -251,18 +268,39 @@ class BoundOp:
         Args:
             ranges: the workers' parts of the iteration space.
         """
+        if self._is_always_local:
+            return ""
         reads = self.reads(ranges)
         busy = np.flatnonzero(ranges.elements)
         # The op itself lacks nothing where every input is read, and most ops need no more than that.
         if self.description.local is None and all(read.boxes.elements[busy].all() for read in reads.values()):
             return ""
         made = self.all_made(ranges)
-        for worker in busy.tolist():
+        for worker in self._unlike(ranges, reads, busy).tolist():
             try:
                 self.local_op(self.part(ranges, reads, worker, made))
             except NotLocalError as error:
                 return str(error)
         return ""
+
+    @cached_property
+    def _is_always_local(self) -> bool:
+        """True if workers execute the op itself, and each that has a part reads something of every input."""
+        return self.description.local is None and all(self.plain_read(slot) is not None for slot in self.read_slots)
+
+    def _unlike(self, ranges: Boxes, reads: Mapping[int, InputBoxes], busy: Ints) -> Ints:
+        """Of the workers that have a part, the first of all that differ in no more than where their parts lie.
+
+        Whether a part has a local op is a matter of how long it is and what it reads, and of whether it lies at a
+        border. If it must be made of whole blocks, parts of one length all are, or one of them is as wrong as the rest.
+        """
+        if len(busy) <= _FEW:
+            return busy
+        columns = [ranges.hi - ranges.lo, ranges.lo == 0, ranges.hi == np.array(self.extents, dtype=np.int64)]
+        for read in reads.values():
+            columns += [read.boxes.hi - read.boxes.lo, read.before, read.after]
+        rows = np.concatenate([column[busy].astype(np.int64) for column in columns], axis=1)
+        return busy[np.sort(np.unique(rows, axis=0, return_index=True)[1])]
 
 
 class Descriptions:

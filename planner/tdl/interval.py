@@ -12,7 +12,7 @@ An interval is closed, ``[first, last]``, over the rationals; the integers in it
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
@@ -91,6 +91,18 @@ class Affine:
     def scale(self, factor: Fraction) -> Affine:
         return Affine.of({term: value * factor for term, value in self.terms}, self.constant * factor)
 
+    def along(self) -> Iterator[str]:
+        """The index variables in it, some of them perhaps more than once."""
+        for term, _ in self.terms:
+            match term:
+                case Symbol(variable):
+                    yield variable
+                case Floor(of):
+                    yield from of.along()
+                case Remainder(first, last):
+                    yield from first.along()
+                    yield from last.along()
+
     def evaluate(self, ends: Mapping[Symbol, Ints]) -> tuple[Ints, int]:
         """The value for each box as (numerator, denominator), exact.
 
@@ -123,14 +135,14 @@ def _evaluate_term(term: Term, ends: Mapping[Symbol, Ints]) -> Ints:
 def ceil_of(value: tuple[Ints, int]) -> Ints:
     """The least integer not below numerator / denominator."""
     numerator, denominator = value
-    result: Ints = -(-numerator // denominator)
+    result: Ints = numerator if denominator == 1 else -(-numerator // denominator)
     return result
 
 
 def floor_of(value: tuple[Ints, int]) -> Ints:
     """The greatest integer not above numerator / denominator."""
     numerator, denominator = value
-    result: Ints = numerator // denominator
+    result: Ints = numerator if denominator == 1 else numerator // denominator
     return result
 
 
@@ -155,6 +167,11 @@ class Interval:
             Affine(((Symbol(name, End.FIRST), one),), Fraction(0)),
             Affine(((Symbol(name, End.LAST), one),), Fraction(0)),
         )
+
+    @property
+    def along(self) -> frozenset[str]:
+        """The index variables that it depends on."""
+        return frozenset((*self.first.along(), *self.last.along()))
 
     @property
     def alone(self) -> str | None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.algebra.tiling import Only, Partial, Reducer, Replicate, Shard, Tiling
+from planner.algebra.tiling import Only, Partial, Reducer, Replicate, Shard, Tiling, split_bounds
 from planner.errors import UsageError
 
 ways_lists = st.lists(st.integers(2, 4), min_size=1, max_size=3).map(tuple)
@@ -34,6 +34,38 @@ def test_disjoint_tiles_cover_every_element_once(case: tuple[Tiling, tuple[int, 
     for region in tiling.boxes(shape):
         owners[tuple(slice(lo, hi) for lo, hi in zip(region.lo, region.hi, strict=True))] += 1
     assert (owners == 1).all()
+
+
+@st.composite
+def any_tiling(draw: st.DrawFn) -> tuple[Tiling, tuple[int, ...]]:
+    tiling, shape = draw(disjoint())
+    repeated = draw(st.lists(st.booleans(), min_size=len(tiling.ways), max_size=len(tiling.ways)))
+    pairs = zip(tiling.placements, repeated, strict=True)
+    return Tiling(tuple(Replicate() if again else one for one, again in pairs), tiling.ways), shape
+
+
+@given(any_tiling())
+def test_boxes_are_what_one_cut_after_the_other_leaves(case: tuple[Tiling, tuple[int, ...]]) -> None:
+    tiling, shape = case
+    regions = [([0] * len(shape), list(shape))]
+    for placement, ways in zip(tiling.placements, tiling.ways, strict=True):
+        inner = []
+        for lo, hi in regions:
+            for group in range(ways):
+                low, high = list(lo), list(hi)
+                if isinstance(placement, Shard):
+                    dim = placement.dim
+                    ends = split_bounds(np.array(lo[dim]), np.array(hi[dim]), ways, np.array(group), placement.block)
+                    low[dim], high[dim] = map(int, ends)
+                elif isinstance(placement, Only) and group != placement.group:
+                    high = list(low)
+                inner.append((low, high))
+        regions = inner
+    for region, (low, high) in zip(tiling.boxes(shape), regions, strict=True):
+        if region.is_empty:
+            assert any(start >= end for start, end in zip(low, high, strict=True))
+        else:
+            assert (list(region.lo), list(region.hi)) == (low, high)
 
 
 @given(st.integers(1, 100), st.integers(2, 9), st.integers(1, 7))

@@ -5,8 +5,11 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.algebra.tiling import Placement, Replicate, Shard
+import opdefs
+from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
 from planner.search import improve
+from planner.search.problem import Problem, SearchVariable
+from planner.zoo import build
 
 placements = st.lists(st.sampled_from([Shard(0), Shard(1), Replicate()]), max_size=6).map(tuple)
 
@@ -24,3 +27,28 @@ def test_near_orders_exchange_neighbours(some: tuple[Placement, ...]) -> None:
         assert order[place] == some[place + 1]
         assert order[place + 1] == some[place]
         assert order[:place] + order[place + 2 :] == some[:place] + some[place + 2 :]
+
+
+def reached(problem: Problem, variable: SearchVariable, composite: Tiling) -> bool:
+    """Goes from proposal to proposal."""
+    prefix = UNCUT
+    for depth, ways in enumerate(composite.ways, start=1):
+        options = problem.proposals(variable, prefix, ways)
+        prefix = composite.outermost(depth)
+        if prefix not in options:
+            return False
+    return True
+
+
+def test_a_composite_can_be_what_proposals_lead_to() -> None:
+    graph = build("lenet-5", batch=6)
+    problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 12, partitioned_inputs=True)
+    ways, outcomes = (2, 3, 2), set()
+    for variable in {problem.space[one.number]: one for one in problem.variables}.values():
+        rank = len(variable.op.extents if variable.op else graph.tensors[variable.tensors[0]].shape)
+        choices = [*map(Shard, range(rank)), *(Shard(dim, 5) for dim in range(rank)), Replicate()]
+        for some in itertools.product(choices, repeat=len(ways)):
+            composite = Tiling(some, ways)
+            outcomes.add(found := problem.can_be(variable, composite))
+            assert found == reached(problem, variable, composite), (variable.tensors, str(composite))
+    assert outcomes == {True, False}

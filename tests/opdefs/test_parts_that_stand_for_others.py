@@ -1,0 +1,49 @@
+"""Of parts that differ only in where they lie, one is asked whether it has a local op: all would have said the same."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import opdefs
+from planner.algebra.tiling import Shard, Tiling
+from planner.tdl import bind
+from planner.tdl.bind import BoundOp
+from planner.tdl.local import NotLocalError
+from planner.verify.cases import all_cases, bind_case, by_type
+
+CASES = by_type(all_cases())
+DESCRIPTIONS = opdefs.standard()
+WAYS = ((3,), (8,), (2, 3))
+
+
+def lacks_a_local_op(bound: BoundOp, strategy: Tiling) -> bool:
+    """Asks every worker that has a part."""
+    ranges = bound.ranges(strategy)
+    reads = bound.reads(ranges)
+    for worker in np.flatnonzero(ranges.elements).tolist():
+        try:
+            bound.local_op(bound.part(ranges, reads, worker))
+        except NotLocalError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("op_type", sorted(CASES))
+def test_one_part_stands_for_those_that_lie_elsewhere(op_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bind, "_FEW", 0)
+    for case in CASES[op_type]:
+        bound = bind_case(case, DESCRIPTIONS)[0]
+        choices = [
+            Shard(number, block)
+            for number, variable in enumerate(bound.variables)
+            if not variable.obstacle
+            for block in (1, *variable.blocks)
+        ]
+        for ways in WAYS:
+            for placements in product(choices, repeat=len(ways)):
+                strategy = Tiling(placements, ways)
+                said = bound.veto(bound.ranges(strategy))
+                assert bool(said) == lacks_a_local_op(bound, strategy), (str(case), str(strategy), said)
