@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from planner.algebra.partial import IMPOSSIBLE
 from planner.cost.residence import Residence, Weights
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.graph.model import Tensor
@@ -43,6 +44,10 @@ class PricedTables(CostTables):
         """Ops that are equal have different tables if they run at moments of different prices."""
         weights = self._weights.get((op, is_input, position))
         return None if weights is None else (weights, self._residence.kind((op, is_input, position)))
+
+    def impossible(self, most_bytes: int) -> int:
+        """What stands for an impossible entry in sums of these tables, which are not of bytes alone."""
+        return IMPOSSIBLE
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.divisions import Divisions, Ints
+from planner.algebra.partial import IMPOSSIBLE, impossible_reads
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Tiling
 from planner.graph.model import Tensor
@@ -90,6 +91,16 @@ class CostTables(TableMemo):
         """What tells the tables of equal ops apart, by op, input or output, and position: here nothing does."""
         return None
 
+    def impossible(self, most_bytes: int) -> int:
+        """What stands for an impossible entry in sums of these tables: more than a possible plan takes.
+
+        The less, the better: bounds are sums of floats.
+
+        Args:
+            most_bytes: that any plan moves.
+        """
+        return most_bytes + 1
+
     def _table(
         self, access: _Read | _Made, shape: tuple[int, ...] | None, tilings: Candidates, strategies: Candidates
     ) -> Table:
@@ -103,7 +114,11 @@ class CostTables(TableMemo):
             owned = self._owned.get((divisions, id(tilings)))
             if owned is None:
                 owned = self._owned[divisions, id(tilings)] = (divisions.numbers(tilings), tilings)
-            return access.table(divisions, owned[0], strategies)
+            table = access.table(divisions, owned[0], strategies)
+            wrong = impossible_reads(tilings, strategies) if isinstance(access, _Read) else None
+            if wrong is not None:
+                table[wrong] = IMPOSSIBLE
+            return table
 
         return self._once((access,), (tilings, strategies), make)
 

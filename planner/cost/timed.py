@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.algebra.partial import IMPOSSIBLE
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.cost.time import TimeTables
 from planner.graph.model import Tensor
@@ -27,6 +28,10 @@ class TimedTables(CostTables):
         super().__init__()
         self._times = times
         self.lists, self.local = plain.lists, plain.local
+
+    def impossible(self, most_bytes: int) -> int:
+        """What stands for an impossible entry in sums of these tables, which are not of bytes alone."""
+        return IMPOSSIBLE
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
