@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.delivery import reduction, shared_out
+from planner.algebra.partial import IMPOSSIBLE, partial_cuts, settled
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Partial, Piece, Tiling, cuts_along, piece_of, pieces
 
@@ -86,8 +87,24 @@ class Divisions:
 
         Args:
             made: how the op makes it; tilings, since partial results say more than who holds them.
-            owned: numbers of tilings.
+            owned: numbers of tilings. Where one is partial, contributions are not joined at all
+                (``planner.algebra.partial``).
         """
+        apart = [partial_cuts(self._tilings[goal]) for goal in owned.tolist()]
+        if not any(apart):
+            return self._joined(made, owned)
+        table: Ints = np.full((len(owned), len(made)), IMPOSSIBLE, dtype=np.int64)
+        for cuts in dict.fromkeys(apart):
+            rows = [row for row, own in enumerate(apart) if own == cuts]
+            seen = [settled(source, self._tilings[int(owned[rows[0]])]) for source in made]
+            columns = [column for column, source in enumerate(seen) if source is not None]
+            if columns:
+                inside = [source for source in seen if source is not None]
+                table[np.ix_(rows, columns)] = self._joined(inside, owned[rows])
+        return table
+
+    def _joined(self, made: Sequence[Tiling], owned: Ints) -> Ints:
+        """``redistribution`` where partial results are joined, but for what is as if replicated."""
         sources = self.numbers(made)
         table: Ints = self._elements[owned][:, None] - self._in_common(owned, sources)
         partial = [column for column, tiling in enumerate(made) if tiling.has_partial]

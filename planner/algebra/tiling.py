@@ -90,8 +90,8 @@ def parse_placement(text: str) -> tuple[Placement, int | None]:
     """
     match = _PLACEMENT.match(text)
     if match is None:
-        # P and O(group) are read from plans, and are nothing that a user can ask for.
-        raise UsageError(f"placement {text!r} cannot be read", hint="write S(dim), S(dim,block) or R, e.g. S(0)/2")
+        # O(group) is read from plans, and is nothing that a user can ask for.
+        raise UsageError(f"placement {text!r} cannot be read", hint="write S(dim), S(dim,block), R or P, e.g. S(0)/2")
     ways = int(match["ways"]) if match["ways"] else None
     if match["dim"]:
         block = int(match["block"] or 1)

@@ -142,7 +142,7 @@ def _with_bytes(decided: Decided, plan: Plan, tables: CostTables) -> Decided:
     for bound in decided.ops:
         for name, amount in op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables):
             moved[name] += amount
-    works = [(work(bound, decided.graph), plan.strategies[bound.op.name].tiling) for bound in decided.ops]
+    works = [(work(bound, decided.graph), bound, plan.strategies[bound.op.name].tiling) for bound in decided.ops]
     plan = replace(
         plan,
         tensor_bytes=moved,

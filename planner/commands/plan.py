@@ -54,7 +54,7 @@ from planner.commands.show import progress, show
     "pins",
     type=Assignment("TENSOR=TILING"),
     multiple=True,
-    help="Hold a tensor to a tiling, such as W=S(0), 'W=S(0)/2 R/2' or '*.weight=R'; repeatable.",
+    help="Hold a tensor to a tiling, such as W=S(0), 'W=S(0)/2 R/2', '*.weight=R' or dx=P; repeatable.",
 )
 @click.option(
     "--forbid",

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.delivery import contributors, reduced_boxes
+from planner.algebra.partial import settled
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Only, Replicate, Shard, Tiling, coordinates
 
@@ -47,7 +48,7 @@ def arriving(needed: Boxes, held: Tiling, shape: tuple[int, ...]) -> Elements:
 
     Args:
         needed: what each worker needs.
-        held: how the tensor is held, without partial results.
+        held: how the tensor is held; a group of a partial cut has contributions of its own, and takes none of others.
         shape: of the tensor's index space.
     """
     near = np.stack([needed.overlap(group) for group in group_boxes(held, shape)], axis=1)
@@ -60,10 +61,18 @@ def redistributed(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> tuple[
 
     One phase, [workers, cuts]; two where partial results are reduced first. Over all workers and depths these are the
     elements of ``divisions.redistribution_table``.
+
+    Args:
+        made: how the op makes it.
+        owned: contributions that stay apart are made so.
+        shape: of the tensor's index space.
     """
     target = owned.boxes(shape)
-    if not made.has_partial:
-        return (arriving(target, made, shape),)
+    inside = settled(made, owned)
+    assert inside is not None, f"made as {made}, owned as {owned}"
+    if not inside.has_partial:
+        return (arriving(target, inside, shape),)
+    made = inside
     middle = reduced_boxes(made, owned, shape)
     joined = middle.cross_overlap(made.boxes(shape)) * contributors(made)
     # Workers that part at a cut which leaves the reduced tensor repeated have the same of it: the nearest is the one

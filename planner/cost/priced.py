@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from planner.algebra.partial import IMPOSSIBLE
 from planner.cost.residence import Residence, Weights
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.graph.model import DType, Tensor
@@ -46,6 +47,10 @@ class PricedTables(CostTables):
         if weights is None:
             return self._plain.kind(bound, is_input, position, dtype)
         return is_input, position, bound.content, dtype, weights, self._residence.kind(port)
+
+    def impossible(self, most_bytes: int) -> int:
+        """What stands for an impossible entry in sums of these tables, which are not of bytes alone."""
+        return IMPOSSIBLE
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates

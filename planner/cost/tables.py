@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.divisions import Divisions, Ints
+from planner.algebra.partial import IMPOSSIBLE, impossible_reads
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Replicate, Shard, Tiling
 from planner.graph.model import DType, Tensor
@@ -105,6 +106,16 @@ class CostTables(TableMemo):
             access = self._makes[key] = self._makes.setdefault(("out", shape, dims, reducers), _Made(bound, position))
         return access
 
+    def impossible(self, most_bytes: int) -> int:
+        """What stands for an impossible entry in sums of these tables: more than a possible plan takes.
+
+        The less, the better: bounds are sums of floats.
+
+        Args:
+            most_bytes: that any plan moves.
+        """
+        return most_bytes + 1
+
     def _table(
         self, access: _Read | _Made, shape: tuple[int, ...] | None, tilings: Candidates, strategies: Candidates
     ) -> Table:
@@ -118,7 +129,11 @@ class CostTables(TableMemo):
             owned = self._owned.get((divisions, id(tilings)))
             if owned is None:
                 owned = self._owned[divisions, id(tilings)] = (divisions.numbers(tilings), tilings)
-            return access.table(divisions, owned[0], strategies)
+            table = access.table(divisions, owned[0], strategies)
+            wrong = impossible_reads(tilings, strategies) if isinstance(access, _Read) else None
+            if wrong is not None:
+                table[wrong] = IMPOSSIBLE
+            return table
 
         return self._once((access,), (tilings, strategies), make)
 

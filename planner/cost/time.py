@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
+from planner.algebra.partial import IMPOSSIBLE, impossible_reads, partial_cuts, settled
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Replicate, Tiling
 from planner.config import Machine
@@ -111,7 +112,11 @@ class TimeTables(TableMemo):
         shape = index_space(tensor.shape)
         reads = [bound.reads(bound.ranges(strategy), slot)[slot].boxes for strategy in strategies]
         arriving = _arriving(reads, list(tilings), shape).swapaxes(0, 1)
-        return _whole(self._waiting(arriving * tensor.dtype.item_bytes).max(axis=2))
+        table = _whole(self._waiting(arriving * tensor.dtype.item_bytes).max(axis=2))
+        wrong = impossible_reads(tilings, strategies)
+        if wrong is not None:
+            table[wrong] = IMPOSSIBLE
+        return table
 
     def _outputs(
         self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
@@ -130,11 +135,17 @@ class TimeTables(TableMemo):
         for number, source in enumerate(made):
             if source.has_partial:
                 seconds[:, number] = [self._redistribution(source, tiling, shape, item_bytes) for tiling in tilings]
-        return _whole(seconds)
+        table = _whole(seconds)
+        for row, tiling in enumerate(tilings):
+            if partial_cuts(tiling):
+                table[row, [settled(source, tiling) is None for source in made]] = IMPOSSIBLE
+        return table
 
     def _redistribution(self, made: Tiling, owned: Tiling, shape: tuple[int, ...], item_bytes: int) -> float:
         """Seconds until partial results are joined where they are owned, phase by phase."""
         key = (made, owned, shape, item_bytes)
+        if settled(made, owned) is None:
+            return 0.0  # it is impossible, whatever it would take
         if key not in self._joined:
             phases = redistributed(made, owned, shape)
             self._joined[key] = sum(float(self._waiting(phase * item_bytes).max()) for phase in phases)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.algebra.partial import IMPOSSIBLE
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.cost.time import TimeTables
 from planner.graph.model import DType, Tensor
@@ -31,6 +32,10 @@ class TimedTables(CostTables):
     def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
         """Times depend on all that an op is."""
         return is_input, position, bound.content, dtype
+
+    def impossible(self, most_bytes: int) -> int:
+        """What stands for an impossible entry in sums of these tables, which are not of bytes alone."""
+        return IMPOSSIBLE
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates

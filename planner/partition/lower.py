@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.algebra.delivery import contributors, made_tiling, reduced_boxes, reducer_of
+from planner.algebra.partial import holders, partial_cuts, settled
 from planner.algebra.region import Region, index_space
 from planner.algebra.tiling import Tiling
 from planner.graph.fills import is_fill
@@ -140,23 +141,25 @@ class Lowering:
             name = bound.op.inputs[slot]
             if name in self._graph.constants:
                 continue
+            held = self._plan.tilings[name]
+            assert partial_cuts(held) == partial_cuts(strategy), f"{bound.op.name} cannot read {name}, which is {held}"
             for worker, region in enumerate(division.reads[slot]):
                 if region.is_empty:
                     continue
                 if shared != slot:
                     inputs[worker][slot] = inputs[worker][shared]
                     continue
-                held = self._owners[name].get(worker)
-                if held is not None and held[1] == region:
-                    inputs[worker][slot] = held[0]
+                own = self._owners[name].get(worker)
+                if own is not None and own[1] == region:
+                    inputs[worker][slot] = own[0]
                     continue
                 target = self._derived(f"{name}@{bound.op.name}.{slot}")
-                if held is not None and held[1].contains(region):
-                    sliced[worker].append((held, target, region))
+                if own is not None and own[1].contains(region):
+                    sliced[worker].append((own, target, region))
                     inputs[worker][slot] = target
                     continue
                 self._add_buffer(worker, target, name, region)
-                pieces = copied(region, self._owners[name], self._order[worker])
+                pieces = copied(region, self._owners[name], self._givers(name, worker))
                 arriving.append((worker, self._fetch(worker, target, name, pieces)))
                 inputs[worker][slot] = target
         self._place(arriving)
@@ -177,8 +180,7 @@ class Lowering:
         for position, (name, regions) in enumerate(zip(bound.op.outputs, division.made, strict=True)):
             if not name:
                 continue
-            region, made_as = regions[worker], division.made_as[position]
-            assert made_as is not None, "an output that is there is made"
+            region, made_as = regions[worker], self._made(name, division, position)
             in_place = not made_as.has_partial and self._own_region(name, worker) == region
             buffer = name if in_place else self._derived(f"{name}@made")
             self._add_buffer(worker, buffer, name, region)
@@ -262,13 +264,28 @@ class Lowering:
             )
         return label
 
+    def _made(self, name: str, division: _Division, position: int) -> Tiling:
+        """How an output is made, as far as it is joined on its way to where it is owned."""
+        made = division.made_as[position]
+        assert made is not None, "an absent output is never made"
+        inside = settled(made, self._plan.tilings[name]) if is_used(self._graph, name) else made
+        assert inside is not None, f"{name} is made as {made}, and owned as {self._plan.tilings[name]}"
+        return inside
+
+    def _givers(self, name: str, worker: int) -> Sequence[int]:
+        """Workers from which a worker may copy a tensor as it is owned, the nearest first: not other contributions."""
+        tiling = self._plan.tilings[name]
+        if not tiling.has_partial:
+            return self._order[worker]
+        same = holders(tiling)[worker]
+        return [other for other in self._order[worker] if same[other]]
+
     def _bring_home(self, bound: BoundOp, position: int, division: _Division) -> None:
         """Prepares the fetches that bring an output from where it was made to where it is owned."""
         name = bound.op.outputs[position]
         if not is_used(self._graph, name):
             return
-        made = division.made_as[position]
-        assert made is not None, "an absent output is never made"
+        made = self._made(name, division, position)
         makers = {
             worker: (name if (worker, name) in self._computed_in else self._derived(f"{name}@made"), region)
             for worker, region in enumerate(division.made[position])
@@ -286,7 +303,7 @@ class Lowering:
             if makers.get(worker) == (name, region):
                 continue
             self._add_buffer(worker, name, name, region)
-            pieces = copied(region, makers, self._order[worker])
+            pieces = copied(region, makers, self._givers(name, worker))
             fetches.append((worker, self._fetch(worker, name, name, pieces)))
         self._pending[name] = fetches
 

@@ -51,13 +51,15 @@ def with_annotations(model: ModelProto, plan: Plan, shapes: Mapping[str, Shape])
 
 
 def sharding_of(tensor: str, tiling: Tiling, shape: Shape) -> ShardingSpecProto | None:
-    """The annotation of one tensor; None if its tiles are no grid.
+    """The annotation of one tensor; None if its tiles are no grid, or partial sums.
 
     Args:
         tensor: its name.
         tiling: of the tensor.
         shape: of the tensor.
     """
+    if tiling.has_partial:
+        return None
     workers = list(tiling.boxes(shape))
     parts = [sorted({(box.lo[dim], box.hi[dim]) for box in workers}) for dim in range(workers[0].rank)]
     cells: list[Region] = [Region((), ())]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import TypeAlias
 
-from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
+from planner.algebra.tiling import Partial, Placement, Replicate, Shard, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import ModelError
 from planner.graph.model import Graph, Role
@@ -18,7 +18,7 @@ Keep: TypeAlias = Callable[[SearchVariable, Placement], bool]
 
 
 def keeping(keep: Keep) -> Restriction:
-    """Candidates whose last placement is kept; replication where none is.
+    """Candidates whose last placement is kept; replication where none is, or sums joined later where they are offered.
 
     An op may be repeated so whether it is offered or not. A tensor may be replicated only where that is offered: data
     that arrive in disjoint tiles (``Problem.partitioned_inputs``) keep all their candidates instead.
@@ -27,7 +27,9 @@ def keeping(keep: Keep) -> Restriction:
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
         kept = tuple(candidate for candidate in candidates if keep(variable, candidate.placements[-1]))
         whole = _replicated(candidates)
-        return kept or ((whole,) if variable.op is not None or whole in candidates else candidates)
+        if kept or not (variable.op is not None or whole in candidates):
+            return kept or candidates
+        return (whole, *(one for one in candidates if isinstance(one.placements[-1], Partial)))
 
     return restrict
 

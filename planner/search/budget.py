@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from planner.algebra.tiling import UNCUT, Replicate, Tiling
+from planner.algebra.tiling import UNCUT, Partial, Replicate, Tiling
 from planner.cost.compute import REPLICATED_SHARE_LIMIT
 from planner.cost.tables import Candidates
+from planner.errors import InfeasibleError
 from planner.search.improve import improve
 from planner.search.network import Link
 from planner.search.problem import Problem, Restriction, SearchVariable
@@ -53,10 +54,13 @@ def within_budget(
         else:
             divided = frozenset(bound.op.name for bound in problem.ops)
         smaller = replace(problem, divided=divided, variables=[], links=[], eliminated_entries=0)
-        if len(cuts) > 1:
-            found = improve(smaller, cuts, restrict, _mended(smaller, restrict, found), progress)
-        else:  # exact, and so at least as good as all that is near the plan
-            found = search_recursively(smaller, cuts, restrict, progress)
+        try:
+            if len(cuts) > 1:
+                found = improve(smaller, cuts, restrict, _mended(smaller, restrict, found), progress)
+            else:  # exact, and so at least as good as all that is near the plan
+                found = search_recursively(smaller, cuts, restrict, progress)
+        except InfeasibleError:  # what the user wants to be partial is read by ops that are repeated then
+            break
         problem.eliminated_entries += smaller.eliminated_entries
     return found
 
@@ -98,7 +102,10 @@ def _saved(problem: Problem, variable: SearchVariable, composites: Sequence[Tili
 
 
 def _divided(problem: Problem, variable: SearchVariable, composite: Tiling) -> list[Tiling]:
-    """Composites in which a cut that repeats the op divides it instead, wherever it can, and the others stay."""
+    """Composites in which a cut that repeats the op divides it instead, wherever it can, and the others stay.
+
+    What is partial may be divided instead, too, for its neighbours may not be partial any more.
+    """
     found = [UNCUT]
     for placement, ways in zip(composite.placements, composite.ways, strict=True):
         most = 1 if len(found) >= _MOST_WAYS else None
@@ -106,19 +113,31 @@ def _divided(problem: Problem, variable: SearchVariable, composite: Tiling) -> l
         for prefix in found:
             proposed = problem.proposals(variable, prefix, ways)
             same = prefix.extend(placement, ways)
-            splits = [option for option in proposed if not isinstance(option.placements[-1], Replicate)]
-            longer += [same] if same in splits else splits[:most] or proposed
+            others = [option for option in proposed if not isinstance(option.placements[-1], Partial)]
+            splits = [option for option in others if not isinstance(option.placements[-1], Replicate)]
+            if isinstance(placement, Partial):
+                longer += [option for option in proposed if option == same] + (splits[:most] or others)
+            elif same in (splits if variable.op is not None else others):
+                longer.append(same)
+            else:
+                longer += splits[:most] or others
         found = longer
     return found
 
 
 def _mended(problem: Problem, restrict: Restriction, found: Found) -> Found:
-    """The best plan with everything as it is that the problem lets be so."""
+    """The best plan with everything as it is that the problem lets be so.
+
+    Raises:
+        InfeasibleError: there is none.
+    """
 
     def offer(variable: SearchVariable, composite: Tiling) -> Candidates:
-        if variable.op is None or problem.may_replicate[variable.op.op.name]:
-            return (composite,)
-        return tuple(_divided(problem, variable, composite))
+        if variable.op is not None and not problem.may_replicate[variable.op.op.name]:
+            return tuple(_divided(problem, variable, composite))
+        return (composite, *_divided(problem, variable, composite)) if composite.has_partial else (composite,)
 
     composites, solution = problem.solve(problem.choices(found.composites, offer, restrict))
+    if not problem.is_possible(solution.total):
+        raise InfeasibleError("what is to be partial cannot be, without repeating work")
     return replace(found, composites=composites, moved_bytes=solution.total)

@@ -133,9 +133,11 @@ def decide_with_bodies(
 def _repeated_share(decided: Decided, names: Collection[str]) -> float:
     """Work of these ops that other workers do again, as a share of the graph's work."""
     strategies = decided.decision.plan.strategies
-    works = {bound.op.name: work(bound, decided.graph) for bound in decided.ops}
-    repeated = repeated_work((works[name], strategies[name].tiling) for name in names if name in works)
-    return repeated / max(1, sum(works.values()))
+    works = {
+        bound.op.name: (work(bound, decided.graph), bound, strategies[bound.op.name].tiling) for bound in decided.ops
+    }
+    repeated = repeated_work(works[name] for name in names if name in works)
+    return repeated / max(1, sum(amount for amount, _, _ in works.values()))
 
 
 def _bound(descriptions: Descriptions, graph: Graph, known: Mapping[str, BoundOp]) -> tuple[BoundOp, ...]:
@@ -202,7 +204,7 @@ def _plan_of(
     for bound in ops:
         for name, amount in op_bytes(graph, bound, strategies, tilings, tables):
             by_tensor[name] += amount
-    works = [(work(bound, graph), strategies[bound.op.name].tiling) for bound in ops]
+    works = [(work(bound, graph), bound, strategies[bound.op.name].tiling) for bound in ops]
     return replace(
         plan,
         tilings=tilings,

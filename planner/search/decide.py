@@ -100,6 +100,7 @@ def decide(
         workers,
         partitioned_inputs,
         effort=effort,
+        with_partial_sums=METHODS[strategy].with_partial_sums,
         tables=shared,
     )
     cuts, found = METHODS[strategy].search(
@@ -164,7 +165,7 @@ def _plan(
         by_tensor[name] += amount
     assert sum(by_tensor.values()) == found.moved_bytes, "the plan's bytes are the sum over its tensors"
     stuck = problem.unsplit(found.composites)
-    works = [(problem.works[bound.op.name], strategies[bound.op.name].tiling) for bound in ops]
+    works = [(problem.works[bound.op.name], bound, strategies[bound.op.name].tiling) for bound in ops]
     return Plan(
         model=graph.name,
         model_digest=model_digest,

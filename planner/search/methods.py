@@ -48,6 +48,8 @@ class Method:
     what: str
     """In a few words, with the source."""
     search: Search
+    with_partial_sums: bool = False
+    """Sums of partial results may be joined once (``planner.search.partial_sums``): by default they are not."""
 
 
 def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False) -> Search:
@@ -205,18 +207,18 @@ def _nothing(problem: Problem) -> Restriction:
 
 
 _ALL = (
-    Method("tofu", "the best of several plans, improved over all cuts together (this program's own)", _joint),
+    Method("tofu", "the best of several plans, improved over all cuts together (this program's own)", _joint, True),
     Method("tofu-recursion", "Tofu, section 5.2: cut by cut, nothing replicated", _recursive(baselines.partitioned)),
     Method("soybean", "SoyBean, section 4: cut by cut, with replication", _recursive(_nothing)),
     Method("soybean-levels", "SoyBean, section 4: its dynamic programme over breadth-first levels", search_by_levels),
     Method("layer-wise", "ICML'18, section 5: layers by node and edge elimination, for the least time", search_layers),
-    Method("data", "data parallelism", _recursive(baselines.data_parallel)),
+    Method("data", "data parallelism", _recursive(baselines.data_parallel), True),
     Method("model", "model parallelism (SoyBean, section 4.1)", _recursive(baselines.model_parallel)),
     Method(
         "mixed", "one weird trick: convolutions by data, dense layers by model", _recursive(baselines.one_weird_trick)
     ),
-    Method("hybrid", "data across groups, model within, the best group size", _best_of(_hybrid)),
-    Method("megatron", "Megatron-LM: heads and wide layers divided in a group, data across", _best_of(_megatron)),
+    Method("hybrid", "data across groups, model within, the best group size", _best_of(_hybrid), True),
+    Method("megatron", "Megatron-LM: heads and wide layers divided in a group, data across", _best_of(_megatron), True),
     Method("fsdp", "ZeRO-3 or FSDP: compute by data, state cut", _recursive(baselines.fully_sharded)),
     Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(baselines.first_dim)),
     Method("spartan", "the largest tensor first (Tofu, section 7.3)", _spartan),

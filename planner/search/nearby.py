@@ -78,7 +78,8 @@ class Nearby:
 
     def problem(self, tables: CostTables) -> Problem:
         """The graph's variables, with tables."""
-        return Problem(self._graph, self._ops, prod(self._like.cuts), self._partitioned_inputs, tables=tables)
+        workers = prod(self._like.cuts)
+        return Problem(self._graph, self._ops, workers, self._partitioned_inputs, with_partial_sums=True, tables=tables)
 
     def composites(self, plan: Plan) -> tuple[Tiling, ...]:
         """What each variable is in a plan."""
@@ -155,7 +156,7 @@ class Nearby:
                     return None
                 self._choices.pop()
             else:
-                return composites, solution.total
+                return (composites, solution.total) if problem.is_possible(solution.total) else None
 
     def _chosen(self, lists: Sequence[Mapping[Tiling, None]]) -> Choices:
         return Choices.of([self._problem.intern(tuple(own)) for own in lists])

@@ -9,7 +9,8 @@ from planner.algebra.delivery import can_split
 from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Shard, Tiling, parse_placement
 from planner.cost.tables import Candidates
 from planner.errors import UsageError
-from planner.graph.model import Graph, Role
+from planner.graph.model import Role
+from planner.search.partial_sums import PARTIAL
 from planner.search.problem import Problem, Restriction, SearchVariable
 from planner.search.rules import Limits, Rules, is_pattern, matching, unmatched
 
@@ -104,7 +105,7 @@ class _Reader:
     def _pin(self, pattern: str, name: str, tiling: Tiling) -> None:
         """Notes a pin of one tensor."""
         where = f"{pattern}={self.rules.pins[pattern]}" + ("" if pattern == name else f": {name}")
-        fault = _fault(self.problem.graph, name, tiling)
+        fault = _fault(self.problem, name, tiling)
         if self.problem.is_charged(name) and not tiling.is_disjoint:
             fault = "data arrives in disjoint tiles (--inputs partitioned)"
         if fault:
@@ -123,19 +124,21 @@ class _Reader:
         try:
             placement, ways = parse_placement(text)
         except UsageError as error:
-            self.faults.append(f"{where}: {error.what}; write S(dim) or R")
+            self.faults.append(f"{where}: {error.what}; write S(dim), R or P")
             return
         if ways is not None:
             self.faults.append(f"{where}: a prohibition is of every cut; write {placement}")
             return
-        if isinstance(placement, Partial | Only):
-            self.faults.append(f"{where}: no tensor is ever {placement}; write S(dim) or R")
+        if isinstance(placement, Partial | Only) and placement != PARTIAL:
+            self.faults.append(f"{where}: no tensor is ever {placement}; write S(dim), R or P")
             return
         graph = self.problem.graph
         having = [
             name for name in found if not isinstance(placement, Shard) or placement.dim < len(graph.tensors[name].shape)
         ]
-        if found and not having:
+        if placement == PARTIAL:  # what is never partial keeps to this anyway
+            having = list(filter(self.problem.may_be_partial, found))
+        elif found and not having:
             rank = max(len(graph.tensors[name].shape) for name in found)
             only = f"the tensor has rank {rank}" if len(found) == 1 else f"its tensors have rank {rank} at most"
             self.faults.append(f"{where}: {only}")
@@ -177,13 +180,15 @@ class _Reader:
         return self.rules.replicate == "weights" and bool(roles & {Role.STATE, Role.DATA})
 
 
-def _fault(graph: Graph, name: str, tiling: Tiling) -> str:
+def _fault(problem: Problem, name: str, tiling: Tiling) -> str:
     """Why a tensor cannot have a tiling; "" if it can."""
-    shape = graph.tensors[name].shape
+    shape = problem.graph.tensors[name].shape
     so_far = UNCUT
     for placement, ways in zip(tiling.placements, tiling.ways, strict=True):
-        if isinstance(placement, Partial | Only):
+        if isinstance(placement, Partial | Only) and placement != PARTIAL:
             return f"{placement} cannot be pinned"
+        if placement == PARTIAL and (why := problem.why_not_partial(name)):
+            return f"it cannot be partial: {why}"
         if isinstance(placement, Shard):
             if placement.dim >= len(shape):
                 return f"the tensor has rank {len(shape)}"

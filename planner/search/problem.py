@@ -14,8 +14,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, pieces
-from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, work
+from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, repeats, work
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role, is_used
@@ -25,6 +26,7 @@ from planner.search.effort import EffortName
 from planner.search.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
 from planner.search.network import Link, Network, merged
 from planner.search.order import Ints
+from planner.search.partial_sums import PARTIAL, PartialSums, find_partial_sums, impossible_entry, obstacle, parted
 from planner.search.unrolled import Copies, find_copies
 from planner.tdl.bind import BoundOp, Content
 
@@ -67,6 +69,8 @@ class Problem:
     """Ops that may not be repeated where they can be divided, however little work they are."""
     effort: EffortName = "normal"
     """How much work may be done to bound what a plan can be."""
+    with_partial_sums: bool = False
+    """Offer ``P`` to tensors that may be sums of partial results, joined later (``planner.search.partial_sums``)."""
     variables: list[SearchVariable] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     tables: CostTables = field(default_factory=CostTables)
@@ -77,13 +81,17 @@ class Problem:
         self.directions: Directions = find_directions(self.graph, self.ops)
         self.variable_of_tensor: dict[str, int] = {}
         self.variable_of_op: dict[str, int] = {}
-        self._add_variables(find_copies(self.graph, self.ops))
+        self.works = self._find_works()
+        cheap = self._cheap_enough()
+        self.may_replicate = {name: name in cheap and name not in self.divided for name in self.works}
+        sums = find_partial_sums(self.graph, self.ops, cheap) if self.with_partial_sums else PartialSums()
+        self._add_variables(parted(find_copies(self.graph, self.ops), sums))
+        self._partial = {self.variable_of_tensor[name] for name in sums.tensors}
+        self._partial |= {self.variable_of_op[name] for name in sums.ops}
         self._link_kinds: dict[object, int] = {}
         self._bound = {bound.op.name: bound for bound in self.ops}
         for bound in self.ops:
             self._link(bound)
-        self.works = self._find_works()
-        self.may_replicate = self._cheap_enough()
         total = sum(self.works.values())
         self._negligible = REPLICATED_SHARE_LIMIT * total / max(1, len(self.works)) / max(1, self.workers - 1)
         self._local = self.tables.local
@@ -95,6 +103,7 @@ class Problem:
         self._times_there = [copies[variable.number] for variable in self.variables]
         self.content = [self._content_of(variable) for variable in self.variables]
         self._contents = np.array(self.content, dtype=np.int64)
+        self._impossible = impossible_entry(self.graph, self.workers, [link.name for link in self.links], self.tables)
         first = dict(zip(reversed(self.content), reversed(self.variables), strict=True))
         space = {content: self._space_of(variable) for content, variable in first.items()}
         self.space = [space[content] for content in self.content]
@@ -128,7 +137,7 @@ class Problem:
                 known[bound.content] = work(bound, self.graph)
         return {bound.op.name: known[bound.content] for bound in self.ops}
 
-    def _cheap_enough(self) -> dict[str, bool]:
+    def _cheap_enough(self) -> frozenset[str]:
         """Which ops may be repeated for the plan's own benefit: the smallest ones, as many as the budget holds.
 
         Of ops of equal work all may be, or none, so that neither names nor order decide. What a repetition adds depends
@@ -142,29 +151,32 @@ class Problem:
             if left < 0:
                 break
             largest = amount
-        return {name: amount <= largest and name not in self.divided for name, amount in self.works.items()}
+        return frozenset(name for name, amount in self.works.items() if amount <= largest)
 
     def _space_of(self, variable: SearchVariable) -> int:
         """What proposals depend on: how a variable's index space can be divided. Far fewer differ than contents do."""
-        bound = variable.op
+        bound, is_sum = variable.op, self._may_add_partial_sums(variable)
         if bound is not None:
             name = bound.op.name
             fixed = tuple([bool(index.obstacle) for index in bound.variables])
-            what: object = (bound.extents, fixed, self.may_replicate[name], self.directions.blocks_of("op", name))
+            blocks = self.directions.blocks_of("op", name)
+            what: object = (bound.extents, fixed, self.may_replicate[name], blocks, is_sum)
         else:
             name = variable.tensors[0]
-            what = (self.graph.tensors[name].shape, self.is_charged(name), self.directions.blocks_of("tensor", name))
+            shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
+            what = (shape, self.is_charged(name), blocks, is_sum)
         return self._numbered.setdefault(what, len(self._numbered))
 
     def _content_of(self, variable: SearchVariable) -> int:
         """Equal for the variables of repeated layers, so that what is found out about one of them serves all."""
-        bound = variable.op
+        bound, is_sum = variable.op, variable.number in self._partial
         if bound is not None:
             name = bound.op.name
-            what: object = (bound.content, self.may_replicate[name], self.directions.blocks_of("op", name))
+            what: object = (bound.content, self.may_replicate[name], self.directions.blocks_of("op", name), is_sum)
         else:
             name = variable.tensors[0]
-            what = (self.graph.tensors[name].shape, self.is_charged(name), self.directions.blocks_of("tensor", name))
+            shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
+            what = (shape, self.is_charged(name), blocks, is_sum)
         return self._numbered.setdefault(what, len(self._numbered))
 
     def _link(self, bound: BoundOp) -> None:
@@ -193,6 +205,22 @@ class Problem:
         """True for data that arrive in disjoint tiles: such a tensor is replicated only where it cannot be cut."""
         return self.partitioned_inputs and self.graph.roles[name] is Role.DATA
 
+    def may_be_partial(self, name: str) -> bool:
+        """Whether a tensor may be a sum of partial results that is joined later."""
+        return self.variable_of_tensor[name] in self._partial
+
+    def why_not_partial(self, name: str) -> str:
+        """Why a tensor may not be; "" if it may."""
+        if self.may_be_partial(name):
+            return ""
+        if not self.with_partial_sums:
+            return "this strategy joins partial sums at once"
+        return obstacle(self.graph, self.ops, name)
+
+    def is_possible(self, total: int) -> bool:
+        """Whether a sum of tables is a plan's: no op is to take contributions for the whole, or the other way."""
+        return total < self._impossible
+
     def unsplit(self, composites: Sequence[Tiling]) -> frozenset[int]:
         """Ops that repeat work at a cut where they cannot be split, and are too much work for that to be free."""
         firsts, group = self.alike(composites)
@@ -213,7 +241,7 @@ class Problem:
         if variable.op is None:
             return 0
         amount = self.works[variable.op.op.name]
-        return repeated_work([(amount, composite)]) - amount * (self._forced(variable, composite) - 1)
+        return repeated_work([(amount, variable.op, composite)]) - amount * (self._forced(variable, composite) - 1)
 
     def _forced(self, variable: SearchVariable, composite: Tiling) -> int:
         """How often an op is executed since it cannot be split: the ways of such cuts; 1 for negligible work."""
@@ -223,7 +251,7 @@ class Problem:
         for prefix, placement, ways in composite.cut_by_cut():
             if isinstance(placement, Replicate):
                 options = self.extensions(variable, prefix, ways)
-                if all(isinstance(option.placements[-1], Replicate) for option in options):
+                if all(repeats(variable.op, option.placements[-1]) for option in options):
                     forced *= ways
         return forced
 
@@ -245,6 +273,8 @@ class Problem:
         for dim, _, how in cuts_along(composite):
             if (obstacles and obstacles[dim]) or not _is_proposed(shape[dim], how, blocks[dim] if blocks else ()):
                 return False
+        if composite.has_partial and not self._may_add_partial_sums(variable):
+            return False
         if self._is_free_to_repeat(variable):
             return True
         return all(
@@ -261,6 +291,8 @@ class Problem:
         found = _splits(prefix, *self._divisible(variable), ways)
         if not found or self._is_free_to_repeat(variable):
             found.append(prefix.extend(Replicate(), ways))
+        if self._may_add_partial_sums(variable):
+            found.append(prefix.extend(PARTIAL, ways))
         return tuple(found)
 
     def _divisible(self, variable: SearchVariable) -> tuple[tuple[int, ...], Sequence[tuple[int, ...]], Sequence[bool]]:
@@ -277,6 +309,13 @@ class Problem:
         if variable.op is None:
             return not self.is_charged(variable.tensors[0])
         return self.may_replicate[variable.op.op.name]
+
+    def _may_add_partial_sums(self, variable: SearchVariable) -> bool:
+        """True if a tensor may be a sum of partial results, or an op may work on such sums as they are."""
+        if variable.number not in self._partial:
+            return False
+        bound = variable.op
+        return bound is None or self.may_replicate[bound.op.name] or not repeats(bound, PARTIAL)
 
     def is_local(self, bound: BoundOp, strategy: Tiling) -> bool:
         """True if every worker's part can be computed by a local op."""
@@ -429,14 +468,17 @@ class Problem:
         bound, tensor = self._bound[link.op_name], self.graph.tensors[link.name]
         make = self.tables.input_bytes if link.is_input else self.tables.output_bytes
         table = make(bound, link.position, tensor, tilings, strategies)
+        if link.tensor in self._partial or link.op in self._partial:
+            table = np.where(table < IMPOSSIBLE, table, self._impossible)
         return table if link.times == 1 else table * link.times
 
     def _directions_free(self, variable: SearchVariable) -> int:
         """Along how many directions a variable can be cut; 0: it has one value, whatever the cuts."""
+        partial = variable.number in self._partial
         if variable.op is None:
-            return sum(size > 1 for size in self.graph.tensors[variable.tensors[0]].shape)
+            return partial + sum(size > 1 for size in self.graph.tensors[variable.tensors[0]].shape)
         along = zip(variable.op.variables, variable.op.extents, strict=True)
-        return sum(extent > 1 and not index.obstacle for index, extent in along)
+        return partial + sum(extent > 1 and not index.obstacle for index, extent in along)
 
 
 def _splits(

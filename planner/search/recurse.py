@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from planner.algebra.tiling import UNCUT, Tiling
+from planner.errors import InfeasibleError
 from planner.search.problem import Problem, Restriction
 
 
@@ -44,7 +45,7 @@ def search_recursively(
         progress: told what is being done.
 
     Raises:
-        InfeasibleError: the graph is too entangled for exact elimination.
+        InfeasibleError: the graph is too entangled for exact elimination, or what must be partial cannot be.
     """
     composites: tuple[Tiling, ...] = (UNCUT,) * len(problem.variables)
     total, largest = 0, 1
@@ -53,6 +54,11 @@ def search_recursively(
         offer = partial(problem.proposals, ways=ways)
         composites, solution = problem.solve(problem.choices(composites, offer, restrict))
         total, largest = solution.total, max(largest, solution.largest_table)
+        if not problem.is_possible(total):
+            raise InfeasibleError(
+                f"there is no plan in which all tensors that are to be P are so at cut {number}, of {ways} ways",
+                hint="what makes such a tensor is divided along what it sums over, and what reads it is P as well",
+            )
     if not cuts:  # one worker moves nothing, but tables may count something else, such as what is held
         total = sum(amount for _, amount in problem.bytes_by_tensor(composites))
     return Found(composites, total, largest)

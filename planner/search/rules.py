@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
 from planner.algebra.delivery import can_split
-from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
+from planner.algebra.tiling import Partial, Placement, Replicate, Shard, Tiling
 from planner.errors import did_you_mean
 from planner.graph.model import Shape
 
@@ -83,9 +83,9 @@ def is_pattern(text: str) -> bool:
 class Limits:
     """Which composites the rules leave a tensor.
 
-    Where replication is not wanted, a tensor is replicated at a cut only if no dim that it may be cut along is large
-    enough there. Where it is forbidden, or not offered while a dim is large enough, only composites that lead to a plan
-    are left: a cut now must not take the room that a later cut needs.
+    Where replication is not wanted, a tensor is replicated or partial at a cut only if no dim that it may be cut along
+    is large enough there. Where it is forbidden, or not offered while a dim is large enough, only composites that lead
+    to a plan are left: a cut now must not take the room that a later cut needs.
     """
 
     def __init__(
@@ -131,7 +131,8 @@ class Limits:
         if self.forbids(composite):
             return False
         for prefix, placement, ways in composite.cut_by_cut():
-            if isinstance(placement, Replicate) and not self._may_replicate and self._cuttable(prefix, ways):
+            is_whole = isinstance(placement, Replicate | Partial)
+            if is_whole and not self._may_replicate and self._cuttable(prefix, ways):
                 return False
         return not (self._never_whole or self._is_charged) or self._can_finish(composite)
 

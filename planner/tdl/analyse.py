@@ -37,6 +37,7 @@ from planner.tdl.expr import (
     subvalues,
 )
 from planner.tdl.interval import Interval
+from planner.tdl.linear import Linearity, linearity
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ class Analysis:
     is_opaque: bool
     arithmetic: int
     """Functions and reductions applied for each point of the iteration space."""
+    linearity: Linearity = Linearity.NONE
+    """What it does with contributions to its inputs that are joined afterwards."""
 
     @property
     def reduction_variables(self) -> tuple[str, ...]:
@@ -198,6 +201,7 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
         arithmetic=sum(
             isinstance(value, Apply | Reduce | OpaqueResult) for root in values for value in subvalues(root)
         ),
+        linearity=linearity(values),
     )
 
 

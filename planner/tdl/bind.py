@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from planner.algebra.region import Boxes, Region, index_space
-from planner.algebra.tiling import Reducer, Shard, Tiling
+from planner.algebra.tiling import Partial, Placement, Reducer, Shard, Tiling
 from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.model import Graph, Op, Shape, Tensor
 from planner.graph.undescribed import undescribed_error
@@ -197,11 +197,16 @@ class BoundOp:
         return Boxes(lo, hi)
 
     def reducers(self, strategy: Tiling) -> tuple[Reducer | None, ...]:
-        """For each cut of a strategy the reducer of the variable that it cuts; None: results are concatenated."""
-        return tuple(
-            self.variables[placement.dim].reducer if isinstance(placement, Shard) else None
-            for placement in strategy.placements
-        )
+        """For each cut of a strategy the reducer of the variable that it cuts; None: results are concatenated.
+
+        A cut whose groups work on contributions to all inputs makes contributions to all outputs.
+        """
+        return tuple(self._reducer(placement) for placement in strategy.placements)
+
+    def _reducer(self, placement: Placement) -> Reducer | None:
+        if isinstance(placement, Partial):
+            return placement.reducer
+        return self.variables[placement.dim].reducer if isinstance(placement, Shard) else None
 
     def all_made(self, ranges: Boxes) -> tuple[Boxes | None, ...]:
         """The regions of every output that the workers make; None for an output that is absent."""

@@ -128,4 +128,4 @@ def test_text_that_is_no_tiling_of_these_cuts_is_refused(text: str) -> None:
 def test_the_hint_offers_what_a_user_can_ask_for() -> None:
     with pytest.raises(UsageError) as caught:
         Tiling.parse("Q", (2, 2))
-    assert caught.value.hint == "write S(dim), S(dim,block) or R, e.g. S(0)/2"
+    assert caught.value.hint == "write S(dim), S(dim,block), R or P, e.g. S(0)/2"

@@ -52,7 +52,7 @@ def test_what_cannot_be_kept_is_refused_and_nothing_is_written(here: Path, capsy
         "error: a pin or prohibition cannot be kept",
         "  x1=S(3): the tensor has rank 2",
         "  no tensor matches 'v*'",
-        "  x2=O(1): no tensor is ever O(1); write S(dim) or R",
+        "  x2=O(1): no tensor is ever O(1); write S(dim), R or P",
         "  x2=S(0)/2: a prohibition is of every cut; write S(0)",
         "hint: the options are explained in docs/rules.md",
     ]

@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import opdefs
+from partial_plans import all_kinds, partial_plan
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
 from planner.cost.assignment import sent_bytes
@@ -80,3 +81,12 @@ def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Plan]
     graph = read_model(MODELS / f"{model}.onnx")
     ops = opdefs.standard().bind_all(graph)
     check(graph, ops, random_plan(Problem(graph, ops, workers), workers, seed=workers))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("workers", [2, 3, 4, 6, 8, 12])
+def test_random_plans_with_partial_tensors(workers: int, seed: int) -> None:
+    graph = all_kinds()
+    ops = opdefs.standard().bind_all(graph)
+    problem = Problem(graph, ops, workers, replication_budget=1.0, with_partial_sums=True)
+    check(graph, ops, partial_plan(problem, workers, seed))

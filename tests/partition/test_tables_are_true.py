@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 import opdefs
+from partial_plans import all_kinds, partial_plan, separate_gpt, two_products
 from planner import zoo
 from planner.graph.from_onnx import read_model
+from planner.graph.model import Graph
 from planner.partition.build import partition
 from planner.plan import Plan
 from planner.program import Fetch, Program, Segment
@@ -71,6 +73,30 @@ def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Plan]
     graph = read_model(MODELS / f"{model}.onnx")
     ops = opdefs.standard().bind_all(graph)
     plan = random_plan(Problem(graph, ops, workers), workers, seed=workers)
+    program = partition(graph, ops, plan).program
+    check_program(program)
+    assert program.predicted_bytes == plan.moved_bytes > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("workers", [2, 3, 4, 6, 8])
+@pytest.mark.parametrize("make", [two_products, all_kinds])
+def test_random_plans_with_partial_tensors(make: Callable[[], Graph], workers: int, seed: int) -> None:
+    graph = make()
+    ops = opdefs.standard().bind_all(graph)
+    problem = Problem(graph, ops, workers, replication_budget=1.0, with_partial_sums=True)
+    plan = partial_plan(problem, workers, seed)
+    program = partition(graph, ops, plan).program
+    check_program(program)
+    assert program.predicted_bytes == plan.moved_bytes > 0
+
+
+@pytest.mark.parametrize("workers", [2, 4, 6])
+def test_random_plans_of_a_transformer_with_partial_tensors(workers: int) -> None:
+    graph = separate_gpt(1, 24, 4, 12, 2)
+    ops = opdefs.standard().bind_all(graph)
+    plan = partial_plan(Problem(graph, ops, workers, with_partial_sums=True), workers, workers)
+    assert any(tiling.has_partial for tiling in plan.tilings.values())
     program = partition(graph, ops, plan).program
     check_program(program)
     assert program.predicted_bytes == plan.moved_bytes > 0

@@ -7,23 +7,20 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array
 
 import opdefs
+from integer_programme import least_of_all
 from planner import zoo
-from planner.algebra.tiling import Tiling
 from planner.config import Device, Level, Topology
-from planner.cost.tables import Candidates, CostTables
+from planner.cost.tables import CostTables
 from planner.cost.time import TimeTables
 from planner.cost.timed import TimedTables
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.search.certify import Effort, certify
-from planner.search.choices import Choices
 from planner.search.decide import decide
 from planner.search.factors import cuts_of_levels
 from planner.search.improve import improve
-from planner.search.problem import Problem, SearchVariable, no_restriction
+from planner.search.problem import Problem, no_restriction
 from planner.search.recurse import search_recursively
 from planner.zoo import mlp
 
@@ -79,65 +76,6 @@ def graphs(draw: st.DrawFn) -> Graph:
     tensors = {name: Tensor(name, shape, DType.FLOAT32) for name, shape in drawing.tensors.items()}
     outputs = tuple(name for op in drawing.ops for name in op.outputs)
     return Graph("random", tensors, tuple(drawing.ops), inputs, outputs, {}, state=state)
-
-
-def composites(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...]) -> Candidates:
-    found = [Tiling((), ())]
-    for ways in cuts:
-        found = [longer for prefix in found for longer in problem.extensions(variable, prefix, ways)]
-    return tuple(found)
-
-
-def least_of_all(problem: Problem, cuts: tuple[int, ...]) -> int:
-    """The joint optimum by integer programming: one binary for each value, and one for each pair of a table."""
-    choices = [problem.intern(composites(problem, variable, cuts)) for variable in problem.variables]
-    start = np.concatenate([[0], np.cumsum([len(values) for values in choices])])
-    tables, which = problem.joint_tables(Choices.of(choices))
-    scopes = problem.scopes
-    costs = [np.zeros(int(start[-1]))]
-    rows: list[np.ndarray] = []
-    columns: list[np.ndarray] = []
-    signs: list[np.ndarray] = []
-    right: list[float] = []
-
-    def constrain(plus: np.ndarray, minus: np.ndarray, total: float) -> None:
-        rows.append(np.full(len(plus) + len(minus), len(right)))
-        columns.append(np.concatenate([plus, minus]))
-        signs.append(np.concatenate([np.ones(len(plus)), -np.ones(len(minus))]))
-        right.append(total)
-
-    nothing = np.zeros(0, dtype=np.int64)
-    for variable in range(len(choices)):
-        constrain(np.arange(start[variable], start[variable + 1]), nothing, 1)
-    used = int(start[-1])
-    constant = 0
-    for number, scope in zip(which.tolist(), scopes, strict=True):
-        table = tables[number]
-        if not scope:
-            constant += int(table)
-        elif len(scope) == 1:
-            costs[0][start[scope[0]] : start[scope[0] + 1]] += table
-        else:
-            cells = used + np.arange(table.size).reshape(table.shape)
-            used += table.size
-            costs.append(table.ravel().astype(float))
-            for value in range(table.shape[0]):
-                constrain(cells[value], np.array([start[scope[0]] + value]), 0)
-            for value in range(table.shape[1]):
-                constrain(cells[:, value], np.array([start[scope[1]] + value]), 0)
-    matrix = coo_array(
-        (np.concatenate(signs), (np.concatenate(rows), np.concatenate(columns))), shape=(len(right), used)
-    )
-    integral = np.zeros(used)
-    integral[: start[-1]] = 1
-    result = milp(
-        np.concatenate(costs),
-        integrality=integral,
-        bounds=Bounds(0, 1),
-        constraints=LinearConstraint(matrix.tocsr(), right, right),
-    )
-    assert result.success, result.message
-    return constant + round(result.fun)
 
 
 @st.composite

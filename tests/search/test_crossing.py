@@ -51,8 +51,11 @@ def test_one_plan_crossed_is_itself() -> None:
 
 
 def share(problem: Problem, found: Found) -> float:
-    works = ((problem.works[bound.op.name], bound.op.name) for bound in problem.ops)
-    repeated = repeated_work((work, found.composites[problem.variable_of_op[name]]) for work, name in works)
+    works = (
+        (problem.works[bound.op.name], bound, found.composites[problem.variable_of_op[bound.op.name]])
+        for bound in problem.ops
+    )
+    repeated = repeated_work(works)
     return repeated / sum(problem.works.values())
 
 

@@ -143,7 +143,15 @@ def test_blocks() -> None:
 def test_every_fault_is_named_at_once() -> None:
     rules = Rules(
         {"w9*": "R", "x?": "S(2)", "w1": "S(0)"},
-        (("w1", "S(0)"), ("x1.grda*", "R"), ("x1", "Q"), ("x1", "R/2"), ("x1", "P"), ("w*", "S(2)"), ("w1.grda", "R")),
+        (
+            ("w1", "S(0)"),
+            ("x1.grda*", "R"),
+            ("x1", "Q"),
+            ("x1", "R/2"),
+            ("x1", "P(Max)"),
+            ("w*", "S(2)"),
+            ("w1.grda", "R"),
+        ),
     )
     found = faults(GRAPH, 2, rules)
     assert found == [
@@ -152,9 +160,9 @@ def test_every_fault_is_named_at_once() -> None:
         "x?=S(2): x1: the tensor has rank 2",
         "x?=S(2): x2: the tensor has rank 2",
         "no tensor matches 'x1.grda*'; did you mean 'x1.grad'?",
-        "x1=Q: placement 'Q' cannot be read; write S(dim) or R",
+        "x1=Q: placement 'Q' cannot be read; write S(dim), R or P",
         "x1=R/2: a prohibition is of every cut; write R",
-        "x1=P: no tensor is ever P; write S(dim) or R",
+        "x1=P(Max): no tensor is ever P(Max); write S(dim), R or P",
         "w*=S(2): its tensors have rank 2 at most",
         "tensor 'w1.grda' is not in the model; did you mean 'w1.grad'?",
         "w1: is pinned to S(0)/2, and S(0) is forbidden",

@@ -1,0 +1,78 @@
+"""Plans with tensors that stay partial, run: numbers are right, and what moves is what the plan says."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import opdefs
+from partial_plans import all_kinds, partial_plan, partial_tensors, separate_gpt, two_products
+from planner import api
+from planner.folder import write_folder
+from planner.graph.model import Graph
+from planner.graph.to_onnx import to_model
+from planner.partition.build import complete_plan, partition, plan_files
+from planner.plan import Plan
+from planner.runtime.run import RunResult
+from planner.search.problem import Problem
+from planner.zoo.recurrent import rnn
+
+
+def check(result: RunResult, plan: Plan) -> None:
+    assert result.verified, result.difference()
+    assert all(tensor.has_reference for tensor in result.comparisons[0].tensors)
+    assert result.moved_bytes == result.predicted_bytes == plan.moved_bytes
+    assert all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("workers", [2, 3, 4, 6])
+@pytest.mark.parametrize("make", [two_products, all_kinds])
+def test_random_plans_run(make: Callable[[], Graph], workers: int, seed: int, tmp_path: Path) -> None:
+    graph = make()
+    ops = opdefs.standard().bind_all(graph)
+    problem = Problem(graph, ops, workers, replication_budget=1.0, with_partial_sums=True)
+    drawn = (partial_plan(problem, workers, number) for number in range(seed, 100, 3))
+    plan = next(one for one in drawn if len(partial_tensors(one)) >= (2 if make is two_products else 9))
+    partitioned = partition(graph, ops, plan)
+    complete = complete_plan(plan, partitioned)
+    model = to_model(graph).SerializeToString(deterministic=True)
+    write_folder(tmp_path / "plan", plan_files(graph, model, complete, partitioned), partitioned.program)
+    check(api.run(tmp_path / "plan", steps=1, verify=True), plan)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("sizes", [(8, 12, 10), (5, 13, 7)])
+def test_products_that_must_stay_partial(
+    plan_of: Callable[..., Any], sizes: tuple[int, int, int], workers: int
+) -> None:
+    planned = plan_of(two_products(*sizes), workers, pin={"p": "P", "q": "P"})
+    plan = planned.result.plan
+    assert [str(plan.strategies[name]) for name in ("first", "second")] == [
+        " ".join(f"k/{ways}" for ways in plan.cuts)
+    ] * 2
+    rows, _, columns = sizes
+    assert plan.moved_bytes == (workers - 1) * rows * columns * 4, "one reduce-scatter, of the sum"
+    assert {"p", "q"} == set(partial_tensors(Plan.from_json((planned.directory / "plan.json").read_text())))
+    check(api.run(planned.directory, steps=2, verify=True), plan)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_a_transformer_with_the_operator_of_megatron(plan_of: Callable[..., Any], workers: int) -> None:
+    """Query, key and value have a product each; their gradients are added before they are joined, and joined once."""
+    heads = 6 if workers == 3 else 4
+    planned = plan_of(separate_gpt(1, 6 * heads, heads, 8, 2), workers, strategy="megatron")
+    plan = planned.result.plan
+    partial = {f"block1.{name}.backward.gemm" for name in ("query", "key", "value")}
+    assert partial < set(partial_tensors(plan))
+    check(api.run(planned.directory, steps=2, verify=True), plan)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_a_recurrent_network_joins_the_gradients_of_all_steps_once(plan_of: Callable[..., Any], workers: int) -> None:
+    planned = plan_of(rnn(2, 12, batch=12), workers, strategy="data")
+    plan = planned.result.plan
+    steps = [name for name in partial_tensors(plan) if name.startswith("layer2.weight.grad.sum")]
+    assert len(steps) == 18, "of twenty steps, the sums of two and more but not of all"
+    check(api.run(planned.directory, steps=1, verify=True), plan)
