@@ -41,11 +41,14 @@ def _replicated(candidates: Candidates) -> Tiling:
 
 
 def preferring(restriction: Restriction) -> Restriction:
-    """The restriction where it leaves candidates that were offered; all candidates where it does not."""
+    """The restriction where it leaves candidates that were offered; all candidates where it does not.
+
+    Partial sums alone are not left: whether a tensor can be partial is not for its own variable to say.
+    """
 
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
         kept = tuple(candidate for candidate in restriction(variable, candidates) if candidate in candidates)
-        return kept or candidates
+        return kept if any(not isinstance(one.placements[-1], Partial) for one in kept) else candidates
 
     return restrict
 

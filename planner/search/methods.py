@@ -16,7 +16,7 @@ import numpy as np
 
 from planner.algebra.tiling import UNCUT
 from planner.cost.tables import Candidates
-from planner.errors import ModelError
+from planner.errors import InfeasibleError, ModelError
 from planner.search import baselines
 from planner.search.budget import within_budget
 from planner.search.certify import certify
@@ -93,7 +93,10 @@ def _joint(
         found = certified(found)
     if found.lower_bytes == found.moved_bytes or (problem.effort == "quick" and not is_small):
         return cuts, found
-    plans = [found, *map(improved, _starts(problem, len(cuts)))]
+    plans = [found]
+    for start in _starts(problem, len(cuts)):
+        with contextlib.suppress(InfeasibleError):  # it has no plan that keeps to the rules
+            plans.append(improved(start))
     made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress))
     kept = (plan for plan in plans if not problem.overdraws(plan.composites))
     best = min((made, *kept), key=lambda plan: plan.moved_bytes)
@@ -219,7 +222,7 @@ _ALL = (
     ),
     Method("hybrid", "data across groups, model within, the best group size", _best_of(_hybrid), True),
     Method("megatron", "Megatron-LM: heads and wide layers divided in a group, data across", _best_of(_megatron), True),
-    Method("fsdp", "ZeRO-3 or FSDP: compute by data, state cut", _recursive(baselines.fully_sharded)),
+    Method("fsdp", "ZeRO-3 or FSDP: compute by data, state cut", _recursive(baselines.fully_sharded), True),
     Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(baselines.first_dim)),
     Method("spartan", "the largest tensor first (Tofu, section 7.3)", _spartan),
     Method("equalchop", "every tensor along one dim only (Tofu, section 7.3)", _equal_chop),

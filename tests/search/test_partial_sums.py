@@ -11,16 +11,22 @@ from hypothesis import strategies as st
 
 import opdefs
 from integer_programme import least_of_all
-from partial_plans import all_kinds, plan_of, sums, two_products
+from partial_plans import all_kinds, plan_of, separate_gpt, sums, two_products
+from planner import zoo
 from planner.algebra.tiling import UNCUT, Replicate, Shard, Tiling
 from planner.cost.tables import Candidates
+from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph
 from planner.partition.build import partition
 from planner.partition.lower import Lowering
+from planner.plan import Plan
 from planner.search.certify import certify
+from planner.search.decide import decide
 from planner.search.partial_sums import find_partial_sums, impossible_entry
-from planner.search.problem import Problem, SearchVariable
+from planner.search.problem import Problem, SearchVariable, no_restriction
 from planner.search.recurse import search_recursively
+from planner.search.rules import Rules
+from planner.zoo.recurrent import rnn
 
 DESCRIPTIONS = opdefs.standard()
 
@@ -122,3 +128,96 @@ def test_plans_are_as_good_as_an_integer_programme_finds() -> None:
 @pytest.mark.slow
 def test_many_plans() -> None:
     assert sampled(250, [(2,), (3,), (4,), (2, 2), (3, 2), (2, 3), (2, 2, 2)])[True] > 50
+
+
+# What the user decides
+
+
+def planned(graph: Graph, workers: int, strategy: str = "tofu", **rules: object) -> Plan:
+    return decide(graph, DESCRIPTIONS.bind_all(graph), workers, strategy=strategy, rules=Rules(**rules)).plan
+
+
+def partial_ones(plan: Plan) -> dict[str, str]:
+    return {name: str(tiling) for name, tiling in plan.tilings.items() if tiling.has_partial}
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_a_pin_and_a_prohibition(workers: int) -> None:
+    graph = separate_gpt(1, 24, 4, 12, 2)
+    products = [f"block1.{name}.backward.gemm" for name in ("query", "key", "value")]
+    plan = planned(graph, workers, pins=dict.fromkeys(products, "P"))
+    assert set(products) < partial_ones(plan).keys()
+    assert partial_ones(planned(graph, workers, forbidden=(("*", "P"),))) == {}
+
+
+def test_a_pin_that_cannot_be_kept_says_why() -> None:
+    graph = all_kinds()
+    with pytest.raises(UsageError) as caught:
+        planned(graph, 2, pins=dict.fromkeys("aybuzp", "P") | {"q": "P(Max)"})
+    assert caught.value.facts == (
+        "a=P: it cannot be partial: it is data",
+        "y=P: it cannot be partial: it is result of the graph",
+        "b=P: it cannot be partial: it is data",
+        "u=P: it cannot be partial: u_ (Tanh), which makes it, has no partial sums",
+        "z=P: it cannot be partial: it is result of the graph",
+        "p=P: it cannot be partial: what is added to it cannot be partial as well, or no sum has less to join for it",
+        "q=P(Max): P(Max) cannot be pinned",
+    )
+    with pytest.raises(UsageError, match="p=P: it cannot be partial: this strategy joins partial sums at once"):
+        planned(two_products(), 2, strategy="soybean", pins={"p": "P"})
+
+
+def test_pins_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(InfeasibleError, match="to be P are so at cut 1, of 2 ways"):
+        planned(two_products(), 2, pins={"p": "P", "q": "S(0)"})
+    with pytest.raises(InfeasibleError, match="to be P are so at cut 1, of 5 ways"):
+        planned(two_products(8, 3, 10), 5, pins={"p": "P"})
+
+
+@pytest.mark.parametrize("replicate", ["none", "weights"])
+def test_what_is_always_to_be_cut_is_not_partial(replicate: str) -> None:
+    graph = rnn(2, 12, batch=12)
+    assert partial_ones(planned(graph, 4)), "the gradients of its weights are"
+    assert partial_ones(planned(graph, 4, replicate=replicate)) == {}
+
+
+# The literature's strategies
+
+
+def test_data_parallelism_joins_a_gradient_once() -> None:
+    """Two layers of twenty steps; a weight's gradient is all-reduced once: 2 (k - 1) times its bytes."""
+    graph, workers = rnn(2, 12, batch=12), 3
+    plan = planned(graph, workers, strategy="data")
+    for name in ("layer1.recurrent", "layer2.recurrent", "layer2.weight"):
+        size = graph.tensors[name].size_bytes
+        moved = sum(amount for tensor, amount in plan.tensor_bytes.items() if tensor.startswith((f"{name}.grad", name)))
+        assert moved == 2 * (workers - 1) * size
+    at_once = planned(graph, workers, strategy="data", forbidden=(("*", "P"),))
+    assert at_once.moved_bytes > 15 * plan.moved_bytes
+
+
+def test_three_all_reduces_are_one_under_megatron() -> None:
+    """With a product each for query, key and value, a block has 4 all-reduces as with one for all three."""
+    blocks, width, sequence, batch = 2, 32, 64, 2
+    graph = separate_gpt(blocks, width, 4, sequence, batch)
+    activation = batch * sequence * width * 4
+    assert planned(graph, 2, strategy="megatron").moved_bytes == blocks * 4 * 2 * activation
+    apart = planned(graph, 2, strategy="megatron", forbidden=(("*", "P"),))
+    assert apart.moved_bytes == blocks * (4 + 2) * 2 * activation
+
+
+@pytest.mark.parametrize("strategy", ["tofu-recursion", "soybean", "soybean-levels", "model", "icml18", "equalchop"])
+def test_the_others_join_at_once(strategy: str) -> None:
+    assert partial_ones(planned(rnn(1, 8, batch=8, steps=4), 4, strategy=strategy)) == {}
+
+
+@pytest.mark.parametrize("name", ["mlp-5x300", "lenet-5", "alexnet", "gpt-2x1024"])
+def test_a_network_without_such_sums_is_searched_as_before(name: str) -> None:
+    graph = zoo.build(name)
+    ops = DESCRIPTIONS.bind_all(graph)
+    plain, offered = Problem(graph, ops, 8), Problem(graph, ops, 8, with_partial_sums=True)
+    assert plain.variables == offered.variables
+    assert plain.content == offered.content
+    one, other = (search_recursively(problem, (2, 2, 2), no_restriction) for problem in (plain, offered))
+    assert one == other
+    assert plain.tables.entries == offered.tables.entries
