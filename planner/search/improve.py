@@ -21,6 +21,7 @@ from planner.errors import InfeasibleError
 from planner.search.choices import Choices
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found
+from planner.search.space import Space
 
 MAX_ROUNDS = 20
 """A bound on the rounds; in practice a plan is stable after two or three."""
@@ -137,8 +138,8 @@ class Neighbourhood:
         self._cuts = cuts
         self._restrict = restrict
         self.kinds = tuple(range(len(cuts) + 1))
-        self._known: dict[tuple[int, Tiling, int], Candidates] = {}
-        self._joined: dict[tuple[int, Tiling, tuple[int, ...]], Candidates] = {}
+        self._known: dict[tuple[Space, Tiling, int], Candidates] = {}
+        self._joined: dict[tuple[Space, Tiling, tuple[int, ...]], Candidates] = {}
 
     def is_closed(self, kind: int) -> bool:
         """True if changes of this kind lead from each plan to all that they lead to one after the other."""
@@ -157,7 +158,7 @@ class Neighbourhood:
         )
 
     def _offered(self, variable: SearchVariable, composite: Tiling, kinds: tuple[int, ...]) -> Candidates:
-        key = (self._problem.space[variable.number], composite, kinds)
+        key = (self._problem.spaces[variable.number], composite, kinds)
         joined = self._joined.get(key)
         if joined is None:
             changes = itertools.chain(*(self._changes(variable, composite, kind) for kind in kinds))
@@ -170,11 +171,12 @@ class Neighbourhood:
         yield from (candidate for candidate in offered[1:] if self._is_allowed(variable, candidate))
 
     def _changes(self, variable: SearchVariable, composite: Tiling, kind: int) -> Candidates:
-        key = (self._problem.space[variable.number], composite, kind)
+        space = self._problem.spaces[variable.number]
+        key = (space, composite, kind)
         known = self._known.get(key)
         if known is None:
             make = self._orders(composite) if kind == 0 else self._other_placements(variable, composite, kind - 1)
-            known = self._known[key] = tuple(option for option in make if self._problem.can_be(variable, option))
+            known = self._known[key] = tuple(option for option in make if space.can_be(option))
         return known
 
     def _orders(self, composite: Tiling) -> list[Tiling]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from planner.algebra.partial import IMPOSSIBLE
-from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, pieces
+from planner.algebra.tiling import Replicate, Tiling
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, repeats, work
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
@@ -27,6 +27,7 @@ from planner.search.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
 from planner.search.network import Link, Network, merged
 from planner.search.order import Ints
 from planner.search.partial_sums import PARTIAL, PartialSums, find_partial_sums, impossible_entry, obstacle, parted
+from planner.search.space import Space
 from planner.search.unrolled import Copies, find_copies
 from planner.tdl.bind import BoundOp, Content
 
@@ -95,7 +96,8 @@ class Problem:
         total = sum(self.works.values())
         self._negligible = REPLICATED_SHARE_LIMIT * total / max(1, len(self.works)) / max(1, self.workers - 1)
         self._local = self.tables.local
-        self._proposals: dict[tuple[int, Tiling, int], Candidates] = {}
+        self._proposals: dict[tuple[Space, Tiling, int], Candidates] = {}
+        self._spaces: dict[tuple[object, ...], Space] = {}
         self._with_vetoes: set[int] = set()
         self._lists = self.tables.lists
         self._numbered: dict[object, int] = {}
@@ -106,9 +108,8 @@ class Problem:
         self._impossible = impossible_entry(self.graph, self.workers, [link.name for link in self.links], self.tables)
         first = dict(zip(reversed(self.content), reversed(self.variables), strict=True))
         space = {content: self._space_of(variable) for content, variable in first.items()}
-        self.space = [space[content] for content in self.content]
-        free = {content: self._directions_free(variable) for content, variable in first.items()}
-        self._network = Network([free[content] for content in self.content], merged(self.links), self.content)
+        self.spaces = [space[content] for content in self.content]
+        self._network = Network([one.directions for one in self.spaces], merged(self.links), self.content)
 
     def _add_variables(self, copies: Copies) -> None:
         """One variable for each tensor and op, its copies and its next state included."""
@@ -153,19 +154,22 @@ class Problem:
             largest = amount
         return frozenset(name for name, amount in self.works.items() if amount <= largest)
 
-    def _space_of(self, variable: SearchVariable) -> int:
-        """What proposals depend on: how a variable's index space can be divided. Far fewer differ than contents do."""
-        bound, is_sum = variable.op, self._may_add_partial_sums(variable)
-        if bound is not None:
-            name = bound.op.name
-            fixed = tuple([bool(index.obstacle) for index in bound.variables])
-            blocks = self.directions.blocks_of("op", name)
-            what: object = (bound.extents, fixed, self.may_replicate[name], blocks, is_sum)
-        else:
+    def _space_of(self, variable: SearchVariable) -> Space:
+        """How a variable can be divided. Far fewer differ than contents do."""
+        bound, is_sum = variable.op, variable.number in self._partial
+        if bound is None:
             name = variable.tensors[0]
             shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
-            what = (shape, self.is_charged(name), blocks, is_sum)
-        return self._numbered.setdefault(what, len(self._numbered))
+            return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum))
+        may_repeat = self.may_replicate[bound.op.name]
+        blocks = self.directions.blocks_of("op", bound.op.name)
+        fixed = tuple([bool(index.obstacle) for index in bound.variables])
+        adds = is_sum and (may_repeat or not repeats(bound, PARTIAL))
+        return self._the_one(Space(bound.extents, blocks, fixed, may_repeat, adds))
+
+    def _the_one(self, space: Space) -> Space:
+        key = (space.shape, space.blocks, space.fixed, space.may_repeat, space.may_add_partial_sums)
+        return self._spaces.setdefault(key, space)
 
     def _content_of(self, variable: SearchVariable) -> int:
         """Equal for the variables of repeated layers, so that what is found out about one of them serves all."""
@@ -261,61 +265,16 @@ class Problem:
 
     def proposals(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         """The extensions, some of which may turn out to be no local ops (see ``solve``)."""
-        key = (self.space[variable.number], prefix, ways)
+        space = self.spaces[variable.number]
+        key = (space, prefix, ways)
         known = self._proposals.get(key)
         if known is None:
-            known = self._proposals[key] = self.intern(self._propose(variable, prefix, ways))
+            known = self._proposals[key] = self.intern(space.proposals(prefix, ways))
         return known
-
-    def can_be(self, variable: SearchVariable, composite: Tiling) -> bool:
-        """True if proposals, one cut after the other, lead to this composite."""
-        shape, blocks, obstacles = self._divisible(variable)
-        for dim, _, how in cuts_along(composite):
-            if (obstacles and obstacles[dim]) or not _is_proposed(shape[dim], how, blocks[dim] if blocks else ()):
-                return False
-        if composite.has_partial and not self._may_add_partial_sums(variable):
-            return False
-        if self._is_free_to_repeat(variable):
-            return True
-        return all(
-            any(isinstance(option.placements[-1], Replicate) for option in self.proposals(variable, prefix, ways))
-            for prefix, placement, ways in composite.cut_by_cut()
-            if isinstance(placement, Replicate)
-        )
 
     def intern(self, candidates: Candidates) -> Candidates:
         """The one list with these candidates, so that tables know it by identity."""
         return self._lists.setdefault(candidates, candidates)
-
-    def _propose(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
-        found = _splits(prefix, *self._divisible(variable), ways)
-        if not found or self._is_free_to_repeat(variable):
-            found.append(prefix.extend(Replicate(), ways))
-        if self._may_add_partial_sums(variable):
-            found.append(prefix.extend(PARTIAL, ways))
-        return tuple(found)
-
-    def _divisible(self, variable: SearchVariable) -> tuple[tuple[int, ...], Sequence[tuple[int, ...]], Sequence[bool]]:
-        """A variable's index space: its shape, the blocks of each dim, and which dims cannot be cut; () where none."""
-        bound = variable.op
-        if bound is None:
-            name = variable.tensors[0]
-            return self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name), ()
-        obstacles = [bool(index_variable.obstacle) for index_variable in bound.variables]
-        return bound.extents, self.directions.blocks_of("op", bound.op.name), obstacles
-
-    def _is_free_to_repeat(self, variable: SearchVariable) -> bool:
-        """True if a tensor may be replicated, or an op repeated, where it could be divided as well."""
-        if variable.op is None:
-            return not self.is_charged(variable.tensors[0])
-        return self.may_replicate[variable.op.op.name]
-
-    def _may_add_partial_sums(self, variable: SearchVariable) -> bool:
-        """True if a tensor may be a sum of partial results, or an op may work on such sums as they are."""
-        if variable.number not in self._partial:
-            return False
-        bound = variable.op
-        return bound is None or self.may_replicate[bound.op.name] or not repeats(bound, PARTIAL)
 
     def is_local(self, bound: BoundOp, strategy: Tiling) -> bool:
         """True if every worker's part can be computed by a local op."""
@@ -471,57 +430,3 @@ class Problem:
         if link.tensor in self._partial or link.op in self._partial:
             table = np.where(table < IMPOSSIBLE, table, self._impossible)
         return table if link.times == 1 else table * link.times
-
-    def _directions_free(self, variable: SearchVariable) -> int:
-        """Along how many directions a variable can be cut; 0: it has one value, whatever the cuts."""
-        partial = variable.number in self._partial
-        if variable.op is None:
-            return partial + sum(size > 1 for size in self.graph.tensors[variable.tensors[0]].shape)
-        along = zip(variable.op.variables, variable.op.extents, strict=True)
-        return partial + sum(extent > 1 and not index.obstacle for index, extent in along)
-
-
-def _splits(
-    prefix: Tiling,
-    shape: tuple[int, ...],
-    blocks: Sequence[tuple[int, ...]],
-    obstacles: Sequence[bool],
-    ways: int,
-) -> list[Tiling]:
-    """How what each worker has can be cut along one dim: in single elements, and in blocks that differ.
-
-    Args:
-        prefix: the cuts so far.
-        shape: of what is cut.
-        blocks: for each dim, or () if there are none.
-        obstacles: dims that cannot be cut; () if all can.
-        ways: of the cut.
-    """
-    along = {dim: how for dim, _, how in cuts_along(prefix)}
-    return [
-        prefix.extend(Shard(dim, block), ways)
-        for dim, extent in enumerate(shape)
-        if not (obstacles and obstacles[dim])
-        for block in _blocks_to_cut(extent, along.get(dim, ()), ways, blocks[dim] if blocks else ())
-    ]
-
-
-@lru_cache(maxsize=65536)
-def _blocks_to_cut(extent: int, before: tuple[Piece, ...], ways: int, blocks: tuple[int, ...]) -> tuple[int, ...]:
-    """The blocks in which the pieces of a dim can be cut once more: 1, and those that lead to other pieces."""
-    lo, hi = pieces(extent, before)
-    least = int((hi - lo).min())
-    if least < ways:
-        return ()
-    found: dict[bytes, int] = {}
-    for block in (1, *blocks):
-        if -(-least // block) >= ways:
-            lo, hi = pieces(extent, (*before, (ways, block)))
-            found.setdefault(lo.tobytes() + hi.tobytes(), block)
-    return tuple(found.values())
-
-
-@lru_cache(maxsize=65536)
-def _is_proposed(extent: int, cuts: tuple[Piece, ...], blocks: tuple[int, ...]) -> bool:
-    """True if each of a dim's cuts, after those before it, is in one of ``_blocks_to_cut``."""
-    return all(how in _blocks_to_cut(extent, cuts[:at], ways, blocks) for at, (ways, how) in enumerate(cuts))

@@ -44,11 +44,11 @@ def test_a_composite_can_be_what_proposals_lead_to() -> None:
     graph = build("lenet-5", batch=6)
     problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 12, partitioned_inputs=True)
     ways, outcomes = (2, 3, 2), set()
-    for variable in {problem.space[one.number]: one for one in problem.variables}.values():
+    for variable in {problem.spaces[one.number]: one for one in problem.variables}.values():
         rank = len(variable.op.extents if variable.op else graph.tensors[variable.tensors[0]].shape)
         choices = [*map(Shard, range(rank)), *(Shard(dim, 5) for dim in range(rank)), Replicate()]
         for some in itertools.product(choices, repeat=len(ways)):
             composite = Tiling(some, ways)
-            outcomes.add(found := problem.can_be(variable, composite))
+            outcomes.add(found := problem.spaces[variable.number].can_be(composite))
             assert found == reached(problem, variable, composite), (variable.tensors, str(composite))
     assert outcomes == {True, False}

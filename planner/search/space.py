@@ -1,0 +1,90 @@
+"""Index spaces as a search divides them: what the next cut of a tensor or an op may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, pieces
+from planner.cost.tables import Candidates
+from planner.search.partial_sums import PARTIAL
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Space:
+    """The index space of a tensor or an op; one object for all that can be divided alike."""
+
+    shape: tuple[int, ...]
+    blocks: tuple[tuple[int, ...], ...]
+    """By dim the blocks worth trying beside single elements; () if there are none."""
+    fixed: tuple[bool, ...]
+    """Which dims cannot be cut; () if all can."""
+    may_repeat: bool
+    """Whether it may be replicated where it could be divided as well."""
+    may_add_partial_sums: bool
+    """Whether a tensor may be a sum of partial results, or an op may work on such sums as they are."""
+
+    @property
+    def directions(self) -> int:
+        """Along how many directions it can be cut; 0: it has one value, whatever the cuts."""
+        return sum(size > 1 and not self._is_fixed(dim) for dim, size in enumerate(self.shape)) + (
+            self.may_add_partial_sums
+        )
+
+    def proposals(self, prefix: Tiling, ways: int) -> Candidates:
+        """How each worker's part can be cut once more: along a dim, in single elements and in blocks that differ.
+
+        Replication comes after that, so that ties go to splitting; it is offered where nothing can be split, too.
+        """
+        along = {dim: how for dim, _, how in cuts_along(prefix)}
+        found = [
+            prefix.extend(Shard(dim, block), ways)
+            for dim, extent in enumerate(self.shape)
+            if not self._is_fixed(dim)
+            for block in _blocks_to_cut(extent, along.get(dim, ()), ways, self._blocks_of(dim))
+        ]
+        if not found or self.may_repeat:
+            found.append(prefix.extend(Replicate(), ways))
+        if self.may_add_partial_sums:
+            found.append(prefix.extend(PARTIAL, ways))
+        return tuple(found)
+
+    def can_be(self, composite: Tiling) -> bool:
+        """True if proposals, one cut after the other, lead to this composite."""
+        for dim, _, how in cuts_along(composite):
+            if self._is_fixed(dim) or not _is_proposed(self.shape[dim], how, self._blocks_of(dim)):
+                return False
+        if composite.has_partial and not self.may_add_partial_sums:
+            return False
+        return self.may_repeat or all(
+            any(isinstance(option.placements[-1], Replicate) for option in self.proposals(prefix, ways))
+            for prefix, placement, ways in composite.cut_by_cut()
+            if isinstance(placement, Replicate)
+        )
+
+    def _is_fixed(self, dim: int) -> bool:
+        return bool(self.fixed) and self.fixed[dim]
+
+    def _blocks_of(self, dim: int) -> tuple[int, ...]:
+        return self.blocks[dim] if self.blocks else ()
+
+
+@lru_cache(maxsize=65536)
+def _blocks_to_cut(extent: int, before: tuple[Piece, ...], ways: int, blocks: tuple[int, ...]) -> tuple[int, ...]:
+    """The blocks in which the pieces of a dim can be cut once more: 1, and those that lead to other pieces."""
+    lo, hi = pieces(extent, before)
+    least = int((hi - lo).min())
+    if least < ways:
+        return ()
+    found: dict[bytes, int] = {}
+    for block in (1, *blocks):
+        if -(-least // block) >= ways:
+            lo, hi = pieces(extent, (*before, (ways, block)))
+            found.setdefault(lo.tobytes() + hi.tobytes(), block)
+    return tuple(found.values())
+
+
+@lru_cache(maxsize=65536)
+def _is_proposed(extent: int, cuts: tuple[Piece, ...], blocks: tuple[int, ...]) -> bool:
+    """True if each of a dim's cuts, after those before it, is in one of ``_blocks_to_cut``."""
+    return all(how in _blocks_to_cut(extent, cuts[:at], ways, blocks) for at, (ways, how) in enumerate(cuts))
