@@ -7,7 +7,8 @@ are tried:
    It saves what all of them but one pay, and takes no search.
 2. *Searched*: all that pay are offered a delivery in common, and those of them that need the same one of their own
    behind it, and the graph is planned again. A delivery is a tensor of that graph, with a tiling of its own that may
-   be its source's; so plans without sharing, and those of the first way, are among those that are searched.
+   be its source's; so plans without sharing, and those of the first way, are among those that are searched. With much
+   effort, all readers of every tensor are offered one, too, and those that read it by the same index map their own.
 
 The plan with the fewest bytes is taken, the one with less sharing of equal ones. A delivery stays only if it saves
 bytes, for it holds memory from its first reader to its last. The bound of a plan that was searched is that of its
@@ -17,7 +18,7 @@ search: these readers may share deliveries, and each of all others has its own.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -79,24 +80,53 @@ def shared(
         decided: a plan in which every reader has its own delivery.
         descriptions: of the model's operators.
         tables: of bytes.
-        effort: with ``quick`` nothing is searched, with ``normal`` where enough is paid for again, with ``thorough``
-            where anything is.
+        effort: with ``quick`` nothing is searched; with ``normal``, if enough is paid for again; with ``thorough``
+            always.
         again: plans a graph with deliveries, under the rules under which the plan was made.
     """
     paying = paid_for_twice(decided, tables)
-    again_bytes = sum(payer.moved_bytes for payers in paying.values() for payer in payers)
-    again_bytes -= sum(max(payer.moved_bytes for payer in payers) for payers in paying.values())
     best = with_savings(decided, savings(decided, paying), descriptions, tables)
-    if effort not in _LEAST_SAVED or again_bytes <= _LEAST_SAVED[effort] * decided.decision.plan.moved_bytes:
-        return best
-    deliveries = offers(decided.graph, paying)
-    graph = with_deliveries(decided.graph, deliveries)
-    ops = _bound(graph, decided.ops, descriptions)
-    with contextlib.suppress(InfeasibleError):  # too entangled with deliveries: what was found without a search stays
-        decision = again(graph, ops)
-        searched = _without_idle(decided, Decided(graph, ops, decision), deliveries, descriptions, tables)
-        best = _best(decided, best, searched, decision)
-    return best
+    seconds, entries = decided.decision.search_seconds, decided.decision.eliminated_entries
+    for deliveries in _worth_searching(decided, paying, effort):
+        graph = with_deliveries(decided.graph, deliveries)
+        ops = _bound(graph, decided.ops, descriptions)
+        with contextlib.suppress(InfeasibleError):  # too entangled with deliveries: what is known stays
+            decision = again(graph, ops)
+            searched = _without_idle(decided, Decided(graph, ops, decision), deliveries, descriptions, tables)
+            best = _better(best, searched, decision, decided.decision.plan.replicated_flop_share)
+            seconds, entries = seconds + decision.search_seconds, entries + decision.eliminated_entries
+    return replace(best, decision=replace(best.decision, search_seconds=seconds, eliminated_entries=entries))
+
+
+def _worth_searching(
+    decided: Decided, paying: Mapping[str, Sequence[Payer]], effort: EffortName
+) -> Iterator[list[SharedDelivery]]:
+    """Deliveries to be offered: to those that pay for a tensor again, if that is enough; with much effort, to all."""
+    again = sum(payer.moved_bytes for payers in paying.values() for payer in payers)
+    again -= sum(max(payer.moved_bytes for payer in payers) for payers in paying.values())
+    if effort in _LEAST_SAVED and again > _LEAST_SAVED[effort] * decided.decision.plan.moved_bytes:
+        yield offers(
+            decided.graph,
+            {tensor: [(payer.op, payer.regions) for payer in payers] for tensor, payers in paying.items()},
+        )
+    if effort == "thorough" and decided.decision.plan.moved_bytes:
+        everything = dict(_all_readers(decided))
+        if everything:
+            yield offers(decided.graph, everything)
+
+
+def _all_readers(decided: Decided) -> Iterator[tuple[str, list[tuple[str, Hashable]]]]:
+    """By tensor that several ops read these, and what is equal for ops that read it by the same index map."""
+    graph = decided.graph
+    bound = {one.op.name: one for one in decided.ops}
+    for name in decided.decision.plan.tilings:
+        found: list[tuple[str, Hashable]] = []
+        for op in graph.consumers[name]:
+            slots = tuple(_slots(bound[op.name], name))
+            if slots:
+                found.append((op.name, (bound[op.name].content, slots)))
+        if len(found) > 1 and graph.tensors[name].elements > 1:
+            yield name, found
 
 
 def paid_for_twice(decided: Decided, tables: CostTables) -> dict[str, list[Payer]]:
@@ -142,16 +172,24 @@ def savings(decided: Decided, paying: Mapping[str, Sequence[Payer]]) -> list[Sav
     return found if sum(saving.saved_bytes for saving in found) > least else []
 
 
-def offers(graph: Graph, paying: Mapping[str, Sequence[Payer]]) -> list[SharedDelivery]:
-    """For each tensor a delivery to all that pay for it, and behind it one to those that need the same."""
+def offers(graph: Graph, readers: Mapping[str, Sequence[tuple[str, Hashable]]]) -> list[SharedDelivery]:
+    """For each tensor a delivery to all of its readers, and behind it one to those that are alike.
+
+    Args:
+        graph: without deliveries.
+        readers: by tensor ops, and what is equal for those that may want one of their own.
+    """
     names = _Names(graph)
     found: list[SharedDelivery] = []
-    for tensor, payers in paying.items():
+    for tensor, ops in readers.items():
         common = names.next(tensor)
-        groups = [tuple(payer.op for payer in alike) for alike in _alike(payers) if len(alike) < len(payers)]
-        own = [SharedDelivery(names.next(tensor), common, group) for group in groups]
-        grouped = {op for group in groups for op in group}
-        rest = (payer.op for payer in payers if payer.op not in grouped)
+        groups: dict[Hashable, list[str]] = {}
+        for op, kind in ops:
+            groups.setdefault(kind, []).append(op)
+        several = [group for group in groups.values() if 1 < len(group) < len(ops)]
+        own = [SharedDelivery(names.next(tensor), common, tuple(group)) for group in several]
+        grouped = {op for group in several for op in group}
+        rest = (op for op, _ in ops if op not in grouped)
         found += [SharedDelivery(common, tensor, (*rest, *(one.name for one in own))), *own]
     return found
 
@@ -238,26 +276,15 @@ class _Kept:
     """And the tensor that each of them reads in the graph that was searched."""
 
 
-def _best(decided: Decided, as_it_is: Decided, searched: Decided, decision: Decision) -> Decided:
-    """The plan with the fewest bytes of those that keep to the budget of repeated work."""
-    plan = decided.decision.plan
-    most = max(REPLICATED_SHARE_LIMIT, plan.replicated_flop_share)
-    is_allowed = searched.decision.plan.replicated_flop_share <= most
-    options: tuple[Decided, ...] = (decided, as_it_is, *((searched,) if is_allowed else ()))
-    best: Decided = min(options, key=lambda one: (one.decision.plan.moved_bytes, len(one.decision.plan.deliveries)))
-    if best.decision.plan.deliveries:
-        best = _with_gap(best, _gap(best.decision.plan.moved_bytes, decision))
-    first = decided.decision
-    return replace(
-        best,
-        decision=replace(
-            best.decision,
-            search_seconds=first.search_seconds + decision.search_seconds,
-            table_entries=decision.table_entries,
-            largest_table=max(first.largest_table, decision.largest_table),
-            eliminated_entries=first.eliminated_entries + decision.eliminated_entries,
-        ),
-    )
+def _better(best: Decided, searched: Decided, decision: Decision, repeated_share: float) -> Decided:
+    """The plan that was searched if it moves less and repeats no more work than may be; else the best one known."""
+    plan, found = best.decision.plan, searched.decision.plan
+    may_be = max(REPLICATED_SHARE_LIMIT, repeated_share)
+    if found.moved_bytes < plan.moved_bytes and found.replicated_flop_share <= may_be:
+        return _with_gap(searched, _gap(found.moved_bytes, decision))
+    if plan.deliveries and plan.certified_gap is None:
+        return _with_gap(best, _gap(plan.moved_bytes, decision))
+    return best
 
 
 def _gap(moved_bytes: int, decision: Decision) -> float | None:
