@@ -11,6 +11,7 @@ from typing import Any
 from planner.algebra.tiling import Tiling
 from planner.errors import ModelError
 from planner.estimate import TimeEstimate
+from planner.graph.deliveries import SharedDelivery
 
 SCHEMA_VERSION = 1
 
@@ -94,6 +95,9 @@ class Plan:
     """Ops that are executed whole because nothing describes them."""
     estimate: TimeEstimate | None = None
     """How long an iteration takes on the topology that the plan is for; None without one."""
+    deliveries: tuple[SharedDelivery, ...] = ()
+    """Those that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have them by
+    their names, as if they were tensors, and ``strategies`` as if they were ops."""
 
     @property
     def workers(self) -> int:
@@ -132,6 +136,9 @@ class Plan:
                 for name, strategy in self.strategies.items()
             },
             "tensor_bytes": dict(self.tensor_bytes),
+            "deliveries": [
+                {"name": one.name, "tensor": one.tensor, "readers": list(one.readers)} for one in self.deliveries
+            ],
         }
 
     @classmethod
@@ -167,6 +174,10 @@ class Plan:
                 described_by=DescriptionFile(**data["described_by"]) if data.get("described_by") else None,
                 undescribed=tuple(UndescribedOp(**op) for op in data.get("undescribed", ())),
                 estimate=TimeEstimate.from_dict(data["estimate"]) if data.get("estimate") else None,
+                deliveries=tuple(
+                    SharedDelivery(one["name"], one["tensor"], tuple(one["readers"]))
+                    for one in data.get("deliveries", ())
+                ),
             )
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             raise ModelError(f"the plan cannot be read: {error}") from error

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from planner.api.machines import machine_and_workers, profile_for, time_of
+from planner.cost.tables import CostTables
 from planner.cost.topology import level_ways
 from planner.descriptions import UnknownOps, in_force
 from planner.errors import TofuError
@@ -17,7 +19,9 @@ from planner.report.results import (
     ComparisonRow,
 )
 from planner.search.composites import decide_with_bodies
+from planner.search.decide import decide
 from planner.search.methods import METHODS
+from planner.search.sharing import shared
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
 
@@ -61,7 +65,13 @@ def compare(
     for number, method in enumerate(METHODS.values(), start=1):
         progress(f"strategy {number} of {len(METHODS)}: {method.name}")
         try:
-            decided = decide_with_bodies(graph, descriptions, workers, levels=levels, strategy=method.name)
+            tables = CostTables()
+            decided = decide_with_bodies(
+                graph, descriptions, workers, levels=levels, strategy=method.name, tables=tables
+            )
+            if method.name == "tofu":
+                again = partial(decide, workers=workers, levels=levels, tables=tables)
+                decided = shared(decided, descriptions, tables, "normal", again)
         except TofuError as error:
             if method.name == "tofu":
                 raise

@@ -13,6 +13,7 @@ from planner.folder import (
     open_folder,
 )
 from planner.graph.bodies import expand, planned_graph
+from planner.graph.deliveries import with_deliveries
 from planner.graph.foreign import EVERY_OPERATOR
 from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
@@ -42,7 +43,7 @@ def explain(directory: Path | None = None, *, subject: str | None = None, opdefs
     """
     folder = open_folder(directory if directory is not None else newest_folder(Path()))
     model = read_model(folder.model, operators=EVERY_OPERATOR)
-    graph = planned_graph(model, folder.plan.strategies)
+    graph = with_deliveries(planned_graph(model, folder.plan.strategies), folder.plan.deliveries)
     descriptions, source = in_force(opdefs, "replicate")
     if source is not None and source != folder.plan.described_by:
         _refuse_other_descriptions(folder, source)
@@ -82,6 +83,7 @@ def _tensor_row(folder: PlanFolder, graph: Graph, name: str) -> TensorRow:
     tiling = folder.plan.tilings[name]
     largest = max(tiling.boxes(tensor.shape), key=lambda region: region.elements)
     maker = graph.producer.get(name)
+    delivered = {one.name: one.tensor for one in folder.plan.deliveries}
     return TensorRow(
         name=name,
         shape=tensor.shape,
@@ -92,6 +94,7 @@ def _tensor_row(folder: PlanFolder, graph: Graph, name: str) -> TensorRow:
         moved_bytes=folder.plan.tensor_bytes[name],
         made_by=maker.name if maker is not None else "",
         read_by=tuple(op.name for op in graph.consumers[name]),
+        delivers=delivered.get(name, ""),
     )
 
 

@@ -13,6 +13,7 @@ from onnx import ModelProto
 from planner.api.fitting import candidate_of, fewest_bytes, within
 from planner.api.least_time import Objective, faster, least_time
 from planner.api.machines import machine_and_workers, memory_limits, profile_for, time_of
+from planner.api.sharing import fits, shared_where_room
 from planner.api.sources import from_the_nearest
 from planner.collection import without_collection
 from planner.cost.tables import CostTables
@@ -41,6 +42,7 @@ from planner.search.effort import EffortName
 from planner.search.nearby import Nearby
 from planner.search.prices import prices
 from planner.search.rules import Replication, Rules
+from planner.search.sharing import Sharing, shared
 from planner.search.undescribed import undescribed_ops
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
@@ -61,6 +63,7 @@ def plan(
     replicate: Replication = "all",
     inputs: str = "free",
     through_bodies: bool = True,
+    share: Sharing = "auto",
     effort: EffortName = "normal",
     out: Path | None = None,
     state: Path | None = None,
@@ -88,6 +91,8 @@ def plan(
         inputs: ``free``: data arrives in any tiling; ``partitioned``: in disjoint tiles only.
         through_bodies: cut composite ops (Softmax, LayerNormalization, ...) along the dims that they normalise over,
             through their bodies, where that moves fewer bytes.
+        share: ``auto``: what several readers have brought to them is brought once where that saves bytes and there is
+            memory; ``none``: every reader has its own delivery. The literature's strategies always have that.
         effort: ``quick``: no bound of what a plan can be; ``normal``: where it takes seconds, and a better plan where
             the bound's search finds one; ``thorough``: where it takes minutes, too.
         out: the folder to write; MODEL.tofuK in the working directory if None.
@@ -132,11 +137,30 @@ def plan(
         tables=tables,
     )
     rules = Rules(pin or {}, tuple(forbid), replicate)
-    decided = search(rules=rules, effort=effort)
+    may_share = share == "auto" and strategy == "tofu"
+    same_graph = partial(
+        decide,
+        workers=workers,
+        levels=() if machine is None else level_ways(machine),
+        strategy=strategy,
+        partitioned_inputs=inputs == "partitioned",
+        model_digest=digest(content),
+    )
+
+    def found_under(chosen: Rules) -> tuple[Decided, Decided]:
+        """The plan in which every reader has its own delivery, and the one in which some may be shared."""
+        plain = search(rules=chosen, effort=effort)
+        if not may_share:
+            return plain, plain
+        kept = replace(chosen, names=frozenset(graph.tensors))
+        again = partial(same_graph, rules=kept, effort=effort, tables=tables, progress=progress)
+        return plain, shared(plain, descriptions, tables, effort, again)
+
+    plain, decided = found_under(rules)
     priced = prices(
         rules,
         decided.decision.plan.moved_bytes,
-        lambda others: search(rules=others, effort=effort).decision.plan.moved_bytes,
+        lambda others: found_under(others)[1].decision.plan.moved_bytes,
         progress,
     )
     progress("writing a program for each worker")
@@ -146,24 +170,17 @@ def plan(
         progress("planning again, for the least time")
         goal = least_time(machine, tables, measured)
         candidate = faster(candidate, lambda timed: again(tables=timed), goal, tables)
-    if limits is not None:
+    if limits is not None and not fits(candidate, limits):
         kept = replace(rules, names=frozenset(graph.tensors))
-        same_graph = partial(
-            decide,
-            workers=workers,
-            levels=() if machine is None else level_ways(machine),
-            strategy=strategy,
-            rules=kept,
-            partitioned_inputs=inputs == "partitioned",
-            effort="quick",
-            model_digest=digest(content),
-        )
 
         def replanned(planned: Decided, charged: CostTables) -> Decision:
-            return same_graph(planned.graph, planned.ops, tables=charged)
+            return same_graph(planned.graph, planned.ops, rules=kept, effort="quick", tables=charged)
 
         around = partial(Nearby, rules=kept, partitioned_inputs=inputs == "partitioned", is_free=strategy == "tofu")
-        candidate = within(candidate, replanned, limits, goal, tables, progress, around)
+        first = candidate_of(plain) if candidate.decided.decision.plan.deliveries else candidate
+        candidate = within(first, replanned, limits, goal, tables, progress, around)
+    if may_share and not candidate.decided.decision.plan.deliveries:
+        candidate = shared_where_room(candidate, limits, goal, descriptions, tables)
     if machine is not None:
         candidate = from_the_nearest(candidate, machine, limits, measured)
     decided, partitioned = candidate.decided, candidate.partitioned

@@ -77,6 +77,13 @@ from planner.commands.show import progress, show
     help="Inputs arrive as the plan wants them, for nothing, or in disjoint parts; what is needed beyond is charged.",
 )
 @click.option(
+    "--share",
+    type=click.Choice(["none", "auto"]),
+    default="auto",
+    show_default=True,
+    help="What several readers have brought to them: once for each, or once for all where that saves bytes.",
+)
+@click.option(
     "--effort",
     type=click.Choice(["quick", "normal", "thorough"]),
     default="normal",
@@ -112,6 +119,7 @@ def plan(
     forbid: tuple[tuple[str, str], ...],
     replicate: Literal["weights", "all", "none"],
     inputs: str,
+    share: Literal["none", "auto"],
     effort: Literal["quick", "normal", "thorough"],
     out: Path | None,
     state: Path | None,
@@ -153,6 +161,7 @@ def plan(
             forbid=tuple(dict.fromkeys(forbid)),
             replicate=replicate,
             inputs=inputs,
+            share=share,
             effort=effort,
             out=out,
             sharding_annotations=sharding_annotations,

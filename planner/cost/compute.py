@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from planner.algebra.tiling import Partial, Placement, Replicate, Tiling
+from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph
 from planner.tdl.bind import BoundOp
 from planner.tdl.linear import Linearity
@@ -15,7 +16,9 @@ REPLICATED_SHARE_LIMIT = 1e-4
 
 
 def work(bound: BoundOp, graph: Graph) -> int:
-    """The larger of an op's operations and the elements that it touches."""
+    """The larger of an op's operations and the elements that it touches; a shared delivery is none."""
+    if is_delivery(bound.op):
+        return 0
     names = (*bound.op.inputs, *bound.op.outputs)
     touched = sum(graph.tensors[name].elements for name in names if name)
     return max(bound.flop, touched)

@@ -20,6 +20,7 @@ from planner.cost.roofline import Roofline
 from planner.cost.topology import Interconnect
 from planner.device_profile import DeviceProfile
 from planner.estimate import ComputeSources, LevelTraffic, TimeEstimate
+from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph
 from planner.plan import OpStrategy
 from planner.program import Program, Segment
@@ -100,7 +101,7 @@ def _sources(
     assert isinstance(computing, Measured), "there is a profile"
     count = dict.fromkeys(From, 0)
     seconds = dict.fromkeys(From, 0.0)
-    for bound in ops:
+    for bound in (bound for bound in ops if not is_delivery(bound.op)):
         found, source = computing.told(bound, strategies[bound.op.name].tiling)
         count[source] += 1
         seconds[source] += float(found.max())

@@ -17,6 +17,7 @@ from planner.algebra.region import Boxes
 from planner.algebra.tiling import Tiling
 from planner.cost.roofline import amounts
 from planner.device_profile import LocalShapes, Places, Signature, named
+from planner.graph.deliveries import is_delivery
 from planner.graph.model import Attribute, DType, GraphAttribute, Op, Shape, TensorAttribute
 from planner.tdl.bind import BoundOp
 
@@ -44,12 +45,14 @@ class DifferentPart:
 
 
 def different_parts(bound: BoundOp, strategy: Tiling) -> tuple[DifferentPart, ...]:
-    """The parts of an op that differ in shape, by their first workers; idle workers have none.
+    """The parts of an op that differ in shape, by their first workers; idle workers have none, nor has a delivery.
 
     Args:
         bound: the op.
         strategy: how it is divided.
     """
+    if is_delivery(bound.op):
+        return ()
     ranges = bound.ranges(strategy)
     reads = bound.reads(ranges)
     made = bound.all_made(ranges)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Tiling
 from planner.config import Device
+from planner.graph.deliveries import is_delivery
 from planner.graph.model import DType
 from planner.tdl.bind import BoundOp, InputBoxes
 
@@ -112,11 +113,15 @@ def amounts(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Operations of each worker's part of an op, and the bytes that it touches; both of shape [workers].
 
+    A shared delivery is a fetch and nothing besides.
+
     Args:
         bound: the op.
         ranges: the workers' parts of the iteration space.
         reads: what they read.
     """
+    if is_delivery(bound.op):
+        return np.zeros(ranges.workers), np.zeros(ranges.workers)
     operations = bound.flop * (ranges.elements / max(1, bound.whole_points))
     touched = np.zeros(ranges.workers)
     for slot, read in reads.items():

@@ -17,6 +17,7 @@ from planner.algebra.delivery import contributors, made_tiling, reduced_boxes, r
 from planner.algebra.partial import holders, partial_cuts, settled
 from planner.algebra.region import Region, index_space
 from planner.algebra.tiling import Tiling
+from planner.graph.deliveries import is_delivery
 from planner.graph.fills import is_fill
 from planner.graph.model import DType, Graph, Shape, is_used
 from planner.partition.fetches import copied, make_fetch, nearest_first, reduced
@@ -130,6 +131,9 @@ class Lowering:
 
     def _lower(self, bound: BoundOp) -> None:
         strategy = self._plan.strategies[bound.op.name].tiling
+        if is_delivery(bound.op) and strategy == self._plan.tilings[bound.op.outputs[0]]:
+            self._deliver(bound)
+            return
         key = (bound.content, strategy)
         if key not in self._divisions:
             self._divisions[key] = _Division.of(bound, strategy)
@@ -173,6 +177,32 @@ class Lowering:
         for position, name in enumerate(bound.op.outputs):
             if name:
                 self._bring_home(bound, position, division)
+
+    def _deliver(self, bound: BoundOp) -> None:
+        """Brings a tensor into the tiling of a shared delivery: by a fetch, and not at all where a worker has it so."""
+        source, name = bound.op.inputs[0], bound.op.outputs[0]
+        arriving = self._pending.pop(source, [])
+        sliced: list[tuple[int, str, Region, Region]] = []
+        self._owners[name] = {}
+        for worker in range(self._workers):
+            region = self._own_region(name, worker)
+            if region.is_empty:
+                continue
+            held = self._owners[source].get(worker)
+            if held is not None and held[1] == region:
+                self._owners[name][worker] = held
+                continue
+            self._owners[name][worker] = (name, region)
+            self._add_buffer(worker, name, source, region)
+            if held is not None and held[1].contains(region):
+                sliced.append((worker, *held, region))
+            else:
+                pieces = copied(region, self._owners[source], self._order[worker])
+                arriving.append((worker, self._fetch(worker, name, source, pieces)))
+        self._place(arriving)
+        for worker, buffer, frame, region in sliced:
+            self._epochs[-1].work[worker].append(_slice(bound.op.name, buffer, frame, name, region))
+            self._computed_in[worker, name] = len(self._epochs) - 1
 
     def _output_buffers(self, bound: BoundOp, division: _Division, worker: int) -> dict[int, str]:
         """The buffers that a worker's local op fills: the owned tile itself where it makes just that."""

@@ -88,6 +88,7 @@ def explain(result: Explanation) -> dict[str, Any]:
                 "moved_bytes": row.moved_bytes,
                 "made_by": row.made_by,
                 "read_by": list(row.read_by),
+                **({"delivers": row.delivers} if row.delivers else {}),
             }
             for row in result.tensors
         ],

@@ -76,6 +76,8 @@ class TensorRow:
     made_by: str
     """Name of the op; "" for an input."""
     read_by: tuple[str, ...]
+    delivers: str = ""
+    """Of a shared delivery the tensor that it brings; "" for a tensor of the model."""
 
 
 @dataclass(frozen=True, slots=True)

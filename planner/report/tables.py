@@ -55,6 +55,9 @@ def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
         ("gap to the optimum", gap),
         *estimate_facts(plan.estimate),
     ]
+    if plan.deliveries:
+        of = len({one.tensor for one in plan.deliveries})
+        facts.append(("shared deliveries", f"{len(plan.deliveries)}, of {_count(of, 'tensor')}"))
     if plan.unsplit:
         shown = ", ".join(plan.unsplit[:_SHOWN_UNSPLIT]) + (", ..." if len(plan.unsplit) > _SHOWN_UNSPLIT else "")
         facts.append(("not split", f"{_count(len(plan.unsplit), 'op')}, which could not be at some cut: {shown}"))
@@ -131,7 +134,7 @@ def explain(result: Explanation, file: TextIO) -> None:
         (
             row.name,
             _shape(row.shape),
-            row.role.value,
+            "delivery" if row.delivers else row.role.value,
             row.tiling,
             _shape(row.tile_shape),
             format_bytes(row.moved_bytes),

@@ -186,11 +186,11 @@ def _put_back(
     final = without_copies(kept, planned)
     final_ops = descriptions.bind_all(final)
     return Decided(
-        final, final_ops, replace(decision, plan=_plan_of(final, final_ops, plan, strategies, unsplit, tables))
+        final, final_ops, replace(decision, plan=plan_of(final, final_ops, plan, strategies, unsplit, tables))
     )
 
 
-def _plan_of(
+def plan_of(
     graph: Graph,
     ops: tuple[BoundOp, ...],
     plan: Plan,

@@ -9,6 +9,7 @@ from planner.algebra.delivery import can_split
 from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Shard, Tiling, parse_placement
 from planner.cost.tables import Candidates
 from planner.errors import UsageError
+from planner.graph.deliveries import is_delivery
 from planner.graph.model import Role
 from planner.search.partial_sums import PARTIAL
 from planner.search.problem import Problem, Restriction, SearchVariable
@@ -173,11 +174,15 @@ class _Reader:
         return " x ".join(map(str, self.cuts)) or "1"
 
     def _may_replicate(self, variable: SearchVariable) -> bool:
-        """Whether a tensor may be replicated where it can be cut."""
-        if self.rules.replicate == "all" or variable.op is not None:
+        """Whether a tensor may be replicated where it can be cut; a shared delivery may, as any op's own may."""
+        if self.rules.replicate == "all" or variable.op is not None or self._is_delivered(variable.tensors[0]):
             return True
         roles = {self.problem.graph.roles[name] for name in variable.tensors}
         return self.rules.replicate == "weights" and bool(roles & {Role.STATE, Role.DATA})
+
+    def _is_delivered(self, name: str) -> bool:
+        maker = self.problem.graph.producer.get(name)
+        return maker is not None and is_delivery(maker)
 
 
 def _fault(problem: Problem, name: str, tiling: Tiling) -> str:

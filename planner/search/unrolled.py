@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph, Role
 from planner.tdl.bind import BoundOp
 
@@ -41,6 +42,8 @@ def find_copies(graph: Graph, ops: Sequence[BoundOp]) -> Copies:
     state = {pair.current for pair in graph.state}
     readers: dict[tuple[str, int, Hashable], list[int]] = {}
     for number, bound in enumerate(ops):
+        if is_delivery(bound.op) and not state.isdisjoint(bound.op.inputs):  # all steps read a state as it is delivered
+            state.update(bound.op.outputs)
         for slot, name in enumerate(bound.op.inputs):
             if name in state:
                 readers.setdefault((name, slot, _kind(bound)), []).append(number)

@@ -16,10 +16,12 @@ import numpy as np
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import Partial, Placement, Reducer, Shard, Tiling
 from planner.errors import DescriptionError, UnsupportedError
+from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph, Op, Shape, Tensor
 from planner.graph.undescribed import undescribed_error
 from planner.tdl.analyse import Analysis, Variable, analyse
 from planner.tdl.builder import Derivation, Description, NodeView
+from planner.tdl.delivered import delivered
 from planner.tdl.implied import implied_shapes
 from planner.tdl.interval import End, Interval, Ints, Symbol
 from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
@@ -363,7 +365,7 @@ class Descriptions:
 
     def is_unknown(self, bound: BoundOp) -> bool:
         """True if an op has no description and is executed whole."""
-        return (bound.op.domain, bound.op.op_type) not in self._by_type
+        return not is_delivery(bound.op) and (bound.op.domain, bound.op.op_type) not in self._by_type
 
     def implied_shapes(
         self, op: Op, tensors: Mapping[str, Tensor], constants: Mapping[str, np.ndarray | None], opset: int
@@ -394,7 +396,7 @@ class Descriptions:
             UnsupportedError: operators without a description, all of them at once.
             DescriptionError: a description that cannot be analysed.
         """
-        unknown = [op for op in graph.ops if not self.takes(op.domain, op.op_type)]
+        unknown = [op for op in graph.ops if not (self.takes(op.domain, op.op_type) or is_delivery(op))]
         if unknown:
             raise undescribed_error(unknown, self._reasons)
         return tuple(self.bind(op, graph) for op in graph.ops)
@@ -407,7 +409,7 @@ class Descriptions:
         """
         made = tuple(graph.tensors[name].shape if name else None for name in op.outputs)
         node = _view(op, graph.tensors, made, graph.constants, graph.opset)
-        description = self._by_type.get((op.domain, op.op_type))
+        description = delivered if is_delivery(op) else self._by_type.get((op.domain, op.op_type))
         if description is None:
             assert self.repeats_unknown, f"{op.op_type} has no description"
             analysis = self._whole(node)

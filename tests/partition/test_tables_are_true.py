@@ -8,6 +8,7 @@ import pytest
 import opdefs
 from partial_plans import all_kinds, partial_plan, separate_gpt, two_products
 from planner import zoo
+from planner.graph.deliveries import SharedDelivery, with_deliveries
 from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
 from planner.partition.build import partition
@@ -60,6 +61,28 @@ def check_program(program: Program) -> None:
 @pytest.mark.parametrize("workers", [2, 3, 4, 6, 8])
 def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Plan], workers: int, seed: int) -> None:
     graph = mlp(2, 12, 16)
+    ops = opdefs.standard().bind_all(graph)
+    plan = random_plan(Problem(graph, ops, workers), workers, seed)
+    program = partition(graph, ops, plan).program
+    check_program(program)
+    assert program.predicted_bytes == plan.moved_bytes > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("workers", [2, 3, 4, 6])
+@pytest.mark.parametrize("model", ["lenet-5", "mlp-2x12"])
+def test_random_plans_with_shared_deliveries(
+    random_plan: Callable[[Problem, int, int], Plan], model: str, workers: int, seed: int
+) -> None:
+    """Every tensor of several readers is delivered to all of them, and again to the last two: halos, too."""
+    whole = zoo.build(model, batch=8)
+    deliveries = []
+    for name, readers in whole.consumers.items():
+        if len(readers) > 1 and name not in whole.constants:
+            names = tuple(op.name for op in readers)
+            deliveries.append(SharedDelivery(f"{name}@1", name, (*names[:-2], f"{name}@2")))
+            deliveries.append(SharedDelivery(f"{name}@2", f"{name}@1", names[-2:]))
+    graph = with_deliveries(whole, deliveries)
     ops = opdefs.standard().bind_all(graph)
     plan = random_plan(Problem(graph, ops, workers), workers, seed)
     program = partition(graph, ops, plan).program

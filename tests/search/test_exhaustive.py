@@ -13,6 +13,7 @@ import opdefs
 from planner.algebra.delivery import contributors, made_tiling, reduced_boxes
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import Tiling
+from planner.graph.deliveries import SharedDelivery, with_deliveries
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.search.problem import Link, Problem, no_restriction
 from planner.search.recurse import search_recursively
@@ -86,11 +87,27 @@ def update() -> Graph:
     )
 
 
+def delivered() -> Graph:
+    """Two products and a sum read the state, the products as it is delivered to both."""
+    graph = small(
+        {"x": (4, 6), "w": (6, 6), "h": (4, 6), "y": (4, 6), "next": (6, 6)},
+        [
+            Op("first", "MatMul", ("x", "w"), ("h",)),
+            Op("second", "MatMul", ("h", "w"), ("y",)),
+            Op("step", "Add", ("w", "w"), ("next",)),
+        ],
+        "y",
+        state=(StatePair("w", "next"),),
+    )
+    return with_deliveries(graph, [SharedDelivery("w@shared", "w", ("first", "second"))])
+
+
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "chain": chain,
     "residual": residual,
     "spatial": spatial,
     "update": update,
+    "delivered": delivered,
     "mlp": lambda: mlp(1, 6, 8),
 }
 
