@@ -112,6 +112,7 @@ class _Candidates:
     def __init__(self, graph: Graph, ops: Sequence[BoundOp], cheap: Collection[str]) -> None:
         """Linear ops, and tensors that are neither input, state nor result and are read by these alone."""
         self._graph = graph
+        results = frozenset(graph.outputs)
         linear = {
             bound.op.name
             for bound in ops
@@ -121,13 +122,14 @@ class _Candidates:
             name
             for name, tensor in graph.tensors.items()
             if graph.roles[name] is Role.ACTIVATION
-            and name not in graph.outputs
+            and name not in results
             and tensor.dtype.is_float
             and is_used(graph, name)
             and all(op.name in linear for op in graph.consumers[name])
         }
-        self._bound = [bound for bound in ops if not self.tensors.isdisjoint((*bound.op.inputs, *bound.op.outputs))]
+        self._bound = [bound for bound in ops if self._touches(bound)]
         self.ops = {bound.op.name for bound in self._bound} & linear
+        self._contributing = {bound.op.name for bound in self._bound if _contributes(bound)}
 
     def settle(self) -> None:
         """Takes out what depends on something that is no candidate, until nothing does."""
@@ -135,6 +137,10 @@ class _Candidates:
         while before != (before := len(self.tensors) + len(self.ops)):
             for bound in self._bound:
                 self._settle(bound)
+            self._bound = [bound for bound in self._bound if bound.op.name in self.ops or self._touches(bound)]
+
+    def _touches(self, bound: BoundOp) -> bool:
+        return not self.tensors.isdisjoint((*bound.op.inputs, *bound.op.outputs))
 
     def _settle(self, bound: BoundOp) -> None:
         """Takes an op out if an input is, and its inputs and outputs if it is."""
@@ -143,7 +149,7 @@ class _Candidates:
             self.ops.discard(bound.op.name)
         if bound.op.name not in self.ops:
             self.tensors.difference_update(read)
-            if not _contributes(bound):
+            if bound.op.name not in self._contributing:
                 self.tensors.difference_update(bound.op.outputs)
 
     def without_gain(self) -> bool:
