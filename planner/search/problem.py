@@ -427,6 +427,7 @@ class Problem:
         bound, tensor = self._bound[link.op_name], self.graph.tensors[link.name]
         make = self.tables.input_bytes if link.is_input else self.tables.output_bytes
         table = make(bound, link.position, tensor, tilings, strategies)
+        all_of_them = table if link.times == 1 else table * link.times
         if link.tensor in self._partial or link.op in self._partial:
-            table = np.where(table < IMPOSSIBLE, table, self._impossible)
-        return table if link.times == 1 else table * link.times
+            return np.where(table < IMPOSSIBLE, all_of_them, self._impossible)
+        return all_of_them
