@@ -1,0 +1,106 @@
+"""Shared deliveries where there is memory for them, and what a user is told of them."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import opdefs
+from planner import api
+from planner.api.fitting import Candidate, candidate_of, fewest_bytes
+from planner.api.sharing import fits, shared_where_room
+from planner.cost.tables import CostTables
+from planner.graph.to_onnx import write_model
+from planner.report import as_json, tables
+from planner.search.composites import Decided
+from planner.search.decide import decide
+from planner.search.rules import Rules
+from planner.zoo import build
+
+WORKERS = 2
+
+
+@cache
+def gathering() -> tuple[Candidate, Candidate]:
+    """A plan that gathers weights in both passes, and the same sharing all that it can, with no limit on memory."""
+    graph, descriptions, counted = build("gpt-2x64", batch=1), opdefs.standard(), CostTables()
+    ops = descriptions.bind_all(graph)
+    plan = decide(graph, ops, WORKERS, rules=Rules(replicate="none"), effort="quick", tables=counted)
+    first = candidate_of(Decided(graph, ops, plan))
+    return first, shared_where_room(first, None, fewest_bytes(counted), descriptions, counted)
+
+
+def peak(candidate: Candidate) -> int:
+    return max(candidate.partitioned.program.peak_bytes)
+
+
+def moved(candidate: Candidate) -> int:
+    return candidate.decided.decision.plan.moved_bytes
+
+
+def within(limit: int) -> Candidate:
+    counted = CostTables()
+    return shared_where_room(gathering()[0], [limit] * WORKERS, fewest_bytes(counted), opdefs.standard(), counted)
+
+
+def test_what_is_held_is_counted() -> None:
+    first, everything = gathering()
+    assert moved(everything) == everything.partitioned.program.predicted_bytes < moved(first)
+    assert peak(everything) > peak(first)
+
+
+def test_less_memory_means_less_sharing() -> None:
+    first, everything = gathering()
+    limits = (peak(first), (peak(first) + peak(everything)) // 2, peak(everything))
+    found = [within(limit) for limit in limits]
+    assert all(peak(one) <= limit for one, limit in zip(found, limits, strict=True))
+    assert all(fits(one, [limit] * WORKERS) for one, limit in zip(found, limits, strict=True))
+    assert not fits(everything, [limits[1]] * WORKERS)
+    assert moved(first) > moved(found[0]) > moved(found[1]) > moved(found[2]) == moved(everything)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_model(build("mlp-3x24", batch=12), tmp_path / "m.onnx")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_plan_and_explain_name_shared_deliveries(here: Path) -> None:
+    result = api.plan(Path("m.onnx"), gpus=3, replicate="none", out=Path("plan"))
+    (first, *_) = result.plan.deliveries
+    told = as_json.plan(result)["deliveries"]
+    assert told[0] == {"name": first.name, "tensor": first.tensor, "readers": list(first.readers)}
+    assert first.name in result.plan.tilings
+    text = io.StringIO()
+    tables.plan(result, text)
+    assert f"shared deliveries   {len(result.plan.deliveries)}, of " in text.getvalue()
+    rows = {row.name: row for row in api.explain(Path("plan")).tensors}
+    assert rows[first.name].delivers == first.tensor
+    assert rows[first.name].read_by == first.readers
+    assert rows[first.tensor].moved_bytes == result.plan.tensor_bytes[first.tensor] > 0
+    about = api.explain(Path("plan"), subject=first.name)
+    assert {row.name for row in about.ops} == {first.name, *first.readers}
+    assert {row["name"]: row.get("delivers") for row in as_json.explain(about)["tensors"]}[first.name] == first.tensor
+
+
+def test_a_limit_on_memory_is_kept_to_with_sharing(here: Path) -> None:
+    free = api.plan(Path("m.onnx"), gpus=2, replicate="none", share="none", out=Path("free"))
+    limit = max(free.plan.peak_bytes)
+    shared = api.plan(Path("m.onnx"), gpus=2, replicate="none", memory=f"{limit}B", out=Path("shared"))
+    assert max(shared.plan.peak_bytes) <= limit
+    assert shared.plan.moved_bytes <= free.plan.moved_bytes
+
+
+def test_a_plan_for_the_least_time_shares_too(here: Path) -> None:
+    options = {"topology": "p2.8xlarge", "objective": "time", "replicate": "none", "effort": "quick"}
+    shared = api.plan(Path("m.onnx"), out=Path("shared"), **options)  # type: ignore[arg-type]
+    alone = api.plan(Path("m.onnx"), out=Path("alone"), share="none", **options)  # type: ignore[arg-type]
+    assert shared.plan.estimate is not None
+    assert alone.plan.estimate is not None
+    assert shared.plan.estimate.estimated_seconds <= alone.plan.estimate.estimated_seconds
+    assert shared.plan.deliveries
+    assert api.run(Path("shared"), verify=True).verified
