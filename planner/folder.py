@@ -13,9 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +21,7 @@ from planner.errors import ModelError, UsageError
 from planner.graph.model import StatePair
 from planner.plan import Plan, digest
 from planner.program import Program
+from planner.whole import whole_folder
 
 PLAN = "plan.json"
 MANIFEST = "manifest.json"
@@ -86,23 +84,9 @@ def write_folder(directory: Path, files: Mapping[str, bytes], program: Program) 
         "state": [[pair.current, pair.following] for pair in program.state],
     }
     complete = {**files, MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode()}
-    parent = directory.resolve().parent
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=parent))
-        try:
-            for name, content in complete.items():
-                with (temporary / name).open("wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-            temporary.chmod(0o755)
-            temporary.rename(directory)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-    except OSError as error:
-        raise UsageError(f"{directory} cannot be written: {error.strerror}") from error
+    with whole_folder(directory) as folder:
+        for name, content in complete.items():
+            (folder / name).write_bytes(content)
 
 
 def open_folder(directory: Path) -> PlanFolder:

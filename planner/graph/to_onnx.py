@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -12,13 +11,14 @@ from typing import Final
 import numpy as np
 from onnx import ModelProto, StringStringEntryProto, TensorProto, ValueInfoProto, defs, helper, numpy_helper
 
-from planner.errors import ModelError, UsageError
+from planner.errors import ModelError
 from planner.graph.fills import fill_nodes, is_large_fill
 from planner.graph.load import MAX_IR_VERSION
 from planner.graph.model import Graph, Tensor
 from planner.graph.notes import FOLDED, STATE, UNLOADED, UNLOADED_INITIAL, external_of, is_structural
 from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.wellformed import fresh_name
+from planner.whole import whole_file
 
 __all__ = ["domain_version", "op_to_node", "to_model", "value_info", "write_model"]
 
@@ -98,32 +98,8 @@ def write_model(graph: Graph, path: str | os.PathLike[str], *, producer: str = "
         UsageError: the file cannot be written.
     """
     data = to_model(graph, producer=producer).SerializeToString(deterministic=True)
-    file = Path(path)
-    try:
-        _replace(file, data)
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror}") from None
-
-
-def _replace(file: Path, data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}.", delete=False) as stream:
-        temporary = Path(stream.name)
-        try:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-            mode = file.stat().st_mode if file.exists() else 0o666 & ~_umask()
-            temporary.chmod(mode & 0o777)
-            temporary.replace(file)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+    with whole_file(Path(path)) as stream:
+        stream.write(data)
 
 
 def _ir_version(opset: int) -> int:

@@ -15,10 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +29,7 @@ from planner.graph.model import Graph, StatePair, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.program import WorkerProgram
 from planner.runtime.results import write_arrays
+from planner.whole import whole_folder
 
 MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = 1
@@ -74,48 +72,32 @@ def write_checkpoint(
     target = directory / f"step-{step:08}"
     tiles: dict[str, list[dict[str, Any]]] = {pair.current: [] for pair in state}
     owned: dict[str, set[Region]] = {pair.current: set() for pair in state}
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=directory))
-        try:
-            files: dict[str, str] = {}
-            for program in programs:
-                arrays: dict[str, np.ndarray] = {}
-                file = f"worker{program.worker}.npz"
-                for pair in state:
-                    buffer = program.buffers.get(pair.following)
-                    if buffer is None or buffer.region in owned[pair.current]:
-                        continue
-                    owned[pair.current].add(buffer.region)
-                    key = str(len(arrays))
-                    arrays[key] = _plain(tile_of(program.worker, pair.following))
-                    corners = [*buffer.region.lo, *buffer.region.hi]
-                    tiles[pair.current].append({"file": file, "key": key, "region": corners})
-                if arrays:
-                    write_arrays(temporary / file, arrays)
-                    files[file] = _digest(temporary / file)
-            manifest = {
-                "schema_version": SCHEMA_VERSION,
-                "step": step,
-                "seed": seed,
-                "model_digest": model_digest,
-                "files": files,
-                "tiles": tiles,
-            }
-            with (temporary / MANIFEST).open("w", encoding="utf-8") as stream:
-                stream.write(json.dumps(manifest, indent=1) + "\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.chmod(0o755)
-            if target.exists():
-                shutil.rmtree(target)
-            temporary.rename(target)
-            _sync(directory)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-    except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror}") from error
+    with whole_folder(target) as folder:
+        files: dict[str, str] = {}
+        for program in programs:
+            arrays: dict[str, np.ndarray] = {}
+            file = f"worker{program.worker}.npz"
+            for pair in state:
+                buffer = program.buffers.get(pair.following)
+                if buffer is None or buffer.region in owned[pair.current]:
+                    continue
+                owned[pair.current].add(buffer.region)
+                key = str(len(arrays))
+                arrays[key] = _plain(tile_of(program.worker, pair.following))
+                corners = [*buffer.region.lo, *buffer.region.hi]
+                tiles[pair.current].append({"file": file, "key": key, "region": corners})
+            if arrays:
+                write_arrays(folder / file, arrays)
+                files[file] = _digest(folder / file)
+        manifest = {
+            "schema_version": SCHEMA_VERSION,
+            "step": step,
+            "seed": seed,
+            "model_digest": model_digest,
+            "files": files,
+            "tiles": tiles,
+        }
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return target
 
 
@@ -234,11 +216,3 @@ def _plain(array: np.ndarray) -> np.ndarray:
 def _digest(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

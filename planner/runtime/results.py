@@ -1,17 +1,14 @@
-"""Writing files that are there as a whole or not at all: a run's results among them."""
+"""Writing a run's results."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
-from planner.errors import UsageError
+from planner.whole import whole_file
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -20,15 +17,11 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-
-    def write(stream: IO[bytes]) -> None:
-        # Not numpy.savez: it takes names as keywords, and a tensor may be called "file".
-        with zipfile.ZipFile(stream, "w") as archive:
-            for name, array in arrays.items():
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
-                    np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
-
-    write_atomically(path, write)
+    # Not numpy.savez: it takes names as keywords, and a tensor may be called "file".
+    with whole_file(path) as stream, zipfile.ZipFile(stream, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -37,30 +30,5 @@ def write_bytes(path: Path, content: bytes) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-
-    def write(stream: IO[bytes]) -> None:
+    with whole_file(path) as stream:
         stream.write(content)
-
-    write_atomically(path, write)
-
-
-def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Writes a file to a temporary name beside the target, syncs, and renames.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.resolve().parent, prefix=f".{path.name}.", delete=False) as stream:
-            temporary = Path(stream.name)
-            try:
-                write(stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-                temporary.chmod(0o644)
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

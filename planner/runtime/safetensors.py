@@ -10,14 +10,14 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from planner.errors import UsageError
 from planner.graph.model import DType, Shape, Tensor
 from planner.graph.protos import numpy_dtype
-from planner.runtime.results import write_atomically
+from planner.whole import whole_file
 
 _NAMES: Final[Mapping[DType, str]] = {
     DType.FLOAT64: "F64",
@@ -69,14 +69,12 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], value_of: Calla
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
 
-    def write(stream: IO[bytes]) -> None:
+    with whole_file(path) as stream:
         stream.write(len(text).to_bytes(8, "little") + text)
         for name, tensor in tensors.items():
             value = np.ascontiguousarray(value_of(name), numpy_dtype(tensor.dtype))
             assert value.nbytes == tensor.size_bytes, f"{name!r} has {value.nbytes} bytes"
             stream.write(value.reshape(-1).view(np.uint8).data)
-
-    write_atomically(path, write)
 
 
 def read_header(path: Path) -> dict[str, StoredTensor]:
