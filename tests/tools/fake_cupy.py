@@ -1,0 +1,269 @@
+"""A stand-in for CuPy: its streams are lazy, so that a missing wait between workers gives wrong numbers every time.
+
+Nothing that is put on a stream is executed until somebody synchronises it, and then only what that needs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from planner.runtime.sessions import SessionMaker
+
+
+class FakeStream:
+    """Work that is done when it must be."""
+
+    by_address: dict[int, FakeStream] = {}  # noqa: RUF012 -- as streams are to a driver
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.work: deque[Callable[[], None]] = deque()
+        self.ptr = id(self)
+        FakeStream.by_address[self.ptr] = self
+
+    def use(self) -> None:
+        FakeCupy.current.stream = self
+
+    def put(self, work: Callable[[], None]) -> None:
+        self.work.append(work)
+
+    def wait_event(self, event: FakeEvent) -> None:
+        recorded = event.recorded
+        assert recorded is not None, "the host let a stream wait for an event that nobody has recorded"
+        self.put(recorded.reach)
+
+    def synchronize(self) -> None:
+        with FakeCupy.lock:
+            while self.work:
+                self.work.popleft()()
+
+
+class Mark:
+    """A place in a stream."""
+
+    def __init__(self, stream: FakeStream) -> None:
+        self.stream, self.is_reached = stream, False
+        stream.put(self._pass)
+
+    def _pass(self) -> None:
+        self.is_reached = True
+
+    def reach(self) -> None:
+        while not self.is_reached:
+            self.stream.work.popleft()()
+
+
+class FakeEvent:
+    def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
+        self.recorded: Mark | None = None
+
+    def record(self, stream: FakeStream) -> None:
+        self.recorded = Mark(stream)
+
+
+class FakeArray:
+    """An array in device memory: only the stand-in's own functions touch what it holds."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, memptr: Any = None, view: np.ndarray | None = None) -> None:
+        if view is None:
+            size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+            view = memptr.block[memptr.offset : memptr.offset + size].view(dtype).reshape(shape)
+        self.view = view
+        self.shape, self.dtype, self.strides, self.nbytes = view.shape, view.dtype, view.strides, view.nbytes
+
+    @property
+    def data(self) -> Any:
+        return type("Pointer", (), {"ptr": self.view.ctypes.data})
+
+    def __getitem__(self, box: Any) -> FakeArray:
+        return FakeArray((), None, view=self.view[box])
+
+    def reshape(self, shape: tuple[int, ...]) -> FakeArray:
+        return FakeArray((), None, view=self.view.reshape(shape))
+
+    def set(self, host: np.ndarray, stream: FakeStream | None = None) -> None:
+        assert host.shape == self.shape
+        assert host.dtype == self.dtype
+        kept = host.copy()
+        if stream is None:
+            self.view[...] = kept
+        else:
+            stream.put(lambda: np.copyto(self.view, kept))
+
+    def get(self, stream: FakeStream, out: np.ndarray) -> None:
+        stream.put(lambda: np.copyto(out, self.view))
+
+
+class FakePointer:
+    def __init__(self, block: np.ndarray, offset: int = 0) -> None:
+        self.block, self.offset = block, offset
+
+    @property
+    def ptr(self) -> int:
+        return int(self.block.ctypes.data) + self.offset
+
+    def __add__(self, offset: int) -> FakePointer:
+        return FakePointer(self.block, self.offset + offset)
+
+
+class FakeKernel:
+    """Interprets the table of a fetch, as the kernel's code does; reads no memory that its GPU has no access to."""
+
+    def __init__(self, runtime: FakeRuntime, source: str, name: str) -> None:
+        self.runtime = runtime
+        element = re.search(r"typedef (.*) T;", source)
+        join = re.search(r"#define JOIN\(a, b\) (.*)", source)
+        assert element is not None
+        assert join is not None
+        self.dtype = {"float": np.float32, "long long": np.int64, "double": np.float64}[element[1]]
+        self.joins = np.add if "+" in join[1] else np.maximum if ">=" in join[1] else None
+
+    def __call__(self, grid: Any, block: Any, arguments: Any, stream: FakeStream) -> None:
+        device = FakeDevice.current()
+        stream.put(lambda: self.run(arguments[0].view, device))
+
+    def run(self, table: np.ndarray, device: int) -> None:
+        for start in table[1 : 1 + table[0]]:
+            record = table[start:]
+            rank = record[0]
+            extents = record[1 : 1 + rank]
+            target = self.array(record[1 + rank], extents, record[2 + rank : 2 + 2 * rank])
+            sources = record[2 + 2 * rank]
+            joined = None
+            for number in range(sources):
+                first = 3 + 2 * rank + number * (1 + rank)
+                owner = self.runtime.device_of(int(record[first]))
+                assert (device, owner) not in self.runtime.blind, f"GPU {device} cannot read GPU {owner}"
+                part = self.array(record[first], extents, record[first + 1 : first + 1 + rank])
+                joined = part.copy() if joined is None else self.joins(joined, part)  # type: ignore[misc]
+            target[...] = joined
+
+    def array(self, address: int, extents: np.ndarray, strides: np.ndarray) -> np.ndarray:
+        reach = int(1 + (np.maximum(extents - 1, 0) * strides).sum())
+        item = np.dtype(self.dtype).itemsize
+        raw = np.frombuffer((ctypes.c_uint8 * (reach * item)).from_address(int(address)), self.dtype)
+        return np.lib.stride_tricks.as_strided(raw, tuple(extents), tuple(int(s) * item for s in strides))
+
+
+class FakeDevice:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    @staticmethod
+    def current() -> int:
+        return getattr(FakeCupy.current, "device", 0)
+
+    def use(self) -> None:
+        FakeCupy.current.device = self.number
+
+    def __enter__(self) -> None:
+        self.before = self.current()
+        self.use()
+
+    def __exit__(self, *_: object) -> None:
+        FakeCupy.current.device = self.before
+
+
+def copy_bytes(target: int, source: int, size: int) -> None:
+    ctypes.memmove(target, source, size)
+
+
+class FakeRuntime:
+    CUDARuntimeError = RuntimeError
+
+    def __init__(self, blind: Collection[tuple[int, int]] = ()) -> None:
+        self.blind = blind
+        self.enabled: list[tuple[int, int]] = []
+        self.blocks: list[tuple[int, np.ndarray]] = []
+        self.copied: list[tuple[int, int, int]] = []
+
+    def alloc(self, size: int) -> FakePointer:
+        block = np.full(size, 0xA5, np.uint8)
+        self.blocks.append((FakeDevice.current(), block))
+        return FakePointer(block)
+
+    def device_of(self, address: int, size: int = 1) -> int:
+        """The GPU whose memory has all of these bytes, in one block."""
+        (device,) = (
+            device
+            for device, block in self.blocks
+            if block.ctypes.data <= address and address + size <= block.ctypes.data + block.nbytes
+        )
+        return device
+
+    def deviceCanAccessPeer(self, one: int, other: int) -> int:  # noqa: N802 -- CUDA's name
+        return int((one, other) not in self.blind)
+
+    def deviceEnablePeerAccess(self, other: int) -> None:  # noqa: N802 -- CUDA's name
+        self.enabled.append((FakeDevice.current(), other))
+
+    def memcpyPeerAsync(  # noqa: N802 -- CUDA's name
+        self, target: int, target_device: int, source: int, source_device: int, size: int, stream: int
+    ) -> None:
+        assert self.device_of(target, size) == target_device
+        assert self.device_of(source, size) == source_device
+        self.copied.append((target_device, source_device, size))
+        FakeStream.by_address[stream].put(partial(copy_bytes, target, source, size))
+
+
+class FakeCupy:
+    """What of CuPy is used."""
+
+    lock = threading.RLock()
+    current = threading.local()
+
+    def __init__(self, blind: Collection[tuple[int, int]] = ()) -> None:
+        self.runtime = FakeRuntime(blind)
+        members = {
+            "Device": FakeDevice,
+            "Stream": FakeStream,
+            "Event": FakeEvent,
+            "runtime": self.runtime,
+            "alloc": self.runtime.alloc,
+        }
+        self.cuda = type("cuda", (), members)
+        self.ndarray, self.RawKernel = FakeArray, partial(FakeKernel, self.runtime)
+
+    def asarray(self, numbers: np.ndarray) -> FakeArray:
+        return FakeArray((), None, view=numbers.copy())
+
+    def copyto(self, target: FakeArray, source: FakeArray) -> None:
+        FakeCupy.current.stream.put(lambda: np.copyto(target.view, source.view))
+
+
+class FakeSession:
+    """A session of the CPU that computes when its stream comes to it."""
+
+    def __init__(self, session: Any, stream: int) -> None:
+        self.session, self.stream = session, FakeStream.by_address[stream]
+
+    def io_binding(self) -> Any:
+        binding = self.session.io_binding()
+
+        class Binding:
+            inner = binding
+
+            def bind_input(self, name: str, kind: str, device: int, *rest: Any) -> None:
+                assert kind == "cuda"
+                binding.bind_input(name, "cpu", 0, *rest)
+
+            def bind_output(self, name: str, kind: str, device: int, *rest: Any) -> None:
+                assert kind == "cuda"
+                binding.bind_output(name, "cpu", 0, *rest)
+
+        return Binding()
+
+    def run_with_iobinding(self, binding: Any, options: Any) -> None:
+        assert options == "asynchronous"
+        self.stream.put(lambda: self.session.run_with_iobinding(binding.inner))
+
+
+def fake_session(model: Any, device: int, stream: int) -> tuple[Any, Any]:
+    return FakeSession(SessionMaker(1).session(model), stream), "asynchronous"
