@@ -30,12 +30,6 @@ _AHEAD = 1 << 18
 """Numbers up to which a new division is counted against all others at once, and not only those it is asked with."""
 
 
-def redistribution_table(made: Sequence[Tiling], owned: Sequence[Tiling], shape: tuple[int, ...]) -> Ints:
-    """``Divisions.redistribution`` of a tensor of this shape."""
-    divisions = Divisions(shape, made[0].workers)
-    return divisions.redistribution(made, divisions.numbers(owned))
-
-
 class Divisions:
     """The divisions of an index space among some workers that were asked for so far.
 

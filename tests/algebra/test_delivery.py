@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.algebra.delivery import contributors, reduced_boxes
-from planner.algebra.divisions import redistribution_table
 from planner.algebra.region import Region
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
+from redistribution import redistribution_table
 
 SIZE = 24
 

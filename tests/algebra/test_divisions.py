@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.algebra import divisions as module
-from planner.algebra.divisions import Divisions, redistribution_table
+from planner.algebra.divisions import Divisions
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
+from redistribution import redistribution_table
 
 WAYS = (2, 3)
 SHAPE = (7, 6)

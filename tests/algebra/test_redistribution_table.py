@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.algebra.delivery import contributors, reduced_boxes
-from planner.algebra.divisions import redistribution_table
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Only, Partial, Placement, Replicate, Shard, Tiling
+from redistribution import redistribution_table
 
 
 @st.composite

@@ -1,0 +1,16 @@
+"""What moves between tilings, as a table that remembers nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from planner.algebra.divisions import Divisions
+from planner.algebra.tiling import Tiling
+
+
+def redistribution_table(made: Sequence[Tiling], owned: Sequence[Tiling], shape: tuple[int, ...]) -> np.ndarray:
+    """``Divisions.redistribution`` of a tensor of this shape."""
+    divisions = Divisions(shape, made[0].workers)
+    return divisions.redistribution(made, divisions.numbers(owned))
