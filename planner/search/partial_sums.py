@@ -15,6 +15,7 @@ nothing would be saved.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -103,7 +104,8 @@ def impossible_entry(graph: Graph, workers: int, links: Iterable[str], tables: C
         links: the tensor of each table.
         tables: that are summed.
     """
-    return tables.impossible(2 * workers * sum(graph.tensors[name].size_bytes for name in links))
+    counts = Counter(links)
+    return tables.impossible(2 * workers * sum(graph.tensors[name].size_bytes * counts[name] for name in counts))
 
 
 class _Candidates:

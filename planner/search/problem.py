@@ -109,7 +109,8 @@ class Problem:
         first = dict(zip(reversed(self.content), reversed(self.variables), strict=True))
         space = {content: self._space_of(variable) for content, variable in first.items()}
         self.spaces = [space[content] for content in self.content]
-        self._network = Network([one.directions for one in self.spaces], merged(self.links), self.content)
+        free = {content: one.directions for content, one in space.items()}
+        self._network = Network([free[content] for content in self.content], merged(self.links), self.content)
 
     def _add_variables(self, copies: Copies) -> None:
         """One variable for each tensor and op, its copies and its next state included."""

@@ -103,6 +103,14 @@ class Affine:
                     yield from first.along()
                     yield from last.along()
 
+    @property
+    def alone(self) -> Symbol | None:
+        """The symbol that it is; None if it is anything else."""
+        if len(self.terms) != 1 or self.constant != 0:
+            return None
+        term, factor = self.terms[0]
+        return term if isinstance(term, Symbol) and factor == 1 else None
+
     def evaluate(self, ends: Mapping[Symbol, Ints]) -> tuple[Ints, int]:
         """The value for each box as (numerator, denominator), exact.
 
@@ -176,9 +184,10 @@ class Interval:
     @property
     def alone(self) -> str | None:
         """The index variable whose range it is; None if it is anything else."""
-        terms = self.first.terms
-        name = terms[0][0].variable if len(terms) == 1 and isinstance(terms[0][0], Symbol) else None
-        return name if name is not None and self == Interval.variable(name) else None
+        first, last = self.first.alone, self.last.alone
+        if first is None or last is None or first.variable != last.variable:
+            return None
+        return first.variable if (first.end, last.end) == (End.FIRST, End.LAST) else None
 
     def __add__(self, other: Interval) -> Interval:
         return Interval(self.first + other.first, self.last + other.last)
