@@ -3,7 +3,8 @@
     python bench/quality.py                             six workloads on which peers were measured
     python bench/quality.py --zoo [NAME ...]            models of the zoo beside every strategy of the literature
                             --workers 2 4 8 16          on so many workers; no models named: all
-                            --alone --effort thorough   the found plan and its gap alone, with more effort
+                            --effort quick              with less effort, or more; a plan is none the better for less
+                            --alone                     the found plan and its gap alone
 
 MB = 1e6 bytes, summed over all workers. "As SoyBean counts" is the paper's convention (n where n-1 parts move). A plan
 without a certified gap has "-" there; a workload that has no plan says why. A plan of the search may repeat 1e-4 of a
@@ -125,14 +126,14 @@ def peers(console: Console) -> None:
     console.print(table)
 
 
-def _zoo_lines(names: list[str], workers: list[int]) -> Iterator[tuple[str, ...]]:
+def _zoo_lines(names: list[str], workers: list[int], effort: EffortName) -> Iterator[tuple[str, ...]]:
     """A line for each model and number of workers, as soon as it is there."""
     for name in names:
         started = time.perf_counter()
         model = Model.of(name)
         facts = (name, f"{len(model.graph.ops):,}", f"{time.perf_counter() - started:.1f}")
         for count in workers:
-            yield (*facts, str(count), *_beside(list(costs(model, count, METHODS))))
+            yield (*facts, str(count), *_beside(list(costs(model, count, METHODS, effort=effort))))
             facts = ("", "", "")
 
 
@@ -175,13 +176,13 @@ def _share(cost: Cost) -> float:
     return 0.0 if cost.plan is None else cost.plan.replicated_flop_share
 
 
-def models(console: Console, names: list[str], workers: list[int]) -> None:
+def models(console: Console, names: list[str], workers: list[int], effort: EffortName) -> None:
     """Models of the zoo, line by line: the largest take a while."""
     best = ("MB (repeated)", "at most that")
     name, worse = "", list[str]()
     headings = ("model", "ops", "build s", "workers", "MB", "gap", "seconds", "best within limit", *best, "best", *best)
     widths = (16, 8, 8, 8, 12, 8, 8, 18, 20, 13, 16, 20, 13)
-    for cells in itertools.chain((headings,), _zoo_lines(names, workers)):
+    for cells in itertools.chain((headings,), _zoo_lines(names, workers, effort)):
         line(console, cells, widths)
         name, workers_here, *verdicts = cells[0] or name, cells[3], *cells[9:10]
         worse.extend(f"{name} on {workers_here} workers" for verdict in verdicts if verdict.startswith("NO"))
@@ -193,7 +194,7 @@ def main() -> None:
     parser.add_argument("--zoo", nargs="*", metavar="NAME", help="models of the zoo beside all strategies")
     parser.add_argument("--workers", type=int, nargs="+", default=list(ZOO_WORKERS), help="with --zoo")
     parser.add_argument("--alone", action="store_true", help="with --zoo: no strategies beside the found plan")
-    parser.add_argument("--effort", choices=list(EFFORTS), default="normal", help="with --alone: for the bound")
+    parser.add_argument("--effort", choices=list(EFFORTS), default="normal", help="with --zoo: of the search")
     chosen = parser.parse_args()
     console = Console(width=200, highlight=False, soft_wrap=True)
     if chosen.zoo is None:
@@ -201,7 +202,7 @@ def main() -> None:
     elif chosen.alone:
         gaps(console, chosen.zoo or list(zoo.names()), chosen.workers, chosen.effort)
     else:
-        models(console, chosen.zoo or list(zoo.names()), chosen.workers)
+        models(console, chosen.zoo or list(zoo.names()), chosen.workers, chosen.effort)
 
 
 if __name__ == "__main__":

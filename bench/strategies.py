@@ -23,6 +23,7 @@ from planner.graph.model import Graph
 from planner.partition.build import partition
 from planner.plan import Plan
 from planner.search.decide import decide
+from planner.search.effort import EffortName
 from planner.search.methods import METHODS
 from planner.tdl.bind import BoundOp
 
@@ -70,6 +71,7 @@ def costs(
     *,
     program: bool = False,
     machine: Machine | None = None,
+    effort: EffortName = "normal",
 ) -> Iterator[Cost]:
     """A row for each strategy, as soon as it is there.
 
@@ -79,11 +81,12 @@ def costs(
         strategies: names of ``METHODS``.
         program: cut the program, too: its bytes are the plan's, or this fails.
         machine: estimate times for it; wants the program.
+        effort: of tofu's own search.
     """
     tables = CostTables()
     for strategy in strategies:
         try:
-            decision = decide(model.graph, model.ops, workers, strategy=strategy, tables=tables)
+            decision = decide(model.graph, model.ops, workers, strategy=strategy, effort=effort, tables=tables)
         except TofuError as error:
             yield Cost(strategy, None, 0.0, reason=error.what)
             continue
