@@ -112,6 +112,7 @@ class _Candidates:
     def __init__(self, graph: Graph, ops: Sequence[BoundOp], cheap: Collection[str]) -> None:
         """Linear ops, and tensors that are neither input, state nor result and are read by these alone."""
         self._graph = graph
+        results = set(graph.outputs)
         linear = {
             bound.op.name
             for bound in ops
@@ -121,7 +122,7 @@ class _Candidates:
             name
             for name, tensor in graph.tensors.items()
             if graph.roles[name] is Role.ACTIVATION
-            and name not in graph.outputs
+            and name not in results
             and tensor.dtype.is_float
             and is_used(graph, name)
             and all(op.name in linear for op in graph.consumers[name])
