@@ -30,7 +30,7 @@ class TimedTables(CostTables):
         self.lists, self.local = plain.lists, plain.local
 
     def impossible(self, most_bytes: int) -> int:
-        """What stands for an impossible entry in sums of these tables, which are not of bytes alone."""
+        """What stands for an impossible entry in sums of these tables: 20 hours."""
         return IMPOSSIBLE
 
     def input_bytes(
