@@ -26,7 +26,7 @@ from planner.algebra.tiling import Partial, Replicate, Tiling, coordinates
 Cuts: TypeAlias = tuple[int, ...]
 Mask: TypeAlias = NDArray[np.bool_]
 
-IMPOSSIBLE = 1 << 50
+IMPOSSIBLE = 1 << 56
 """What an impossible entry of a table is, or more: more than any possible one, in elements, bytes or picoseconds."""
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from math import ceil
 
-from planner.algebra.partial import IMPOSSIBLE
 from planner.cost.residence import Residence, Weights
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.graph.model import DType, Tensor
@@ -49,8 +49,12 @@ class PricedTables(CostTables):
         return is_input, position, bound.content, dtype, weights, self._residence.kind(port)
 
     def impossible(self, most_bytes: int) -> int:
-        """What stands for an impossible entry in sums of these tables, which are not of bytes alone."""
-        return IMPOSSIBLE
+        """What stands for an impossible entry in sums of these tables: more than a plan takes with all charges.
+
+        What lies on the workers because of a link is at most what it may bring there.
+        """
+        most = max((sum(weights) for weights in self._weights.values()), default=Fraction(0))
+        return self._plain.impossible(most_bytes) + most_bytes * ceil(most)
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates

@@ -34,7 +34,7 @@ class TimedTables(CostTables):
         return is_input, position, bound.content, dtype
 
     def impossible(self, most_bytes: int) -> int:
-        """What stands for an impossible entry in sums of these tables, which are not of bytes alone."""
+        """What stands for an impossible entry in sums of these tables: 20 hours."""
         return IMPOSSIBLE
 
     def input_bytes(

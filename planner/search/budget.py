@@ -138,6 +138,6 @@ def _mended(problem: Problem, restrict: Restriction, found: Found) -> Found:
         return (composite, *_divided(problem, variable, composite)) if composite.has_partial else (composite,)
 
     composites, solution = problem.solve(problem.choices(found.composites, offer, restrict))
-    if not problem.is_possible(solution.total):
+    if not problem.is_possible(composites):
         raise InfeasibleError("what is to be partial cannot be, without repeating work")
     return replace(found, composites=composites, moved_bytes=solution.total)

@@ -156,7 +156,7 @@ class Nearby:
                     return None
                 self._choices.pop()
             else:
-                return (composites, solution.total) if problem.is_possible(solution.total) else None
+                return (composites, solution.total) if problem.is_possible(composites) else None
 
     def _chosen(self, lists: Sequence[Mapping[Tiling, None]]) -> Choices:
         return Choices.of([self._problem.intern(tuple(own)) for own in lists])

@@ -19,10 +19,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.algebra.tiling import Partial, Reducer
+from planner.algebra.delivery import made_tiling
+from planner.algebra.partial import partial_cuts, settled
+from planner.algebra.tiling import Partial, Reducer, Tiling
 from planner.cost.compute import repeats
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph, Role, is_used
+from planner.search.network import Link
 from planner.search.unrolled import Copies
 from planner.tdl.bind import BoundOp
 from planner.tdl.linear import Linearity
@@ -92,8 +95,8 @@ def _parted(first_of: Mapping[str, str], names: frozenset[str]) -> dict[str, str
     return {name: first.setdefault((one, name in names), name) for name, one in first_of.items()}
 
 
-def impossible_entry(graph: Graph, workers: int, links: Iterable[str], tables: CostTables) -> int:
-    """What stands for an impossible entry in the tables of a search: more than all that can move.
+def impossible_entry(graph: Graph, workers: int, links: Sequence[Link], with_partial: int, tables: CostTables) -> int:
+    """What stands for an impossible entry in the tables of a search: more than a possible plan takes.
 
     To read a tensor brings each worker all of it at most. So does owning it, after partial results, one of each worker
     at most, have been joined.
@@ -101,11 +104,29 @@ def impossible_entry(graph: Graph, workers: int, links: Iterable[str], tables: C
     Args:
         graph: the training graph.
         workers: how many.
-        links: the tensor of each table.
+        links: all tables.
+        with_partial: how many of them have impossible entries; all of these together still fit in 64 bits.
         tables: that are summed.
     """
-    counts = Counter(links)
-    return tables.impossible(2 * workers * sum(graph.tensors[name].size_bytes * counts[name] for name in counts))
+    counts = Counter(link.name for link in links)
+    most_bytes = 2 * workers * sum(graph.tensors[name].size_bytes * times for name, times in counts.items())
+    return min(tables.impossible(most_bytes), (1 << 62) // (1 + with_partial))
+
+
+def is_possible(bound: BoundOp, link: Link, tiling: Tiling, strategy: Tiling) -> bool:
+    """Whether an op that is divided so can read or make a tensor that is owned so (``planner.algebra.partial``).
+
+    Args:
+        bound: the op.
+        link: between the two.
+        tiling: of the tensor.
+        strategy: of the op.
+    """
+    if link.is_input:
+        return partial_cuts(tiling) == partial_cuts(strategy)
+    dims = bound.analysis.outputs[link.position]
+    assert dims is not None, "an absent output has no link"
+    return settled(made_tiling(strategy, dims, bound.reducers(strategy)), tiling) is not None
 
 
 class _Candidates:
@@ -177,9 +198,13 @@ class _Candidates:
 
 
 def _is_linear(graph: Graph, bound: BoundOp) -> bool:
-    """Whether an op is linear in all that it reads; what is the same for all workers would be added by each."""
+    """Whether an op is linear in all that it reads; what is the same for all workers would be added by each.
+
+    Descriptions of operators that ONNX does not define say what is read, and need not say what is done with it.
+    """
     return (
-        bound.analysis.linearity is not Linearity.NONE
+        not bound.op.domain
+        and bound.analysis.linearity is not Linearity.NONE
         and bool(bound.read_slots)
         and not any(bound.op.inputs[slot] in graph.constants for slot in bound.read_slots)
     )

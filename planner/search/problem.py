@@ -26,7 +26,15 @@ from planner.search.effort import EffortName
 from planner.search.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
 from planner.search.network import Link, Network, merged
 from planner.search.order import Ints
-from planner.search.partial_sums import PARTIAL, PartialSums, find_partial_sums, impossible_entry, obstacle, parted
+from planner.search.partial_sums import (
+    PARTIAL,
+    PartialSums,
+    find_partial_sums,
+    impossible_entry,
+    is_possible,
+    obstacle,
+    parted,
+)
 from planner.search.space import Space
 from planner.search.unrolled import Copies, find_copies
 from planner.tdl.bind import BoundOp, Content
@@ -105,7 +113,8 @@ class Problem:
         self._times_there = [copies[variable.number] for variable in self.variables]
         self.content = [self._content_of(variable) for variable in self.variables]
         self._contents = np.array(self.content, dtype=np.int64)
-        self._impossible = impossible_entry(self.graph, self.workers, [link.name for link in self.links], self.tables)
+        self._sums = [link for link in self.links if link.tensor in self._partial or link.op in self._partial]
+        self._impossible = impossible_entry(self.graph, self.workers, self.links, len(self._sums), self.tables)
         first = dict(zip(reversed(self.content), reversed(self.variables), strict=True))
         space = {content: self._space_of(variable) for content, variable in first.items()}
         self.spaces = [space[content] for content in self.content]
@@ -222,9 +231,10 @@ class Problem:
             return "this strategy joins partial sums at once"
         return obstacle(self.graph, self.ops, name)
 
-    def is_possible(self, total: int) -> bool:
-        """Whether a sum of tables is a plan's: no op is to take contributions for the whole, or the other way."""
-        return total < self._impossible
+    def is_possible(self, composites: Sequence[Tiling]) -> bool:
+        """Whether a solution is a plan: no op takes contributions for the whole, or the other way."""
+        pairs = ((link, composites[link.tensor], composites[link.op]) for link in self._sums)
+        return all(is_possible(self._bound[link.op_name], link, tiling, strategy) for link, tiling, strategy in pairs)
 
     def unsplit(self, composites: Sequence[Tiling]) -> frozenset[int]:
         """Ops that repeat work at a cut where they cannot be split, and are too much work for that to be free."""

@@ -54,7 +54,7 @@ def search_recursively(
         offer = partial(problem.proposals, ways=ways)
         composites, solution = problem.solve(problem.choices(composites, offer, restrict))
         total, largest = solution.total, max(largest, solution.largest_table)
-        if not problem.is_possible(total):
+        if not problem.is_possible(composites):
             raise InfeasibleError(
                 f"there is no plan in which all tensors that are to be P are so at cut {number}, of {ways} ways",
                 hint="what makes such a tensor is divided along what it sums over, and what reads it is P as well",

@@ -17,6 +17,7 @@ from planner.search.composites import Decided
 from planner.search.decide import Decision, decide
 from planner.tdl.bind import BoundOp
 from planner.zoo import build, mlp
+from planner.zoo.recurrent import rnn
 
 MODELS = ("mlp-5x300", "lenet-5", "cnn-3x64-12", "gpt-1x64-2h")
 STRATEGIES = ("tofu", "data", "model", "fsdp", "allrow-greedy", "soybean")
@@ -41,13 +42,25 @@ def test_residence_is_at_most_what_the_workers_take(name: str, workers: int) -> 
         assert most <= int(limited.of(decision.plan).max()) <= sum(program.peak_bytes), strategy
 
 
+@pytest.mark.parametrize("workers", [2, 4, 6])
+def test_partial_tensors_are_counted_where_they_lie(workers: int) -> None:
+    graph = rnn(2, 12, batch=12, steps=5)
+    ops = opdefs.standard().bind_all(graph)
+    for strategy in ("tofu", "data", "hybrid"):
+        decision = planned(graph, ops, workers, strategy)
+        assert any(tiling.has_partial for tiling in decision.plan.tilings.values()), strategy
+        program = candidate_of(Decided(graph, ops, decision)).partitioned.program
+        most = int(Residence(graph, ops).of(decision.plan).max())
+        assert 0.1 * sum(program.peak_bytes) < most <= sum(program.peak_bytes), strategy
+
+
 def charged_bytes(graph: Graph, ops: tuple[BoundOp, ...], plan: Plan, tables: CostTables) -> int:
     return sum(amount for bound in ops for _, amount in op_bytes(graph, bound, plan.strategies, plan.tilings, tables))
 
 
 @pytest.mark.parametrize("strategy", ["tofu", "data", "model"])
 def test_the_tables_charge_what_residence_counts(strategy: str) -> None:
-    graph = mlp(3, 24, 36)
+    graph = mlp(3, 24, 36) if strategy == "model" else rnn(1, 8, batch=8, steps=2)
     ops = opdefs.standard().bind_all(graph)
     plan = planned(graph, ops, 4, strategy).plan
     residence, plain = Residence(graph, ops), CostTables()

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,10 +26,11 @@ from planner.partition.lower import Lowering
 from planner.plan import Plan
 from planner.search.certify import certify
 from planner.search.decide import decide
-from planner.search.partial_sums import find_partial_sums, impossible_entry
+from planner.search.partial_sums import PartialSums, find_partial_sums, impossible_entry
 from planner.search.problem import Problem, SearchVariable, no_restriction
 from planner.search.recurse import search_recursively
 from planner.search.rules import Rules
+from planner.tdl.builder import NodeView, TensorArg, op
 from planner.zoo.recurrent import rnn
 
 DESCRIPTIONS = opdefs.standard()
@@ -48,11 +50,22 @@ def test_what_may_be_partial() -> None:
     assert candidates(all_kinds(), cheap=False) == set(), "p is read together with what is only moved"
 
 
+def test_operators_of_a_users_own_join_what_they_read() -> None:
+    @op("MyAdd", domain="mine")
+    def my_add(node: NodeView, A: TensorArg, B: TensorArg) -> object:
+        return lambda *i: A[i] + B[i]
+
+    graph = two_products()
+    mine = replace(graph, ops=(*graph.ops[:2], replace(graph.ops[2], op_type="MyAdd", domain="mine")))
+    ops = opdefs.standard(my_add).bind_all(mine)
+    assert find_partial_sums(mine, ops, set()) == PartialSums()
+
+
 def test_every_entry_is_what_the_program_moves_or_cannot_be_lowered() -> None:
     graph = two_products(4, 6, 3)
     ops = DESCRIPTIONS.bind_all(graph)
     problem = Problem(graph, ops, 3, with_partial_sums=True)
-    limit = impossible_entry(graph, 3, [link.name for link in problem.links], problem.tables)
+    limit = impossible_entry(graph, 3, problem.links, len(problem.links), problem.tables)
     held = {"a": "S(1)", "b": "S(0)", "c": "S(1)", "d": "S(0)"}
     fixed = {problem.variable_of_tensor[name]: (Tiling.parse(text, (3,)),) for name, text in held.items()}
 
@@ -149,7 +162,7 @@ def test_plans_of_the_least_time_are_as_good_as_an_integer_programme_finds() -> 
 
 @pytest.mark.slow
 def test_many_plans() -> None:
-    assert sampled(250, [(2,), (3,), (4,), (2, 2), (3, 2), (2, 3), (2, 2, 2)])[True] > 50
+    assert sampled(250, [(2,), (3,), (4,), (2, 2), (3, 2), (2, 3), (2, 2, 2)])[True] > 20
 
 
 # What the user decides

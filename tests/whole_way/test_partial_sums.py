@@ -11,7 +11,7 @@ from partial_plans import all_kinds, partial_plan, partial_tensors, separate_gpt
 from planner import api
 from planner.folder import write_folder
 from planner.graph.model import Graph
-from planner.graph.to_onnx import to_model
+from planner.graph.to_onnx import to_model, write_model
 from planner.partition.build import complete_plan, partition, plan_files
 from planner.plan import Plan
 from planner.runtime.run import RunResult
@@ -75,4 +75,26 @@ def test_a_recurrent_network_joins_the_gradients_of_all_steps_once(plan_of: Call
     plan = planned.result.plan
     steps = [name for name in partial_tensors(plan) if name.startswith("layer2.weight.grad.sum")]
     assert len(steps) == 18, "of twenty steps, the sums of two and more but not of all"
+    check(api.run(planned.directory, steps=1, verify=True), plan)
+
+
+@pytest.mark.slow
+def test_less_memory_than_the_partial_sums_take(plan_of: Callable[..., Any], tmp_path: Path) -> None:
+    """A limit that the plan does not keep to leaves some gradients partial and joins others at once."""
+    graph, file = rnn(2, 24, batch=24, steps=5), tmp_path / "rnn.onnx"
+    write_model(graph, file)
+    free = api.plan(file, gpus=4, out=tmp_path / "free").plan
+    limit = 95 * max(free.peak_bytes) // 100
+    within = plan_of(file, 4, memory=f"{limit}B")
+    plan = within.result.plan
+    assert max(plan.peak_bytes) <= limit
+    assert 0 < len(partial_tensors(plan)) < len(partial_tensors(free))
+    assert plan.moved_bytes > free.moved_bytes
+    check(api.run(within.directory, steps=1, verify=True), plan)
+
+
+def test_the_least_time(plan_of: Callable[..., Any]) -> None:
+    planned = plan_of(rnn(1, 24, batch=24, steps=3), 8, topology="p2.8xlarge", objective="time")
+    plan = planned.result.plan
+    assert partial_tensors(plan)
     check(api.run(planned.directory, steps=1, verify=True), plan)
