@@ -24,6 +24,7 @@ from planner.folder import (
     refuse_existing,
     write_folder,
 )
+from planner.graph.model import Graph
 from planner.graph.randomness import lower_randomness
 from planner.graph.to_onnx import to_model
 from planner.partition.build import complete_plan, plan_files
@@ -44,6 +45,7 @@ from planner.search.prices import prices
 from planner.search.rules import Replication, Rules
 from planner.search.sharing import Sharing, shared
 from planner.search.undescribed import undescribed_ops
+from planner.tdl.bind import BoundOp
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
 
@@ -153,8 +155,12 @@ def plan(
         if not may_share:
             return plain, plain
         kept = replace(chosen, names=frozenset(graph.tensors))
-        again = partial(same_graph, rules=kept, effort=effort, tables=tables, progress=progress)
-        return plain, shared(plain, descriptions, tables, effort, again)
+
+        def with_offers(offered: Graph, ops: tuple[BoundOp, ...]) -> Decision:
+            progress("again, with deliveries that readers may share")
+            return same_graph(offered, ops, rules=kept, effort=effort, tables=tables, progress=progress)
+
+        return plain, shared(plain, descriptions, tables, effort, with_offers)
 
     plain, decided = found_under(rules)
     priced = prices(

@@ -43,6 +43,8 @@ def grad(result: GradResult, file: TextIO) -> None:
 def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
     cuts = " x ".join(str(ways) for ways in plan.cuts) or "none"
     gap = "not computed" if plan.certified_gap is None else format_ratio(plan.certified_gap)
+    if plan.deliveries and plan.certified_gap is not None:
+        gap += ", of plans in which these readers may share"
     largest = max(plan.peak_bytes)
     facts = [
         ("model", plan.model),

@@ -7,8 +7,9 @@ are tried:
    It saves what all of them but one pay, and takes no search.
 2. *Searched*: all that pay are offered a delivery in common, and those of them that need the same one of their own
    behind it, and the graph is planned again. A delivery is a tensor of that graph, with a tiling of its own that may
-   be its source's; so plans without sharing, and those of the first way, are among those that are searched. With much
-   effort, all readers of every tensor are offered one, too, and those that read it by the same index map their own.
+   be its source's; so plans without sharing, and those of the first way, are among those that are searched. In an
+   unrolled network all readers of every tensor are offered one, too, and those that read it by the same index map their
+   own; in any other with much effort.
 
 The plan with the fewest bytes is taken, the one with less sharing of equal ones. A delivery stays only if it saves
 bytes, for it holds memory from its first reader to its last. The bound of a plan that was searched is that of its
@@ -34,6 +35,7 @@ from planner.plan import OpStrategy
 from planner.search.composites import Decided, plan_of
 from planner.search.decide import Decision
 from planner.search.effort import EffortName
+from planner.search.unrolled import find_copies
 from planner.tdl.bind import BoundOp, Descriptions
 
 Sharing: TypeAlias = Literal["none", "auto"]
@@ -80,8 +82,8 @@ def shared(
         decided: a plan in which every reader has its own delivery.
         descriptions: of the model's operators.
         tables: of bytes.
-        effort: with ``quick`` nothing is searched; with ``normal``, if enough is paid for again; with ``thorough``
-            always.
+        effort: with ``quick`` nothing is searched; with ``normal``, if enough is paid for again or the network is
+            unrolled; with ``thorough`` always.
         again: plans a graph with deliveries, under the rules under which the plan was made.
     """
     paying = paid_for_twice(decided, tables)
@@ -101,18 +103,19 @@ def shared(
 def _worth_searching(
     decided: Decided, paying: Mapping[str, Sequence[Payer]], effort: EffortName
 ) -> Iterator[list[SharedDelivery]]:
-    """Deliveries to be offered: to those that pay for a tensor again, if that is enough; with much effort, to all."""
+    """Deliveries to be offered: to those that pay for a tensor again, if that is enough; or to all readers."""
+    graph, moved = decided.graph, decided.decision.plan.moved_bytes
     again = sum(payer.moved_bytes for payers in paying.values() for payer in payers)
     again -= sum(max(payer.moved_bytes for payer in payers) for payers in paying.values())
-    if effort in _LEAST_SAVED and again > _LEAST_SAVED[effort] * decided.decision.plan.moved_bytes:
-        yield offers(
-            decided.graph,
-            {tensor: [(payer.op, payer.regions) for payer in payers] for tensor, payers in paying.items()},
-        )
-    if effort == "thorough" and decided.decision.plan.moved_bytes:
-        everything = dict(_all_readers(decided))
-        if everything:
-            yield offers(decided.graph, everything)
+    is_enough = effort in _LEAST_SAVED and again > _LEAST_SAVED[effort] * moved
+    # Equal time steps hold their tensors alike, also the last one's, which fewer need: a delivery is for its readers.
+    is_unrolled = effort != "quick" and bool(find_copies(graph, decided.ops).tensors)
+    to_all = moved and (effort == "thorough" or is_unrolled)
+    if is_enough:
+        yield offers(graph, {name: [(payer.op, payer.regions) for payer in payers] for name, payers in paying.items()})
+    everything = dict(_all_readers(decided)) if to_all else {}
+    if everything:
+        yield offers(graph, everything)
 
 
 def _all_readers(decided: Decided) -> Iterator[tuple[str, list[tuple[str, Hashable]]]]:
