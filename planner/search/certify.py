@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.tables import Candidates
+from planner.search.blocks import bound_by_blocks
+from planner.search.cases import Dividers, Work
 from planner.search.choices import Choices
 from planner.search.dual import Dual, Floats
 from planner.search.effort import EFFORTS, Effort
@@ -73,18 +75,21 @@ def certify(
     joint = _Joint(problem, choices, order, effort)
     problem.eliminated_entries += joint.eliminated_entries
     best, dual = found, joint.dual()
-    lower = 0
+    dividers = Dividers(Work(effort.case_entries / 4))
+    lower, is_settled = 0, False
     for number in range(effort.rounds):
         progress(f"bounding the plan, round {number + 1}: {best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
-        for _ in range(_PASSES):
-            guess = dual.forward()
-            if joint.constant + dual.cost(guess) < best.moved_bytes - 0.5:
-                best = _better(problem, joint, joint.original(guess), best)
-            dual.backward()
-        before, lower = lower, max(lower, joint.constant + _rounded_up(dual.lower))
-        if lower >= best.moved_bytes:
-            return replace(best, lower_bytes=best.moved_bytes)
-        if not joint.take_out(dual, best.moved_bytes):
+        if is_settled:
+            bound, costs = joint.bound_by_blocks(dual, best, effort.case_entries, dividers)
+        else:
+            for _ in range(_PASSES):
+                guess = dual.forward()
+                if joint.constant + dual.cost(guess) < best.moved_bytes - 0.5:
+                    best = _better(problem, joint, joint.original(guess), best)
+                dual.backward()
+            bound, costs = dual.lower, dual.at_least()
+        before, lower = lower, max(lower, joint.constant + _rounded_up(bound))
+        if lower >= best.moved_bytes or not joint.take_out(dual, costs, best):
             return replace(best, lower_bytes=best.moved_bytes)
         exact = joint.solve()
         if exact is not None:
@@ -97,8 +102,10 @@ def certify(
         near = joint.solve_near(dual, best) if number.bit_count() <= 1 else None
         if near is not None and near[0] < best.moved_bytes:
             best = _better(problem, joint, near[1], best)
-        if lower - before < effort.least_gain * (best.moved_bytes - lower):
+        is_little = lower - before < effort.least_gain * (best.moved_bytes - lower)
+        if is_settled and is_little:
             break
+        is_settled = is_little and not is_settled
     return replace(best, lower_bytes=lower)
 
 
@@ -169,6 +176,7 @@ class _Joint:
 
     def __init__(self, problem: Problem, choices: Choices, order: Order, effort: Effort) -> None:
         self._choices = choices
+        self._kinds = problem.content
         self._exact_entries = effort.exact_entries
         sizes = choices.sizes.tolist()
         known = KnownTables()
@@ -221,12 +229,41 @@ class _Joint:
         """The candidates that values stand for."""
         return self._choices.chosen(values)
 
-    def take_out(self, dual: Dual, upper: int) -> bool:
-        """Takes out values with which nothing can be below ``upper``; False if a variable has none left."""
-        limit = upper - self.constant - 1 + _error(dual.lower)
-        keep = [np.flatnonzero(costs <= limit) for costs in dual.at_least()]
-        if any(len(values) == 0 for values in keep):
+    def values(self, best: Found) -> list[int]:
+        """The values of the core's variables in the best plan known (positions among the kept, where it always is)."""
+        found = []
+        for variable, kept in zip(self._core, self._kept, strict=True):
+            value = self._choices[variable].index(best.composites[variable])
+            found.append(int(np.searchsorted(kept, value)))
+        return found
+
+    def bound_by_blocks(
+        self, dual: Dual, best: Found, entries: float, dividers: Dividers
+    ) -> tuple[float, Sequence[Floats]]:
+        """A bound of the core, and what an assignment with a value costs at least; see ``planner.search.blocks``."""
+        kinds = [self._kinds[variable] for variable in self._core]
+        blocks = bound_by_blocks(dual.rest(), self.values(best), kinds, entries, dividers)
+        return blocks.lower, blocks.at_least
+
+    def take_out(self, dual: Dual, costs: Sequence[Floats], best: Found) -> bool:
+        """Takes out values with which nothing can be better than the best plan known, but for that plan's own.
+
+        Args:
+            dual: the bound, over the values that are left.
+            costs: for every variable and value what an assignment with that value costs at least.
+            best: the best plan known.
+
+        Returns:
+            False if no plan can be better.
+        """
+        limit = best.moved_bytes - self.constant - 1 + _error(dual.lower)
+        if any(float(own.min()) > limit for own in costs):
             return False
+        keep = []
+        for own, value in zip(costs, self.values(best), strict=True):
+            is_kept = own <= limit
+            is_kept[value] = True
+            keep.append(np.flatnonzero(is_kept))
         dual.keep(keep)
         self._kept = [kept[values] for kept, values in zip(self._kept, keep, strict=True)]
         return True

@@ -22,6 +22,8 @@ class Effort:
     """Of passes and taking out."""
     least_gain: float = 1 / 25
     """A round that closes a smaller share of the gap is the last."""
+    case_entries: float = 1e10
+    """Entries of the tables that are read at a time to look into blocks case by case."""
     exact_entries: int = 1 << 25
     """Exact elimination begins when no bucket is larger than this."""
 
@@ -30,7 +32,9 @@ EFFORTS: Mapping[EffortName, Effort] = MappingProxyType(
     {
         "quick": Effort(table_entries=0),
         "normal": Effort(),
-        "thorough": Effort(table_entries=200_000_000, pair_entries=1_000_000_000, rounds=60, least_gain=1 / 1000),
+        "thorough": Effort(
+            table_entries=200_000_000, pair_entries=1_000_000_000, rounds=60, least_gain=1 / 100, case_entries=4e10
+        ),
     }
 )
 """By name: no bound at all; a bound where it takes seconds; a bound where it takes minutes."""

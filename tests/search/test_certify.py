@@ -16,6 +16,8 @@ from planner.cost.tables import CostTables
 from planner.cost.time import TimeTables
 from planner.cost.timed import TimedTables
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.search import blocks
+from planner.search import certify as certification
 from planner.search.certify import Effort, certify
 from planner.search.decide import decide
 from planner.search.factors import cuts_of_levels
@@ -138,6 +140,19 @@ def test_many_certified_plans(graph: Graph, cuts: tuple[int, ...]) -> None:
 @given(graphs(), st.sampled_from(CUTS[:3]))
 def test_a_bound_of_little_effort_holds_as_well(graph: Graph, cuts: tuple[int, ...]) -> None:
     check(graph, cuts, Effort(rounds=1, exact_entries=1))
+
+
+@settings(max_examples=15)
+@given(graphs(), st.sampled_from(CUTS[:3]), st.sampled_from([(2, 4), (6, 12)]), st.sampled_from([1e5, 1e8]))
+def test_a_bound_by_blocks_holds_as_well(
+    graph: Graph, cuts: tuple[int, ...], variables: tuple[int, int], entries: float
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "_VARIABLES", variables)
+        # Nothing is eliminated and one pass is made, so that something is missing from the bound.
+        patch.setattr(certification, "_BUCKET", 0.5)
+        patch.setattr(certification, "_PASSES", 1)
+        check(graph, cuts, Effort(rounds=8, least_gain=2, case_entries=entries, exact_entries=0))
 
 
 def test_a_problem_that_is_too_large_gets_no_bound_and_keeps_its_plan() -> None:
