@@ -130,5 +130,6 @@ def planned(name: str, workers: int, folder: Path) -> Path:
         WRITERS[name](train)
     if not directory.exists():
         pins = {CUT: SPATIAL[workers]} if name == "cnn-spatial" and workers > 1 else {}
-        api.plan(train, gpus=workers, pin=pins, out=directory)
+        # Each convolution with a delivery of its own: what is on trial is that it joins its tile with a neighbour's.
+        api.plan(train, gpus=workers, pin=pins, share="none" if pins else "auto", out=directory)
     return directory
