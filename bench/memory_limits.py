@@ -42,7 +42,7 @@ from planner.search.certify import certify
 from planner.search.composites import Decided, decide_with_bodies
 from planner.search.decide import Decision, decide
 from planner.search.effort import EFFORTS
-from planner.search.memory_branches import UNBOUNDED, Answer, Column, Prices, Spans, branched
+from planner.search.memory_branches import UNBOUNDED, Answer, Charges, Column, Prices, Spans, branched
 from planner.search.memory_limit import HIGHEST_PRICE
 from planner.search.nearby import Nearby
 from planner.search.problem import SearchVariable
@@ -62,7 +62,7 @@ class Sweep:
         graph = zoo.build(name, batch=batch)
         decided = decide_with_bodies(graph, opdefs.standard(), workers, tables=self.tables)
         self.first = candidate_of(decided)
-        self.residence = Residence(decided.graph, decided.ops, peak(self.first))
+        self.residence = Residence(decided.graph, decided.ops)
 
     def fitted(self, limit: int) -> Candidate:
         """The plan within a limit.
@@ -94,7 +94,7 @@ class Sweep:
             held = self.residence.of(nearby.plan(composites))
             return Column(composites, nearby.total(composites), held, nearby.taken(composites))
 
-        def solve(prices: Prices, spans: Spans) -> Answer[tuple[Tiling, ...]] | None:
+        def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[tuple[Tiling, ...]] | None:
             def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
                 least, most = spans.get(variable.number, (0, UNBOUNDED))
 
@@ -104,7 +104,7 @@ class Sweep:
 
                 return tuple(filter(may_be, candidates))
 
-            tables = PricedTables(self.tables, self.residence, prices)
+            tables = PricedTables(self.tables, self.residence, prices, charges=nearby.charges(charges))
             start = nearby.solve(tables, spans) or nearby.solve(tables, {})
             assert start is not None, "a known plan is one of those near it"
             best = certify(nearby.problem(tables), cuts, restrict, Found(*start, 0), EFFORTS["normal"])
@@ -112,9 +112,9 @@ class Sweep:
 
         room = np.full(self.residence.moments, limit * self.workers)
         known = [column(nearby.composites(one)) for one in plans]
-        lives = nearby.lives()
+        variables = nearby.variables()
         least = branched(
-            known, solve, room, lives, plan.moved_bytes, lambda one: True, HIGHEST_PRICE, most_solved
+            known, solve, room, variables, plan.moved_bytes, lambda one: True, HIGHEST_PRICE, most_solved
         ).least
         return float(least) if least > 0 else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -23,7 +24,7 @@ from planner.partition.segments import Partitioned
 from planner.plan import Plan
 from planner.search.composites import Decided
 from planner.search.decide import Decision
-from planner.search.memory_branches import Answer, Column, Spans, branched
+from planner.search.memory_branches import Answer, Charges, Column, Spans, branched
 from planner.search.memory_limit import HIGHEST_PRICE, Fit, Measured, Part, Prices, components, fit, mixed
 from planner.search.nearby import Nearby
 from planner.tdl.bind import BoundOp
@@ -44,12 +45,21 @@ _MOST_MIXED = 3
 """Cheaper plans with which the best one is mixed at most."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Candidate:
-    """A plan with its program."""
+    """A plan, and its program, which is made when somebody asks for it."""
 
     decided: Decided
-    partitioned: Partitioned
+    is_lean: bool = False
+    """Its program is a lean one (``partition``)."""
+    apart: Sequence[Sequence[float]] = ()
+    """How far its workers are from each other (``partition``)."""
+
+    @cached_property
+    def partitioned(self) -> Partitioned:
+        """The program."""
+        decided = self.decided
+        return partition(decided.graph, decided.ops, decided.decision.plan, self.apart, lean=self.is_lean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,7 @@ class Goal:
 
     tables: CostTables
     """Of that, for the search."""
-    of: Callable[[Decided, Partitioned], int]
+    of: Callable[[Candidate], int]
     """How much a plan has."""
     highest_price: Fraction
     """Of a byte of memory: more than having it could ever save."""
@@ -70,7 +80,7 @@ def fewest_bytes(tables: CostTables) -> Goal:
     Args:
         tables: of bytes.
     """
-    return Goal(tables, lambda decided, _: decided.decision.plan.moved_bytes, HIGHEST_PRICE)
+    return Goal(tables, lambda candidate: candidate.decided.decision.plan.moved_bytes, HIGHEST_PRICE)
 
 
 def within(
@@ -84,6 +94,8 @@ def within(
 ) -> Candidate:
     """The plan, if it fits; else the best of those that were found to fit.
 
+    Whether a plan fits is told by its lean program (``partition``); if the other one fits, too, that is taken.
+
     Args:
         first: the best plan without a limit.
         again: plans the graph of a plan with other tables.
@@ -96,45 +108,53 @@ def within(
     Raises:
         InfeasibleError: no plan that was found fits; with what takes the room.
     """
+    if _excess(first, limits) <= 0:
+        return first
     decided = first.decided
-    residence = Residence(decided.graph, decided.ops, max(limits))
+    residence = Residence(decided.graph, decided.ops)
 
     def measured(candidate: Candidate) -> Measured[Candidate]:
-        peaks = candidate.partitioned.program.peak_bytes
-        worker, limit = tightest(peaks, limits)
-        return Measured(
-            candidate,
-            goal.of(candidate.decided, candidate.partitioned),
-            residence.of(candidate.decided.decision.plan),
-            peaks[worker] - limit,
-        )
+        held = residence.of(candidate.decided.decision.plan)
+        # No program takes less than the residence: where that is too much already, none is made.
+        lacking = -(-(int(held.max(initial=0)) - sum(limits)) // len(limits))
+        return Measured(candidate, goal.of(candidate), held, lacking if lacking > 0 else _excess(candidate, limits))
 
     def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Candidate]:
         progress(f"the plan does not fit: planning again, memory at a price at {len(prices)} moments")
         decision = again(decided, PricedTables(goal.tables, residence, prices, tilt))
-        return measured(candidate_of(replace(decided, decision=decision), tables))
+        return measured(candidate_of(replace(decided, decision=decision), tables, lean=True))
 
-    found = fit(measured(first), plan_for, len(limits), goal.highest_price)
+    leanest = measured(candidate_of(decided, lean=True))
+    found = fit(leanest, plan_for, len(limits), goal.highest_price)
     if found.best.is_fitting:
         found = replace(found, best=_closed(found, measured, goal.tables, residence, tables, progress))
     else:
-        found = replace(found, cheaper=(measured(first),))
+        found = replace(found, cheaper=(leanest,))
     best = _branched(found, measured, goal, residence, tables, around, progress)
     if not best.is_fitting:
         raise _does_not_fit(best.plan, limits)
-    return best.plan
+    usual = candidate_of(best.plan.decided)
+    return usual if _excess(usual, limits) <= 0 else best.plan
 
 
-def candidate_of(decided: Decided, tables: CostTables | None = None) -> Candidate:
+def _excess(candidate: Candidate, limits: Sequence[int]) -> int:
+    """What the worker that lacks the most memory lacks; 0 or less: the plan fits."""
+    peaks = candidate.partitioned.program.peak_bytes
+    worker, limit = tightest(peaks, limits)
+    return peaks[worker] - limit
+
+
+def candidate_of(decided: Decided, tables: CostTables | None = None, *, lean: bool = False) -> Candidate:
     """A plan with its program.
 
     Args:
         decided: the plan.
         tables: of bytes, where it was made with tables of something else; then its bytes are counted.
+        lean: see ``partition``.
     """
     if tables is not None:
         decided = _with_bytes(decided, decided.decision.plan, tables)
-    return Candidate(decided, partition(decided.graph, decided.ops, decided.decision.plan))
+    return Candidate(decided, lean)
 
 
 def _with_bytes(decided: Decided, plan: Plan, tables: CostTables) -> Decided:
@@ -199,9 +219,10 @@ def _branched(
     columns = [column(nearby.composites(plan)) for plan in plans]
     leanest = columns[0]
 
-    def solve(prices: Prices, spans: Spans) -> Answer[tuple[Tiling, ...]] | None:
+    def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[tuple[Tiling, ...]] | None:
         nonlocal leanest
-        found = nearby.solve(PricedTables(goal.tables, residence, prices), spans)
+        priced = PricedTables(goal.tables, residence, prices, charges=nearby.charges(charges))
+        found = nearby.solve(priced, spans)
         if found is None:
             return None
         one = column(found[0])
@@ -213,7 +234,7 @@ def _branched(
         nonlocal best
         if nearby.overdraws(one.plan):
             return False
-        candidate = measured(candidate_of(_with_bytes(decided, nearby.plan(one.plan), tables)))
+        candidate = measured(candidate_of(_with_bytes(decided, nearby.plan(one.plan), tables), lean=True))
         if candidate.is_fitting and best.is_fitting:
             best = min(best, candidate, key=lambda known: known.objective)
         else:
@@ -224,7 +245,7 @@ def _branched(
     room = np.full_like(best.residence, best.most_bytes - workers * best.excess_bytes)
     below = columns[0].objective if best.is_fitting else _UNKNOWN
     most = min(_MOST_SOLVED, _MOST_OPS_SOLVED // len(decided.ops))
-    branched(columns, solve, room, nearby.lives(), below, accept, goal.highest_price, most, _TOLERANCE)
+    branched(columns, solve, room, nearby.variables(), below, accept, goal.highest_price, most, _TOLERANCE)
     if not best.is_fitting:
         accept(leanest)
     return best
@@ -239,7 +260,7 @@ def _with_parts(
     def with_parts(chosen: Sequence[Part[str]]) -> Measured[Candidate]:
         names = {name for part in chosen for name in part.variables}
         exchanged = _exchanged(over, under, names)
-        found = measured(candidate_of(_with_bytes(over, exchanged, tables)))
+        found = measured(candidate_of(_with_bytes(over, exchanged, tables), lean=True))
         if found.plan.decided.decision.plan.replicated_flop_share > most:
             # Each of the two keeps to the limit on repeated work; both together need not.
             return replace(found, excess_bytes=max(found.excess_bytes, 1))

@@ -14,7 +14,6 @@ from planner.cost.time import PICOSECONDS, TimeTables
 from planner.cost.timed import TimedTables
 from planner.cost.topology import level_ways
 from planner.device_profile import DeviceProfile
-from planner.partition.segments import Partitioned
 from planner.search.composites import Decided
 from planner.search.factors import cuts_of_levels
 
@@ -37,9 +36,10 @@ def least_time(machine: Machine, tables: CostTables, profile: DeviceProfile | No
     """
     times = TimeTables(machine, cuts_of_levels(level_ways(machine)), profile=profile)
 
-    def of(decided: Decided, partitioned: Partitioned) -> int:
+    def of(candidate: Candidate) -> int:
+        decided, program = candidate.decided, candidate.partitioned.program
         plan = decided.decision.plan
-        found = estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, partitioned.program, machine, profile)
+        found = estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, program, machine, profile)
         return round(found.estimated_seconds * PICOSECONDS)
 
     return Goal(TimedTables(tables, times), of, _HIGHEST_PRICE)
@@ -55,4 +55,4 @@ def faster(first: Candidate, again: Callable[[CostTables], Decided], goal: Goal,
         tables: of bytes.
     """
     found = candidate_of(again(goal.tables), tables)
-    return min(first, found, key=lambda candidate: goal.of(candidate.decided, candidate.partitioned))
+    return min(first, found, key=goal.of)

@@ -53,9 +53,8 @@ def shared_where_room(
 
     def better(chosen: Sequence[Saving]) -> Candidate | None:
         """The plan with these, if it fits and has less of the goal than the best one so far."""
-        found = candidate_of(with_savings(plain, chosen, descriptions, tables))
-        is_less = goal.of(found.decided, found.partitioned) < goal.of(best.decided, best.partitioned)
-        return found if is_less and fits(found, limits) else None
+        found = candidate_of(with_savings(plain, chosen, descriptions, tables), lean=candidate.is_lean)
+        return found if goal.of(found) < goal.of(best) and fits(found, limits) else None
 
     best = candidate
     everything = better(possible)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from planner.api.fitting import Candidate
 from planner.api.machines import time_of
 from planner.config import Machine
 from planner.cost.topology import Interconnect
 from planner.device_profile import DeviceProfile
-from planner.partition.build import partition
 from planner.partition.fetches import nearest_first
 
 
@@ -35,13 +35,13 @@ def from_the_nearest(
     every = range(plan.workers)
     if all(nearest_first(worker, plan.cuts) == nearest_first(worker, plan.cuts, apart[worker]) for worker in every):
         return candidate
-    nearer = partition(decided.graph, decided.ops, plan, apart)
-    after = time_of(decided, plan, nearer.program, machine, profile)
+    nearer = replace(candidate, apart=apart)
+    after = time_of(decided, plan, nearer.partitioned.program, machine, profile)
     assert after is not None, "there is a machine"
     fits = limits is None or all(
-        peak <= limit for peak, limit in zip(sorted(nearer.program.peak_bytes), sorted(limits), strict=True)
+        peak <= limit for peak, limit in zip(sorted(nearer.partitioned.program.peak_bytes), sorted(limits), strict=True)
     )
-    return Candidate(decided, nearer) if fits and after.estimated_seconds < before.estimated_seconds else candidate
+    return nearer if fits and after.estimated_seconds < before.estimated_seconds else candidate
 
 
 def _apart(interconnect: Interconnect, devices: Sequence[int]) -> list[list[float]]:

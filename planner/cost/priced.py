@@ -20,7 +20,12 @@ class PricedTables(CostTables):
     """``CostTables`` that add a charge for each byte that lies on a worker at a moment that has a price."""
 
     def __init__(
-        self, plain: CostTables, residence: Residence, prices: Mapping[int, Fraction], tilt: Fraction = Fraction(0)
+        self,
+        plain: CostTables,
+        residence: Residence,
+        prices: Mapping[int, Fraction],
+        tilt: Fraction = Fraction(0),
+        charges: Mapping[str, Fraction] | None = None,
     ) -> None:
         """Shares what the plain tables know.
 
@@ -29,13 +34,14 @@ class PricedTables(CostTables):
             residence: of the graph that is planned.
             prices: by moment, the moved bytes that a byte is worth; not negative.
             tilt: see ``Residence.weights``.
+            charges: see there.
         """
         super().__init__()
         self._plain = plain
         self._residence = residence
         self._weights: dict[tuple[str, bool, int], Weights] = {
             port: (rounded(during), rounded(between), rounded(always))
-            for port, (during, between, always) in residence.weights(prices, tilt).items()
+            for port, (during, between, always) in residence.weights(prices, tilt, charges).items()
             if during or between or always
         }
         self.lists, self.local = plain.lists, plain.local

@@ -6,15 +6,14 @@ How many bytes that is depends on a tensor's tiling and the strategy of one op a
 
     the op that makes it    what it makes, from then on; until the first reader, which may wait for it elsewhere, the
                             smaller of what was made and the tile
-    an op that reads it     what it needs, while it runs
-    the last that does      between readers the tile; the smaller of that and what it needs, where it fetches, since
-                            it may have fetched already
+    an op that reads it     what it needs, while it runs, beside the tile where that is not what it needs
+    the last that does      from the first reader on the tile; the smaller of that and what it needs, where it fetches,
+                            since it may have fetched already
 
-A next state that is made where its state lies counts nothing, since it may lie over it. Nor does an element-wise result
-that may lie over an input that nobody reads any more: both are then inside of one segment, so that large results count.
-So residence leaves out what depends on how the program is divided into segments: that a segment's
-inputs and results lie there together, gaps between buffers, fetches that come early. It is a measure to steer by and
-to compare plans by; the program alone says what a worker needs.
+A next state that is made where its state lies counts nothing, since it may lie over it. Residence leaves out what
+depends on how the program is divided into segments: that a segment's inputs and results lie there together, gaps
+between buffers, fetches that come early. It is a measure to steer by and to compare plans by; the program alone says
+what a worker needs: at least as much, if it is a lean one (``planner.partition.build``).
 """
 
 from __future__ import annotations
@@ -40,17 +39,8 @@ Port: TypeAlias = tuple[str, bool, int]
 Weights: TypeAlias = tuple[Fraction, Fraction, Fraction]
 """Prices of a byte that lies there: while the op runs, between ops, and always (as tiles of a graph input)."""
 
-_OVERWRITING_PART = 16
-"""An element-wise result lies over what its op reads only where both are inside of a segment. What is inside is at most
-one part in 32 of what a worker holds with one op in each segment (``planner.partition.breaks``); that is, at its
-fullest, what is there before a round of fetches, and what these fill, with what they join on the way: at most four
-times what the program takes. So the result is at most one part in 16 of that."""
 _STEPS = 8
 """In so many steps prices are tilted: equal layers of one step still share their tables."""
-_OVERWRITING = frozenset(
-    {"Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Identity", "Abs", "Exp", "Tanh", "Relu", "Sigmoid", "Reciprocal"}
-)
-"""Operators whose result may lie over an input (``planner.partition.workspace``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +50,20 @@ class Stay:
     moment: int
     """The op's own number."""
     between: range
-    """Moments at which it lies there between ops, but for those at which an op touches it."""
-    touched: tuple[int, ...]
-    """Those."""
-    is_input: bool
-    """The tensor is an input of the graph."""
+    """Moments at which it lies there, read or not."""
+    is_kept: bool
+    """While the op runs, the tensor lies there for a later op, too, or always."""
     counts_tiles: bool
     """Its first reader: this port counts the tiles of a graph input."""
     is_result: bool
     """The tensor stays to the end, as tiles."""
     is_next: bool
     """What is made is a next state, and may lie over its state."""
-    is_over: bool
-    """What is made may lie over what the op reads, where both are inside of a segment."""
 
     @property
-    def kind(self) -> tuple[bool, bool, bool, bool]:
+    def kind(self) -> tuple[bool, bool, bool]:
         """What its tables depend on."""
-        return self.is_input, self.is_result, self.is_next, self.is_over
-
-    def is_between(self, moment: int) -> bool:
-        """Whether it lies there at a moment that is not the op's own."""
-        return moment in self.between and moment not in self.touched
+        return self.is_kept, self.is_result, self.is_next
 
 
 class Residence:
@@ -91,20 +73,24 @@ class Residence:
         moments: how many there are: one for each op.
     """
 
-    def __init__(self, graph: Graph, ops: Sequence[BoundOp], limit_bytes: int | None = None) -> None:
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
         """Finds out when which tensor lies there.
 
         Args:
             graph: the training graph.
             ops: its ops with their descriptions, in order.
-            limit_bytes: of a worker's memory; None if there is no limit. What is counted for a plan is at most what its
-                program takes if that is within the limit.
         """
         self.moments = len(ops)
-        self._most_over = np.inf if limit_bytes is None else limit_bytes // _OVERWRITING_PART
         self._graph = graph
         self._ops = tuple(ops)
         self._stays = dict(self._find_stays())
+        named = (
+            (name, (bound.op.name, is_input, position))
+            for bound in reversed(self._ops)
+            for is_input, ports in ((False, _outputs(graph, bound)), (True, _inputs(graph, bound)))
+            for position, name in ports
+        )
+        self._first_port = dict(named)
         self._known: dict[tuple[object, ...], tuple[int, int, int]] = {}
 
     def _find_stays(self) -> Iterator[tuple[Port, Stay]]:
@@ -119,30 +105,17 @@ class Residence:
             last_ports = {name: slot for slot, name in _inputs(graph, bound)}
             for slot, name in _inputs(graph, bound):
                 times, is_input, is_result = readers[name], name in graph.inputs, name in graph.outputs
-                is_last = times[-1] == number and last_ports[name] == slot and not is_input
-                end = self.moments if is_result else number
-                between = range(times[0] + 1, end) if is_last else range(0)
-                touched = tuple(times) if is_last else ()
+                is_last = times[-1] == number and last_ports[name] == slot and not is_input and name not in following
+                between = range(times[0], self.moments if is_result else number) if is_last else range(0)
                 first = is_input and name not in seen
                 seen.add(name)
-                yield (
-                    (bound.op.name, True, slot),
-                    Stay(number, between, touched, is_input, first, is_result, False, False),
-                )
-            dying = [
-                name
-                for name in last_ports
-                if readers[name][-1] == number and name not in (*graph.inputs, *graph.outputs)
-            ]
+                is_kept = is_input or is_result or times[-1] != number
+                yield (bound.op.name, True, slot), Stay(number, between, is_kept, first, is_result, False)
             for position, name in _outputs(graph, bound):
-                size = graph.tensors[name].size_bytes
-                is_over = bound.op.op_type in _OVERWRITING and any(
-                    graph.tensors[other].size_bytes == size for other in dying
-                )
                 until = readers[name][0] if name in readers else self.moments
                 between = range(0) if name in following else range(number + 1, until)
                 is_next = name in following
-                yield (bound.op.name, False, position), Stay(number, between, (), False, False, False, is_next, is_over)
+                yield (bound.op.name, False, position), Stay(number, between, False, False, False, is_next)
 
     def of(self, plan: Plan) -> Ints:
         """Bytes on all workers together, by moment."""
@@ -164,18 +137,23 @@ class Residence:
                 if stay.between:
                     change[stay.between.start] += between
                     change[stay.between.stop] -= between
-                    now[[moment for moment in stay.touched if moment in stay.between]] -= between
                 if stay.counts_tiles:
                     change[0] += tiles
         found: Ints = now + np.cumsum(change[:-1])
         return found
 
-    def weights(self, prices: Mapping[int, Fraction], tilt: Fraction = Fraction(0)) -> dict[Port, Weights]:
+    def weights(
+        self,
+        prices: Mapping[int, Fraction],
+        tilt: Fraction = Fraction(0),
+        charges: Mapping[str, Fraction] | None = None,
+    ) -> dict[Port, Weights]:
         """What a byte of each port's tables costs.
 
         Args:
             prices: of a byte, by moment.
             tilt: by how much more a byte costs at the ports of the last ops than at those of the first, as a share.
+            charges: of a byte of a tensor's tiles, by tensor; not necessarily positive.
         """
         always = sum(prices.values(), Fraction(0))
         found = {}
@@ -183,12 +161,16 @@ class Residence:
             times = 1 + tilt * (stay.moment * _STEPS // self.moments) / _STEPS
             found[port] = (
                 prices.get(stay.moment, Fraction(0)) * times,
-                sum((price for moment, price in prices.items() if stay.is_between(moment)), Fraction(0)) * times,
+                sum((price for moment, price in prices.items() if moment in stay.between), Fraction(0)) * times,
                 always * times if stay.counts_tiles else Fraction(0),
             )
+        for name, price in (charges or {}).items():
+            port = self._first_port[name]
+            during, between, tiles = found[port]
+            found[port] = (during, between, tiles + price)
         return found
 
-    def kind(self, port: Port) -> tuple[bool, bool, bool, bool]:
+    def kind(self, port: Port) -> tuple[bool, bool, bool]:
         """What a port's tables depend on besides its op's content."""
         return self._stays[port].kind
 
@@ -220,13 +202,9 @@ class Residence:
             during = there + 0 * tile
             if stay.is_next:
                 during = np.where((there == tile) & (both == tile), 0, during)
-            elif stay.is_over:
-                during = np.where(there * tensor.dtype.item_bytes > self._most_over, during, 0)
             between = np.minimum(there, tile)
-        elif stay.is_input:
-            during, between = np.where((there == tile) & (both == tile), 0, there), 0 * both
         else:
-            during = there + 0 * tile
+            during = np.where(stay.is_kept & (there == tile) & (both == tile), 0, there)
             fetched = np.where(there == 0, 0, np.where(both == there, tile, np.minimum(there, tile)))
             between = tile + 0 * there if stay.is_result else fetched
         tiles = tile + 0 * there

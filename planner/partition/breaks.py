@@ -1,16 +1,18 @@
-"""Where runs of ops are broken into several segments, so that a worker holds no more than its ops need at once.
+"""Which ops of a worker make a segment, so that it holds no more than its ops need at once.
 
 All that a segment reads and makes is in memory as long as the segment runs, and what is made and used up inside of it
-is allocated beside the arena. One op in a segment of its own holds the least that is possible in the original order
-(Tofu, section 6); a long segment costs less calling, and lets the runtime fuse. So ops are joined as long as the worker
-then needs no more at once than at its fullest op, and little of it beside the arena. Segments are broken at the same
-ops on all workers, so that equal segments stay equal.
+is allocated beside the arena. One op in a segment of its own, what it needs fetched just before, holds the least that
+is possible in the original order (Tofu, section 6); a long segment costs less calling, and lets the runtime fuse. So
+ops are joined as long as the worker then needs no more at once than at its fullest op, and little of it beside the
+arena. What the ops of a segment need is fetched before it, so all that is fetched must have been made before it.
+Segments are broken at the same ops on all workers, so that equal segments stay equal.
 
 Time is counted in half ops: op number n happens at 2n + 1, and the fetches of an epoch at 2n, if n is its first op.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -22,9 +24,13 @@ from planner.graph.model import Graph
 from planner.partition.alive import sources_read
 from planner.partition.lower import Epoch, Lowered
 from planner.partition.workspace import MOVING
+from planner.program import Source
 
 _INSIDE: Final = 32
 """Beside the arena may lie one part in so many of what a worker needs at its fullest op."""
+_SPARE: Final = 16
+"""Where all of that lies in the arena, ops are joined as long as one part in so many is left: what lives long is hard
+to place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +59,8 @@ class _Holding:
     sizes: NDArray[np.int64]
     """In bytes; 0 where a next state may be written over its state."""
     behind: NDArray[np.int64]
-    """For each op the last one that must be in an earlier segment, so that its next state may be written over the
-    state; -1 if none."""
+    """For each op the last one that must be in an earlier segment, so that a next state that it makes, or that is
+    fetched before it, may be written over the state; -1 if none."""
     resident_bytes: int
     """Of what is there all the time."""
 
@@ -64,51 +70,53 @@ class _Holding:
         return tuple(array.tobytes() for array in (self.filled, self.until, self.sizes, self.behind))
 
 
-def broken(graph: Graph, lowered: Lowered) -> Lowered:
-    """The program with epochs that are one segment each: those whose ops would hold too much become several.
+def broken(graph: Graph, lowered: Lowered, *, lean: bool = False) -> Lowered:
+    """The program with epochs that are one segment each, as few as memory allows.
 
     Args:
         graph: that was planned.
-        lowered: without work whose results nobody reads.
+        lowered: without work whose results nobody reads; a new epoch begins wherever something is fetched.
+        lean: what is inside of segments will lie in the arena, too.
     """
     number = {op.name: position for position, op in enumerate(graph.ops)}
     runs = _runs(lowered.epochs, number)
     every = (_holding(graph, lowered, runs, worker) for worker in range(len(lowered.buffers)))
-    limits = [_Limit(one) for one in {one.key: one for one in every}.values()]
-    epochs: list[Epoch] = []
-    for epoch, run in zip(lowered.epochs, runs, strict=True):
-        epochs.extend(_parts(epoch, run, _firsts(run, limits)))
-    return replace(lowered, epochs=tuple(epochs))
+    limits = [_Limit(one, lean=lean) for one in {one.key: one for one in every}.values()]
+    firsts = _firsts(runs, _needed_before(lowered.epochs, runs), limits)
+    return replace(lowered, epochs=tuple(_parts(lowered.epochs, runs, firsts)))
 
 
 class _Limit:
     """Says of a run of ops whether one segment of them needs no more than a worker's fullest op."""
 
-    def __init__(self, holding: _Holding) -> None:
+    def __init__(self, holding: _Holding, *, lean: bool = False) -> None:
         self._holding = holding
         times = 2 * len(holding.behind) + 2
         filled = _summed(holding.filled, holding.sizes, times)
         held = (filled - _summed(holding.until + 1, holding.sizes, times + 1)[:-1]).cumsum()
         self._most = int(held.max())
         self._room = (self._most + holding.resident_bytes) // _INSIDE
+        self._is_lean = lean
         self._carried = (held - filled)[1::2].tolist()
         """Bytes that are there when each op begins, fetched for it or earlier."""
         self._places = np.searchsorted(holding.filled, np.arange(times + 1)).tolist()
         self._behind = holding.behind.tolist()
 
     def allows(self, first: int, last: int) -> bool:
-        """True if ops ``first`` to ``last``, of one epoch, may be one segment."""
+        """True if memory lets ops ``first`` to ``last`` be one segment, all but the last being known to be."""
         if self._behind[last] >= first:
             return False
         holding, start, end = self._holding, 2 * first + 1, 2 * last + 1
         mine = slice(self._places[start], self._places[end + 1])
-        sizes, until = holding.sizes[mine], holding.until[mine]
-        is_inside = until <= end
+        filled, sizes, until = holding.filled[mine], holding.sizes[mine], holding.until[mine]
+        if self._is_lean:
+            return int(self._carried[first] + sizes.sum()) <= self._most - self._most // _SPARE
+        is_inside = (until <= end) & (filled % 2 == 1)
         inside = int(sizes[is_inside].sum())
         outside = self._carried[first] + int(sizes.sum()) - inside
         if outside + inside > self._most or inside > self._room:
             sizes, length = sizes[is_inside], end - start + 2
-            change = _summed(holding.filled[mine][is_inside] - start, sizes, length)
+            change = _summed(filled[is_inside] - start, sizes, length)
             change -= _summed(until[is_inside] + 1 - start, sizes, length)
             inside = int(change.cumsum().max())
         return outside + inside <= self._most and inside <= self._room
@@ -119,35 +127,40 @@ def _summed(places: NDArray[np.int64], sizes: NDArray[np.int64], length: int) ->
     return np.bincount(places, sizes, length).astype(np.int64)
 
 
-def _firsts(run: _Run, limits: Sequence[_Limit]) -> list[int]:
-    """The number of the first op of each segment of an epoch: the first of all, and those behind a break."""
-    firsts = [run.start]
-    for position in range(1, len(run.ops)):
-        last = run.start + position
-        if not _is_allowed(limits, firsts[-1], last):
+def _firsts(runs: Sequence[_Run], needed: Sequence[int], limits: Sequence[_Limit]) -> list[int]:
+    """The number of the first op of each segment.
+
+    Args:
+        runs: of each epoch.
+        needed: by op (``_needed_before``).
+        limits: of each worker.
+    """
+    are_moving = [moving for run in runs for moving in (run.are_moving or (False,))]
+
+    def is_allowed(first: int, last: int) -> bool:
+        return needed[last] < first and all(limit.allows(first, last) for limit in limits)
+
+    firsts = [0] if are_moving else []
+    for last in range(1, len(are_moving)):
+        if not is_allowed(firsts[-1], last):
             before = last - 1
-            while before > firsts[-1] and run.are_moving[before - run.start] and _is_allowed(limits, before, last):
+            while before > firsts[-1] and are_moving[before] and is_allowed(before, last):
                 before -= 1
             firsts.append(before + 1)
     return firsts
 
 
-def _is_allowed(limits: Sequence[_Limit], first: int, last: int) -> bool:
-    return all(limit.allows(first, last) for limit in limits)
-
-
-def _parts(epoch: Epoch, run: _Run, firsts: Sequence[int]) -> list[Epoch]:
-    """An epoch broken before some of its ops."""
-    if len(firsts) == 1:
-        return [epoch]
-    every = range(len(epoch.work))
+def _parts(epochs: Sequence[Epoch], runs: Sequence[_Run], firsts: Sequence[int]) -> list[Epoch]:
+    """The epochs joined and broken so that each begins with one of these ops."""
+    every = range(len(epochs[0].work)) if epochs else range(0)
     parts = [Epoch([[] for _ in every], [[] for _ in every]) for _ in firsts]
-    parts[0].fetches = epoch.fetches
-    numbers = np.searchsorted(firsts, run.start + np.arange(len(run.ops)), "right") - 1
-    part_of = dict(zip(run.ops, numbers.tolist(), strict=True))
-    for worker, works in enumerate(epoch.work):
-        for work in works:
-            parts[part_of[work.op]].work[worker].append(work)
+    for epoch, run in zip(epochs, runs, strict=True):
+        numbers = (np.searchsorted(firsts, run.start + np.arange(max(1, len(run.ops))), "right") - 1).tolist()
+        part_of = dict(zip(run.ops, numbers, strict=False))
+        for worker in every:
+            parts[numbers[0]].fetches[worker].extend(epoch.fetches[worker])
+            for work in epoch.work[worker]:
+                parts[part_of[work.op]].work[worker].append(work)
     return parts
 
 
@@ -165,6 +178,23 @@ def _runs(epochs: Sequence[Epoch], number: Mapping[str, int]) -> list[_Run]:
         runs.append(_Run(start, ops, tuple(moving[op] for op in ops)))
         start = runs[-1].stop
     return runs
+
+
+def _needed_before(epochs: Sequence[Epoch], runs: Sequence[_Run]) -> list[int]:
+    """By op: the last one, on any worker, on whose results depends what is fetched before it; -1 if none does."""
+    made: dict[Source, int] = {}
+    found = [-1] * (runs[-1].stop if runs else 0)
+    for epoch, run in zip(epochs, runs, strict=True):
+        for worker, fetches in enumerate(epoch.fetches):
+            for fetch in fetches:
+                last = max(made.get(source, -1) for piece in fetch.pieces for source in piece.sources)
+                made[Source(worker, fetch.target)] = last
+                found[run.start] = max(found[run.start], last)
+        number = {op: run.start + position for position, op in enumerate(run.ops)}
+        for worker, works in enumerate(epoch.work):
+            for work in works:
+                made.update((Source(worker, name), number[work.op]) for node in work.nodes for name in node.outputs)
+    return found
 
 
 def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], worker: int) -> _Holding:
@@ -200,13 +230,14 @@ def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], worker: int) 
     for op, reads in read.items():
         for name in readers.keys() & reads.keys():
             readers[name].append(op)
-    first_of = {op: run.start for run in runs for op in range(run.start, run.stop)}
     behind = np.full(stop, -1, np.int64)
     for following, current in over.items():
         op, is_made = divmod(filled[following], 2)
-        near = [reader for reader in readers[current] if first_of[op] <= reader < op]
-        if is_made and near:
-            behind[op] = max(behind[op], max(set(near) - _before(op, min(near), read, filled), default=-1))
+        if is_made:
+            last = _last_apart(op, [reader for reader in readers[current] if reader < op], read, filled)
+        else:
+            last = until.get(current, 0) // 2
+        behind[op] = max(behind[op], last)
     until.update(dict.fromkeys(lowered.collected[worker], 2 * stop + 1))
     names = sorted(filled, key=lambda name: (filled[name], name))
     return _Holding(
@@ -218,14 +249,21 @@ def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], worker: int) 
     )
 
 
-def _before(op: int, first: int, read: Mapping[int, Mapping[str, None]], filled: Mapping[str, int]) -> set[int]:
-    """The ops, from ``first`` on, on which an op depends."""
-    found: set[int] = set()
-    waiting = [op]
-    while waiting:
-        for name in read.get(waiting.pop(), ()):
-            maker, is_made = divmod(filled.get(name, 0), 2)
-            if is_made and maker >= first and maker not in found:
-                found.add(maker)
-                waiting.append(maker)
-    return found
+def _last_apart(
+    op: int, earlier: Sequence[int], read: Mapping[int, Mapping[str, None]], filled: Mapping[str, int]
+) -> int:
+    """The last of some ops before ``op`` on which that one does not depend; -1 if there is none."""
+    waiting = [-op]
+    """Ops on which it depends, negated: the last one is taken first."""
+    for other in sorted(earlier, reverse=True):
+        while waiting and -waiting[0] > other:
+            taken = heapq.heappop(waiting)
+            while waiting and waiting[0] == taken:
+                heapq.heappop(waiting)
+            for name in read.get(-taken, ()):
+                maker, is_made = divmod(filled.get(name, 0), 2)
+                if is_made and maker < -taken:  # nodes of one op read what others of it make
+                    heapq.heappush(waiting, -maker)
+        if not waiting or -waiting[0] != other:
+            return other
+    return -1

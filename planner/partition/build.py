@@ -22,7 +22,7 @@ from planner.worker_model import write_worker_model
 
 
 def partition(
-    graph: Graph, ops: tuple[BoundOp, ...], decided: Plan, apart: Sequence[Sequence[float]] = ()
+    graph: Graph, ops: tuple[BoundOp, ...], decided: Plan, apart: Sequence[Sequence[float]] = (), *, lean: bool = False
 ) -> Partitioned:
     """The program of a plan; what it moves is what the plan's tables say, tensor by tensor.
 
@@ -32,9 +32,11 @@ def partition(
         decided: the plan.
         apart: how far workers are from each other, [reader][source]: who needs what several have takes it from the
             nearest; () if only the cuts tell, inner ones being nearer.
+        lean: every result of an op has a place in the arena, also where only ops of the same segment read it, so that
+            next to nothing lies beside the arena; a runtime can then fuse less.
     """
     lowered = without_dead_work(Lowering(graph, decided, apart).run(ops))
-    partitioned = assemble(graph, broken(graph, lowered))
+    partitioned = assemble(graph, broken(graph, lowered, lean=lean), lean=lean)
     program = with_arenas(partitioned.program, partitioned.bodies, _workspaces(partitioned.program, partitioned.bodies))
     partitioned = replace(partitioned, program=program)
     moved: dict[str, int] = dict.fromkeys(decided.tensor_bytes, 0)

@@ -1,9 +1,9 @@
 """From a plan to each worker's local ops and fetches (Tofu, section 6).
 
 Every op becomes a local op on each worker, in the original order. What an op needs and does not have is fetched,
-one fetch for what would be split, copy and concatenate. Fetches are delayed until somebody needs them, and as
-many ops as possible run between two rounds of fetches: a fetch goes to the front of the current run of ops
-(an *epoch*, the same on all workers) if everything that it reads was made before that run began.
+one fetch for what would be split, copy and concatenate. Fetches are delayed until somebody needs them; a round of
+fetches and the run of ops behind it are an *epoch*, the same on all workers. Fetches that free memory are not delayed
+that long: partial results are joined, and next states brought over their states, when the next epoch begins.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from planner.program import Buffer, Fetch, Piece
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalNode, Part
 
+_MUCH = 32
+"""One part in so many of what a worker holds before the first op is much."""
 SMALL_CONSTANT_BYTES = 1024
 """Constants up to this size stand in the code; larger ones are arrays of the worker."""
 
@@ -104,13 +106,19 @@ class Lowering:
         self._workers = plan.workers
         every = range(self._workers)
         self._order = [nearest_first(worker, plan.cuts, apart[worker] if apart else ()) for worker in every]
+        self._replaced = _replaced(graph)
+        self._following = {pair.following for pair in graph.state}
+        self._much = 0
+        """Bytes that are worth an epoch of its own, if a fetch frees them."""
+        self._returning: list[str] = []
+        """Tensors that are brought to where they are owned as soon as an epoch begins, since that frees memory."""
         self._epochs: list[Epoch] = []
         self._start_epoch()
         self._buffers: list[dict[str, Buffer]] = [{} for _ in every]
         self._fixed: list[dict[str, np.ndarray]] = [{} for _ in every]
         self._absent: list[dict[str, None]] = [{} for _ in every]
-        self._computed_in: dict[tuple[int, str], int] = {}
-        """The epoch in which an op made a buffer; buffers that are loaded or fetched are not here."""
+        self._computed: set[tuple[int, str]] = set()
+        """Buffers that an op made, by worker; those that are loaded or fetched are not here."""
         self._owners: dict[str, dict[int, tuple[str, Region]]] = {}
         self._divisions: dict[object, _Division] = {}
         self._tiles: dict[tuple[Tiling, Shape], tuple[Region, ...]] = {}
@@ -121,8 +129,10 @@ class Lowering:
         """Lowers every op."""
         for name in self._graph.inputs:
             self._own(name)
+        self._much = max(sum(one.size_bytes for one in buffers.values()) for buffers in self._buffers) // _MUCH
         for bound in ops:
             self._lower(bound)
+            self._returning += [name for name in self._replaced.get(bound.op.name, ()) if name in self._pending]
         self._place([fetch for name in self._graph.outputs for fetch in self._pending.pop(name, [])])
         absent = tuple(tuple(names) for names in self._absent)
         made = [name for name in self._graph.outputs if self._graph.tensors[name].elements]
@@ -157,15 +167,13 @@ class Lowering:
                 if own is not None and own[1] == region:
                     inputs[worker][slot] = own[0]
                     continue
-                target = self._derived(f"{name}@{bound.op.name}.{slot}")
+                inputs[worker][slot] = target = self._derived(f"{name}@{bound.op.name}.{slot}")
+                self._add_buffer(worker, target, name, region)
                 if own is not None and own[1].contains(region):
                     sliced[worker].append((own, target, region))
-                    inputs[worker][slot] = target
                     continue
-                self._add_buffer(worker, target, name, region)
                 pieces = copied(region, self._owners[name], self._givers(name, worker))
                 arriving.append((worker, self._fetch(worker, target, name, pieces)))
-                inputs[worker][slot] = target
         self._place(arriving)
         for worker in strategy.busy:
             for (buffer, frame), target, region in sliced[worker]:
@@ -202,7 +210,7 @@ class Lowering:
         self._place(arriving)
         for worker, buffer, frame, region in sliced:
             self._epochs[-1].work[worker].append(_slice(bound.op.name, buffer, frame, name, region))
-            self._computed_in[worker, name] = len(self._epochs) - 1
+            self._computed.add((worker, name))
 
     def _output_buffers(self, bound: BoundOp, division: _Division, worker: int) -> dict[int, str]:
         """The buffers that a worker's local op fills: the owned tile itself where it makes just that."""
@@ -254,7 +262,7 @@ class Lowering:
         )
         self._epochs[-1].work[worker].append(LocalWork(bound.op.name, renamed, small))
         for buffer in outputs.values():
-            self._computed_in[worker, buffer] = len(self._epochs) - 1
+            self._computed.add((worker, buffer))
 
     def _constant(self, worker: int, name: str, region: Region | None, small: dict[str, np.ndarray]) -> str:
         """The part of a constant that a worker reads; all of it where the op's description does not read it.
@@ -317,7 +325,7 @@ class Lowering:
             return
         made = self._made(name, division, position)
         makers = {
-            worker: (name if (worker, name) in self._computed_in else self._derived(f"{name}@made"), region)
+            worker: (name if (worker, name) in self._computed else self._derived(f"{name}@made"), region)
             for worker, region in enumerate(division.made[position])
             if not region.is_empty
         }
@@ -336,6 +344,13 @@ class Lowering:
             pieces = copied(region, makers, self._givers(name, worker))
             fetches.append((worker, self._fetch(worker, name, name, pieces)))
         self._pending[name] = fetches
+        if name not in self._following:
+            freed = max(region.elements for region in division.made[position])
+            freed -= max((region.elements for _, region in self._owners[name].values()), default=0)
+            if freed > 0:
+                self._returning.append(name)
+            if freed * self._graph.tensors[name].dtype.item_bytes > self._much:
+                self._start_epoch()
 
     def _reduce(
         self,
@@ -374,14 +389,10 @@ class Lowering:
         )
 
     def _place(self, fetches: Sequence[tuple[int, Fetch]]) -> None:
-        """Puts fetches at the front of the current epoch, or of a new one if they read what it computes."""
+        """Puts fetches behind all work so far: at the front of the current epoch, or of a new one if it has some."""
         if not fetches:
             return
-        current = len(self._epochs) - 1
-        sources = (
-            (source.worker, source.buffer) for _, fetch in fetches for piece in fetch.pieces for source in piece.sources
-        )
-        if any(self._computed_in.get(source) == current for source in sources):
+        if any(self._epochs[-1].work):
             self._start_epoch()
         for worker, fetch in fetches:
             self._epochs[-1].fetches[worker].append(fetch)
@@ -389,6 +400,10 @@ class Lowering:
     def _start_epoch(self) -> None:
         every = range(self._workers)
         self._epochs.append(Epoch([[] for _ in every], [[] for _ in every]))
+        for name in self._returning:
+            for worker, fetch in self._pending.pop(name, []):
+                self._epochs[-1].fetches[worker].append(fetch)
+        self._returning.clear()
 
     def _own(self, name: str) -> None:
         """Notes who owns an input of the graph."""
@@ -409,6 +424,20 @@ class Lowering:
         symbol = self._graph.tensors[tensor]
         shape = region.shape if symbol.shape else ()
         self._buffers[worker][name] = Buffer(name, tensor, region, shape, symbol.dtype)
+
+
+def _replaced(graph: Graph) -> dict[str, list[str]]:
+    """By op: the next states that nothing keeps from being written over their states once the op is done."""
+    last: dict[str, str] = {}
+    for op in graph.ops:
+        last.update(dict.fromkeys((*op.inputs, *op.outputs), op.name))
+    number = {op.name: position for position, op in enumerate(graph.ops)}
+    found: dict[str, list[str]] = {}
+    for pair in graph.state:
+        if pair.following in graph.producer and pair.current not in graph.outputs:
+            ops = [last[name] for name in (pair.current, pair.following) if name in last]
+            found.setdefault(max(ops, key=number.__getitem__), []).append(pair.following)
+    return found
 
 
 def _slice(op: str, source: str, frame: Region, target: str, region: Region) -> LocalWork:

@@ -12,23 +12,16 @@ original order; here the order of a worker's steps is fixed, so offsets are comp
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
 
-import numpy as np
 from onnx import FunctionProto
 
 from planner.graph.model import StatePair
 from planner.order import last_local_reads, levels, remote_readers, writers
+from planner.partition.packing import Packed, Span, best_fit
 from planner.partition.workspace import is_in_place_body
 from planner.program import Arena, Program, Segment, Source, WorkerProgram
-
-ALIGNMENT: Final = 64
-"""Bytes; a cache line. Kernels that peel unaligned elements would give other bits at other addresses."""
-
-Span: TypeAlias = tuple[int, int, int]
-"""A buffer's size in bytes, and the first and the last step, counted from 0, in which it is needed."""
 
 
 def with_arenas(program: Program, bodies: Mapping[str, FunctionProto], workspaces: Mapping[str, int]) -> Program:
@@ -41,7 +34,7 @@ def with_arenas(program: Program, bodies: Mapping[str, FunctionProto], workspace
     """
     level = levels(program.workers)
     readers = remote_readers(program.workers)
-    known: dict[tuple[Span, ...], tuple[tuple[int, ...], int]] = {}
+    known: dict[tuple[Span, ...], Packed] = {}
     workers = []
     for worker in program.workers:
         spans = live_spans(worker, level, readers)
@@ -120,66 +113,3 @@ def in_place(
         if is_over:
             found[then] = now
     return found
-
-
-def best_fit(spans: Sequence[Span]) -> tuple[tuple[int, ...], int]:
-    """Offsets of buffers in one arena, and the arena's size; both in bytes.
-
-    Greedy, in several orders, of which the best is taken: the largest first, the longest-lived first, the largest
-    product of both, the earliest. Each goes into the smallest gap that holds it between those that are needed at the
-    same time (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020, section 5).
-    O(n^2) in NumPy for each order.
-    """
-    least = least_bytes(spans)
-    best: tuple[tuple[int, ...], int] | None = None
-    for key in _ORDERS:
-        found = _placed(spans, sorted(range(len(spans)), key=lambda index: (*key(spans[index]), index)))
-        if best is None or found[1] < best[1]:
-            best = found
-        if best[1] == least:
-            break
-    assert best is not None
-    return best
-
-
-_ORDERS: Final[tuple[Callable[[Span], tuple[int, ...]], ...]] = (
-    lambda span: (-span[0], span[1]),
-    lambda span: (span[1] - span[2], -span[0]),
-    lambda span: (-span[0] * (span[2] - span[1] + 1),),
-    lambda span: (span[1], -span[0]),
-)
-
-
-def _placed(spans: Sequence[Span], order: Sequence[int]) -> tuple[tuple[int, ...], int]:
-    count = len(spans)
-    firsts, lasts, starts, stops = (np.zeros(count, np.int64) for _ in range(4))
-    offsets = [0] * count
-    total = 0
-    for placed, index in enumerate(order):
-        size, first, last = spans[index]
-        size = -(-size // ALIGNMENT) * ALIGNMENT
-        among = np.nonzero((firsts[:placed] <= last) & (lasts[:placed] >= first))[0]
-        lows, highs = starts[among], stops[among]
-        by_place = np.argsort(lows, kind="stable")
-        ends = np.maximum.accumulate(np.concatenate([np.zeros(1, np.int64), highs[by_place]]))
-        gaps = lows[by_place] - ends[:-1]
-        fitting = np.nonzero(gaps >= size)[0]
-        start = int(ends[fitting[gaps[fitting].argmin()]]) if fitting.size else int(ends[-1])
-        firsts[placed], lasts[placed], starts[placed], stops[placed] = first, last, start, start + size
-        offsets[index] = start
-        total = max(total, start + size)
-    return tuple(offsets), total
-
-
-def least_bytes(spans: Sequence[Span]) -> int:
-    """What is needed at the same time at most: no arena can be smaller."""
-    change: dict[int, int] = {}
-    for size, first, last in spans:
-        size = -(-size // ALIGNMENT) * ALIGNMENT
-        change[first] = change.get(first, 0) + size
-        change[last + 1] = change.get(last + 1, 0) - size
-    needed = peak = 0
-    for step in sorted(change):
-        needed += change[step]
-        peak = max(peak, needed)
-    return peak

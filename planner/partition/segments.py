@@ -35,12 +35,13 @@ class Partitioned:
     """By worker: values of the buffers that are filled once."""
 
 
-def assemble(graph: Graph, lowered: Lowered) -> Partitioned:
+def assemble(graph: Graph, lowered: Lowered, *, lean: bool = False) -> Partitioned:
     """Turns lowered epochs into worker programs and functions.
 
     Args:
         graph: that was planned.
         lowered: each of its epochs becomes a round of fetches and one segment on each worker that has work.
+        lean: segments hand out what only their own ops read, too.
     """
     read_by_fetches: list[set[str]] = [set() for _ in lowered.buffers]
     for _, source in sources_read(lowered.epochs):
@@ -54,7 +55,8 @@ def assemble(graph: Graph, lowered: Lowered) -> Partitioned:
         for number, epoch in enumerate(lowered.epochs):
             steps.extend(epoch.fetches[worker])
             if epoch.work[worker]:
-                kept = partial(_is_read_later, wanted, last_read, number)
+                later = number - 1 if lean else number
+                kept = partial(_is_handed_out, wanted, buffers, last_read, later)
                 steps.append(_segment(graph, f"segment {number}", epoch.work[worker], buffers, kept, bodies))
         loaded = (*(name for name in graph.inputs if name in buffers), *lowered.absent[worker])
         used = _used_buffers(steps).union(collected, loaded)
@@ -82,9 +84,11 @@ def _last_reads(alive: Sequence[Sequence[LocalWork]]) -> dict[str, int]:
     return found
 
 
-def _is_read_later(wanted: set[str], last_read: Mapping[str, int], epoch: int, name: str) -> bool:
-    """Whether what an epoch makes is read by anybody after it."""
-    return name in wanted or last_read.get(name, -1) > epoch
+def _is_handed_out(
+    wanted: set[str], buffers: Mapping[str, Buffer], last_read: Mapping[str, int], epoch: int, name: str
+) -> bool:
+    """Whether what a node makes is a buffer that is read after an epoch, or by a fetch."""
+    return name in wanted or (name in buffers and last_read.get(name, -1) > epoch)
 
 
 def _used_buffers(steps: Iterable[Step]) -> set[str]:

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from fractions import Fraction
+from math import gcd, prod
 
 import numpy as np
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
-from planner.algebra.tiling import Tiling
+from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph, is_used
 from planner.plan import Plan
 from planner.search.choices import Choices
 from planner.search.improve import Neighbourhood
-from planner.search.memory_branches import Ints, Spans
+from planner.search.memory_branches import Charges, Ints, Spans, Variables
 from planner.search.pins import ruled
-from planner.search.problem import Problem, no_restriction
+from planner.search.problem import Problem, SearchVariable, no_restriction
 from planner.search.recurse import Found
 from planner.search.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp
@@ -65,6 +66,7 @@ class Nearby:
         self._taken: dict[tuple[int, Tiling], int] = {}
         known = [self.composites(plan) for plan in plans]
         lists = [dict.fromkeys(own) for own in zip(*known, strict=True)]
+        self._known = [tuple(own) for own in lists]
         self._choices = [self._chosen(lists)]
         """The more candidates, the later."""
         if is_free:
@@ -119,7 +121,42 @@ class Nearby:
         pairs = enumerate(composites)
         return np.array([self.bytes_of(variable, composite) for variable, composite in pairs], dtype=np.int64)
 
-    def lives(self) -> tuple[Ints, Ints]:
+    def variables(self) -> Variables:
+        """What a search that divides plans asks about the variables; moments are ops, by number.
+
+        Tensors have a price where each is a variable of its own.
+        """
+        problem, first, last = self._problem, *self._lives()
+        kind, step = np.full_like(first, -1), np.ones_like(first)
+        steps: dict[int, int] = {}
+        for variable in problem.variables:
+            if len(variable.tensors) == 1:
+                content = problem.content[variable.number]
+                if content not in steps:
+                    steps[content] = self._step(variable)
+                kind[variable.number], step[variable.number] = content, steps[content]
+        return Variables(first, last, kind, step)
+
+    def charges(self, by_variable: Charges) -> dict[str, Fraction]:
+        """Prices of what variables take, by tensor."""
+        return {self._problem.variables[number].tensors[0]: price for number, price in by_variable.items()}
+
+    def _step(self, variable: SearchVariable) -> int:
+        """What a tensor's tiles may take, whatever its tiling, differs by multiples of so many bytes."""
+        every: Candidates = (UNCUT,)
+        for ways in self._like.cuts:
+            every = tuple(one for prefix in every for one in self._problem.proposals(variable, prefix, ways))
+        content = self._problem.content[variable.number]
+        known = {
+            self.bytes_of(number, one)
+            for number, own in enumerate(self._known)
+            if self._problem.content[number] == content
+            for one in own
+        }
+        sizes = sorted(known.union(self.bytes_of(variable.number, one) for one in every))
+        return gcd(*(size - sizes[0] for size in sizes)) or 1
+
+    def _lives(self) -> tuple[Ints, Ints]:
         """The first and the last op, by number, while which what a variable takes lies there, by variable."""
         problem = self._problem
         first = np.full(len(problem.variables), len(self._ops), dtype=np.int64)

@@ -52,14 +52,14 @@ def test_a_plan_that_fits_is_left_as_it_is() -> None:
 def test_less_memory_costs_more_bytes_and_the_program_keeps_to_the_limit() -> None:
     _, _, first = planned()
     costs = [moved(first)]
-    for share in (0.99, 0.95):
+    for share in (0.97, 0.94):
         limit = int(peak(first) * share)
         found = fitted(limit)
         assert peak(found) <= limit
         # Exactly what the program moves: the price on memory is not in it.
         assert moved(found) == found.partitioned.program.predicted_bytes
-        assert found.decided.decision.plan.certified_gap is None
         costs.append(moved(found))
+    assert found.decided.decision.plan.certified_gap is None
     assert costs == sorted(costs)
     assert costs[-1] > costs[0]
 

@@ -35,11 +35,11 @@ def test_residence_is_at_most_what_the_workers_take(name: str, workers: int) -> 
     residence = Residence(graph, ops)
     for strategy in STRATEGIES:
         decision = planned(graph, ops, workers, strategy)
-        program = candidate_of(Decided(graph, ops, decision)).partitioned.program
+        program = candidate_of(Decided(graph, ops, decision), lean=True).partitioned.program
         most = int(residence.of(decision.plan).max())
-        assert 0.1 * sum(program.peak_bytes) < most <= sum(program.peak_bytes), strategy
-        limited = Residence(graph, ops, max(program.peak_bytes))
-        assert most <= int(limited.of(decision.plan).max()) <= sum(program.peak_bytes), strategy
+        assert 0.75 * sum(program.peak_bytes) < most <= sum(program.peak_bytes), strategy
+        if strategy == "tofu":
+            assert most >= 0.99 * sum(program.peak_bytes)
 
 
 @pytest.mark.parametrize("workers", [2, 4, 6])
@@ -72,14 +72,13 @@ def test_the_tables_charge_what_residence_counts(strategy: str) -> None:
     assert charged_bytes(graph, ops, plan, both) == plan.moved_bytes + by_moment[0] + by_moment[5]
 
 
-def test_a_result_that_is_too_large_to_be_inside_of_a_segment_lies_beside_what_its_op_reads() -> None:
+@pytest.mark.parametrize("strategy", ["tofu", "data", "model"])
+def test_of_a_perceptron_it_is_what_the_workers_take(strategy: str) -> None:
     graph = mlp(2, 512, 64)
     ops = opdefs.standard().bind_all(graph)
-    decision = planned(graph, ops, 4, "model")
-    program = candidate_of(Decided(graph, ops, decision)).partitioned.program
-    limited = Residence(graph, ops, max(program.peak_bytes))
-    assert int(limited.of(decision.plan).max()) == sum(program.peak_bytes)
-    assert int(Residence(graph, ops).of(decision.plan).max()) < sum(program.peak_bytes)
+    decision = planned(graph, ops, 4, strategy)
+    program = candidate_of(Decided(graph, ops, decision), lean=True).partitioned.program
+    assert int(Residence(graph, ops).of(decision.plan).max()) == sum(program.peak_bytes)
 
 
 def test_on_one_worker_it_is_the_sum_of_what_is_alive() -> None:

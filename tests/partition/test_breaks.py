@@ -10,7 +10,8 @@ from planner.graph.model import Graph
 from planner.order import levels, remote_readers
 from planner.partition import breaks
 from planner.partition.build import partition
-from planner.partition.memory import in_place, least_bytes, live_spans
+from planner.partition.memory import in_place, live_spans
+from planner.partition.packing import least_bytes
 from planner.partition.segments import Partitioned
 from planner.plan import Plan
 from planner.program import Segment

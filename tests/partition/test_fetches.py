@@ -105,7 +105,7 @@ def test_on_a_machine_no_plan_gets_slower_and_some_get_faster(
     gained = []
     for seed in range(4):
         plan = random_plan(problem, workers, seed)
-        before = Candidate(Decided(graph, ops, Decision(plan, 0.0, 0, 0)), partition(graph, ops, plan))
+        before = Candidate(Decided(graph, ops, Decision(plan, 0.0, 0, 0)))
         after = from_the_nearest(before, machine, None)
         times = [time_of(one.decided, plan, one.partitioned.program, machine) for one in (before, after)]
         assert times[0] is not None

@@ -14,7 +14,8 @@ from planner.errors import ModelError
 from planner.graph.model import DType
 from planner.order import data_waits, joined_waits, levels, remote_readers, stuck
 from planner.partition.build import partition
-from planner.partition.memory import ALIGNMENT, Span, best_fit, least_bytes, live_spans
+from planner.partition.memory import live_spans
+from planner.partition.packing import ALIGNMENT, Span, best_fit, least_bytes
 from planner.partition.segments import Partitioned
 from planner.partition.workspace import is_in_place_body, workspace_bytes
 from planner.plan import Plan

@@ -20,7 +20,7 @@ from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph
 from planner.search.decide import decide
-from planner.search.memory_branches import Answer, Branched, Column, Prices, Spans, branched
+from planner.search.memory_branches import Answer, Branched, Charges, Column, Prices, Spans, Variables, branched
 from planner.search.nearby import Nearby
 from planner.tdl.bind import BoundOp
 from planner.zoo import mlp
@@ -42,14 +42,19 @@ def column(point: Point) -> Column[Point]:
     return Column(point, point[0], np.array(point[1]), np.array(point[2]))
 
 
-def search(points: Sequence[Point], room: int, refused: frozenset[Point], most: int = 10**6) -> Branched[Point]:
-    def solve(prices: Prices, spans: Spans) -> Answer[Point] | None:
+def search(
+    points: Sequence[Point], room: int, refused: frozenset[Point], most: int = 10**6, *, are_alike: bool = False
+) -> Branched[Point]:
+    """Searches all points; ``are_alike``: variables are of one kind, and may be divided by what they take together."""
+
+    def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[Point] | None:
         inside = [point for point in points if column(point).is_in(spans)]
         if not inside:
             return None
 
         def charged(point: Point) -> Fraction:
-            return point[0] + sum((price * point[1][at] for at, price in prices.items()), Fraction(0))
+            held = sum((price * point[1][at] for at, price in prices.items()), Fraction(0))
+            return point[0] + held + sum((price * point[2][at] for at, price in charges.items()), Fraction(0))
 
         best = min(inside, key=charged)
         return Answer(column(best), charged(best))
@@ -57,24 +62,27 @@ def search(points: Sequence[Point], room: int, refused: frozenset[Point], most: 
     def accept(one: Column[Point]) -> bool:
         return one.plan not in refused
 
-    lives = (np.zeros(3, dtype=np.int64), np.full(3, MOMENTS))
-    return branched([column(points[0])], solve, np.full(MOMENTS, room), lives, 1000, accept, HIGHEST, most)
+    kind = np.full(3, 7 if are_alike else -1)
+    variables = Variables(np.zeros(3, dtype=np.int64), np.full(3, MOMENTS), kind, np.ones(3, dtype=np.int64))
+    return branched([column(points[0])], solve, np.full(MOMENTS, room), variables, 1000, accept, HIGHEST, most)
 
 
 def cheapest(points: Sequence[Point], room: int) -> int:
     return min((point[0] for point in points if max(point[1]) <= room), default=1000)
 
 
-@given(every_plan(), st.integers(0, 40))
-def test_the_cheapest_plan_is_found_and_nothing_less_is_possible(points: list[Point], room: int) -> None:
-    found = search(points, room, frozenset())
+@given(every_plan(), st.integers(0, 40), st.booleans())
+def test_the_cheapest_plan_is_found_and_nothing_less_is_possible(
+    points: list[Point], room: int, are_alike: bool
+) -> None:
+    found = search(points, room, frozenset(), are_alike=are_alike)
     assert found.least == cheapest(points, room)
     assert (found.best.objective if found.best else 1000) == found.least
 
 
-@given(every_plan(), st.integers(0, 40), st.integers(1, 4))
-def test_a_search_that_is_cut_off_still_bounds(points: list[Point], room: int, most: int) -> None:
-    found = search(points, room, frozenset(), most)
+@given(every_plan(), st.integers(0, 40), st.integers(1, 12), st.booleans())
+def test_a_search_that_is_cut_off_still_bounds(points: list[Point], room: int, most: int, are_alike: bool) -> None:
+    found = search(points, room, frozenset(), most, are_alike=are_alike)
     assert found.solved <= most
     assert found.least <= cheapest(points, room) <= (found.best.objective if found.best else 1000)
 
@@ -128,7 +136,7 @@ def integer_programme(nearby: Nearby, tables: CostTables, priced: Sequence[CostT
 
 def planned(graph: Graph, ops: tuple[BoundOp, ...], workers: int, tables: CostTables) -> tuple[Nearby, Residence, int]:
     plan = decide(graph, ops, workers, tables=tables).plan
-    residence = Residence(graph, ops, 10**6)
+    residence = Residence(graph, ops)
     return Nearby(graph, ops, [plan], tables), residence, int(residence.of(plan).max())
 
 
@@ -137,15 +145,16 @@ def within(nearby: Nearby, residence: Residence, tables: CostTables, room: int) 
         held = residence.of(nearby.plan(composites))
         return Column(composites, nearby.total(composites), held, nearby.taken(composites))
 
-    def solve(prices: Prices, spans: Spans) -> Answer[tuple[Tiling, ...]] | None:
-        found = nearby.solve(PricedTables(tables, residence, prices), spans)
+    def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[tuple[Tiling, ...]] | None:
+        priced = PricedTables(tables, residence, prices, charges=nearby.charges(charges))
+        found = nearby.solve(priced, spans)
         return None if found is None else Answer(column_of(found[0]), Fraction(found[1]))
 
     start = nearby.solve(tables, {})
     assert start is not None
     limits = np.full(residence.moments, room)
     return branched(
-        [column_of(start[0])], solve, limits, nearby.lives(), 10**9, lambda one: True, HIGHEST, most_solved=2000
+        [column_of(start[0])], solve, limits, nearby.variables(), 10**9, lambda one: True, HIGHEST, most_solved=2000
     )
 
 

@@ -1,0 +1,93 @@
+"""Plans within a limit, against every plan of graphs that are small enough to try them all by their programs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import opdefs
+from planner.algebra.tiling import UNCUT
+from planner.api.fitting import candidate_of, fewest_bytes, within
+from planner.cost.priced import PricedTables
+from planner.cost.residence import Residence
+from planner.cost.tables import CostTables
+from planner.errors import InfeasibleError
+from planner.graph.model import Graph
+from planner.partition.build import partition
+from planner.search.composites import Decided
+from planner.search.decide import Decision, decide
+from planner.search.nearby import Nearby
+from planner.search.problem import Problem
+from planner.tdl.bind import BoundOp
+from planner.zoo import mlp
+
+WORKERS = 2
+
+
+def summed(problem: Problem) -> NDArray[np.int64]:
+    """The sum of all tables, by every choice of a candidate for every variable."""
+    candidates = [problem.extensions(variable, UNCUT, WORKERS) for variable in problem.variables]
+    found = np.zeros([len(own) for own in candidates], dtype=np.int64)
+    for link in problem.links:
+        shape = [1] * found.ndim
+        shape[link.tensor], shape[link.op] = len(candidates[link.tensor]), len(candidates[link.op])
+        table = problem.table(link, candidates[link.tensor], candidates[link.op])
+        found += (table if link.tensor < link.op else table.T).reshape(shape)
+    return found
+
+
+def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decision) -> list[tuple[int, int]]:
+    """Of all plans those that move less than every plan of which a worker takes as little: bytes, and the peak."""
+    tables, residence = CostTables(), Residence(graph, ops)
+    nearby = Nearby(graph, ops, [first.plan], tables)
+    problem = nearby.problem(tables)
+    candidates = [problem.extensions(variable, UNCUT, WORKERS) for variable in problem.variables]
+    moved = summed(problem)
+    held = np.zeros_like(moved)
+    for moment in range(residence.moments):
+        priced = summed(nearby.problem(PricedTables(tables, residence, {moment: Fraction(1)})))
+        np.maximum(held, priced - moved, out=held)
+    found: list[tuple[int, int]] = []
+    for place in np.argsort(moved, axis=None, kind="stable").tolist():
+        # No program takes less than the residence (tests/partition/test_lean.py).
+        if found and held.flat[place] >= WORKERS * found[-1][1]:
+            continue
+        values = np.unravel_index(place, moved.shape)
+        composites = tuple(own[value] for own, value in zip(candidates, values, strict=True))
+        if nearby.overdraws(composites):
+            continue
+        plan = nearby.plan(composites)
+        moves = dict.fromkeys(plan.tilings, 0)
+        for name, amount in problem.bytes_by_tensor(composites):
+            moves[name] += amount
+        object.__setattr__(plan, "tensor_bytes", moves)
+        peak = max(partition(graph, ops, plan, lean=True).program.peak_bytes)
+        if not found or peak < found[-1][1]:
+            found.append((int(moved[values]), peak))
+    return found
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 24, 40), (1, 64, 16), *(pytest.param(one, marks=pytest.mark.slow) for one in ((1, 32, 128),))]
+)
+def test_no_plan_within_a_limit_moves_less(sizes: tuple[int, int, int]) -> None:
+    graph, tables = mlp(*sizes), CostTables()
+    ops = opdefs.standard().bind_all(graph)
+
+    def again(decided: Decided, charged: CostTables) -> Decision:
+        return decide(decided.graph, decided.ops, WORKERS, tables=charged, effort="quick")
+
+    decision = decide(graph, ops, WORKERS, tables=tables)
+    first = candidate_of(Decided(graph, ops, decision))
+    every = frontier(graph, ops, decision)
+    assert len(every) > 1, "limits make a difference"
+    assert every[0][0] == decision.plan.moved_bytes
+    for moved, peak in every:
+        found = within(first, again, [peak] * WORKERS, fewest_bytes(tables), tables)
+        assert max(found.partitioned.program.peak_bytes) <= peak
+        assert found.decided.decision.plan.moved_bytes == moved
+    with pytest.raises(InfeasibleError, match="no plan was found that fits"):
+        within(first, again, [every[-1][1] - 1] * WORKERS, fewest_bytes(tables), tables)

@@ -1,0 +1,84 @@
+"""Lean programs: everything in the arena, no more of it than residence says, and what is fetched is fetched late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import opdefs
+from planner.cost.residence import Residence
+from planner.graph.model import Graph
+from planner.partition.build import partition
+from planner.plan import Plan
+from planner.program import Fetch, Segment
+from planner.search.decide import decide
+from planner.search.problem import Problem
+from planner.zoo import build, mlp
+from planner.zoo.convolutional import cnn
+from planner.zoo.recurrent import rnn
+from planner.zoo.transformer import GptShape, gpt
+
+GRAPHS: dict[str, Callable[[], Graph]] = {
+    "mlp": lambda: mlp(4, 64, 32),
+    "cnn": lambda: cnn(3, 8, 12, batch=4),
+    "rnn": lambda: rnn(2, 16, batch=8, steps=2),
+    "gpt": lambda: gpt("gpt", GptShape(1, 32, 4, 16), batch=4),
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_little_lies_beside_the_arena_and_residence_is_at_most_the_arena(
+    name: str, workers: int, random_plan: Callable[[Problem, int, int], Plan]
+) -> None:
+    graph = GRAPHS[name]()
+    ops = opdefs.standard().bind_all(graph)
+    problem, residence = Problem(graph, ops, workers), Residence(graph, ops)
+    for seed in range(4):
+        plan = random_plan(problem, workers, seed)
+        program = partition(graph, ops, plan, lean=True).program
+        assert int(residence.of(plan).max()) <= sum(worker.arena_bytes for worker in program.workers)
+        usual = partition(graph, ops, plan).program
+        assert program.predicted_bytes == usual.predicted_bytes
+        # What the nodes of one op hand on to each other stays inside.
+        pairs = zip(program.workers, usual.workers, strict=True)
+        assert all(mine.workspace_bytes <= worker.workspace_bytes for mine, worker in pairs)
+
+
+@pytest.mark.parametrize("name", ["lenet-5", "cnn-5x64-12"])
+def test_it_takes_what_residence_says(name: str) -> None:
+    graph = build(name, batch=32)
+    ops = opdefs.standard().bind_all(graph)
+    plan = decide(graph, ops, 4, effort="quick").plan
+    program = partition(graph, ops, plan, lean=True).program
+    assert all(worker.workspace_bytes == 0 for worker in program.workers)
+    assert sum(program.peak_bytes) <= 1.001 * int(Residence(graph, ops).of(plan).max())
+
+
+def test_weights_that_are_divided_are_gathered_when_they_are_needed() -> None:
+    graph = mlp(6, 128, 16)
+    ops = opdefs.standard().bind_all(graph)
+    plan = decide(graph, ops, 4, strategy="fsdp", effort="quick").plan
+    for lean in (False, True):
+        program = partition(graph, ops, plan, lean=lean).program
+        (steps,) = {tuple(type(step) for step in worker.steps) for worker in program.workers}
+        # Gathered all at once, before the first op, the weights of all layers would lie there whole.
+        assert steps.index(Segment) < max(number for number, kind in enumerate(steps) if kind is Fetch)
+        whole = sum(graph.tensors[pair.current].size_bytes for pair in graph.state)
+        before = program.workers[0].steps[: steps.index(Segment)]
+        gathered = sum(program.workers[0].buffers[step.target].size_bytes for step in before if isinstance(step, Fetch))
+        assert gathered < whole * 2 / 3
+
+
+def test_next_states_are_brought_over_their_states() -> None:
+    graph = build("lenet-5", batch=32)
+    ops = opdefs.standard().bind_all(graph)
+    plan = decide(graph, ops, 4, strategy="data", effort="quick").plan
+    program = partition(graph, ops, plan).program
+    for worker in program.workers:
+        assert worker.arena is not None
+        offsets = worker.arena.offsets
+        assert all(offsets[pair.following] == offsets[pair.current] for pair in graph.state)
+        until_the_end = [step for step in worker.steps[-len(graph.state) :] if isinstance(step, Fetch)]
+        assert len(until_the_end) < len(graph.state), "they are brought when nobody reads the states any more"
