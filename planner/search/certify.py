@@ -75,7 +75,7 @@ def certify(
     joint = _Joint(problem, choices, order, effort)
     problem.eliminated_entries += joint.eliminated_entries
     best, dual = found, joint.dual()
-    dividers = Dividers(Work(effort.case_entries / 4))
+    dividers = Dividers(Work(0.0))
     lower, by_cases = 0, False
     for number in range(effort.rounds + 2 * effort.case_rounds):
         progress(f"bounding the plan, round {number + 1}: {best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
