@@ -20,6 +20,8 @@ from planner.search.parts import in_parts
 
 _VARIABLES = (50, 120)
 """Of a block, at least and at most."""
+_TRIED = 0.5
+"""So much of the work is spent, besides, on finding out by which variables to divide."""
 _NOTHING = 1e-4
 """A block from which a smaller share is missing is left as it is."""
 
@@ -74,7 +76,9 @@ def bound_by_blocks(
                 stars[second] += table.min(axis=0)
         if missing[place] <= _NOTHING * total:
             continue
-        work = Work(left + entries * missing[place] / total)
+        share = entries * missing[place] / total
+        work = Work(left + share)
+        dividers.work.entries = max(0.0, dividers.work.entries) + _TRIED * share
         gains[place] = least_by_cases(own, pairs, missing[place], work, [kinds[one] for one in variables], dividers)
         left = max(0.0, work.entries)
     lower = rest.constant + sum(gains)

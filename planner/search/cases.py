@@ -24,9 +24,9 @@ from planner.search.order import find_order
 
 _PASSES = 6
 """Passes at a time."""
-_TRIALS = 200
+_TRIALS = 120
 """Values that are tried to find the variable that divides best."""
-_TRIAL_PASSES = 4
+_TRIAL_PASSES = 3
 """Over each of these."""
 _BUCKET = 1 << 20
 """A case is solved exactly as soon as no bucket is larger than this."""

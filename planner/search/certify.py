@@ -75,11 +75,11 @@ def certify(
     joint = _Joint(problem, choices, order, effort)
     problem.eliminated_entries += joint.eliminated_entries
     best, dual = found, joint.dual()
-    dividers = Dividers(Work(effort.case_entries / 4))
-    lower, is_settled = 0, False
-    for number in range(effort.rounds):
+    dividers = Dividers(Work(0.0))
+    lower, by_cases = 0, False
+    for number in range(effort.rounds + 2 * effort.case_rounds):
         progress(f"bounding the plan, round {number + 1}: {best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
-        if is_settled:
+        if by_cases:
             bound, costs = joint.bound_by_blocks(dual, best, effort.case_entries, dividers)
         else:
             for _ in range(_PASSES):
@@ -103,9 +103,9 @@ def certify(
         if near is not None and near[0] < best.moved_bytes:
             best = _better(problem, joint, near[1], best)
         is_little = lower - before < effort.least_gain * (best.moved_bytes - lower)
-        if is_settled and is_little:
+        if by_cases and is_little:
             break
-        is_settled = is_little and not is_settled
+        by_cases = not by_cases and (is_little or number + 1 >= effort.rounds)
     return replace(best, lower_bytes=lower)
 
 

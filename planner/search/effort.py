@@ -19,11 +19,13 @@ class Effort:
     pair_entries: int = 60_000_000
     """Entries that one pass over the core reads."""
     rounds: int = 12
-    """Of passes and taking out."""
+    """Of passes and taking out, before blocks are looked into."""
     least_gain: float = 1 / 25
-    """A round that closes a smaller share of the gap is the last."""
+    """A round that closes a smaller share of the gap is the last of its kind."""
+    case_rounds: int = 2
+    """Of looking into blocks case by case, with a round of passes between any two."""
     case_entries: float = 1e10
-    """Entries of the tables that are read at a time to look into blocks case by case."""
+    """Entries of tables that a round of cases reads."""
     exact_entries: int = 1 << 25
     """Exact elimination begins when no bucket is larger than this."""
 
@@ -33,7 +35,12 @@ EFFORTS: Mapping[EffortName, Effort] = MappingProxyType(
         "quick": Effort(table_entries=0),
         "normal": Effort(),
         "thorough": Effort(
-            table_entries=200_000_000, pair_entries=1_000_000_000, rounds=60, least_gain=1 / 100, case_entries=4e10
+            table_entries=200_000_000,
+            pair_entries=1_000_000_000,
+            rounds=30,
+            least_gain=1 / 200,
+            case_rounds=3,
+            case_entries=3e10,
         ),
     }
 )

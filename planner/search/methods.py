@@ -28,6 +28,7 @@ from planner.search.levels import search_by_levels
 from planner.search.megatron import tensor_parallel
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found, search_recursively
+from planner.search.work_prices import priced_within_budget
 
 MANY_OPS = 300
 """A graph of more ops than this is bounded after it has been searched from all starts, or from one."""
@@ -79,6 +80,8 @@ def _joint(
         return improve(problem, cuts, free, search_recursively(problem, cuts, narrow(start, cuts), progress), progress)
 
     def allowed(found: Found) -> Found:
+        if problem.effort != "quick" and problem.overdraws(found.composites):
+            found = priced_within_budget(problem, cuts, free, found, progress) or found
         return within_budget(problem, cuts, free, found, progress)
 
     def certified(found: Found) -> Found:

@@ -252,6 +252,10 @@ class Problem:
         each = [self._chosen(self.variables[first], composites[first]) for first in firsts]
         return [each[number] * times for number, times in zip(group.tolist(), self._times_there, strict=True)]
 
+    def repeated_by(self, op: str, strategy: Tiling) -> int:
+        """The work of an op that is done again though it could be divided, if this is its strategy."""
+        return self._chosen(self.variables[self.variable_of_op[op]], strategy)
+
     def _chosen(self, variable: SearchVariable, composite: Tiling) -> int:
         if variable.op is None:
             return 0

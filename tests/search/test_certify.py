@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import pytest
@@ -120,7 +121,9 @@ def check(graph: Graph, cuts: tuple[int, ...], effort: Effort) -> float:
     assert found.lower_bytes is not None
     assert found.lower_bytes <= least <= found.moved_bytes <= start.moved_bytes
     assert sum(amount for _, amount in problem.bytes_by_tensor(found.composites)) == found.moved_bytes
-    return found.moved_bytes / found.lower_bytes - 1 if found.moved_bytes else 0.0
+    if found.moved_bytes == found.lower_bytes:
+        return 0.0
+    return found.moved_bytes / found.lower_bytes - 1 if found.lower_bytes else inf
 
 
 @settings(max_examples=25)

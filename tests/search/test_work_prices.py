@@ -1,0 +1,49 @@
+"""Plans kept to the budget of repeated work by a price on it."""
+
+from dataclasses import replace
+
+import pytest
+
+import opdefs
+from planner import zoo
+from planner.cost.compute import REPLICATED_SHARE_LIMIT
+from planner.search.budget import within_budget
+from planner.search.improve import improve
+from planner.search.problem import Problem, no_restriction
+from planner.search.recurse import Found, search_recursively
+from planner.search.work_prices import _PricedTables, priced_within_budget
+
+CUTS = (2, 2, 2)
+
+
+def overdrawn(name: str, times: int) -> tuple[Problem, Found]:
+    """A plan found with a budget so many times the limit, which stands for one drawn up too generously."""
+    graph = zoo.build(name)
+    ops = opdefs.standard().bind_all(graph)
+    problem = Problem(graph, ops, 8, replication_budget=times * REPLICATED_SHARE_LIMIT)
+    found = improve(problem, CUTS, no_restriction, search_recursively(problem, CUTS, no_restriction))
+    assert problem.overdraws(found.composites)
+    return problem, found
+
+
+@pytest.mark.parametrize(("name", "times"), [("cnn-5x2048-6", 100), ("lenet-5", 10)])
+def test_a_price_keeps_a_plan_to_the_budget_and_costs_no_more_than_mending(name: str, times: int) -> None:
+    problem, found = overdrawn(name, times)
+    priced = priced_within_budget(problem, CUTS, no_restriction, found)
+    assert priced is not None
+    assert not problem.overdraws(priced.composites)
+    assert priced.moved_bytes == sum(amount for _, amount in problem.bytes_by_tensor(priced.composites))
+    assert found.moved_bytes <= priced.moved_bytes
+    assert priced.moved_bytes <= within_budget(problem, CUTS, no_restriction, found).moved_bytes
+
+
+def test_the_price_of_a_plan_is_that_of_what_it_repeats() -> None:
+    problem, found = overdrawn("cnn-5x2048-6", 100)
+    price = 0.5
+    priced = replace(problem, tables=_PricedTables(problem, price), variables=[], links=[])
+    plain = sum(amount for _, amount in problem.bytes_by_tensor(found.composites))
+    charged = sum(amount for _, amount in priced.bytes_by_tensor(found.composites))
+    assert charged - plain == pytest.approx(
+        price * sum(problem.repeated_by_choice(found.composites)), abs=len(problem.ops)
+    )
+    assert charged > plain
