@@ -6,10 +6,10 @@ Limits go from what the program of the plan without a limit takes down to the le
 Peaks are those of the programs' static layouts. MB = 1e6 bytes.
 
 Beside each plan stands a lower bound: no plan of the search (these cuts, these candidates) moves less whose residence
-(``planner.cost.residence``) is within the limit on all workers together at every moment. A program never takes less
-than its plan's residence, so it is a bound of plans whose programs fit. Residence leaves out what depends on segments
-and on gaps between buffers: plans are counted in whose programs do not fit, the more the further residence lies below
-the peak, which the last column says. Plans are divided until no part can hold a cheaper one
+(``planner.cost.residence``) is within the limit on all workers together at every moment. A lean program never takes
+less than its plan's residence, so it is a bound of plans whose lean programs fit. Residence leaves out what depends on
+segments and on gaps between buffers: plans are counted in whose programs do not fit, the more the further residence
+lies below the peak, which the last column says. Plans are divided until no part can hold a cheaper one
 (``planner.search.memory_branches``), or ``--solved`` searches are done; each is Lagrangian, by the search's own
 certificate at prices of memory.
 
