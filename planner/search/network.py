@@ -67,9 +67,15 @@ class Network:
         self._sizes = [1 if count == 0 else count + _CHANGES for count in directions]
         self._links = links
         self._variable_kinds = kinds
-        numbers: dict[tuple[int, int], int] = {}
+        numbers: dict[tuple[object, ...], int] = {}
+        # Tables of one kind over other variables have other axes: what has one value, whatever the cuts, has none.
+        axes = [(self._sizes[link.tensor] > 1, self._sizes[link.op] > 1) for link in links]
         self._kinds = np.array(
-            [numbers.setdefault((link.kind, link.times), len(numbers)) for link in links], dtype=np.int64
+            [
+                numbers.setdefault((link.kind, link.times, own), len(numbers))
+                for link, own in zip(links, axes, strict=True)
+            ],
+            dtype=np.int64,
         )
         self._tensors = np.array([link.tensor for link in links], dtype=np.int64)
         self._ops = np.array([link.op for link in links], dtype=np.int64)

@@ -1,0 +1,24 @@
+"""The variables and tables of a search: equal tables over variables of which one never has a choice."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.algebra.tiling import UNCUT, Replicate, Shard
+from planner.cost.tables import Candidates, Table
+from planner.search.choices import Choices
+from planner.search.network import Link, Network
+
+
+def test_links_of_one_kind_may_differ_in_which_variables_have_a_choice() -> None:
+    several: Candidates = (UNCUT.extend(Shard(0), 2), UNCUT.extend(Replicate(), 2))
+    one: Candidates = several[:1]
+    links = [Link(tensor, op, True, 0, 0, f"t{tensor}", f"op{op}") for tensor, op in ((0, 1), (2, 3))]
+    network = Network([1, 0, 1, 1], links, [0, 1, 0, 2])
+
+    def make(link: Link, tilings: Candidates, strategies: Candidates) -> Table:
+        return np.arange(3, 3 - len(tilings), -1, dtype=np.int64)[:, None] + np.zeros(len(strategies), dtype=np.int64)
+
+    solution = network.solve(Choices.of([several, one, several, one]), make, 1 << 10)
+    assert solution.total == 4
+    assert solution.values.tolist() == [1, 0, 1, 0]
