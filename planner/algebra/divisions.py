@@ -217,7 +217,8 @@ class _Dim:
             return np.full((1, 1, 1), self._extent)
         if len(mine) * len(theirs) * self.workers <= _FEW:
             return self._common(mine, theirs)
-        (different, which), (others, other) = _numbered(mine), _numbered(theirs)
+        different, which = np.unique(mine, return_inverse=True)
+        others, other = np.unique(theirs, return_inverse=True)
         along = self._common(different, others)
         return along if along.shape[:2] == (1, 1) else along[which[:, None], other]
 
@@ -225,12 +226,6 @@ class _Dim:
         along: Ints = np.minimum(self._hi[mine][:, None], self._hi[theirs])
         along -= np.maximum(self._lo[mine][:, None], self._lo[theirs])
         return np.maximum(along, 0, out=along)
-
-
-def _numbered(ways: Ints) -> tuple[Ints, Ints]:
-    """The different ones, and which of them each is."""
-    different, which = np.unique(ways, return_inverse=True)
-    return different, which
 
 
 def _partial_groups(made: Tiling) -> int:

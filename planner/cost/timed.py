@@ -48,7 +48,7 @@ class TimedTables(CostTables):
     ) -> Table:
         """Picoseconds until an output is where it is owned; with the first, those of computing as well."""
         arriving = self._times.output_table(bound, position, tensor, tilings, strategies)
-        if position != next(number for number, name in enumerate(bound.op.outputs) if name):
+        if position != bound.first_output:
             return arriving
         return self._once(
             self.kind(bound, False, position, tensor.dtype),

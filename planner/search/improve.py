@@ -200,9 +200,7 @@ class Neighbourhood:
 
     def _is_allowed(self, variable: SearchVariable, composite: Tiling) -> bool:
         """True if the restriction lets the composite through at every cut."""
-        for depth in range(1, len(self._cuts) + 1):
-            prefix = composite.outermost(depth - 1)
-            options = self._restrict(variable, self._problem.proposals(variable, prefix, self._cuts[depth - 1]))
-            if composite.outermost(depth) not in options:
-                return False
-        return True
+        return all(
+            prefix.extend(placement, ways) in self._restrict(variable, self._problem.proposals(variable, prefix, ways))
+            for prefix, placement, ways in composite.cut_by_cut()
+        )

@@ -34,7 +34,7 @@ class _PricedTables(CostTables):
 
     def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
         """As without prices, but for the output with which the work of an op is counted."""
-        if is_input or position != _first_output(bound):
+        if is_input or position != bound.first_output:
             return self._problem.tables.kind(bound, is_input, position, dtype)
         return is_input, position, bound.content, dtype
 
@@ -53,7 +53,7 @@ class _PricedTables(CostTables):
     ) -> Table:
         """Bytes, shape [tilings, strategies]; with the first output the price as well."""
         plain = self._problem.tables.output_bytes(bound, position, tensor, tilings, strategies)
-        if position != _first_output(bound):
+        if position != bound.first_output:
             return plain
         return self._once(
             self.kind(bound, False, position, tensor.dtype),
@@ -64,10 +64,6 @@ class _PricedTables(CostTables):
     def _prices(self, bound: BoundOp, strategies: Candidates) -> Table:
         again = [self._problem.repeated_by(bound.op.name, strategy) for strategy in strategies]
         return np.array([round(self._price * amount) for amount in again], dtype=np.int64)
-
-
-def _first_output(bound: BoundOp) -> int:
-    return next(number for number, name in enumerate(bound.op.outputs) if name)
 
 
 def priced_within_budget(

@@ -85,6 +85,11 @@ class BoundOp:
             shared[slot] = seen.setdefault((self.op.inputs[slot], reads), slot)
         return shared
 
+    @property
+    def first_output(self) -> int:
+        """The position of the first output that is there: where what is of the op as a whole is counted."""
+        return next(position for position, name in enumerate(self.op.outputs) if name)
+
     def variable_number(self, name: str) -> int:
         return next(number for number, variable in enumerate(self.variables) if variable.name == name)
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 import opdefs
+from deliveries import all_deliveries
 from partial_plans import all_kinds, partial_plan, separate_gpt, two_products
 from planner import zoo
-from planner.graph.deliveries import SharedDelivery, with_deliveries
+from planner.graph.deliveries import with_deliveries
 from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
 from planner.partition.build import partition
@@ -76,13 +77,7 @@ def test_random_plans_with_shared_deliveries(
 ) -> None:
     """Every tensor of several readers is delivered to all of them, and again to the last two: halos, too."""
     whole = zoo.build(model, batch=8)
-    deliveries = []
-    for name, readers in whole.consumers.items():
-        if len(readers) > 1 and name not in whole.constants:
-            names = tuple(op.name for op in readers)
-            deliveries.append(SharedDelivery(f"{name}@1", name, (*names[:-2], f"{name}@2")))
-            deliveries.append(SharedDelivery(f"{name}@2", f"{name}@1", names[-2:]))
-    graph = with_deliveries(whole, deliveries)
+    graph = with_deliveries(whole, all_deliveries(whole))
     ops = opdefs.standard().bind_all(graph)
     plan = random_plan(Problem(graph, ops, workers), workers, seed)
     program = partition(graph, ops, plan).program

@@ -7,37 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.search.dual import Dual
+from random_sums import Sum, all_values, cost, sums
 
 PASSES = 6
 NEAR = 1e-6
-Table = np.ndarray
-Sum = tuple[list[Table], list[tuple[int, int, Table]]]
 
 
-@st.composite
-def sums(draw: st.DrawFn) -> Sum:
-    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
-    numbers = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    own = [numbers.integers(0, 20, size).astype(float) for size in sizes]
-    pairs = [
-        (first, second, numbers.integers(0, 30, (sizes[first], sizes[second])).astype(float))
-        for first, second in itertools.combinations(range(len(sizes)), 2)
-        if draw(st.booleans())
-    ]
-    return own, pairs
-
-
-def cost(problem: Sum, values: tuple[int, ...]) -> float:
-    own, pairs = problem
-    alone = sum(float(costs[value]) for costs, value in zip(own, values, strict=True))
-    return alone + sum(float(table[values[first], values[second]]) for first, second, table in pairs)
-
-
-def all_values(problem: Sum) -> list[tuple[int, ...]]:
-    return list(itertools.product(*(range(len(costs)) for costs in problem[0])))
-
-
-@given(sums())
+@given(sums(most_variables=5, below=20))
 def test_the_bound_rises_and_stays_below_every_assignment(problem: Sum) -> None:
     dual = Dual(*problem)
     best = min(cost(problem, values) for values in all_values(problem))
@@ -49,7 +25,7 @@ def test_the_bound_rises_and_stays_below_every_assignment(problem: Sum) -> None:
         before = dual.lower
 
 
-@given(sums())
+@given(sums(most_variables=5, below=20))
 def test_what_a_value_costs_at_least_is_no_more_than_it_does(problem: Sum) -> None:
     dual = Dual(*problem)
     for _ in range(PASSES):
@@ -61,7 +37,7 @@ def test_what_a_value_costs_at_least_is_no_more_than_it_does(problem: Sum) -> No
             assert at_least[variable][value] <= cost(problem, values) + NEAR
 
 
-@given(sums(), st.data())
+@given(sums(most_variables=5, below=20), st.data())
 def test_values_that_are_taken_out_change_no_cost_of_the_others(problem: Sum, data: st.DataObject) -> None:
     dual = Dual(*problem)
     dual.forward()

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import opdefs
+from deliveries import all_deliveries
 from planner import api
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.folder import write_folder
-from planner.graph.deliveries import SharedDelivery, with_deliveries
+from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model
 from planner.partition.build import complete_plan, partition, plan_files
@@ -59,12 +60,7 @@ def test_deliveries_in_random_tilings(cnn_step: Graph, tmp_path: Path, workers: 
 
     So readers find what they need, a part of it, or a border of it missing; a delivery is a tile, a slice or a fetch.
     """
-    deliveries = []
-    for name, readers in cnn_step.consumers.items():
-        if len(readers) > 1 and name not in cnn_step.constants:
-            names = tuple(op.name for op in readers)
-            deliveries.append(SharedDelivery(f"{name}@1", name, (*names[:-2], f"{name}@2")))
-            deliveries.append(SharedDelivery(f"{name}@2", f"{name}@1", names[-2:]))
+    deliveries = all_deliveries(cnn_step)
     graph = with_deliveries(cnn_step, deliveries)
     ops = opdefs.standard().bind_all(graph)
     delivered = {delivery.name for delivery in deliveries}
