@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import log2
+from math import ceil, log2
 
 import numpy as np
 
@@ -30,6 +30,8 @@ _TRIAL_PASSES = 3
 """Over each of these."""
 _BUCKET = 1 << 20
 """A case is solved exactly as soon as no bucket is larger than this."""
+_DIGITS = 50
+"""Binary digits of a sum that is solved exactly: in whole numbers, which floats hold exactly too."""
 _CALL = 4096
 """Entries that are read in the time that a call takes."""
 _IDLE = 24
@@ -148,14 +150,15 @@ def _solve(case: _Case, work: Work) -> bool:
     if order.largest_bucket(np.array(sizes)) > _BUCKET:
         return False
     tables = rest.own + [rest.table(number) for number in range(len(rest.pairs))]
-    # Rounded down: the least of the sum is no higher then.
+    # In parts so small that nothing is lost that matters; rounded down, so that the least of the sum is no higher.
+    part = 2.0 ** (ceil(log2(1 + sum(float(table.max()) for table in tables))) - _DIGITS)
     whole = [
-        np.floor(table).astype(np.int64).reshape([sizes[variable] for variable in scope])
+        np.floor(table / part).astype(np.int64).reshape([sizes[variable] for variable in scope])
         for table, scope in zip(tables, free, strict=True)
     ]
     solution = eliminate(order, whole, np.arange(len(whole), dtype=np.int64))
     work.entries -= solution.entries
-    case.dual.lower = max(case.dual.lower, rest.constant + solution.total)
+    case.dual.lower = max(case.dual.lower, rest.constant + part * solution.total)
     case.is_exact = True
     return True
 
