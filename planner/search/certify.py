@@ -7,13 +7,15 @@ The joint problem has tables that are too large to be eliminated exactly on most
 3. values with which no plan can be better than the best one known are taken out of the core;
 4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
 
-A bound holds for the search's own problem: these cuts, these candidates, one tiling for what is tied.
+A bound holds for the search's own problem: these cuts, these candidates, one tiling for what is tied, and, where
+repeated work has a price, plans within its budget. All tables have that price in them then, and whatever is compared
+with them what the whole budget costs (``planner.search.work_prices``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isqrt
 
 import numpy as np
@@ -30,6 +32,7 @@ from planner.search.eliminate import KnownTables, Reduced, Table, eliminate
 from planner.search.order import Ints, Order, find_order
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found
+from planner.search.work_prices import FREE, Price
 
 _BUCKET = 1 << 24
 """Step 1 makes no bucket larger than this."""
@@ -43,6 +46,15 @@ _ERRORS = (1e-9, 1e-3)
 """By how much sums of floats may be off that stand for integers: as a share of their size, and besides."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A plan whose bound is known."""
+
+    found: Found
+    overdrawn: Found | None = None
+    """A plan that moves less and repeats more than allowed."""
+
+
 def certify(
     problem: Problem,
     cuts: tuple[int, ...],
@@ -50,7 +62,8 @@ def certify(
     found: Found,
     effort: Effort = EFFORTS["normal"],
     progress: Callable[[str], None] = lambda line: None,
-) -> Found:
+    price: Price = FREE,
+) -> Bounded:
     """Bounds what a plan can be, and improves the given one where it can be better.
 
     Args:
@@ -60,53 +73,56 @@ def certify(
         found: the best plan known.
         effort: how much work may be done.
         progress: told what is being done.
+        price: of repeated work; any will do for plans within the budget, and some bound them better than others.
 
     Returns:
-        The best plan now known and its bound; the given one, without a bound, if that is more than the effort.
+        The best plan now known and its bound; the given one, without a bound, if that is more than the effort. And the
+        best of the plans that were seen to move less, but repeat more than allowed.
     """
+    spare = 0 if problem.overdraws(found.composites) else price.of_budget(problem)
+    charged = price.priced(problem) if spare else problem
     choices = _composites(problem, cuts, restrict, found, effort)
     if choices is None or problem.table_entries(choices) > effort.table_entries:
-        return found
+        return Bounded(found)
     sizes = choices.sizes.tolist()
     order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=_BUCKET)
     if _core_entries(order, sizes) > effort.pair_entries:
-        return found
+        return Bounded(found)
     progress("tables of all cuts together")
-    joint = _Joint(problem, choices, order, effort)
+    joint = _Joint(charged, choices, order, effort)
     problem.eliminated_entries += joint.eliminated_entries
-    best, dual = found, joint.dual()
+    seen = _Seen(problem, joint, found)
+    dual = joint.dual()
     dividers = Dividers(Work(0.0))
     lower, by_cases = 0, False
     for number in range(effort.rounds + 2 * effort.case_rounds):
-        progress(f"bounding the plan, round {number + 1}: {best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
+        progress(f"bounding the plan, round {number + 1}: {seen.best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
         if by_cases:
-            bound, costs = joint.bound_by_blocks(dual, best, effort.case_entries, dividers)
+            bound, costs = joint.bound_by_blocks(dual, seen.best, effort.case_entries, dividers)
         else:
             for _ in range(_PASSES):
                 guess = dual.forward()
-                if joint.constant + dual.cost(guess) < best.moved_bytes - 0.5:
-                    best = _better(problem, joint, joint.original(guess), best)
+                if joint.constant + dual.cost(guess) < seen.best.moved_bytes + spare - 0.5:
+                    seen.look_at(joint.original(guess))
                 dual.backward()
             bound, costs = dual.lower, dual.at_least()
-        before, lower = lower, max(lower, joint.constant + _rounded_up(bound))
-        if lower >= best.moved_bytes or not joint.take_out(dual, costs, best):
-            return replace(best, lower_bytes=best.moved_bytes)
+        before, lower = lower, max(lower, joint.constant + _rounded_up(bound) - spare)
+        if lower >= seen.best.moved_bytes or not joint.take_out(dual, costs, seen.best, spare):
+            return seen.bounded(seen.best.moved_bytes)
         exact = joint.solve()
         if exact is not None:
             total, values = exact
-            if total < best.moved_bytes:
-                better = _better(problem, joint, values, best)
-                # A plan of the exact solution may need a strategy that no local op computes.
-                return replace(better, lower_bytes=min(total, better.moved_bytes))
-            return replace(best, lower_bytes=best.moved_bytes)
-        near = joint.solve_near(dual, best) if number.bit_count() <= 1 else None
-        if near is not None and near[0] < best.moved_bytes:
-            best = _better(problem, joint, near[1], best)
-        is_little = lower - before < effort.least_gain * (best.moved_bytes - lower)
+            seen.look_at(values)
+            # A plan of the exact solution may need a strategy that no local op computes, or repeat too much.
+            return seen.bounded(max(lower, min(total - spare, seen.best.moved_bytes)))
+        near = joint.solve_near(dual, seen.best, spare) if number.bit_count() <= 1 else None
+        if near is not None and near[0] < seen.best.moved_bytes + spare:
+            seen.look_at(near[1])
+        is_little = lower - before < effort.least_gain * (seen.best.moved_bytes - lower)
         if by_cases and is_little:
             break
         by_cases = not by_cases and (is_little or number + 1 >= effort.rounds)
-    return replace(best, lower_bytes=lower)
+    return seen.bounded(lower)
 
 
 def _rounded_up(value: float) -> int:
@@ -154,15 +170,35 @@ def _extended(
     return found
 
 
-def _better(problem: Problem, joint: _Joint, values: Ints, best: Found) -> Found:
-    """The plan of an assignment, or the best one known if it is no plan."""
-    composites = joint.composites(values)
-    if not problem.are_local(composites):
-        return best
-    moved = sum(amount for _, amount in problem.bytes_by_tensor(composites))
-    if moved < best.moved_bytes and problem.overdraws(composites) and not problem.overdraws(best.composites):
-        return best
-    return replace(best, composites=composites, moved_bytes=moved) if moved < best.moved_bytes else best
+class _Seen:
+    """The plans that the bound's passes come upon."""
+
+    def __init__(self, problem: Problem, joint: _Joint, found: Found) -> None:
+        self._problem = problem
+        self._joint = joint
+        self.best = found
+        """Within the budget, as the first one is, or no plan is known that is."""
+        self._overdrawn: Found | None = None
+
+    def look_at(self, values: Ints) -> None:
+        """Notes the plan of an assignment, if it is one and the best of its kind."""
+        composites = self._joint.composites(values)
+        if not self._problem.are_local(composites):
+            return
+        moved = sum(amount for _, amount in self._problem.bytes_by_tensor(composites))
+        if moved >= self.best.moved_bytes:
+            return
+        found = replace(self.best, composites=composites, moved_bytes=moved)
+        if not self._problem.overdraws(composites) or self._problem.overdraws(self.best.composites):
+            self.best = found
+        elif self._overdrawn is None or moved < self._overdrawn.moved_bytes:
+            self._overdrawn = found
+
+    def bounded(self, lower: int) -> Bounded:
+        """What is known in the end."""
+        over = self._overdrawn
+        is_better = over is not None and over.moved_bytes < self.best.moved_bytes
+        return Bounded(replace(self.best, lower_bytes=lower), over if is_better else None)
 
 
 def _core_entries(order: Order, sizes: Sequence[int]) -> int:
@@ -245,18 +281,19 @@ class _Joint:
         blocks = bound_by_blocks(dual.rest(), self.values(best), kinds, entries, dividers)
         return blocks.lower, blocks.at_least
 
-    def take_out(self, dual: Dual, costs: Sequence[Floats], best: Found) -> bool:
+    def take_out(self, dual: Dual, costs: Sequence[Floats], best: Found, spare: int) -> bool:
         """Takes out values with which nothing can be better than the best plan known, but for that plan's own.
 
         Args:
             dual: the bound, over the values that are left.
             costs: for every variable and value what an assignment with that value costs at least.
             best: the best plan known.
+            spare: what a plan may cost beside its bytes.
 
         Returns:
             False if no plan can be better.
         """
-        limit = best.moved_bytes - self.constant - 1 + _error(dual.lower)
+        limit = best.moved_bytes + spare - self.constant - 1 + _error(dual.lower)
         if any(float(own.min()) > limit for own in costs):
             return False
         keep = []
@@ -272,16 +309,17 @@ class _Joint:
         """The exact minimum over the values that are left, and where it is; None if its tables are too large."""
         return self._solve(self._kept, self._exact_entries)
 
-    def solve_near(self, dual: Dual, best: Found) -> tuple[int, Ints] | None:
+    def solve_near(self, dual: Dual, best: Found, spare: int) -> tuple[int, Ints] | None:
         """The exact minimum over the values that the bound thinks best, as many as can be solved.
 
         Args:
             dual: the bound, over the values that are left.
             best: the best plan known.
+            spare: what a plan may cost beside its bytes.
         """
         costs = dual.at_least()
         least = min((float(cost.min()) for cost in costs), default=0.0)
-        room = best.moved_bytes - self.constant - least
+        room = best.moved_bytes + spare - self.constant - least
         for halvings in range(1, _HALVINGS + 1):
             limit = least + room / 2**halvings
             kept = [

@@ -100,6 +100,7 @@ def decide(
         workers,
         partitioned_inputs,
         effort=effort,
+        any_may_repeat=METHODS[strategy].any_may_repeat and effort != "quick",
         with_partial_sums=METHODS[strategy].with_partial_sums,
         tables=shared,
     )

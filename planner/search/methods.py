@@ -28,10 +28,12 @@ from planner.search.levels import search_by_levels
 from planner.search.megatron import tensor_parallel
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found, search_recursively
-from planner.search.work_prices import priced_within_budget
+from planner.search.work_prices import FREE, priced_within_budget
 
 MANY_OPS = 300
 """A graph of more ops than this is bounded after it has been searched from all starts, or from one."""
+_PRICES = 3
+"""A plan is bounded with so many prices of repeated work at most."""
 
 Progress: TypeAlias = Callable[[str], None]
 Narrow: TypeAlias = Callable[[Restriction, tuple[int, ...]], Restriction]
@@ -51,6 +53,8 @@ class Method:
     search: Search
     with_partial_sums: bool = False
     """Sums of partial results may be joined once (``planner.search.partial_sums``): by default they are not."""
+    any_may_repeat: bool = False
+    """Keeps plans to the budget of repeated work itself, so that any op may be repeated that the budget holds alone."""
 
 
 def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False) -> Search:
@@ -79,13 +83,34 @@ def _joint(
     def improved(start: Restriction) -> Found:
         return improve(problem, cuts, free, search_recursively(problem, cuts, narrow(start, cuts), progress), progress)
 
+    price = FREE
+
     def allowed(found: Found) -> Found:
+        nonlocal price
         if problem.effort != "quick" and problem.overdraws(found.composites):
-            found = priced_within_budget(problem, cuts, free, found, progress) or found
+            priced = priced_within_budget(problem, cuts, free, found, progress)
+            if priced is not None:
+                found, price = priced
         return within_budget(problem, cuts, free, found, progress)
 
     def certified(found: Found) -> Found:
-        return certify(problem, cuts, free, found, EFFORTS[problem.effort], progress)
+        """With a bound; again with another price of repeated work as long as a plan that overdraws calls for one."""
+        nonlocal price
+        lower: int | None = None
+        for _ in range(_PRICES):
+            bounded = certify(problem, cuts, free, found, EFFORTS[problem.effort], progress, price)
+            found = bounded.found
+            lower = max((bound for bound in (lower, found.lower_bytes) if bound is not None), default=None)
+            if bounded.overdrawn is None or lower == found.moved_bytes:
+                break
+            before = price
+            priced = priced_within_budget(problem, cuts, free, bounded.overdrawn, progress, found)
+            if priced is None:
+                break
+            found, price = priced
+            if price == before:
+                break
+        return replace(found, lower_bytes=lower)
 
     first = improved(no_restriction)
     found = allowed(first)
@@ -103,7 +128,7 @@ def _joint(
     made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress))
     kept = (plan for plan in plans if not problem.overdraws(plan.composites))
     best = min((made, *kept), key=lambda plan: plan.moved_bytes)
-    # A start may repeat an op that the search itself would divide: the bound is of a problem without that.
+    # A plan that cannot be kept to the budget, because of a pin, may be below the bound of those that are.
     is_bounded = found.lower_bytes is not None and found.lower_bytes <= best.moved_bytes
     return cuts, replace(best, lower_bytes=found.lower_bytes) if is_bounded else certified(best)
 
@@ -213,7 +238,9 @@ def _nothing(problem: Problem) -> Restriction:
 
 
 _ALL = (
-    Method("tofu", "the best of several plans, improved over all cuts together (this program's own)", _joint, True),
+    Method(
+        "tofu", "the best of several plans, improved over all cuts together (this program's own)", _joint, True, True
+    ),
     Method("tofu-recursion", "Tofu, section 5.2: cut by cut, nothing replicated", _recursive(baselines.partitioned)),
     Method("soybean", "SoyBean, section 4: cut by cut, with replication", _recursive(_nothing)),
     Method("soybean-levels", "SoyBean, section 4: its dynamic programme over breadth-first levels", search_by_levels),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import gcd, prod
 
 import numpy as np
@@ -75,13 +76,21 @@ class Nearby:
             for composites in known:
                 offered = near.of(Found(composites, 0, 0), near.kinds)
                 for number, own in enumerate(lists):
-                    own.update(dict.fromkeys(offered[number]))
+                    own.update(dict.fromkeys(self._modest(number, composites[number], offered[number])))
                 self._choices.append(self._chosen(lists))
 
     def problem(self, tables: CostTables) -> Problem:
         """The graph's variables, with tables."""
         workers = prod(self._like.cuts)
-        return Problem(self._graph, self._ops, workers, self._partitioned_inputs, with_partial_sums=True, tables=tables)
+        return Problem(
+            self._graph,
+            self._ops,
+            workers,
+            self._partitioned_inputs,
+            any_may_repeat=True,
+            with_partial_sums=True,
+            tables=tables,
+        )
 
     def composites(self, plan: Plan) -> tuple[Tiling, ...]:
         """What each variable is in a plan."""
@@ -194,6 +203,17 @@ class Nearby:
                 self._choices.pop()
             else:
                 return (composites, solution.total) if problem.is_possible(composites) else None
+
+    def _modest(self, number: int, own: Tiling, offered: Candidates) -> Candidates:
+        """Those with which an op repeats no more than it does, unless it is so little that it hardly counts.
+
+        Nothing prices repeated work here, and a plan that overdraws its budget is none.
+        """
+        bound = self._problem.variables[number].op
+        if bound is None or bound.op.name in self._problem.smallest:
+            return offered
+        repeated = partial(self._problem.repeated_by, bound.op.name)
+        return tuple(one for one in offered if repeated(one) <= repeated(own))
 
     def _chosen(self, lists: Sequence[Mapping[Tiling, None]]) -> Choices:
         return Choices.of([self._problem.intern(tuple(own)) for own in lists])

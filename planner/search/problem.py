@@ -74,6 +74,9 @@ class Problem:
     """Charge data inputs that are not a disjoint split: leave replication out of their tilings."""
     replication_budget: float = REPLICATED_SHARE_LIMIT
     """Work that may be repeated, as a share of the graph's."""
+    any_may_repeat: bool = False
+    """Any op may be repeated that the budget holds alone, so that a plan may overdraw it and has to be mended; else the
+    smallest ones may, as many as it holds together, and few plans overdraw it."""
     divided: frozenset[str] = frozenset()
     """Ops that may not be repeated where they can be divided, however little work they are."""
     effort: EffortName = "normal"
@@ -91,7 +94,10 @@ class Problem:
         self.variable_of_tensor: dict[str, int] = {}
         self.variable_of_op: dict[str, int] = {}
         self.works = self._find_works()
-        cheap = self._cheap_enough()
+        self.smallest = self._find_smallest()
+        budget = self.replication_budget * sum(self.works.values())
+        alone = frozenset(name for name, amount in self.works.items() if amount <= budget)
+        cheap = alone if self.any_may_repeat else self.smallest
         self.may_replicate = {name: name in cheap and name not in self.divided for name in self.works}
         sums = find_partial_sums(self.graph, self.ops, cheap) if self.with_partial_sums else PartialSums()
         self._add_variables(parted(find_copies(self.graph, self.ops), sums))
@@ -148,11 +154,11 @@ class Problem:
                 known[bound.content] = work(bound, self.graph)
         return {bound.op.name: known[bound.content] for bound in self.ops}
 
-    def _cheap_enough(self) -> frozenset[str]:
-        """Which ops may be repeated for the plan's own benefit: the smallest ones, as many as the budget holds.
+    def _find_smallest(self) -> frozenset[str]:
+        """The ops of the least work, as many as the budget holds if all are repeated.
 
-        Of ops of equal work all may be, or none, so that neither names nor order decide. What a repetition adds depends
-        on how many workers repeat; two is assumed here, and the plan's true share is checked afterwards.
+        Of ops of equal work all are among them, or none, so that neither names nor order decide. What a repetition adds
+        depends on how many workers repeat; two is assumed here, and the plan's true share is checked afterwards.
         """
         counts = Counter(self.works.values())
         left = self.replication_budget * sum(self.works.values())

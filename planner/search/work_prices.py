@@ -1,26 +1,59 @@
-"""Plans kept to the budget of repeated work by a price on it.
+"""Plans kept to the budget of repeated work by a price on it, and bounds of them.
 
-What is worth most is repeated and the rest divided if repetition has a price in bytes: the plan near the given one that
-moves the fewest bytes, the price included. The least price is sought at which the budget is kept to.
+With a price in bytes for each unit of repeated work, what is worth most is repeated and the rest is divided. The price
+is sought at which a plan that overdraws the budget is as good as one that keeps to it, and nothing near them is better
+(the line through two plans; Handler and Zang, A Dual Algorithm for the Constrained Shortest Path Problem, Networks 10,
+1980). At any price, no plan within the budget moves less than the least of bytes and price together, less the price of
+the whole budget: Lagrange's relaxation, so that a bound need not take the budget as spent nor as unlimited.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import floor
 
 import numpy as np
 
 from planner.algebra.partial import IMPOSSIBLE
+from planner.cost.compute import REPLICATED_SHARE_LIMIT
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.graph.model import DType, Tensor
+from planner.search.budget import within_budget
+from planner.search.crossing import crossed
 from planner.search.improve import improve
 from planner.search.problem import Problem, Restriction
 from planner.search.recurse import Found
 from planner.tdl.bind import BoundOp
 
-_EXPONENTS = (-10, 6)
-"""The price is a power of two above the first: bytes for a unit of work, which is a FLOP or an element touched."""
+_STEEPER = 64.0
+"""A price at which too much is repeated is tried so many times as high."""
+_DEAREST = 4
+"""How often, until nothing is repeated."""
+_LINES = 8
+"""Prices that are tried between a plan that overdraws and one that does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What repeated work costs beside the bytes that move."""
+
+    bytes_per_work: float = 0.0
+    """A unit of work is a FLOP or an element touched, as in ``planner.cost.compute.work``."""
+
+    def priced(self, problem: Problem) -> Problem:
+        """The problem in which a plan costs its bytes and what it repeats by choice; variables are the same."""
+        if not self.bytes_per_work:
+            return problem
+        tables = _PricedTables(problem, self.bytes_per_work)
+        return replace(problem, tables=tables, variables=[], links=[], eliminated_entries=0)
+
+    def of_budget(self, problem: Problem) -> int:
+        """What a plan within the budget costs at most beside its bytes, rounded down."""
+        return floor(self.bytes_per_work * REPLICATED_SHARE_LIMIT * sum(problem.works.values()))
+
+
+FREE = Price()
 
 
 class _PricedTables(CostTables):
@@ -63,7 +96,8 @@ class _PricedTables(CostTables):
 
     def _prices(self, bound: BoundOp, strategies: Candidates) -> Table:
         again = [self._problem.repeated_by(bound.op.name, strategy) for strategy in strategies]
-        return np.array([round(self._price * amount) for amount in again], dtype=np.int64)
+        # Rounded down: what all repetitions of a plan cost is no more than the price of their work.
+        return np.array([floor(self._price * amount) for amount in again], dtype=np.int64)
 
 
 def priced_within_budget(
@@ -72,7 +106,8 @@ def priced_within_budget(
     restrict: Restriction,
     found: Found,
     progress: Callable[[str], None] = lambda line: None,
-) -> Found | None:
+    known: Found | None = None,
+) -> tuple[Found, Price] | None:
     """The best plan near a given one that repeats no more work than allowed; None if no price leads to one.
 
     Args:
@@ -81,26 +116,50 @@ def priced_within_budget(
         restrict: narrows the candidates of a variable.
         found: a plan that repeats too much.
         progress: told what is being done.
+        known: a plan that does not, and moves more bytes.
+
+    Returns:
+        The plan, and the price at which the budget is kept to.
     """
 
-    def at(price: float) -> Found | None:
-        """The plan at a price, if it is within the budget."""
-        progress(f"pricing repeated work: {price:g} bytes")
-        priced = replace(problem, tables=_PricedTables(problem, price), variables=[], links=[], eliminated_entries=0)
-        charged = sum(amount for _, amount in priced.bytes_by_tensor(found.composites))
-        plan = improve(priced, cuts, restrict, replace(found, moved_bytes=charged), progress)
-        problem.eliminated_entries += priced.eliminated_entries
-        if problem.overdraws(plan.composites):
-            return None
-        return replace(plan, moved_bytes=sum(amount for _, amount in problem.bytes_by_tensor(plan.composites)))
+    def work(plan: Found) -> int:
+        return sum(problem.repeated_by_choice(plan.composites))
 
-    low, high = _EXPONENTS
-    best = at(2.0**high)
-    while best is not None and high - low > 1:
-        middle = (low + high) // 2
-        plan = at(2.0**middle)
-        if plan is None:
-            low = middle
+    def at(price: Price, *plans: Found) -> tuple[Found, int]:
+        """The best plan near these at a price, in bytes alone; and how much less it costs than any of them."""
+        progress(f"pricing repeated work: {price.bytes_per_work:g} bytes")
+        priced = price.priced(problem)
+        charged = [replace(plan, moved_bytes=_moved(priced, plan)) for plan in plans]
+        least = min(plan.moved_bytes for plan in charged)
+        best = improve(priced, cuts, restrict, crossed(priced, charged), progress)
+        problem.eliminated_entries += priced.eliminated_entries
+        return replace(best, moved_bytes=_moved(problem, best)), least - best.moved_bytes
+
+    over, under = found, known
+    price = Price(over.moved_bytes / work(over))
+    for _ in range(_DEAREST):
+        if under is not None and not problem.overdraws(under.composites):
+            break
+        under = at(price, over)[0]
+        price = Price(_STEEPER * price.bytes_per_work)
+    else:
+        return None
+    for _ in range(_LINES):
+        if under.moved_bytes <= over.moved_bytes:
+            break
+        price = Price((under.moved_bytes - over.moved_bytes) / (work(over) - work(under)))
+        plan, gained = at(price, over, under)
+        if gained <= 0:
+            break
+        if problem.overdraws(plan.composites):
+            over = plan
         else:
-            high, best = middle, min(best, plan, key=lambda one: one.moved_bytes)
-    return best
+            under = plan
+    mended = within_budget(problem, cuts, restrict, over, progress)
+    if mended.moved_bytes < under.moved_bytes and not problem.overdraws(mended.composites):
+        under = mended
+    return under, price
+
+
+def _moved(problem: Problem, plan: Found) -> int:
+    return sum(amount for _, amount in problem.bytes_by_tensor(plan.composites))
