@@ -3,7 +3,8 @@
 The joint problem has tables that are too large to be eliminated exactly on most networks, so
 
 1. variables with few neighbours are eliminated, which is exact and leaves a core;
-2. the core is bounded from below, and plans are read off the bound's passes (``planner.search.dual``);
+2. the core is bounded from below, at first with the order of cuts left open (``planner.search.coarse``), and plans are
+   read off the bound's passes (``planner.search.dual``) or found by settling its doubts (``planner.search.dive``);
 3. values with which no plan can be better than the best one known are taken out of the core;
 4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
 
@@ -14,6 +15,7 @@ with them what the whole budget costs (``planner.search.work_prices``).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
@@ -26,9 +28,12 @@ from planner.cost.tables import Candidates
 from planner.search.blocks import bound_by_blocks
 from planner.search.cases import Dividers, Work
 from planner.search.choices import Choices
+from planner.search.coarse import Groups, begin_coarsely
+from planner.search.dive import dive
 from planner.search.dual import Dual, Floats
 from planner.search.effort import EFFORTS, Effort
 from planner.search.eliminate import KnownTables, Reduced, Table, eliminate
+from planner.search.improve import improve
 from planner.search.order import Ints, Order, find_order
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found
@@ -42,6 +47,8 @@ _HALVINGS = 8
 """How often the values near the bound are made fewer until they can be solved exactly."""
 _PASSES = 10
 """Passes between two attempts to take values out."""
+_WORTHWHILE = 1.1
+"""An assignment that costs so many times the best plan is not worth improving."""
 _ERRORS = (1e-9, 1e-3)
 """By how much sums of floats may be off that stand for integers: as a share of their size, and besides."""
 
@@ -63,6 +70,8 @@ def certify(
     effort: Effort = EFFORTS["normal"],
     progress: Callable[[str], None] = lambda line: None,
     price: Price = FREE,
+    *,
+    may_reprice: bool = False,
 ) -> Bounded:
     """Bounds what a plan can be, and improves the given one where it can be better.
 
@@ -74,6 +83,7 @@ def certify(
         effort: how much work may be done.
         progress: told what is being done.
         price: of repeated work; any will do for plans within the budget, and some bound them better than others.
+        may_reprice: end early where settling doubts has led to a plan that overdraws: another price would do better.
 
     Returns:
         The best plan now known and its bound; the given one, without a bound, if that is more than the effort. And the
@@ -91,8 +101,11 @@ def certify(
     progress("tables of all cuts together")
     joint = _Joint(charged, choices, order, effort)
     problem.eliminated_entries += joint.eliminated_entries
-    seen = _Seen(problem, joint, found)
+    seen = _Seen(problem, charged, joint, found)
+    dives, dived = effort.dives, -1
     dual = joint.dual()
+    progress("a bound that leaves the order of cuts open")
+    begin_coarsely(dual, joint.without_order(), found.moved_bytes + spare - joint.constant)
     dividers = Dividers(Work(0.0))
     lower, by_cases = 0, False
     for number in range(effort.rounds + 2 * effort.case_rounds):
@@ -107,6 +120,12 @@ def certify(
                 dual.backward()
             bound, costs = dual.lower, dual.at_least()
         before, lower = lower, max(lower, joint.constant + _rounded_up(bound) - spare)
+        if dives and not by_cases and dived != seen.best.moved_bytes:
+            dives, dived = dives - 1, seen.best.moved_bytes
+            progress(f"settling doubts of the bound: {seen.best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
+            dive(dual, lambda guess: seen.improve(joint.original(guess), cuts, restrict))
+            if may_reprice and seen.bounded(lower).overdrawn is not None:
+                break
         if lower >= seen.best.moved_bytes or not joint.take_out(dual, costs, seen.best, spare):
             return seen.bounded(seen.best.moved_bytes)
         exact = joint.solve()
@@ -173,8 +192,9 @@ def _extended(
 class _Seen:
     """The plans that the bound's passes come upon."""
 
-    def __init__(self, problem: Problem, joint: _Joint, found: Found) -> None:
+    def __init__(self, problem: Problem, charged: Problem, joint: _Joint, found: Found) -> None:
         self._problem = problem
+        self._charged = charged
         self._joint = joint
         self.best = found
         """Within the budget, as the first one is, or no plan is known that is."""
@@ -183,8 +203,19 @@ class _Seen:
     def look_at(self, values: Ints) -> None:
         """Notes the plan of an assignment, if it is one and the best of its kind."""
         composites = self._joint.composites(values)
-        if not self._problem.are_local(composites):
-            return
+        if self._problem.are_local(composites):
+            self._note(composites)
+
+    def improve(self, values: Ints, cuts: tuple[int, ...], restrict: Restriction) -> None:
+        """Notes what improvement makes of the plan of an assignment, if that is one and not far too dear."""
+        composites = self._joint.composites(values)
+        costs = sum(amount for _, amount in self._charged.bytes_by_tensor(composites))
+        best = sum(amount for _, amount in self._charged.bytes_by_tensor(self.best.composites))
+        if costs <= _WORTHWHILE * best and self._problem.are_local(composites):
+            start = replace(self.best, composites=composites, moved_bytes=costs)
+            self._note(improve(self._charged, cuts, restrict, start).composites)
+
+    def _note(self, composites: tuple[Tiling, ...]) -> None:
         moved = sum(amount for _, amount in self._problem.bytes_by_tensor(composites))
         if moved >= self.best.moved_bytes:
             return
@@ -249,6 +280,18 @@ class _Joint:
             for (first, second), table in self._pairs.items()
         ]
         return Dual([costs.astype(np.float64) for costs in self._own], pairs)
+
+    def without_order(self) -> list[Groups]:
+        """By variable of the core, which of its values are the same but for the order of cuts."""
+        known: dict[int, Groups] = {}
+        for variable in self._core:
+            candidates = self._choices[variable]
+            if id(candidates) not in known:
+                numbers: dict[object, int] = {}
+                each = (Counter(zip(one.placements, one.ways, strict=True)) for one in candidates)
+                which = [numbers.setdefault(frozenset(counts.items()), len(numbers)) for counts in each]
+                known[id(candidates)] = np.array(which, dtype=np.int64)
+        return [known[id(self._choices[variable])] for variable in self._core]
 
     def original(self, values: Sequence[int]) -> Ints:
         """The values of all variables, when those of the core have these (positions among the kept)."""

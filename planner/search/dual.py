@@ -199,6 +199,16 @@ class Dual:
         own = [costs - low for costs, low in zip(own, least, strict=True)]
         return Rest(sum(least) + sum(between), own, tuple(zip(self.pairs, between, strict=True)))
 
+    def missing(self, values: Sequence[int]) -> Floats:
+        """By variable, what an assignment costs there above the bound; between two variables it counts for both."""
+        rest = self.rest()
+        found = np.array([costs[value] for costs, value in zip(rest.own, values, strict=True)], dtype=np.float64)
+        for number, pair in enumerate(self.pairs):
+            left = rest.at(number, values[pair.first], values[pair.second])
+            found[pair.first] += left
+            found[pair.second] += left
+        return found
+
     def cost(self, values: Sequence[int]) -> float:
         """What an assignment costs."""
         own = sum(float(costs[value]) for costs, value in zip(self.own, values, strict=True))

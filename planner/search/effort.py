@@ -20,6 +20,8 @@ class Effort:
     """Entries that one pass over the core reads."""
     rounds: int = 12
     """Of passes and taking out, before blocks are looked into."""
+    dives: int = 1
+    """Of settling the doubts of a bound one by one, to find better plans."""
     least_gain: float = 1 / 25
     """A round that closes a smaller share of the gap is the last of its kind."""
     case_rounds: int = 2
@@ -38,6 +40,7 @@ EFFORTS: Mapping[EffortName, Effort] = MappingProxyType(
             table_entries=200_000_000,
             pair_entries=1_000_000_000,
             rounds=30,
+            dives=4,
             least_gain=1 / 200,
             case_rounds=3,
             case_entries=3e10,

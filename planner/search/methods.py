@@ -97,11 +97,12 @@ def _joint(
         """With a bound; again with another price of repeated work as long as a plan that overdraws calls for one."""
         nonlocal price
         lower: int | None = None
-        for _ in range(_PRICES):
-            bounded = certify(problem, cuts, free, found, EFFORTS[problem.effort], progress, price)
+        for left in reversed(range(_PRICES)):
+            effort, may_reprice = EFFORTS[problem.effort], left > 0
+            bounded = certify(problem, cuts, free, found, effort, progress, price, may_reprice=may_reprice)
             found = bounded.found
             lower = max((bound for bound in (lower, found.lower_bytes) if bound is not None), default=None)
-            if bounded.overdrawn is None or lower == found.moved_bytes:
+            if bounded.overdrawn is None or lower == found.moved_bytes or not left:
                 break
             before = price
             priced = priced_within_budget(problem, cuts, free, bounded.overdrawn, progress, found)

@@ -1,0 +1,48 @@
+"""Assignments that a bound leads to once its doubts are settled one by one.
+
+Where passes leave something missing between the bound and the assignment that they propose, they waver between values
+that contradict one another. The variable at which most is missing is given the value whose case stays lowest, passes go
+on from there, and what they propose then is worth a look, long before every variable is settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from planner.search.dual import Dual
+
+_STEPS = 8
+"""Variables that are settled; improvement does the rest."""
+_WIDTH = 4
+"""Values of a variable that are tried."""
+_PASSES = 5
+"""Over each of these."""
+_NOTHING = 1e-6
+"""Less than this share of the bound is missing nowhere that matters."""
+
+
+def dive(dual: Dual, look: Callable[[list[int]], None]) -> None:
+    """Settles variables and shows what passes propose after each.
+
+    Args:
+        dual: a bound that passes bring little more to; one more is made.
+        look: is shown a value for every variable.
+    """
+    settled: dict[int, int] = {}
+    guess = dual.forward()
+    for _ in range(_STEPS):
+        missing = dual.missing(guess)
+        if missing.max(initial=0.0) <= _NOTHING * abs(dual.lower):
+            break
+        variable = int(missing.argmax())
+        tried = []
+        for value in np.argsort(dual.at_least()[variable], kind="stable")[:_WIDTH].tolist():
+            case = dual.case(variable, value)
+            for _ in range(_PASSES):
+                proposed = case.forward()
+                case.backward()
+            tried.append((case.lower, value, case, proposed))
+        _, settled[variable], dual, guess = min(tried, key=lambda one: one[0])
+        look([settled.get(number, value) for number, value in enumerate(guess)])

@@ -1,0 +1,48 @@
+"""Assignments that a bound leads to."""
+
+import numpy as np
+from hypothesis import given
+
+from planner.search.dive import dive
+from planner.search.dual import Dual
+from random_sums import Sum, all_values, cost, sums
+
+NEAR = 1e-6
+
+
+def passed_over(problem: Sum) -> Dual:
+    dual = Dual(*problem)
+    for _ in range(10):
+        dual.forward()
+        dual.backward()
+    return dual
+
+
+@given(sums(most_variables=6, below=10))
+def test_what_is_shown_are_assignments_and_the_bound_still_holds(problem: Sum) -> None:
+    dual = passed_over(problem)
+    before = dual.lower
+    shown: list[list[int]] = []
+    dive(dual, shown.append)
+    everything = all_values(problem)
+    assert set(map(tuple, shown)) <= set(map(tuple, everything))
+    assert before <= dual.lower <= min(cost(problem, values) for values in everything) + NEAR
+
+
+def test_three_that_want_to_differ_are_settled() -> None:
+    """Passes propose that all three are equal or waver; with one settled, an assignment of the least cost is seen."""
+    alike = np.eye(2)
+    problem = ([np.zeros(2)] * 3, [(0, 1, alike), (1, 2, alike), (0, 2, alike)])
+    shown: list[list[int]] = []
+    dive(passed_over(problem), shown.append)
+    assert min(cost(problem, values) for values in shown) == 1.0
+
+
+@given(sums(most_variables=6, below=10))
+def test_what_is_missing_counts_between_two_variables_for_both(problem: Sum) -> None:
+    dual = passed_over(problem)
+    for values in all_values(problem)[:20]:
+        missing = dual.missing(values)
+        above = cost(problem, values) - dual.rest().constant
+        assert missing.min() >= -NEAR
+        assert above - NEAR <= missing.sum() <= 2 * above + NEAR
