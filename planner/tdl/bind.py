@@ -93,10 +93,10 @@ class BoundOp:
     def variable_number(self, name: str) -> int:
         return next(number for number, variable in enumerate(self.variables) if variable.name == name)
 
-    @cached_property
+    @property
     def read_slots(self) -> tuple[int, ...]:
         """Inputs that the description reads; the others (axes, a shape) only parameterise the op."""
-        return tuple(sorted({read.slot for read in self.analysis.reads}))
+        return self.analysis.read_slots
 
     def plain_read(self, slot: int) -> tuple[int, ...] | None:
         """The variable that indexes each dim of an input, by number, where what workers read of it is a tiling.
