@@ -26,6 +26,8 @@ _ROOM = 32
 """Divisions that there is room for at first."""
 _FEW = 1 << 14
 """Numbers up to which it takes longer to find equal ways than to count them again."""
+_AT_ONCE = 1 << 20
+"""Numbers that are counted at once; of more, some after the others, so that they take little memory."""
 _AHEAD = 1 << 18
 """Numbers up to which a new division is counted against all others at once, and not only those it is asked with."""
 
@@ -48,6 +50,7 @@ class Divisions:
         self._numbers: dict[Hashable, int] = {}
         self._dims = [_Dim(extent, workers) for extent in self._shape]
         self._count = 0
+        self._new: list[Sequence[int]] = []
         self._ways = np.zeros((0, len(self._shape)), dtype=np.int64)
         self._elements = np.zeros(0, dtype=np.int64)
         self._common = np.zeros((0, 0), dtype=np.int64)
@@ -60,16 +63,24 @@ class Divisions:
 
     def number_of(self, boxes: Boxes) -> int:
         """The number of a division that need not be a tiling."""
-        ends = zip(self._dims, np.ascontiguousarray(boxes.lo.T), np.ascontiguousarray(boxes.hi.T), strict=True)
-        ways = tuple([dim.number_of(lo, hi) for dim, lo, hi in ends])
+        ends = zip(np.ascontiguousarray(boxes.lo.T), np.ascontiguousarray(boxes.hi.T), strict=True)
+        return self.number_of_ways(tuple([self.way(dim, lo, hi) for dim, (lo, hi) in enumerate(ends)]))
+
+    def number_of_ways(self, ways: tuple[int, ...]) -> int:
+        """The number of the division in which each dim is divided in one of its ways."""
         number = self._numbers.setdefault(ways, self._count)
         if number == self._count:
             self._add(ways)
         return number
 
+    def way(self, dim: int, lo: Ints, hi: Ints) -> int:
+        """The number of the way in which workers have these parts of a dim, each of shape [workers]."""
+        return self._dims[dim].number_of(lo, hi)
+
     def missing(self, owned: Ints, needed: Ints) -> Ints:
         """Elements that workers need and do not own, over all workers, shape [owned, needed]."""
-        table: Ints = self._elements[needed][None] - self._in_common(owned, needed)
+        common = self._in_common(owned, needed)
+        table: Ints = self._elements[needed] - common
         return table
 
     def redistribution(self, made: Sequence[Tiling], owned: Ints) -> Ints:
@@ -100,7 +111,8 @@ class Divisions:
     def _joined(self, made: Sequence[Tiling], owned: Ints) -> Ints:
         """``redistribution`` where partial results are joined, but for what is as if replicated."""
         sources = self.numbers(made)
-        table: Ints = self._elements[owned][:, None] - self._in_common(owned, sources)
+        common = self._in_common(owned, sources)
+        table: Ints = self._elements[owned][:, None] - common
         partial = [column for column, tiling in enumerate(made) if tiling.has_partial]
         if partial:
             middle = np.array([[self._middle(made[column], goal) for column in partial] for goal in owned.tolist()])
@@ -108,8 +120,8 @@ class Divisions:
             where = where.reshape(middle.shape)
             rows, columns = np.arange(len(owned))[:, None], np.arange(len(partial))[None]
             groups = np.array([_partial_groups(made[column]) for column in partial], dtype=np.int64)
-            arriving = self._elements[middle] * groups[None]
-            arriving -= self._in_common(different, sources[partial])[where, columns]
+            common = self._in_common(different, sources[partial])
+            arriving = self._elements[middle] * groups[None] - common[where, columns]
             kept = self._in_common(owned, different)[rows, where]
             table[:, partial] = arriving + self._elements[owned][:, None] - kept
         return table
@@ -135,22 +147,30 @@ class Divisions:
         return number
 
     def _add(self, ways: Sequence[int]) -> None:
-        if self._count == len(self._elements):
-            self._grow()
-        self._ways[self._count] = ways
-        lengths = [dim.lengths(way) for dim, way in zip(self._dims, ways, strict=True)]
-        self._elements[self._count] = reduce(np.multiply, lengths).sum()
+        self._new.append(ways)
         self._count += 1
 
+    def _take_in(self) -> None:
+        """Counts the elements of the divisions that were added since it was done last."""
+        if self._count > len(self._elements):
+            self._grow()
+        new = slice(self._count - len(self._new), self._count)
+        self._ways[new] = self._new
+        self._new.clear()
+        lengths = [dim.lengths(ways) for dim, ways in zip(self._dims, self._ways[new].T, strict=True)]
+        self._elements[new] = reduce(np.multiply, lengths).sum(axis=1)
+
     def _grow(self) -> None:
-        """Makes room for twice as many."""
-        more = max(_ROOM, len(self._elements))
+        """Makes room for all, and for twice as many as there was."""
+        more = max(_ROOM, len(self._elements), self._count - len(self._elements))
         self._ways = np.concatenate([self._ways, np.zeros((more, len(self._shape)), dtype=np.int64)])
         self._elements = np.concatenate([self._elements, np.zeros(more, dtype=np.int64)])
         self._common = np.pad(self._common, (0, more), constant_values=_UNKNOWN)
 
     def _in_common(self, rows: Ints, columns: Ints) -> Ints:
         """Elements that workers have in both, over all workers, shape [rows, columns]."""
+        if self._new:
+            self._take_in()
         rows = rows[:, None]
         table: Ints = self._common[rows, columns]
         unknown = (table == _UNKNOWN).any(axis=0)
@@ -166,6 +186,10 @@ class Divisions:
 
     def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
         """What ``_in_common`` looks up."""
+        most = max(1, _AT_ONCE // (len(columns) * self._dims[0].workers))
+        if len(rows) > most:
+            parts = [self._overlaps(rows[start : start + most], columns) for start in range(0, len(rows), most)]
+            return np.concatenate(parts)
         total: Ints | int = 1
         for dim, mine, theirs in zip(self._dims, self._ways[rows].T, self._ways[columns].T, strict=True):
             total = total * dim.overlaps(mine, theirs)
@@ -206,9 +230,9 @@ class _Dim:
             self._count += 1
         return number
 
-    def lengths(self, way: int) -> Ints:
-        """Of every worker's piece."""
-        found: Ints = np.maximum(self._hi[way] - self._lo[way], 0)
+    def lengths(self, ways: Ints) -> Ints:
+        """Of every worker's piece, shape [ways, workers]."""
+        found: Ints = np.maximum(self._hi[ways] - self._lo[ways], 0)
         return found
 
     def overlaps(self, mine: Ints, theirs: Ints) -> Ints:
@@ -217,8 +241,8 @@ class _Dim:
             return np.full((1, 1, 1), self._extent)
         if len(mine) * len(theirs) * self.workers <= _FEW:
             return self._common(mine, theirs)
-        different, which = np.unique(mine, return_inverse=True)
-        others, other = np.unique(theirs, return_inverse=True)
+        different, which = _different(mine)
+        others, other = _different(theirs)
         along = self._common(different, others)
         return along if along.shape[:2] == (1, 1) else along[which[:, None], other]
 
@@ -226,6 +250,13 @@ class _Dim:
         along: Ints = np.minimum(self._hi[mine][:, None], self._hi[theirs])
         along -= np.maximum(self._lo[mine][:, None], self._lo[theirs])
         return np.maximum(along, 0, out=along)
+
+
+def _different(values: Ints) -> tuple[Ints, Ints]:
+    """The different ones of a few numbers, and for each of all which one it is."""
+    numbers: dict[int, int] = {}
+    which = [numbers.setdefault(value, len(numbers)) for value in values.tolist()]
+    return np.array(list(numbers), dtype=np.int64), np.array(which, dtype=np.int64)
 
 
 def _partial_groups(made: Tiling) -> int:

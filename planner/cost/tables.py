@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from planner.algebra.delivery import made_tiling
 from planner.algebra.divisions import Divisions, Ints
 from planner.algebra.partial import IMPOSSIBLE, impossible_reads
-from planner.algebra.region import Boxes
-from planner.algebra.tiling import Replicate, Shard, Tiling
+from planner.algebra.region import Boxes, index_space
+from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, pieces
 from planner.graph.model import DType, Tensor
+from planner.tdl.analyse import Read
 from planner.tdl.bind import BoundOp
+from planner.tdl.interval import End, Interval, Symbol
 
 Candidates: TypeAlias = tuple[Tiling, ...]
 Table: TypeAlias = NDArray[np.int64]
@@ -151,6 +153,7 @@ class _Read:
         """
         self._bound, self._slot, self._dims = bound, slot, dims
         self._along = bound.read_along(slot)
+        self._dim_by_dim = None if dims is not None else _Intervals.of(bound, slot)
         self._numbers: dict[Tiling, int] = {}
         """By strategy the division of the input that workers need."""
         self._by_read: dict[Tiling, int] = {}
@@ -160,10 +163,17 @@ class _Read:
         """What moves, shape [owned, strategies]."""
         new = [strategy for strategy in strategies if strategy not in self._numbers]
         if new:
-            needed = self._plain(divisions, new) if self._dims is not None else self._regions(divisions, new)
-            self._numbers.update(zip(new, needed, strict=True))
+            self._numbers.update(zip(new, self._needed(divisions, new), strict=True))
         numbers = np.array([self._numbers[strategy] for strategy in strategies], dtype=np.int64)
         return divisions.missing(owned, numbers)
+
+    def _needed(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
+        """The divisions of the input that workers need."""
+        if self._dims is not None:
+            return self._plain(divisions, strategies)
+        if self._dim_by_dim is not None and not any(map(self._dim_by_dim.leaves_idle, strategies)):
+            return [divisions.number_of_ways(self._dim_by_dim.ways(divisions, strategy)) for strategy in strategies]
+        return self._regions(divisions, strategies)
 
     def _plain(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
         concatenated = (None,) * len(strategies[0].ways)
@@ -194,6 +204,82 @@ class _Read:
             ),
             strategy.ways,
         )
+
+
+class _Intervals:
+    """What workers need of each dim of an input, where it depends on their parts of few variables.
+
+    So it is found once for all strategies that divide those alike. Every worker has a part.
+    """
+
+    def __init__(self, bound: BoundOp, read: Read) -> None:
+        shape = bound.node.input_shapes[read.slot]
+        assert shape is not None, "an absent input is never read"
+        self._bound = bound
+        self._sizes = index_space(shape)
+        numbers = {variable.name: number for number, variable in enumerate(bound.variables)}
+        self._once = tuple(numbers[name] for name in read.once)
+        self._dims: list[tuple[Interval | None, tuple[int, ...]]] = []
+        for dim in range(len(self._sizes)):
+            interval = read.dims[dim] if dim < len(read.dims) else None
+            along = {numbers[name] for name in (interval.along if interval is not None else ())}
+            # A part that is read by the first worker of some has no elements on others: it is empty along dim 0.
+            self._dims.append((interval, tuple(sorted(along.union(self._once if dim == 0 else ())))))
+        self._ways: dict[tuple[object, ...], int] = {}
+        self._idle: dict[tuple[int, tuple[Piece, ...]], bool] = {}
+
+    @classmethod
+    def of(cls, bound: BoundOp, slot: int) -> _Intervals | None:
+        """Of an input; None if several places of it are read."""
+        reads = [read for read in bound.analysis.reads if read.slot == slot]
+        return cls(bound, reads[0]) if len(reads) == 1 and 0 not in bound.extents else None
+
+    def leaves_idle(self, strategy: Tiling) -> bool:
+        """True if some worker has no part."""
+        for variable, _, how in cuts_along(strategy):
+            idle = self._idle.get((variable, how))
+            if idle is None:
+                lo, hi = pieces(self._bound.extents[variable], how)
+                idle = self._idle[variable, how] = bool((lo >= hi).any())
+            if idle:
+                return True
+        return False
+
+    def ways(self, divisions: Divisions, strategy: Tiling) -> tuple[int, ...]:
+        """By dim the number of the way in which workers need it."""
+        along = {variable: (cuts, how) for variable, cuts, how in cuts_along(strategy)}
+        found = []
+        for dim, (interval, variables) in enumerate(self._dims):
+            key = (dim, strategy.ways, *[along.get(variable) for variable in variables])
+            way = self._ways.get(key)
+            if way is None:
+                part = Tiling(
+                    tuple(
+                        one if isinstance(one, Shard) and one.dim in variables else Replicate()
+                        for one in strategy.placements
+                    ),
+                    strategy.ways,
+                )
+                way = self._ways[key] = divisions.way(dim, *self._ends(dim, interval, part))
+            found.append(way)
+        return tuple(found)
+
+    def _ends(self, dim: int, interval: Interval | None, strategy: Tiling) -> tuple[Ints, Ints]:
+        """Where each worker's part of a dim begins and ends."""
+        ranges = self._bound.ranges(strategy)
+        size = self._sizes[dim]
+        low, high = np.zeros(ranges.workers, dtype=np.int64), np.full(ranges.workers, size, dtype=np.int64)
+        if interval is not None:
+            ends: dict[Symbol, Ints] = {}
+            for number, variable in enumerate(self._bound.variables):
+                ends[Symbol(variable.name, End.FIRST)] = ranges.lo[:, number]
+                ends[Symbol(variable.name, End.LAST)] = ranges.hi[:, number] - 1
+            first, last = interval.integers(ends)
+            low, high = np.clip(first + low, 0, size), np.clip(last + low, 0, size)
+        if dim == 0:
+            for number in self._once:
+                high = np.where(ranges.lo[:, number] > 0, low, high)
+        return low, high
 
 
 class _Made:
