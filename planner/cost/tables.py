@@ -6,7 +6,7 @@ content (the op's analysis and extents, position, shapes, candidate lists), so r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from planner.algebra.delivery import made_tiling
 from planner.algebra.divisions import Divisions, Ints
 from planner.algebra.partial import IMPOSSIBLE, impossible_reads
 from planner.algebra.region import Boxes, index_space
-from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, pieces
+from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, piece_of, pieces
 from planner.graph.model import DType, Tensor
 from planner.tdl.analyse import Read
 from planner.tdl.bind import BoundOp
@@ -24,6 +24,8 @@ from planner.tdl.interval import End, Interval, Symbol
 
 Candidates: TypeAlias = tuple[Tiling, ...]
 Table: TypeAlias = NDArray[np.int64]
+_Cuts: TypeAlias = tuple[tuple[int, ...], tuple[Piece, ...]]
+"""Which cuts are along a variable, and how each of them divides it (``cuts_along``)."""
 
 
 class TableMemo:
@@ -250,35 +252,40 @@ class _Intervals:
         along = {variable: (cuts, how) for variable, cuts, how in cuts_along(strategy)}
         found = []
         for dim, (interval, variables) in enumerate(self._dims):
-            key = (dim, strategy.ways, *[along.get(variable) for variable in variables])
+            cuts = tuple([along.get(variable) for variable in variables])
+            key = (dim, strategy.ways, cuts)
             way = self._ways.get(key)
             if way is None:
-                part = Tiling(
-                    tuple(
-                        one if isinstance(one, Shard) and one.dim in variables else Replicate()
-                        for one in strategy.placements
-                    ),
-                    strategy.ways,
-                )
-                way = self._ways[key] = divisions.way(dim, *self._ends(dim, interval, part))
+                ranges = {
+                    variable: self._range(variable, strategy.ways, how)
+                    for variable, how in zip(variables, cuts, strict=True)
+                }
+                way = self._ways[key] = divisions.way(dim, *self._ends(dim, interval, strategy.workers, ranges))
             found.append(way)
         return tuple(found)
 
-    def _ends(self, dim: int, interval: Interval | None, strategy: Tiling) -> tuple[Ints, Ints]:
+    def _range(self, variable: int, ways: tuple[int, ...], cuts: _Cuts | None) -> tuple[Ints, Ints]:
+        """Where each worker's part of a variable begins and ends; of shape [1] if every worker has all of it."""
+        starts, ends = pieces(self._bound.extents[variable], cuts[1] if cuts else ())
+        piece = piece_of(ways, cuts[0]) if cuts else np.zeros(1, dtype=np.int64)
+        return starts[piece], ends[piece]
+
+    def _ends(
+        self, dim: int, interval: Interval | None, workers: int, ranges: Mapping[int, tuple[Ints, Ints]]
+    ) -> tuple[Ints, Ints]:
         """Where each worker's part of a dim begins and ends."""
-        ranges = self._bound.ranges(strategy)
         size = self._sizes[dim]
-        low, high = np.zeros(ranges.workers, dtype=np.int64), np.full(ranges.workers, size, dtype=np.int64)
+        low, high = np.zeros(workers, dtype=np.int64), np.full(workers, size, dtype=np.int64)
         if interval is not None:
             ends: dict[Symbol, Ints] = {}
-            for number, variable in enumerate(self._bound.variables):
-                ends[Symbol(variable.name, End.FIRST)] = ranges.lo[:, number]
-                ends[Symbol(variable.name, End.LAST)] = ranges.hi[:, number] - 1
+            for number, (lo, hi) in ranges.items():
+                name = self._bound.variables[number].name
+                ends[Symbol(name, End.FIRST)], ends[Symbol(name, End.LAST)] = lo, hi - 1
             first, last = interval.integers(ends)
-            low, high = np.clip(first + low, 0, size), np.clip(last + low, 0, size)
+            low, high = (np.minimum(np.maximum(end + low, 0), size) for end in (first, last))
         if dim == 0:
             for number in self._once:
-                high = np.where(ranges.lo[:, number] > 0, low, high)
+                high = np.where(ranges[number][0] > 0, low, high)
         return low, high
 
 
