@@ -116,13 +116,10 @@ class Divisions:
         partial = [column for column, tiling in enumerate(made) if tiling.has_partial]
         if partial:
             middle = np.array([[self._middle(made[column], goal) for column in partial] for goal in owned.tolist()])
-            different, where = np.unique(middle, return_inverse=True)
-            where = where.reshape(middle.shape)
-            rows, columns = np.arange(len(owned))[:, None], np.arange(len(partial))[None]
             groups = np.array([_partial_groups(made[column]) for column in partial], dtype=np.int64)
-            common = self._in_common(different, sources[partial])
-            arriving = self._elements[middle] * groups[None] - common[where, columns]
-            kept = self._in_common(owned, different)[rows, where]
+            ends = np.stack(np.broadcast_arrays(sources[partial], owned[:, None]))
+            already, kept = self._pairs_in_common(np.stack([middle, middle]), ends)
+            arriving = self._elements[middle] * groups - already
             table[:, partial] = arriving + self._elements[owned][:, None] - kept
         return table
 
@@ -183,6 +180,23 @@ class Divisions:
             self._common[new[:, None], others] = counted.T
             table = self._common[rows, columns]
         return table
+
+    def _pairs_in_common(self, some: Ints, others: Ints) -> Ints:
+        """Elements that workers have in both of each pair, over all workers; all of one shape."""
+        if self._new:
+            self._take_in()
+        found: Ints = self._common[some, others]
+        unknown = found == _UNKNOWN
+        if unknown.any():
+            rows, columns = np.divmod(np.unique(some[unknown] * self._count + others[unknown]), self._count)
+            most = max(1, _AT_ONCE // self._dims[0].workers)
+            for start in range(0, len(rows), most):
+                one, other = rows[start : start + most], columns[start : start + most]
+                ways = zip(self._dims, self._ways[one].T, self._ways[other].T, strict=True)
+                counted = reduce(np.multiply, [dim.overlap(*both) for dim, *both in ways]).sum(axis=1)
+                self._common[one, other] = self._common[other, one] = counted
+            found = self._common[some, others]
+        return found
 
     def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
         """What ``_in_common`` looks up."""
@@ -245,6 +259,12 @@ class _Dim:
         others, other = _different(theirs)
         along = self._common(different, others)
         return along if along.shape[:2] == (1, 1) else along[which[:, None], other]
+
+    def overlap(self, mine: Ints, theirs: Ints) -> Ints:
+        """The same pair by pair; shape [pairs, workers]."""
+        along: Ints = np.minimum(self._hi[mine], self._hi[theirs])
+        along -= np.maximum(self._lo[mine], self._lo[theirs])
+        return np.maximum(along, 0, out=along)
 
     def _common(self, mine: Ints, theirs: Ints) -> Ints:
         along: Ints = np.minimum(self._hi[mine][:, None], self._hi[theirs])
