@@ -206,18 +206,23 @@ class Divisions:
             return np.concatenate(parts)
         total: Ints | int = 1
         for dim, mine, theirs in zip(self._dims, self._ways[rows].T, self._ways[columns].T, strict=True):
-            total = total * dim.overlaps(mine, theirs)
+            total = total * (dim.overlaps(mine, theirs) if mine.any() or theirs.any() else dim.extent)
         shape = (len(rows), len(columns), self._dims[0].workers)
         summed: Ints = np.broadcast_to(total, shape).sum(axis=2)
         return summed
 
 
 class _Dim:
-    """The ways in which one dim of an index space is divided. Way 0 gives all of it to every worker."""
+    """The ways in which one dim of an index space is divided. Way 0 gives all of it to every worker.
+
+    Attributes:
+        workers: how many.
+        extent: of the dim.
+    """
 
     def __init__(self, extent: int, workers: int) -> None:
         self.workers = workers
-        self._extent = extent
+        self.extent = extent
         self._count = 0
         self._lo = self._hi = np.zeros((0, workers), dtype=np.int64)
         self._by_ends: dict[bytes, int] = {}
@@ -229,7 +234,7 @@ class _Dim:
         key = (ways, cuts, how)
         number = self._by_cuts.get(key)
         if number is None:
-            (starts, ends), piece = pieces(self._extent, how), piece_of(ways, cuts)
+            (starts, ends), piece = pieces(self.extent, how), piece_of(ways, cuts)
             number = self._by_cuts[key] = self.number_of(starts[piece], ends[piece])
         return number
 
@@ -251,8 +256,6 @@ class _Dim:
 
     def overlaps(self, mine: Ints, theirs: Ints) -> Ints:
         """What workers have in common along this dim; shape [mine, theirs, workers], or 1 where all are equal."""
-        if self._count == 1:
-            return np.full((1, 1, 1), self._extent)
         if len(mine) * len(theirs) * self.workers <= _FEW:
             return self._common(mine, theirs)
         different, which = _different(mine)
