@@ -14,10 +14,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.algebra.delivery import reduction, shared_out
+from planner.algebra.delivery import reduction, shared_along
 from planner.algebra.partial import IMPOSSIBLE, partial_cuts, settled
 from planner.algebra.region import Boxes, index_space
-from planner.algebra.tiling import Partial, Piece, Tiling, cuts_along, piece_of, pieces
+from planner.algebra.tiling import Along, Partial, Piece, Tiling, cuts_along, piece_of, pieces
 
 Ints = NDArray[np.int64]
 
@@ -128,20 +128,26 @@ class Divisions:
         key = (made, owned)
         if key not in self._middles:
             base, cuts = reduction(made, self._tilings[owned])
-            self._middles[key] = self.number_of(shared_out(base, cuts, self._shape))
+            along = shared_along(base, cuts, self._shape)
+            self._middles[key] = self.number_of_ways(self._ways_of(along, base.ways))
         return self._middles[key]
 
     def _number_of(self, tiling: Tiling) -> int:
         number = self._numbers.get(tiling)
         if number is None:
-            ways = [0] * len(self._dims)
-            for dim, cuts, how in cuts_along(tiling):
-                ways[dim] = self._dims[dim].number_of_cuts(tiling.ways, cuts, how)
+            ways = self._ways_of(cuts_along(tiling), tiling.ways)
             # Tilings that give equal regions are apart: partial results may come to them by other ways.
             number = self._numbers[tiling] = self._count
             self._tilings[number] = tiling
             self._add(ways)
         return number
+
+    def _ways_of(self, along: Along, ways: tuple[int, ...]) -> tuple[int, ...]:
+        """The way in which each dim is divided by cuts along it."""
+        found = [0] * len(self._dims)
+        for dim, cuts, how in along:
+            found[dim] = self._dims[dim].number_of_cuts(ways, cuts, how)
+        return tuple(found)
 
     def _add(self, ways: Sequence[int]) -> None:
         self._new.append(ways)
