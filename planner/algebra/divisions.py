@@ -28,7 +28,7 @@ _FEW = 1 << 14
 """Numbers up to which it takes longer to find equal ways than to count them again."""
 _AT_ONCE = 1 << 20
 """Numbers that are counted at once; of more, some after the others, so that they take little memory."""
-_AHEAD = 1 << 18
+_AHEAD = 1 << 16
 """Numbers up to which a new division is counted against all others at once, and not only those it is asked with."""
 
 
