@@ -107,6 +107,7 @@ class Problem:
         self._proposals: dict[tuple[Space, Tiling, int], Candidates] = {}
         self._spaces: dict[tuple[object, ...], Space] = {}
         self._with_vetoes: set[int] = set()
+        self._grouped: tuple[tuple[Tiling, ...], list[int], Ints] = ((), [], np.zeros(0, dtype=np.int64))
         self._lists = self.tables.lists
         self._numbered: dict[object, int] = {}
         copies = Counter(self.variable_of_op.values())
@@ -325,10 +326,12 @@ class Problem:
 
     def alike(self, composites: Sequence[Tiling]) -> tuple[list[int], Ints]:
         """Groups of equal variables that are the same now: the first of each group, and each variable's group."""
-        number = np.unique(np.fromiter(map(id, composites), np.int64, len(composites)), return_inverse=True)[1]
-        keys = self._contents * (1 + int(number.max(initial=0))) + number
-        _, firsts, group = np.unique(keys, return_index=True, return_inverse=True)
-        return firsts.tolist(), group
+        if composites is not self._grouped[0]:  # what was found last is mostly what is looked at next
+            number = np.unique(np.fromiter(map(id, composites), np.int64, len(composites)), return_inverse=True)[1]
+            keys = self._contents * (1 + int(number.max(initial=0))) + number
+            _, firsts, group = np.unique(keys, return_index=True, return_inverse=True)
+            self._grouped = (tuple(composites), firsts.tolist(), group)
+        return self._grouped[1:]
 
     def solve(
         self, choices: Choices, max_table_entries: int = MAX_TABLE_ENTRIES
