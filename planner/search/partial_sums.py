@@ -162,7 +162,7 @@ class _Candidates:
             self._bound = [bound for bound in self._bound if bound.op.name in self.ops or self._touches(bound)]
 
     def _touches(self, bound: BoundOp) -> bool:
-        return not self.tensors.isdisjoint((*bound.op.inputs, *bound.op.outputs))
+        return not (self.tensors.isdisjoint(bound.op.inputs) and self.tensors.isdisjoint(bound.op.outputs))
 
     def _settle(self, bound: BoundOp) -> None:
         """Takes an op out if an input is, and its inputs and outputs if it is."""
