@@ -261,13 +261,15 @@ class _Dim:
         return found
 
     def overlaps(self, mine: Ints, theirs: Ints) -> Ints:
-        """What workers have in common along this dim; shape [mine, theirs, workers], or 1 where all are equal."""
+        """What workers have in common along this dim; shape [mine, theirs, workers], or 1 for what is all equal."""
         if len(mine) * len(theirs) * self.workers <= _FEW:
             return self._common(mine, theirs)
         different, which = _different(mine)
         others, other = _different(theirs)
         along = self._common(different, others)
-        return along if along.shape[:2] == (1, 1) else along[which[:, None], other]
+        if len(different) in (1, len(which)):  # numbered as they come
+            return along if len(others) in (1, len(other)) else along[:, other]
+        return along[which] if len(others) in (1, len(other)) else along[which[:, None], other]
 
     def overlap(self, mine: Ints, theirs: Ints) -> Ints:
         """The same pair by pair; shape [pairs, workers]."""

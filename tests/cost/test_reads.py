@@ -2,12 +2,12 @@
 
 import random
 
-import opdefs
 import pytest
 
+import opdefs
 from planner import zoo
 from planner.algebra.divisions import Divisions
-from planner.algebra.tiling import UNCUT, Replicate, Shard, Tiling
+from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
 from planner.cost.tables import CostTables
 from planner.tdl.bind import BoundOp
 
@@ -19,7 +19,8 @@ def strategies(bound: BoundOp, ways: tuple[int, ...], draw: random.Random) -> li
     for _ in range(8):
         tiling = UNCUT
         for count in ways:
-            tiling = tiling.extend(draw.choice([Replicate(), *map(Shard, dims)]), count)
+            options: list[Placement] = [Replicate(), *map(Shard, dims)]
+            tiling = tiling.extend(draw.choice(options), count)
         found.append(tiling)
     return list(dict.fromkeys(found))
 
