@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.divisions import Divisions, Ints
-from planner.algebra.partial import IMPOSSIBLE, impossible_reads
+from planner.algebra.partial import IMPOSSIBLE, partial_cuts
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, piece_of, pieces
 from planner.graph.model import DType, Tensor
@@ -133,11 +133,9 @@ class CostTables(TableMemo):
             owned = self._owned.get((divisions, id(tilings)))
             if owned is None:
                 owned = self._owned[divisions, id(tilings)] = (divisions.numbers(tilings), tilings)
-            table = access.table(divisions, owned[0], strategies)
-            wrong = impossible_reads(tilings, strategies) if isinstance(access, _Read) else None
-            if wrong is not None:
-                table[wrong] = IMPOSSIBLE
-            return table
+            if isinstance(access, _Read) and any(map(partial_cuts, (*tilings, *strategies))):
+                return access.possible(divisions, owned[0], tilings, strategies)
+            return access.table(divisions, owned[0], strategies)
 
         return self._once((access,), (tilings, strategies), make)
 
@@ -161,13 +159,23 @@ class _Read:
         self._by_read: dict[Tiling, int] = {}
         """The same by what ``_as_read`` leaves of strategies."""
 
-    def table(self, divisions: Divisions, owned: Ints, strategies: Candidates) -> Table:
+    def table(self, divisions: Divisions, owned: Ints, strategies: Sequence[Tiling]) -> Table:
         """What moves, shape [owned, strategies]."""
         new = [strategy for strategy in strategies if strategy not in self._numbers]
         if new:
             self._numbers.update(zip(new, self._needed(divisions, new), strict=True))
         numbers = np.array([self._numbers[strategy] for strategy in strategies], dtype=np.int64)
         return divisions.missing(owned, numbers)
+
+    def possible(self, divisions: Divisions, owned: Ints, tilings: Candidates, strategies: Candidates) -> Table:
+        """The same where some are partial: what is partial at other cuts than the tensor cannot be read."""
+        rows, columns = map(_by_partial_cuts, (tilings, strategies))
+        table: Table = np.full((len(tilings), len(strategies)), IMPOSSIBLE, dtype=np.int64)
+        for cuts in rows:
+            if cuts in columns:
+                here = [strategies[column] for column in columns[cuts]]
+                table[np.ix_(rows[cuts], columns[cuts])] = self.table(divisions, owned[rows[cuts]], here)
+        return table
 
     def _needed(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
         """The divisions of the input that workers need."""
@@ -206,6 +214,14 @@ class _Read:
             ),
             strategy.ways,
         )
+
+
+def _by_partial_cuts(candidates: Candidates) -> dict[tuple[int, ...], list[int]]:
+    """The numbers of candidates, by the cuts at which these are partial."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for number, candidate in enumerate(candidates):
+        found.setdefault(partial_cuts(candidate), []).append(number)
+    return found
 
 
 class _Intervals:
