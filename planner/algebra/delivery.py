@@ -111,6 +111,7 @@ def can_split(boxes: Boxes, dim: int, ways: int, block: int = 1) -> bool:
     return bool((-(-extents // block)).min() >= ways)
 
 
+@lru_cache(maxsize=262144)
 def made_tiling(strategy: Tiling, dims: tuple[int, ...], reducers: tuple[Reducer | None, ...]) -> Tiling:
     """The tiling in which an op makes an output.
 
