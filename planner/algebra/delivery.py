@@ -15,8 +15,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.algebra.region import Boxes
+from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import (
+    Along,
     Only,
     Partial,
     Placement,
@@ -24,8 +25,10 @@ from planner.algebra.tiling import (
     Replicate,
     Shard,
     Tiling,
+    boxes_along,
     coordinates,
-    split_bounds,
+    cuts_along,
+    shortest_piece,
 )
 
 
@@ -85,20 +88,21 @@ def reduction(made: Tiling, owned: Tiling) -> tuple[Tiling, tuple[int, ...]]:
 @lru_cache(maxsize=65536)
 def shared_out(base: Tiling, cuts: tuple[int, ...], shape: tuple[int, ...]) -> Boxes:
     """The tiles of ``base``, each shared out among the groups of these cuts along its longest dim."""
-    boxes = base.boxes(shape)
-    lo, hi = boxes.lo.copy(), boxes.hi.copy()
-    groups = coordinates(base.ways)
+    return boxes_along(shared_along(base, cuts, shape), base.ways, shape)
+
+
+def shared_along(base: Tiling, cuts: tuple[int, ...], shape: tuple[int, ...]) -> Along:
+    """By dim how the tiles of ``shared_out`` divide it, as ``cuts_along`` says it of a tiling."""
+    along = {dim: (mine, how) for dim, mine, how in cuts_along(base)}
+    space = index_space(shape)
+    shortest = [shortest_piece(extent, along[dim][1] if dim in along else ()) for dim, extent in enumerate(space)]
     for cut in cuts:
-        ways = base.ways[cut]
-        shortest = (hi - lo).min(axis=0)
-        dim = int(shortest.argmax())
-        if shortest[dim] >= ways:
-            lo[:, dim], hi[:, dim] = split_bounds(lo[:, dim], hi[:, dim], ways, groups[:, cut], 1)
-        else:
-            idle = groups[:, cut] != 0
-            hi[idle, 0] = lo[idle, 0]
-    lo.flags.writeable = hi.flags.writeable = False
-    return Boxes(lo, hi)
+        ways, longest = base.ways[cut], max(shortest)
+        dim, piece = (shortest.index(longest), 1) if longest >= ways else (0, Only(0))
+        mine, how = along.get(dim, ((), ()))
+        along[dim] = ((*mine, cut), (*how, (ways, piece)))
+        shortest[dim] = shortest_piece(space[dim], along[dim][1])
+    return tuple((dim, mine, how) for dim, (mine, how) in along.items())
 
 
 def can_split(boxes: Boxes, dim: int, ways: int, block: int = 1) -> bool:
@@ -107,6 +111,7 @@ def can_split(boxes: Boxes, dim: int, ways: int, block: int = 1) -> bool:
     return bool((-(-extents // block)).min() >= ways)
 
 
+@lru_cache(maxsize=262144)
 def made_tiling(strategy: Tiling, dims: tuple[int, ...], reducers: tuple[Reducer | None, ...]) -> Tiling:
     """The tiling in which an op makes an output.
 

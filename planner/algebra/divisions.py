@@ -14,10 +14,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.algebra.delivery import reduction, shared_out
+from planner.algebra.delivery import reduction, shared_along
 from planner.algebra.partial import IMPOSSIBLE, partial_cuts, settled
 from planner.algebra.region import Boxes, index_space
-from planner.algebra.tiling import Partial, Piece, Tiling, cuts_along, piece_of, pieces
+from planner.algebra.tiling import Along, Partial, Piece, Tiling, cuts_along, piece_of, pieces
 
 Ints = NDArray[np.int64]
 
@@ -26,7 +26,9 @@ _ROOM = 32
 """Divisions that there is room for at first."""
 _FEW = 1 << 14
 """Numbers up to which it takes longer to find equal ways than to count them again."""
-_AHEAD = 1 << 18
+_AT_ONCE = 1 << 20
+"""Numbers that are counted at once; of more, some after the others, so that they take little memory."""
+_AHEAD = 1 << 16
 """Numbers up to which a new division is counted against all others at once, and not only those it is asked with."""
 
 
@@ -48,6 +50,7 @@ class Divisions:
         self._numbers: dict[Hashable, int] = {}
         self._dims = [_Dim(extent, workers) for extent in self._shape]
         self._count = 0
+        self._new: list[Sequence[int]] = []
         self._ways = np.zeros((0, len(self._shape)), dtype=np.int64)
         self._elements = np.zeros(0, dtype=np.int64)
         self._common = np.zeros((0, 0), dtype=np.int64)
@@ -60,16 +63,24 @@ class Divisions:
 
     def number_of(self, boxes: Boxes) -> int:
         """The number of a division that need not be a tiling."""
-        ends = zip(self._dims, np.ascontiguousarray(boxes.lo.T), np.ascontiguousarray(boxes.hi.T), strict=True)
-        ways = tuple([dim.number_of(lo, hi) for dim, lo, hi in ends])
+        ends = zip(np.ascontiguousarray(boxes.lo.T), np.ascontiguousarray(boxes.hi.T), strict=True)
+        return self.number_of_ways(tuple([self.way(dim, lo, hi) for dim, (lo, hi) in enumerate(ends)]))
+
+    def number_of_ways(self, ways: tuple[int, ...]) -> int:
+        """The number of the division in which each dim is divided in one of its ways."""
         number = self._numbers.setdefault(ways, self._count)
         if number == self._count:
             self._add(ways)
         return number
 
+    def way(self, dim: int, lo: Ints, hi: Ints) -> int:
+        """The number of the way in which workers have these parts of a dim, each of shape [workers]."""
+        return self._dims[dim].number_of(lo, hi)
+
     def missing(self, owned: Ints, needed: Ints) -> Ints:
         """Elements that workers need and do not own, over all workers, shape [owned, needed]."""
-        table: Ints = self._elements[needed][None] - self._in_common(owned, needed)
+        common = self._in_common(owned, needed)
+        table: Ints = self._elements[needed] - common
         return table
 
     def redistribution(self, made: Sequence[Tiling], owned: Ints) -> Ints:
@@ -100,17 +111,15 @@ class Divisions:
     def _joined(self, made: Sequence[Tiling], owned: Ints) -> Ints:
         """``redistribution`` where partial results are joined, but for what is as if replicated."""
         sources = self.numbers(made)
-        table: Ints = self._elements[owned][:, None] - self._in_common(owned, sources)
+        common = self._in_common(owned, sources)
+        table: Ints = self._elements[owned][:, None] - common
         partial = [column for column, tiling in enumerate(made) if tiling.has_partial]
         if partial:
             middle = np.array([[self._middle(made[column], goal) for column in partial] for goal in owned.tolist()])
-            different, where = np.unique(middle, return_inverse=True)
-            where = where.reshape(middle.shape)
-            rows, columns = np.arange(len(owned))[:, None], np.arange(len(partial))[None]
             groups = np.array([_partial_groups(made[column]) for column in partial], dtype=np.int64)
-            arriving = self._elements[middle] * groups[None]
-            arriving -= self._in_common(different, sources[partial])[where, columns]
-            kept = self._in_common(owned, different)[rows, where]
+            ends = np.stack(np.broadcast_arrays(sources[partial], owned[:, None]))
+            already, kept = self._pairs_in_common(np.stack([middle, middle]), ends)
+            arriving = self._elements[middle] * groups - already
             table[:, partial] = arriving + self._elements[owned][:, None] - kept
         return table
 
@@ -119,38 +128,52 @@ class Divisions:
         key = (made, owned)
         if key not in self._middles:
             base, cuts = reduction(made, self._tilings[owned])
-            self._middles[key] = self.number_of(shared_out(base, cuts, self._shape))
+            along = shared_along(base, cuts, self._shape)
+            self._middles[key] = self.number_of_ways(self._ways_of(along, base.ways))
         return self._middles[key]
 
     def _number_of(self, tiling: Tiling) -> int:
         number = self._numbers.get(tiling)
         if number is None:
-            ways = [0] * len(self._dims)
-            for dim, cuts, how in cuts_along(tiling):
-                ways[dim] = self._dims[dim].number_of_cuts(tiling.ways, cuts, how)
+            ways = self._ways_of(cuts_along(tiling), tiling.ways)
             # Tilings that give equal regions are apart: partial results may come to them by other ways.
             number = self._numbers[tiling] = self._count
             self._tilings[number] = tiling
             self._add(ways)
         return number
 
+    def _ways_of(self, along: Along, ways: tuple[int, ...]) -> tuple[int, ...]:
+        """The way in which each dim is divided by cuts along it."""
+        found = [0] * len(self._dims)
+        for dim, cuts, how in along:
+            found[dim] = self._dims[dim].number_of_cuts(ways, cuts, how)
+        return tuple(found)
+
     def _add(self, ways: Sequence[int]) -> None:
-        if self._count == len(self._elements):
-            self._grow()
-        self._ways[self._count] = ways
-        lengths = [dim.lengths(way) for dim, way in zip(self._dims, ways, strict=True)]
-        self._elements[self._count] = reduce(np.multiply, lengths).sum()
+        self._new.append(ways)
         self._count += 1
 
+    def _take_in(self) -> None:
+        """Counts the elements of the divisions that were added since it was done last."""
+        if self._count > len(self._elements):
+            self._grow()
+        new = slice(self._count - len(self._new), self._count)
+        self._ways[new] = self._new
+        self._new.clear()
+        lengths = [dim.lengths(ways) for dim, ways in zip(self._dims, self._ways[new].T, strict=True)]
+        self._elements[new] = reduce(np.multiply, lengths).sum(axis=1)
+
     def _grow(self) -> None:
-        """Makes room for twice as many."""
-        more = max(_ROOM, len(self._elements))
+        """Makes room for all, and for twice as many as there was."""
+        more = max(_ROOM, len(self._elements), self._count - len(self._elements))
         self._ways = np.concatenate([self._ways, np.zeros((more, len(self._shape)), dtype=np.int64)])
         self._elements = np.concatenate([self._elements, np.zeros(more, dtype=np.int64)])
         self._common = np.pad(self._common, (0, more), constant_values=_UNKNOWN)
 
     def _in_common(self, rows: Ints, columns: Ints) -> Ints:
         """Elements that workers have in both, over all workers, shape [rows, columns]."""
+        if self._new:
+            self._take_in()
         rows = rows[:, None]
         table: Ints = self._common[rows, columns]
         unknown = (table == _UNKNOWN).any(axis=0)
@@ -164,22 +187,48 @@ class Divisions:
             table = self._common[rows, columns]
         return table
 
+    def _pairs_in_common(self, some: Ints, others: Ints) -> Ints:
+        """Elements that workers have in both of each pair, over all workers; all of one shape."""
+        if self._new:
+            self._take_in()
+        found: Ints = self._common[some, others]
+        unknown = found == _UNKNOWN
+        if unknown.any():
+            rows, columns = np.divmod(np.unique(some[unknown] * self._count + others[unknown]), self._count)
+            most = max(1, _AT_ONCE // self._dims[0].workers)
+            for start in range(0, len(rows), most):
+                one, other = rows[start : start + most], columns[start : start + most]
+                ways = zip(self._dims, self._ways[one].T, self._ways[other].T, strict=True)
+                counted = reduce(np.multiply, [dim.overlap(*both) for dim, *both in ways]).sum(axis=1)
+                self._common[one, other] = self._common[other, one] = counted
+            found = self._common[some, others]
+        return found
+
     def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
         """What ``_in_common`` looks up."""
+        most = max(1, _AT_ONCE // (len(columns) * self._dims[0].workers))
+        if len(rows) > most:
+            parts = [self._overlaps(rows[start : start + most], columns) for start in range(0, len(rows), most)]
+            return np.concatenate(parts)
         total: Ints | int = 1
         for dim, mine, theirs in zip(self._dims, self._ways[rows].T, self._ways[columns].T, strict=True):
-            total = total * dim.overlaps(mine, theirs)
+            total = total * (dim.overlaps(mine, theirs) if mine.any() or theirs.any() else dim.extent)
         shape = (len(rows), len(columns), self._dims[0].workers)
         summed: Ints = np.broadcast_to(total, shape).sum(axis=2)
         return summed
 
 
 class _Dim:
-    """The ways in which one dim of an index space is divided. Way 0 gives all of it to every worker."""
+    """The ways in which one dim of an index space is divided. Way 0 gives all of it to every worker.
+
+    Attributes:
+        workers: how many.
+        extent: of the dim.
+    """
 
     def __init__(self, extent: int, workers: int) -> None:
         self.workers = workers
-        self._extent = extent
+        self.extent = extent
         self._count = 0
         self._lo = self._hi = np.zeros((0, workers), dtype=np.int64)
         self._by_ends: dict[bytes, int] = {}
@@ -191,7 +240,7 @@ class _Dim:
         key = (ways, cuts, how)
         number = self._by_cuts.get(key)
         if number is None:
-            (starts, ends), piece = pieces(self._extent, how), piece_of(ways, cuts)
+            (starts, ends), piece = pieces(self.extent, how), piece_of(ways, cuts)
             number = self._by_cuts[key] = self.number_of(starts[piece], ends[piece])
         return number
 
@@ -206,26 +255,39 @@ class _Dim:
             self._count += 1
         return number
 
-    def lengths(self, way: int) -> Ints:
-        """Of every worker's piece."""
-        found: Ints = np.maximum(self._hi[way] - self._lo[way], 0)
+    def lengths(self, ways: Ints) -> Ints:
+        """Of every worker's piece, shape [ways, workers]."""
+        found: Ints = np.maximum(self._hi[ways] - self._lo[ways], 0)
         return found
 
     def overlaps(self, mine: Ints, theirs: Ints) -> Ints:
-        """What workers have in common along this dim; shape [mine, theirs, workers], or 1 where all are equal."""
-        if self._count == 1:
-            return np.full((1, 1, 1), self._extent)
+        """What workers have in common along this dim; shape [mine, theirs, workers], or 1 for what is all equal."""
         if len(mine) * len(theirs) * self.workers <= _FEW:
             return self._common(mine, theirs)
-        different, which = np.unique(mine, return_inverse=True)
-        others, other = np.unique(theirs, return_inverse=True)
+        different, which = _different(mine)
+        others, other = _different(theirs)
         along = self._common(different, others)
-        return along if along.shape[:2] == (1, 1) else along[which[:, None], other]
+        if len(different) in (1, len(which)):  # numbered as they come
+            return along if len(others) in (1, len(other)) else along[:, other]
+        return along[which] if len(others) in (1, len(other)) else along[which[:, None], other]
+
+    def overlap(self, mine: Ints, theirs: Ints) -> Ints:
+        """The same pair by pair; shape [pairs, workers]."""
+        along: Ints = np.minimum(self._hi[mine], self._hi[theirs])
+        along -= np.maximum(self._lo[mine], self._lo[theirs])
+        return np.maximum(along, 0, out=along)
 
     def _common(self, mine: Ints, theirs: Ints) -> Ints:
         along: Ints = np.minimum(self._hi[mine][:, None], self._hi[theirs])
         along -= np.maximum(self._lo[mine][:, None], self._lo[theirs])
         return np.maximum(along, 0, out=along)
+
+
+def _different(values: Ints) -> tuple[Ints, Ints]:
+    """The different ones of a few numbers, and for each of all which one it is."""
+    numbers: dict[int, int] = {}
+    which = [numbers.setdefault(value, len(numbers)) for value in values.tolist()]
+    return np.array(list(numbers), dtype=np.int64), np.array(which, dtype=np.int64)
 
 
 def _partial_groups(made: Tiling) -> int:

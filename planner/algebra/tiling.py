@@ -226,6 +226,15 @@ def _coordinates(ways: tuple[int, ...]) -> NDArray[np.int64]:
 
 Piece: TypeAlias = tuple[int, int | Only]
 """A cut of one dim: its ways, and the block of its pieces or which group alone has all."""
+Along: TypeAlias = tuple[tuple[int, tuple[int, ...], tuple[Piece, ...]], ...]
+"""By dim that is cut at all, which cuts are along it, and how each of them divides it."""
+
+
+@lru_cache(maxsize=65536)
+def shortest_piece(extent: int, cuts: tuple[Piece, ...]) -> int:
+    """Elements of the shortest piece of a dim."""
+    lo, hi = pieces(extent, cuts)
+    return int((hi - lo).min())
 
 
 @lru_cache(maxsize=65536)
@@ -262,7 +271,7 @@ def piece_of(ways: tuple[int, ...], cuts: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=262144)
-def cuts_along(tiling: Tiling) -> tuple[tuple[int, tuple[int, ...], tuple[Piece, ...]], ...]:
+def cuts_along(tiling: Tiling) -> Along:
     """By dim that is cut at all, which cuts are along it, and how each of them divides it."""
     along: dict[int, list[int]] = {}
     for cut, placement in enumerate(tiling.placements):
@@ -281,10 +290,15 @@ def _piece(tiling: Tiling, cut: int) -> Piece:
 
 @lru_cache(maxsize=65536)
 def _boxes(tiling: Tiling, shape: tuple[int, ...]) -> Boxes:
-    whole = Boxes.whole(shape, tiling.workers)
+    return boxes_along(cuts_along(tiling), tiling.ways, shape)
+
+
+def boxes_along(along: Along, ways: tuple[int, ...], shape: tuple[int, ...]) -> Boxes:
+    """The region of each worker, when the cuts, of these ways, are along the dims as ``cuts_along`` says."""
+    whole = Boxes.whole(shape, prod(ways))
     lo, hi = whole.lo, whole.hi
-    for dim, cuts, how in cuts_along(tiling):
-        piece = piece_of(tiling.ways, cuts)
+    for dim, cuts, how in along:
+        piece = piece_of(ways, cuts)
         starts, ends = pieces(int(hi[0, dim]), how)
         lo[:, dim], hi[:, dim] = starts[piece], ends[piece]
     lo.flags.writeable = hi.flags.writeable = False

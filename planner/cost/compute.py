@@ -30,7 +30,14 @@ def repeated_work(works: Iterable[tuple[int, BoundOp, Tiling]]) -> int:
     Args:
         works: the work of every op, the op, and its strategy.
     """
-    return sum(amount * _repetitions(bound, strategy) for amount, bound, strategy in works)
+    known: dict[tuple[bool, Tiling], int] = {}
+    total = 0
+    for amount, bound, strategy in works:
+        key = (bound.analysis.linearity is Linearity.ADDS, strategy)  # all that it depends on
+        if key not in known:
+            known[key] = _repetitions(bound, strategy)
+        total += amount * known[key]
+    return total
 
 
 def replicated_share(works: Sequence[tuple[int, BoundOp, Tiling]]) -> float:

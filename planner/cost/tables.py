@@ -6,7 +6,7 @@ content (the op's analysis and extents, position, shapes, candidate lists), so r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -14,14 +14,18 @@ from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.divisions import Divisions, Ints
-from planner.algebra.partial import IMPOSSIBLE, impossible_reads
-from planner.algebra.region import Boxes
-from planner.algebra.tiling import Replicate, Shard, Tiling
+from planner.algebra.partial import IMPOSSIBLE, partial_cuts
+from planner.algebra.region import Boxes, index_space
+from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, piece_of, pieces
 from planner.graph.model import DType, Tensor
+from planner.tdl.analyse import Read
 from planner.tdl.bind import BoundOp
+from planner.tdl.interval import End, Interval, Symbol
 
 Candidates: TypeAlias = tuple[Tiling, ...]
 Table: TypeAlias = NDArray[np.int64]
+_Cuts: TypeAlias = tuple[tuple[int, ...], tuple[Piece, ...]]
+"""Which cuts are along a variable, and how each of them divides it (``cuts_along``)."""
 
 
 class TableMemo:
@@ -129,11 +133,9 @@ class CostTables(TableMemo):
             owned = self._owned.get((divisions, id(tilings)))
             if owned is None:
                 owned = self._owned[divisions, id(tilings)] = (divisions.numbers(tilings), tilings)
-            table = access.table(divisions, owned[0], strategies)
-            wrong = impossible_reads(tilings, strategies) if isinstance(access, _Read) else None
-            if wrong is not None:
-                table[wrong] = IMPOSSIBLE
-            return table
+            if isinstance(access, _Read) and any(map(partial_cuts, (*tilings, *strategies))):
+                return access.possible(divisions, owned[0], tilings, strategies)
+            return access.table(divisions, owned[0], strategies)
 
         return self._once((access,), (tilings, strategies), make)
 
@@ -151,19 +153,37 @@ class _Read:
         """
         self._bound, self._slot, self._dims = bound, slot, dims
         self._along = bound.read_along(slot)
+        self._dim_by_dim = None if dims is not None else _Intervals.of(bound, slot)
         self._numbers: dict[Tiling, int] = {}
         """By strategy the division of the input that workers need."""
         self._by_read: dict[Tiling, int] = {}
         """The same by what ``_as_read`` leaves of strategies."""
 
-    def table(self, divisions: Divisions, owned: Ints, strategies: Candidates) -> Table:
+    def table(self, divisions: Divisions, owned: Ints, strategies: Sequence[Tiling]) -> Table:
         """What moves, shape [owned, strategies]."""
         new = [strategy for strategy in strategies if strategy not in self._numbers]
         if new:
-            needed = self._plain(divisions, new) if self._dims is not None else self._regions(divisions, new)
-            self._numbers.update(zip(new, needed, strict=True))
+            self._numbers.update(zip(new, self._needed(divisions, new), strict=True))
         numbers = np.array([self._numbers[strategy] for strategy in strategies], dtype=np.int64)
         return divisions.missing(owned, numbers)
+
+    def possible(self, divisions: Divisions, owned: Ints, tilings: Candidates, strategies: Candidates) -> Table:
+        """The same where some are partial: what is partial at other cuts than the tensor cannot be read."""
+        rows, columns = map(_by_partial_cuts, (tilings, strategies))
+        table: Table = np.full((len(tilings), len(strategies)), IMPOSSIBLE, dtype=np.int64)
+        for cuts in rows:
+            if cuts in columns:
+                here = [strategies[column] for column in columns[cuts]]
+                table[np.ix_(rows[cuts], columns[cuts])] = self.table(divisions, owned[rows[cuts]], here)
+        return table
+
+    def _needed(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
+        """The divisions of the input that workers need."""
+        if self._dims is not None:
+            return self._plain(divisions, strategies)
+        if self._dim_by_dim is not None and not any(map(self._dim_by_dim.leaves_idle, strategies)):
+            return [divisions.number_of_ways(self._dim_by_dim.ways(divisions, strategy)) for strategy in strategies]
+        return self._regions(divisions, strategies)
 
     def _plain(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
         concatenated = (None,) * len(strategies[0].ways)
@@ -194,6 +214,95 @@ class _Read:
             ),
             strategy.ways,
         )
+
+
+def _by_partial_cuts(candidates: Candidates) -> dict[tuple[int, ...], list[int]]:
+    """The numbers of candidates, by the cuts at which these are partial."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for number, candidate in enumerate(candidates):
+        found.setdefault(partial_cuts(candidate), []).append(number)
+    return found
+
+
+class _Intervals:
+    """What workers need of each dim of an input, where it depends on their parts of few variables.
+
+    So it is found once for all strategies that divide those alike. Every worker has a part.
+    """
+
+    def __init__(self, bound: BoundOp, read: Read) -> None:
+        shape = bound.node.input_shapes[read.slot]
+        assert shape is not None, "an absent input is never read"
+        self._bound = bound
+        self._sizes = index_space(shape)
+        numbers = {variable.name: number for number, variable in enumerate(bound.variables)}
+        self._once = tuple(numbers[name] for name in read.once)
+        self._dims: list[tuple[Interval | None, tuple[int, ...]]] = []
+        for dim in range(len(self._sizes)):
+            interval = read.dims[dim] if dim < len(read.dims) else None
+            along = {numbers[name] for name in (interval.along if interval is not None else ())}
+            # A part that is read by the first worker of some has no elements on others: it is empty along dim 0.
+            self._dims.append((interval, tuple(sorted(along.union(self._once if dim == 0 else ())))))
+        self._ways: dict[tuple[object, ...], int] = {}
+        self._idle: dict[tuple[int, tuple[Piece, ...]], bool] = {}
+
+    @classmethod
+    def of(cls, bound: BoundOp, slot: int) -> _Intervals | None:
+        """Of an input; None if several places of it are read."""
+        reads = [read for read in bound.analysis.reads if read.slot == slot]
+        return cls(bound, reads[0]) if len(reads) == 1 and 0 not in bound.extents else None
+
+    def leaves_idle(self, strategy: Tiling) -> bool:
+        """True if some worker has no part."""
+        for variable, _, how in cuts_along(strategy):
+            idle = self._idle.get((variable, how))
+            if idle is None:
+                lo, hi = pieces(self._bound.extents[variable], how)
+                idle = self._idle[variable, how] = bool((lo >= hi).any())
+            if idle:
+                return True
+        return False
+
+    def ways(self, divisions: Divisions, strategy: Tiling) -> tuple[int, ...]:
+        """By dim the number of the way in which workers need it."""
+        along = {variable: (cuts, how) for variable, cuts, how in cuts_along(strategy)}
+        found = []
+        for dim, (interval, variables) in enumerate(self._dims):
+            cuts = tuple([along.get(variable) for variable in variables])
+            key = (dim, strategy.ways, cuts)
+            way = self._ways.get(key)
+            if way is None:
+                ranges = {
+                    variable: self._range(variable, strategy.ways, how)
+                    for variable, how in zip(variables, cuts, strict=True)
+                }
+                way = self._ways[key] = divisions.way(dim, *self._ends(dim, interval, strategy.workers, ranges))
+            found.append(way)
+        return tuple(found)
+
+    def _range(self, variable: int, ways: tuple[int, ...], cuts: _Cuts | None) -> tuple[Ints, Ints]:
+        """Where each worker's part of a variable begins and ends; of shape [1] if every worker has all of it."""
+        starts, ends = pieces(self._bound.extents[variable], cuts[1] if cuts else ())
+        piece = piece_of(ways, cuts[0]) if cuts else np.zeros(1, dtype=np.int64)
+        return starts[piece], ends[piece]
+
+    def _ends(
+        self, dim: int, interval: Interval | None, workers: int, ranges: Mapping[int, tuple[Ints, Ints]]
+    ) -> tuple[Ints, Ints]:
+        """Where each worker's part of a dim begins and ends."""
+        size = self._sizes[dim]
+        low, high = np.zeros(workers, dtype=np.int64), np.full(workers, size, dtype=np.int64)
+        if interval is not None:
+            ends: dict[Symbol, Ints] = {}
+            for number, (lo, hi) in ranges.items():
+                name = self._bound.variables[number].name
+                ends[Symbol(name, End.FIRST)], ends[Symbol(name, End.LAST)] = lo, hi - 1
+            first, last = interval.integers(ends)
+            low, high = (np.minimum(np.maximum(end + low, 0), size) for end in (first, last))
+        if dim == 0:
+            for number in self._once:
+                high = np.where(ranges[number][0] > 0, low, high)
+        return low, high
 
 
 class _Made:

@@ -8,6 +8,7 @@ translate.
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -228,6 +229,11 @@ class Graph:
         return {name: tuple(ops) for name, ops in found.items()}
 
     @cached_property
+    def used(self) -> frozenset[str]:
+        """What ops read or the graph gives back."""
+        return frozenset(itertools.chain(self.outputs, *(op.inputs for op in self.ops)))
+
+    @cached_property
     def roles(self) -> Mapping[str, Role]:
         """The role of every tensor."""
         roles = dict.fromkeys(self.tensors, Role.ACTIVATION)
@@ -242,4 +248,4 @@ class Graph:
 
 def is_used(graph: Graph, tensor: str) -> bool:
     """True if anybody reads the tensor; what nobody reads (a LayerNormalization's mean) is never brought anywhere."""
-    return bool(graph.consumers[tensor]) or tensor in graph.outputs
+    return tensor in graph.used

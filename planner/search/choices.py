@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -52,5 +53,7 @@ class Choices:
 
     def chosen(self, values: Ints) -> tuple[Tiling, ...]:
         """The candidates that the variables' values stand for."""
-        pairs = zip(self.which.tolist(), values.tolist(), strict=True)
-        return tuple([self.lists[number][value] for number, value in pairs])
+        candidates = np.empty(sum(map(len, self.lists)), dtype=object)
+        candidates[:] = list(chain.from_iterable(self.lists))
+        start = np.cumsum([0, *map(len, self.lists[:-1])])
+        return tuple(candidates[start[self.which] + values].tolist())

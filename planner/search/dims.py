@@ -114,18 +114,18 @@ class _Places:
 def find_directions(graph: Graph, ops: Sequence[BoundOp]) -> Directions:
     """Joins the dims and variables of a graph into directions and gathers their block proposals."""
     places = _Places(graph, ops)
-    start = places.start["tensor"]
+    start, starts = places.start["tensor"], np.array(list(places.start["op"].values()), dtype=np.int64)
     joined: list[Ints] = []
     aligned: list[Ints] = []
     proposals: list[tuple[Ints, int]] = []
-    alike: dict[int, list[BoundOp]] = {}
-    for bound in ops:
-        alike.setdefault(id(bound.analysis), []).append(bound)
+    alike: dict[int, list[int]] = {}
+    for number, bound in enumerate(ops):
+        alike.setdefault(id(bound.analysis), []).append(number)
     for members in alike.values():
-        layout = _Layout.of(members[0].analysis)
-        own = np.array([places.start["op"][bound.op.name] for bound in members])
-        made = {slot: np.array([start[bound.op.outputs[slot]] for bound in members]) for slot in layout.outputs}
-        read = {slot: np.array([start[bound.op.inputs[slot]] for bound in members]) for slot in layout.inputs}
+        layout = _Layout.of(ops[members[0]].analysis)
+        own, nodes = starts[members], [ops[number].op for number in members]
+        made = {slot: np.array([start[node.outputs[slot]] for node in nodes]) for slot in layout.outputs}
+        read = {slot: np.array([start[node.inputs[slot]] for node in nodes]) for slot in layout.inputs}
         joined += [np.array((made[slot] + dim, own + number)) for slot, dim, number in layout.made]
         joined += [np.array((read[slot] + dim, own + number)) for slot, dim, number in layout.read]
         aligned += [np.array((read[slot] + dim, own + number)) for slot, dim, number in layout.aligned]

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import TypeAlias
 
 import numpy as np
@@ -217,6 +219,19 @@ def _looked_up(buckets: Sequence[_Bucket], group: Ints, rest: Ints) -> Ints:
     return values
 
 
+def _strides(shape: Sequence[int]) -> Ints:
+    """How far apart in a flat array are two entries that are neighbours along each axis of an array of this shape."""
+    found = list(accumulate(reversed(shape), mul, initial=1))
+    return np.array(found[-2::-1], dtype=np.int64)
+
+
+def _in_order(table: Table, axes: tuple[int, ...]) -> Table:
+    """A table with its axes ascending, those of a bucket."""
+    if len(axes) == 2:
+        return table if axes[0] < axes[1] else table.T
+    return table.transpose(np.argsort(axes))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Bucket:
     """What an elimination makes of its tables."""
@@ -283,8 +298,7 @@ class KnownTables:
         return found
 
     def _solved(self, pattern: Pattern, numbers: tuple[int, ...]) -> _Bucket:
-        views = self._views(pattern, numbers)
-        shape = np.broadcast_shapes(*(view.shape for view in views)) if views else (1,)
+        views, shape = self._views(pattern, numbers)
         entries = prod(shape)
         self.entries += entries
         views.sort(key=lambda view: view.size)
@@ -300,20 +314,19 @@ class KnownTables:
             least = np.array(reduce(np.add, [view[0] for view in views]))
             for value in range(1, shape[0]):
                 np.minimum(least, reduce(np.add, [view[value] for view in views]), out=least)
-        strides = np.array([prod(shape[axis + 1 :]) for axis in range(1, len(shape))], dtype=np.int64)
-        return _Bucket(numbers, *self.intern(least), entries, best, strides)
+        return _Bucket(numbers, *self.intern(least), entries, best, _strides(shape[1:]))
 
-    def _views(self, pattern: Pattern, numbers: Sequence[int]) -> list[Table]:
-        """The tables of a bucket, all with the axes of the bucket: the variable's first."""
+    def _views(self, pattern: Pattern, numbers: Sequence[int]) -> tuple[list[Table], list[int]]:
+        """The tables of a bucket, all with the axes of the bucket: the variable's first; and the bucket's shape."""
         rank = 1 + max((axis for axes in pattern for axis in axes), default=0)
-        views = []
+        views, whole = [], [1] * rank
         for axes, number in zip(pattern, numbers, strict=True):
             table = self._tables[number]
             shape = [1] * rank
             for axis, size in zip(axes, table.shape, strict=True):
-                shape[axis] = size
-            views.append(table.transpose(sorted(range(len(axes)), key=axes.__getitem__)).reshape(shape))
-        return views
+                shape[axis] = whole[axis] = size
+            views.append(_in_order(table, axes).reshape(shape))
+        return views, whole
 
     def best(self, pattern: Pattern, bucket: _Bucket, rest: Ints) -> Ints:
         """The values of a variable when its neighbours have theirs.

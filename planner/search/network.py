@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -32,13 +33,12 @@ class Link(NamedTuple):
 
 def merged(links: Sequence[Link]) -> list[Link]:
     """The links, those of copies made one."""
-    count: dict[tuple[int, int, int], int] = {}
-    first: dict[tuple[int, int, int], Link] = {}
-    for link in links:
-        key = (link.tensor, link.op, link.kind)
-        count[key] = count.get(key, 0) + 1
-        first.setdefault(key, link)
-    return [link._replace(times=count[key]) if count[key] > 1 else link for key, link in first.items()]
+    keys = [(link.tensor, link.op, link.kind) for link in links]
+    count = Counter(keys)
+    if len(count) == len(links):
+        return list(links)
+    first = dict(zip(reversed(keys), reversed(links), strict=True))
+    return [first[key]._replace(times=times) if times > 1 else first[key] for key, times in count.items()]
 
 
 MakeTable: TypeAlias = Callable[[Link, Candidates, Candidates], Table]
@@ -69,17 +69,20 @@ class Network:
         self._variable_kinds = kinds
         numbers: dict[tuple[object, ...], int] = {}
         # Tables of one kind over other variables have other axes: what has one value, whatever the cuts, has none.
-        axes = [(self._sizes[link.tensor] > 1, self._sizes[link.op] > 1) for link in links]
+        has_axis = [size > 1 for size in self._sizes]
         self._kinds = np.array(
             [
-                numbers.setdefault((link.kind, link.times, own), len(numbers))
-                for link, own in zip(links, axes, strict=True)
+                numbers.setdefault((link.kind, link.times, has_axis[link.tensor], has_axis[link.op]), len(numbers))
+                for link in links
             ],
             dtype=np.int64,
         )
-        self._tensors = np.array([link.tensor for link in links], dtype=np.int64)
-        self._ops = np.array([link.op for link in links], dtype=np.int64)
-        self.scopes = [self._scope(link) for link in links]
+        tensors, ops = [link.tensor for link in links], [link.op for link in links]
+        self._tensors, self._ops = np.array(tensors, dtype=np.int64), np.array(ops, dtype=np.int64)
+        self.scopes = [
+            (tensor, op) if has_axis[tensor] and has_axis[op] else tuple(one for one in (tensor, op) if has_axis[one])
+            for tensor, op in zip(tensors, ops, strict=True)
+        ]
         self._order: Order | None = None
         self._known = KnownTables()
         self._numbers: dict[tuple[int, int, int], tuple[int, int, Candidates, Candidates]] = {}
@@ -141,6 +144,3 @@ class Network:
         keys = (self._kinds * lists + of[self._tensors]) * lists + of[self._ops]
         _, first, which = np.unique(keys, return_index=True, return_inverse=True)
         return first.tolist(), which.astype(np.int64, copy=False)
-
-    def _scope(self, link: Link) -> tuple[int, ...]:
-        return tuple(variable for variable in (link.tensor, link.op) if self._sizes[variable] > 1)

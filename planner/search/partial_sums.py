@@ -108,8 +108,9 @@ def impossible_entry(graph: Graph, workers: int, links: Sequence[Link], with_par
         with_partial: how many of them have impossible entries; all of these together still fit in 64 bits.
         tables: that are summed.
     """
-    counts = Counter(link.name for link in links)
-    most_bytes = 2 * workers * sum(graph.tensors[name].size_bytes * times for name, times in counts.items())
+    counts = Counter(link.kind for link in links)
+    example = {link.kind: link.name for link in links}  # tensors of one kind of link are of one size
+    most_bytes = 2 * workers * sum(graph.tensors[example[kind]].size_bytes * times for kind, times in counts.items())
     return min(tables.impossible(most_bytes), (1 << 62) // (1 + with_partial))
 
 
@@ -135,20 +136,18 @@ class _Candidates:
     def __init__(self, graph: Graph, ops: Sequence[BoundOp], cheap: Collection[str]) -> None:
         """Linear ops, and tensors that are neither input, state nor result and are read by these alone."""
         self._graph = graph
-        results = frozenset(graph.outputs)
-        linear = {
-            bound.op.name
-            for bound in ops
-            if _is_linear(graph, bound) and (bound.op.name in cheap or not repeats(bound, PARTIAL))
-        }
+        linear: set[str] = set()
+        needed = set(graph.outputs)  # sums that somebody needs
+        for bound in ops:
+            if _is_linear(graph, bound) and (bound.op.name in cheap or not repeats(bound, PARTIAL)):
+                linear.add(bound.op.name)
+            else:
+                needed.update(bound.op.inputs)
+        roles = graph.roles
         self.tensors = {
             name
-            for name, tensor in graph.tensors.items()
-            if graph.roles[name] is Role.ACTIVATION
-            and name not in results
-            and tensor.dtype.is_float
-            and is_used(graph, name)
-            and all(op.name in linear for op in graph.consumers[name])
+            for name in graph.used - needed
+            if name and roles[name] is Role.ACTIVATION and graph.tensors[name].dtype.is_float
         }
         self._bound = [bound for bound in ops if self._touches(bound)]
         self.ops = {bound.op.name for bound in self._bound} & linear
@@ -163,7 +162,7 @@ class _Candidates:
             self._bound = [bound for bound in self._bound if bound.op.name in self.ops or self._touches(bound)]
 
     def _touches(self, bound: BoundOp) -> bool:
-        return not self.tensors.isdisjoint((*bound.op.inputs, *bound.op.outputs))
+        return not (self.tensors.isdisjoint(bound.op.inputs) and self.tensors.isdisjoint(bound.op.outputs))
 
     def _settle(self, bound: BoundOp) -> None:
         """Takes an op out if an input is, and its inputs and outputs if it is."""
@@ -203,8 +202,8 @@ def _is_linear(graph: Graph, bound: BoundOp) -> bool:
     Descriptions of operators that ONNX does not define say what is read, and need not say what is done with it.
     """
     return (
-        not bound.op.domain
-        and bound.analysis.linearity is not Linearity.NONE
+        bound.analysis.linearity is not Linearity.NONE
+        and not bound.op.domain
         and bool(bound.read_slots)
         and not any(bound.op.inputs[slot] in graph.constants for slot in bound.read_slots)
     )
@@ -212,4 +211,4 @@ def _is_linear(graph: Graph, bound: BoundOp) -> bool:
 
 def _contributes(bound: BoundOp) -> bool:
     """Whether an op that is cut can make contributions."""
-    return any(variable.reducer is Reducer.SUM and not variable.obstacle for variable in bound.variables)
+    return bound.analysis.has_sums

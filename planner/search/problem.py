@@ -19,7 +19,7 @@ from planner.algebra.tiling import Replicate, Tiling
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, repeats, work
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
-from planner.graph.model import Graph, Role, is_used
+from planner.graph.model import Graph, Role
 from planner.search.choices import Choices
 from planner.search.dims import Directions, find_directions, graph_ties
 from planner.search.effort import EffortName
@@ -113,6 +113,7 @@ class Problem:
         self._proposals: dict[tuple[Space, Tiling, int], Candidates] = {}
         self._spaces: dict[tuple[object, ...], Space] = {}
         self._with_vetoes: set[int] = set()
+        self._grouped: tuple[tuple[Tiling, ...], list[int], Ints] = ((), [], np.zeros(0, dtype=np.int64))
         self._lists = self.tables.lists
         self._numbered: dict[object, int] = {}
         copies = Counter(self.variable_of_op.values())
@@ -130,15 +131,18 @@ class Problem:
     def _add_variables(self, copies: Copies) -> None:
         """One variable for each tensor and op, its copies and its next state included."""
         following = dict(graph_ties(self.graph))
-        paired = set(following.values())
+        apart = {*self.graph.constants, *following.values()}
         members: dict[str, list[str]] = {}
         for name in self.graph.tensors:
-            if name not in self.graph.constants and name not in paired:
-                also = (following[name],) if name in following else ()
-                members.setdefault(copies.tensors.get(name, name), []).extend((name, *also))
-        for tied in members.values():
-            self.variable_of_tensor.update(dict.fromkeys(tied, len(self.variables)))
-            self.variables.append(SearchVariable(len(self.variables), tuple(tied), None))
+            if name not in apart:
+                tied = members.setdefault(copies.tensors.get(name, name), [])
+                tied.append(name)
+                if name in following:
+                    tied.append(following[name])
+        for number, tied in enumerate(members.values()):
+            self.variables.append(SearchVariable(number, tuple(tied), None))
+            for name in tied:
+                self.variable_of_tensor[name] = number
         for bound in self.ops:
             first = copies.ops.get(bound.op.name, bound.op.name)
             if first == bound.op.name:
@@ -200,26 +204,25 @@ class Problem:
         return self._numbered.setdefault(what, len(self._numbered))
 
     def _link(self, bound: BoundOp) -> None:
-        number = self.variable_of_op[bound.op.name]
-        delivered = bound.delivered_slots
-        for slot, name in enumerate(bound.op.inputs):
-            if not name or name in self.graph.constants or slot in bound.description.shape_only:
+        """A link for each input that is brought to the op, and for each output that is used."""
+        op, delivered, used = bound.op, bound.delivered_slots, self.graph.used
+        ports = []
+        for slot, name in enumerate(op.inputs):
+            if name not in self.variable_of_tensor or slot in bound.description.shape_only:  # absent, or a constant
                 continue
             if slot not in delivered:
                 raise UnsupportedError(
-                    f"op {bound.op.name} ({bound.op.op_type}): input {slot} ({name}) must be a constant",
+                    f"op {op.name} ({op.op_type}): input {slot} ({name}) must be a constant",
                     hint="a shape, axes or bounds that the graph computes cannot be planned; fold them before",
                 )
             if delivered[slot] == slot:
-                self._add_link(bound, name, number, True, slot)
-        for position, name in enumerate(bound.op.outputs):
-            if name and is_used(self.graph, name):
-                self._add_link(bound, name, number, False, position)
-
-    def _add_link(self, bound: BoundOp, name: str, op: int, is_input: bool, position: int) -> None:
-        what = self.tables.kind(bound, is_input, position, self.graph.tensors[name].dtype)
-        kind = self._link_kinds.setdefault(what, len(self._link_kinds))
-        self.links.append(Link(self.variable_of_tensor[name], op, is_input, position, kind, name, bound.op.name))
+                ports.append((name, True, slot))
+        ports += [(name, False, position) for position, name in enumerate(op.outputs) if name and name in used]
+        kinds, tensors, number = self._link_kinds, self.graph.tensors, self.variable_of_op[op.name]
+        for name, is_input, position in ports:
+            what = self.tables.kind(bound, is_input, position, tensors[name].dtype)
+            kind = kinds.setdefault(what, len(kinds))
+            self.links.append(Link(self.variable_of_tensor[name], number, is_input, position, kind, name, op.name))
 
     def is_charged(self, name: str) -> bool:
         """True for data that arrive in disjoint tiles: such a tensor is replicated only where it cannot be cut."""
@@ -329,10 +332,12 @@ class Problem:
 
     def alike(self, composites: Sequence[Tiling]) -> tuple[list[int], Ints]:
         """Groups of equal variables that are the same now: the first of each group, and each variable's group."""
-        number = np.unique(np.fromiter(map(id, composites), np.int64, len(composites)), return_inverse=True)[1]
-        keys = self._contents * (1 + int(number.max(initial=0))) + number
-        _, firsts, group = np.unique(keys, return_index=True, return_inverse=True)
-        return firsts.tolist(), group
+        if composites is not self._grouped[0]:  # what was found last is mostly what is looked at next
+            number = np.unique(np.fromiter(map(id, composites), np.int64, len(composites)), return_inverse=True)[1]
+            keys = self._contents * (1 + int(number.max(initial=0))) + number
+            _, firsts, group = np.unique(keys, return_index=True, return_inverse=True)
+            self._grouped = (tuple(composites), firsts.tolist(), group)
+        return self._grouped[1:]
 
     def solve(
         self, choices: Choices, max_table_entries: int = MAX_TABLE_ENTRIES

@@ -11,6 +11,7 @@ an activation to its gradient. The first and the last step, which begin and end 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -104,9 +105,10 @@ class _Closure:
         for member in self._op_members[second]:
             self._op_root[member] = first
         self._op_members[first] += self._op_members[second]
+        roots, count = self._tensor_root, len(self._names)
         for here, there in ((self._inputs[one], self._inputs[other]), (self._outputs[one], self._outputs[other])):
             for left, right in zip(here, there, strict=False):
-                if left != right and left < len(self._names) and right < len(self._names):
+                if roots[left] != roots[right] and left < count and right < count:
                     self._tie_tensors(left, right)
 
     def _tie_tensors(self, one: int, other: int) -> None:
@@ -142,33 +144,36 @@ class _Closure:
 
     def _tie_producers(self, members: Sequence[int]) -> None:
         first: dict[tuple[int, int], int] = {}
+        roots = self._op_root
         for member in members:
             if member in self._producer:
                 number, position = self._producer[member]
-                self.tie_ops(first.setdefault((self._kinds[number], position), number), number)
+                other = first.setdefault((self._kinds[number], position), number)
+                if roots[other] != roots[number]:
+                    self.tie_ops(other, number)
 
     def _tie_readers(self, members: Sequence[int]) -> None:
         """Ties readers that are the only one of their kind at each member, and readers whose other inputs are tied."""
         alone: dict[tuple[int, int], int] = {}
         several: set[tuple[int, int]] = set()
-        same: dict[tuple[Hashable, ...], int] = {}
-        for member in members:
-            seen: set[tuple[int, int]] = set()
-            for number, slot in self._readers[member]:
-                how = (self._kinds[number], slot)
-                several.update({how} & seen)
-                seen.add(how)
-        for member in list(members):
-            for number, slot in self._readers[member]:
-                how = (self._kinds[number], slot)
+        same: dict[tuple[int, ...], int] = {}
+        kinds, roots, tensor_roots = self._kinds, self._op_root, self._tensor_root
+        readers = [[(number, (kinds[number], slot)) for number, slot in self._readers[member]] for member in members]
+        for here in readers:
+            hows = [how for _, how in here]
+            if len(set(hows)) < len(hows):
+                several.update(how for how, times in Counter(hows).items() if times > 1)
+        for here in readers:
+            for number, how in here:
                 if how not in several:
-                    self.tie_ops(alone.setdefault(how, number), number)
-                self.tie_ops(same.setdefault(self._signature(number), number), number)
-
-    def _signature(self, number: int) -> tuple[Hashable, ...]:
-        """Equal for ops of one kind whose inputs are, position by position, the same or copies."""
-        roots = self._tensor_root
-        return self._kinds[number], *[roots[tensor] for tensor in self._inputs[number]]
+                    other = alone.setdefault(how, number)
+                    if roots[other] != roots[number]:
+                        self.tie_ops(other, number)
+                # Ops of one kind whose inputs are, position by position, the same or copies.
+                signature = (kinds[number], *[tensor_roots[tensor] for tensor in self._inputs[number]])
+                other = same.setdefault(signature, number)
+                if roots[other] != roots[number]:
+                    self.tie_ops(other, number)
 
     def tied_tensors(self) -> dict[str, str]:
         """By tensor its first copy, where it has others."""

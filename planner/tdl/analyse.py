@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from planner.algebra.tiling import Reducer
 from planner.errors import DescriptionError
@@ -86,7 +87,7 @@ class Read:
     h reads whole blocks (the split that undoes the merge above: 4 heads on 3 workers read 32/16/16 of the 64)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Analysis:
     """What is known of an op type with these attributes and ranks, for all sizes."""
 
@@ -102,6 +103,16 @@ class Analysis:
     """Functions and reductions applied for each point of the iteration space."""
     linearity: Linearity = Linearity.NONE
     """What it does with contributions to its inputs that are joined afterwards."""
+
+    @cached_property
+    def read_slots(self) -> tuple[int, ...]:
+        """Inputs that the description reads; the others (axes, a shape) only parameterise the op."""
+        return tuple(sorted({read.slot for read in self.reads}))
+
+    @cached_property
+    def has_sums(self) -> bool:
+        """True if a cut along some variable makes contributions that are to be added."""
+        return any(variable.reducer is Reducer.SUM and not variable.obstacle for variable in self.variables)
 
     @property
     def reduction_variables(self) -> tuple[str, ...]:

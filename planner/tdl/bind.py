@@ -30,7 +30,7 @@ from planner.tdl.whole import whole_analysis, whole_description
 _ORIGIN = Interval.constant(Fraction(0))
 """The index 0 alone."""
 _FEW = 4
-"""Workers that it takes longer to compare than to look at one by one."""
+"""Rows that it takes longer to compare than to look at one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,9 @@ class InputBoxes:
 @dataclass(frozen=True, slots=True, eq=False)
 class Content:
     """What an op's boxes depend on, besides strategies: one object for all ops of repeated layers."""
+
+    vetoes: dict[bytes, str] = field(default_factory=dict)
+    """By what tells parts apart (``BoundOp.veto``), why such a part has no local op; "" if it has one."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,10 @@ class BoundOp:
     def variable_number(self, name: str) -> int:
         return next(number for number, variable in enumerate(self.variables) if variable.name == name)
 
-    @cached_property
+    @property
     def read_slots(self) -> tuple[int, ...]:
         """Inputs that the description reads; the others (axes, a shape) only parameterise the op."""
-        return tuple(sorted({read.slot for read in self.analysis.reads}))
+        return self.analysis.read_slots
 
     def plain_read(self, slot: int) -> tuple[int, ...] | None:
         """The variable that indexes each dim of an input, by number, where what workers read of it is a tiling.
@@ -287,12 +290,16 @@ class BoundOp:
         # The op itself lacks nothing where every input is read, and most ops need no more than that.
         if self.description.local is None and all(read.boxes.elements[busy].all() for read in reads.values()):
             return ""
-        made = self.all_made(ranges)
-        for worker in self._unlike(ranges, reads, busy).tolist():
-            try:
-                self.local_op(self.part(ranges, reads, worker, made))
-            except NotLocalError as error:
-                return str(error)
+        known, made = self.content.vetoes, self.all_made(ranges)
+        for worker, row in self._unlike(ranges, reads, busy):
+            if row not in known:
+                try:
+                    self.local_op(self.part(ranges, reads, worker, made))
+                    known[row] = ""
+                except NotLocalError as error:
+                    known[row] = str(error)
+            if known[row]:
+                return known[row]
         return ""
 
     @cached_property
@@ -300,19 +307,34 @@ class BoundOp:
         """True if workers execute the op itself, and each that has a part reads something of every input."""
         return self.description.local is None and all(self.plain_read(slot) is not None for slot in self.read_slots)
 
-    def _unlike(self, ranges: Boxes, reads: Mapping[int, InputBoxes], busy: Ints) -> Ints:
+    def _unlike(self, ranges: Boxes, reads: Mapping[int, InputBoxes], busy: Ints) -> list[tuple[int, bytes]]:
         """Of the workers that have a part, the first of all that differ in no more than where their parts lie.
+
+        Beside each worker is what tells its part apart.
 
         Whether a part has a local op is a matter of how long it is and what it reads, and of whether it lies at a
         border. If it must be made of whole blocks, parts of one length all are, or one of them is as wrong as the rest.
         """
-        if len(busy) <= _FEW:
-            return busy
         columns = [ranges.hi - ranges.lo, ranges.lo == 0, ranges.hi == np.array(self.extents, dtype=np.int64)]
         for read in reads.values():
             columns += [read.boxes.hi - read.boxes.lo, read.before, read.after]
-        rows = np.concatenate([column[busy].astype(np.int64) for column in columns], axis=1)
-        return busy[np.sort(np.unique(rows, axis=0, return_index=True)[1])]
+        rows = np.concatenate(columns, axis=1, dtype=np.int64)[busy]
+        return [(int(busy[first]), rows[first].tobytes()) for first in _first_of_equal(rows)]
+
+
+def _first_of_equal(rows: Ints) -> list[int]:
+    """The first of each set of equal rows of a matrix, ascending."""
+    if len(rows) <= _FEW:
+        return list(range(len(rows)))
+    keys, count = np.zeros(len(rows), dtype=np.int64), 1
+    least = rows.min(axis=0)
+    widths = (rows.max(axis=0) - least + 1).tolist()
+    for column in np.flatnonzero(np.array(widths) > 1).tolist():
+        if count > (1 << 62) // widths[column]:
+            different, keys = np.unique(keys, return_inverse=True)
+            count = len(different)
+        keys, count = keys * widths[column] + (rows[:, column] - least[column]), count * widths[column]
+    return sorted(np.unique(keys, return_index=True)[1].tolist())
 
 
 class Descriptions:

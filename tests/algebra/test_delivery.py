@@ -5,9 +5,9 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.algebra.delivery import contributors, reduced_boxes
+from planner.algebra.delivery import contributors, reduced_boxes, reduction, shared_out
 from planner.algebra.region import Region
-from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
+from planner.algebra.tiling import Partial, Replicate, Shard, Tiling, coordinates
 from redistribution import redistribution_table
 
 SIZE = 24
@@ -75,6 +75,31 @@ def test_bytes_are_those_of_a_simulation_element_by_element(case: tuple[Tiling, 
         count += len(part - holds[worker])
         assert part <= set().union(*holds)
     assert redistribution_table([made], [owned], shape)[0, 0] == count
+
+
+@given(redistributions())
+def test_tiles_are_shared_out_along_the_longest_dim_cut_by_cut(case: tuple[Tiling, Tiling, tuple[int, int]]) -> None:
+    """Worker by worker: the dim is that of which the smallest tile has the most; too few elements go to the first."""
+    made, owned, shape = case
+    base, cuts = reduction(made, owned)
+    boxes = base.boxes(shape)
+    lo, hi = boxes.lo.copy(), boxes.hi.copy()
+    groups = coordinates(base.ways)
+    for cut in cuts:
+        shortest = (hi - lo).min(axis=0).tolist()
+        dim = shortest.index(max(shortest))
+        for worker, group in enumerate(groups[:, cut].tolist()):
+            first, last = int(lo[worker, dim]), int(hi[worker, dim])
+            if max(shortest) >= base.ways[cut]:
+                size, rest = divmod(last - first, base.ways[cut])
+                lo[worker, dim] = first + group * size + min(group, rest)
+                hi[worker, dim] = first + (group + 1) * size + min(group + 1, rest)
+            elif group:
+                hi[worker, 0] = lo[worker, 0]
+    shared = shared_out(base, cuts, shape)
+    assert [shared.region(worker) for worker in range(len(lo))] == [
+        Region(tuple(lo[worker].tolist()), tuple(hi[worker].tolist())) for worker in range(len(lo))
+    ]
 
 
 @given(redistributions())

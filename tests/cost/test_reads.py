@@ -1,0 +1,46 @@
+"""What workers need of an input, dim by dim, against what the description says of whole regions."""
+
+import random
+
+import pytest
+
+import opdefs
+from planner import zoo
+from planner.algebra.divisions import Divisions
+from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
+from planner.cost.tables import CostTables
+from planner.tdl.bind import BoundOp
+
+
+def strategies(bound: BoundOp, ways: tuple[int, ...], draw: random.Random) -> list[Tiling]:
+    """Some ways to divide an op; a part may be empty."""
+    dims = [number for number, variable in enumerate(bound.variables) if not variable.obstacle]
+    found = []
+    for _ in range(8):
+        tiling = UNCUT
+        for count in ways:
+            options: list[Placement] = [Replicate(), *map(Shard, dims)]
+            tiling = tiling.extend(draw.choice(options), count)
+        found.append(tiling)
+    return list(dict.fromkeys(found))
+
+
+@pytest.mark.parametrize("model", ["lenet-5", "rnn-1-1k", "gpt-1x256"])
+def test_regions_are_found_dim_by_dim(model: str) -> None:
+    graph = zoo.build(model)
+    draw = random.Random(model)
+    ways = (2, 3, 2)
+    tables, seen, halos = CostTables(), set(), 0
+    for bound in opdefs.standard().bind_all(graph):
+        if bound.content in seen:
+            continue
+        seen.add(bound.content)
+        for slot in bound.read_slots:
+            access, shape = tables._read(bound, slot), bound.node.input_shapes[slot]
+            assert shape is not None
+            if access._dims is None and access._dim_by_dim is not None:
+                some = strategies(bound, ways, draw)
+                divisions = Divisions(shape, 12)
+                assert access._needed(divisions, some) == access._regions(divisions, some)
+                halos += sum(not access._dim_by_dim.leaves_idle(strategy) for strategy in some)
+    assert halos, "something is read otherwise than by the op's variables alone"
