@@ -25,30 +25,43 @@ Packed: TypeAlias = tuple[tuple[int, ...], int]
 _MOST_PLACED: Final = 40_000
 """Buffers that are placed again at most, in all rounds together: seconds at worst."""
 _MOST_ROUNDS: Final = 120
+_MOST_IDLE: Final = 3
+"""Rounds that lead to nothing better, one after the other."""
 
 
-def best_fit(spans: Sequence[Span]) -> Packed:
+def best_fit(spans: Sequence[Span], enough_bytes: int = 0) -> Packed:
     """Offsets of buffers in one arena, and the arena's size; both in bytes.
 
-    Orders: the largest first, the longest-lived first, the largest product of both, the earliest, and those that are
-    needed when the most is (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020,
-    section 5). O(n^2) in NumPy for each order, and for each round of placing again.
+    Args:
+        spans: of each buffer.
+        enough_bytes: an arena that takes no more need not be smaller.
+
+    Orders: those that are needed when the most is, the largest first, the longest-lived first, the largest product of
+    both, and the earliest (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020,
+    section 5); the largest first into the lowest gap, too. O(n^2) in NumPy for each order, and for each round of
+    placing again; rounds end when a few of them have led to nothing better.
     """
     least = least_bytes(spans)
-    found: list[tuple[Packed, list[int]]] = []
-    for key in (*_ORDERS, _fullest_first(spans)):
+    enough = max(least, enough_bytes)
+    found: list[tuple[Packed, list[int], bool]] = []
+    for key, is_lowest in ((_fullest_first(spans), False), *((key, False) for key in _ORDERS), (_ORDERS[0], True)):
         order = sorted(range(len(spans)), key=lambda index: (*key(spans[index]), index))
-        found.append((_placed(spans, order), order))
-        if found[-1][0][1] == least:
+        found.append((_placed(spans, order, is_lowest=is_lowest), order, is_lowest))
+        if found[-1][0][1] <= enough:
             return found[-1][0]
-    best = min((packed for packed, _ in found), key=lambda packed: packed[1])
+    best = min((packed for packed, _, _ in found), key=lambda packed: packed[1])
+    idle = 0
     for _ in range(min(_MOST_ROUNDS, _MOST_PLACED // max(1, len(spans))) // len(found)):
-        for number, (packed, order) in enumerate(found):
+        idle += 1
+        for number, (packed, order, is_lowest) in enumerate(found):
             again = _earlier(spans, packed, order, least)
-            found[number] = (_placed(spans, again), again)
-            best = min(best, found[number][0], key=lambda packed: packed[1])
-            if best[1] == least:
+            found[number] = (_placed(spans, again, is_lowest=is_lowest), again, is_lowest)
+            if found[number][0][1] < best[1]:
+                best, idle = found[number][0], 0
+            if best[1] <= enough:
                 return best
+        if idle == _MOST_IDLE:
+            break
     return best
 
 
@@ -90,22 +103,29 @@ def _earlier(spans: Sequence[Span], packed: Packed, order: Sequence[int], least:
     return sorted(order, key=place.__getitem__)
 
 
-def _placed(spans: Sequence[Span], order: Sequence[int]) -> Packed:
+def _placed(spans: Sequence[Span], order: Sequence[int], *, is_lowest: bool = False) -> Packed:
+    """Each buffer in the smallest gap that holds it, or in the lowest, between those that were placed before."""
     count = len(spans)
-    firsts, lasts, starts, stops = (np.zeros(count, np.int64) for _ in range(4))
+    table = np.zeros((4, count), np.int64)
+    firsts, lasts, starts, stops = table
+    """Of those that are placed, by place."""
+    ends = np.zeros(count + 1, np.int64)
     offsets = [0] * count
     total = 0
     for placed, index in enumerate(order):
         size, first, last = spans[index]
         size = _aligned(size)
-        among = np.nonzero((firsts[:placed] <= last) & (lasts[:placed] >= first))[0]
-        lows, highs = starts[among], stops[among]
-        by_place = np.argsort(lows, kind="stable")
-        ends = np.maximum.accumulate(np.concatenate([np.zeros(1, np.int64), highs[by_place]]))
-        gaps = lows[by_place] - ends[:-1]
-        fitting = np.nonzero(gaps >= size)[0]
-        start = int(ends[fitting[gaps[fitting].argmin()]]) if fitting.size else int(ends[-1])
-        firsts[placed], lasts[placed], starts[placed], stops[placed] = first, last, start, start + size
+        among = ((firsts[:placed] <= last) & (lasts[:placed] >= first)).nonzero()[0]
+        np.maximum.accumulate(stops[among], out=ends[1 : len(among) + 1])
+        gaps = starts[among] - ends[: len(among)]
+        fitting = (gaps >= size).nonzero()[0]
+        chosen = len(among)
+        if fitting.size:
+            chosen = fitting[0 if is_lowest else gaps[fitting].argmin()]
+        start = int(ends[chosen])
+        place = int(starts[:placed].searchsorted(start, "right"))
+        table[:, place + 1 : placed + 1] = table[:, place:placed].copy()
+        table[:, place] = first, last, start, start + size
         offsets[index] = start
         total = max(total, start + size)
     return tuple(offsets), total

@@ -45,6 +45,12 @@ def test_what_is_needed_at_the_same_time_does_not_overlap(spans: list[Span]) -> 
                 assert offset + length <= other or other + other_length <= offset
 
 
+@given(st.lists(span(), min_size=1, max_size=25), st.integers(0, 30_000))
+def test_an_arena_is_not_made_smaller_than_is_enough(spans: list[Span], enough: int) -> None:
+    smallest, (_, size) = best_fit(spans)[1], best_fit(spans, enough)
+    assert smallest <= size <= max(smallest, enough)
+
+
 def test_buffers_that_follow_each_other_share_a_place() -> None:
     offsets, size = best_fit([(100, 0, 1), (128, 2, 3), (64, 0, 3), (10, 4, 4)])
     assert size == 192
