@@ -56,11 +56,13 @@ class Candidate:
     """Its program is a lean one (``partition``)."""
     apart: Sequence[Sequence[float]] = ()
     """How far its workers are from each other (``partition``)."""
+    limit_bytes: int = 0
+    """What workers should take at most: where they need not take more, more work is done so that they do not."""
 
     @cached_property
     def partitioned(self) -> Partitioned:
         """The program."""
-        return self._unplaced.placed()
+        return self._unplaced.placed(limit_bytes=self.limit_bytes)
 
     @cached_property
     def _unplaced(self) -> Unplaced:
@@ -77,7 +79,7 @@ class Candidate:
         """
         peaks = self._unplaced.least_peaks
         if (lacking := _lacking(peaks, limits)) <= 0:
-            lacking = _lacking(self._unplaced.placed(min(limits)).program.peak_bytes, limits)
+            lacking = _lacking(self._unplaced.placed(min(limits), self.limit_bytes).program.peak_bytes, limits)
         return lacking
 
 
@@ -146,6 +148,7 @@ def within(
         return known[key]
 
     def newly_measured(candidate: Candidate) -> Measured[Candidate]:
+        candidate = replace(candidate, limit_bytes=min(limits))
         held = residence.of(candidate.decided.decision.plan)
         # No program takes less than the residence: where that is too much already, none is made.
         lacking = -(-(int(held.max(initial=0)) - sum(limits)) // len(limits))
@@ -180,7 +183,7 @@ def within(
         raise does_not_fit(
             min(programs, key=lambda program: _lacking(program.peak_bytes, limits)), decided.graph, limits
         )
-    usual = candidate_of(best.plan.decided)
+    usual = candidate_of(best.plan.decided, limit_bytes=min(limits))
     return usual if usual.lacking(limits) <= 0 else best.plan
 
 
@@ -195,17 +198,20 @@ def _lacking(peaks: Sequence[int], limits: Sequence[int]) -> int:
     return peaks[worker] - limit
 
 
-def candidate_of(decided: Decided, tables: CostTables | None = None, *, lean: bool = False) -> Candidate:
+def candidate_of(
+    decided: Decided, tables: CostTables | None = None, *, lean: bool = False, limit_bytes: int = 0
+) -> Candidate:
     """A plan with its program.
 
     Args:
         decided: the plan.
         tables: of bytes, where it was made with tables of something else; then its bytes are counted.
         lean: see ``partition``.
+        limit_bytes: see ``Candidate``.
     """
     if tables is not None:
         decided = _with_bytes(decided, decided.decision.plan, tables)
-    return Candidate(decided, lean)
+    return Candidate(decided, lean, limit_bytes=limit_bytes)
 
 
 def _with_bytes(decided: Decided, plan: Plan, tables: CostTables) -> Decided:

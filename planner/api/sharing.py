@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from planner.api.fitting import Candidate, Goal, candidate_of
+from planner.api.fitting import Candidate, Goal
 from planner.cost.tables import CostTables
 from planner.progress import Progress, silent
 from planner.search.sharing import Saving, paid_for_twice, savings, with_savings
@@ -55,7 +55,7 @@ def shared_where_room(
 
     def better(chosen: Sequence[Saving]) -> Candidate | None:
         """The plan with these, if it fits and has less of the goal than the best one so far."""
-        found = candidate_of(with_savings(plain, chosen, descriptions, tables), lean=candidate.is_lean)
+        found = replace(candidate, decided=with_savings(plain, chosen, descriptions, tables))
         return found if goal.of(found) < goal.of(best) and fits(found, limits) else None
 
     best = candidate

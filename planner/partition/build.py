@@ -34,13 +34,16 @@ class Unplaced:
         """Bytes that each worker takes at least, wherever its buffers lie."""
         return tuple(need.least_bytes for need in self.needs)
 
-    def placed(self, enough_bytes: int = 0) -> Partitioned:
+    def placed(self, enough_bytes: int = 0, limit_bytes: int = 0) -> Partitioned:
         """With a place for every buffer.
 
         Args:
             enough_bytes: a worker that takes no more need not take less.
+            limit_bytes: for one that takes more and need not, more work is done.
         """
-        return replace(self.partitioned, program=with_arenas(self.partitioned.program, self.needs, enough_bytes))
+        return replace(
+            self.partitioned, program=with_arenas(self.partitioned.program, self.needs, enough_bytes, limit_bytes)
+        )
 
 
 def partition(

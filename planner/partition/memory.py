@@ -66,20 +66,21 @@ def needs(program: Program, bodies: Mapping[str, FunctionProto], workspaces: Map
     return tuple(found)
 
 
-def with_arenas(program: Program, every: Sequence[Need], enough_bytes: int = 0) -> Program:
+def with_arenas(program: Program, every: Sequence[Need], enough_bytes: int = 0, limit_bytes: int = 0) -> Program:
     """The program with a place for every buffer.
 
     Args:
         program: of all workers.
         every: what each of them has to hold.
         enough_bytes: an arena that takes no more, with what lies inside of segments, need not be smaller.
+        limit_bytes: for one that takes more and need not, more work is done.
     """
     known: dict[tuple[object, ...], Packed] = {}
     workers = []
     for worker, need in zip(program.workers, every, strict=True):
         key = (need.spans, need.workspace_bytes)
         if key not in known:
-            known[key] = best_fit(need.spans, enough_bytes - need.workspace_bytes)
+            known[key] = best_fit(need.spans, enough_bytes - need.workspace_bytes, limit_bytes - need.workspace_bytes)
         offsets = dict(zip(need.buffers, known[key][0], strict=True))
         offsets.update({name: offsets[current] for name, current in need.over.items()})
         workers.append(replace(worker, arena=Arena(known[key][1], offsets, need.workspace_bytes)))
