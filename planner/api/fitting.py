@@ -39,7 +39,7 @@ _MOST_SOLVED = 96
 """Plans near those that were found that are searched for at most."""
 _UNKNOWN = 1 << 60
 """More than any plan has."""
-_MOST_OPS_SOLVED = 12_000
+_MOST_OPS_SOLVED = 20_000
 """Ops of all these plans together, about: of a large graph fewer are searched for."""
 _TOLERANCE = Fraction(1, 200)
 """A plan that is better by a smaller share is not searched for."""
