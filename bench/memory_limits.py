@@ -2,8 +2,8 @@
 
     python bench/memory_limits.py [MODEL ...] [--workers 8] [--limits 6] [--solved 200] [--batch N]
 
-Limits go from what the program of the plan without a limit takes down to the least that ``tofu plan --memory`` reaches.
-Peaks are those of the programs' static layouts. MB = 1e6 bytes.
+Limits go from what a plan takes at least that moves the fewest bytes, as far as ``tofu plan --memory`` knows, down to
+the least that it reaches. Peaks are those of the programs' static layouts. MB = 1e6 bytes.
 
 Beside each plan stands a lower bound: no plan of the search (these cuts, these candidates) moves less whose residence
 (``planner.cost.residence``) is within the limit on all workers together at every moment. A lean program never takes
@@ -47,6 +47,7 @@ from planner.search.memory_limit import HIGHEST_PRICE
 from planner.search.nearby import Nearby
 from planner.search.problem import SearchVariable
 from planner.search.recurse import Found
+from planner.search.rules import NO_RULES, Rules
 
 MODELS = ("mlp-4x8192", "cnn-5x2048-6", "lenet-5", "alexnet", "rnn-4-8k", "gpt-2x1024")
 HEADS = ("limit MB", "peak MB", "moved MB", "at least MB", "gap", "residence of peak")
@@ -71,10 +72,12 @@ class Sweep:
             InfeasibleError: none was found.
         """
 
-        def again(planned: Decided, charged: CostTables) -> Decision:
-            return decide(planned.graph, planned.ops, self.workers, tables=charged, effort="quick")
+        def again(planned: Decided, charged: CostTables, rules: Rules = NO_RULES) -> Decision:
+            return decide(planned.graph, planned.ops, self.workers, rules=rules, tables=charged, effort="quick")
 
-        return within(self.first, again, [limit] * self.workers, fewest_bytes(self.tables), self.tables)
+        leaner = [partial(again, rules=rules) for rules in NO_RULES.with_less_replication()]
+        limits = [limit] * self.workers
+        return within(self.first, again, limits, fewest_bytes(self.tables), self.tables, leaner=leaner)
 
     def least(self) -> int:
         """The smallest memory for each worker that is reached, by asking for none."""
@@ -82,6 +85,16 @@ class Sweep:
             return peak(self.fitted(1))
         except InfeasibleError as refused:
             return int(refused.hint.partition("--memory ")[2].partition("B)")[0])
+
+    def most(self) -> int:
+        """What is enough for a plan of the fewest bytes: of some of them programs take less."""
+        enough = peak(self.first)
+        try:
+            found = self.fitted(enough - 1)
+        except InfeasibleError:
+            return enough
+        fewest = self.first.decided.decision.plan.moved_bytes
+        return peak(found) if found.decided.decision.plan.moved_bytes <= fewest else enough
 
     def bound(self, limit: int, found: Candidate, most_solved: int) -> float | None:
         """What a plan moves at least whose residence is within a limit on all workers together."""
@@ -153,7 +166,7 @@ def main() -> None:
     show: partial[None] = partial(line, console, widths=WIDTHS)
     for name in chosen.models:
         sweep = Sweep(name, chosen.workers, chosen.batch)
-        most, least = peak(sweep.first), sweep.least()
+        most, least = sweep.most(), sweep.least()
         moved = sweep.first.decided.decision.plan.moved_bytes
         show(
             (f"\n{name}, {chosen.workers} workers: {moved / 1e6:.2f} MB without a limit, in {most / 1e6:.2f} MB each",)

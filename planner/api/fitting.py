@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
 from planner.algebra.tiling import Tiling
+from planner.api.refusal import does_not_fit
 from planner.cost.by_op import op_bytes
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, replicated_share, work
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph
-from planner.partition.build import partition
-from planner.partition.occupancy import occupancy, tightest
+from planner.partition.build import Unplaced, unplaced
+from planner.partition.occupancy import tightest
 from planner.partition.segments import Partitioned
 from planner.plan import Plan
 from planner.search.composites import Decided
@@ -28,16 +31,15 @@ from planner.search.memory_branches import Answer, Charges, Column, Spans, branc
 from planner.search.memory_limit import HIGHEST_PRICE, Fit, Measured, Part, Prices, components, fit, mixed
 from planner.search.nearby import Nearby
 from planner.tdl.bind import BoundOp
-from planner.units import ByteUnit, format_bytes
 
-_SHOWN_TENSORS = 5
-_MOST_TIMES_WORKERS = 64
-"""More workers than so many times those there are are not suggested: what each holds does not shrink on and on."""
+Again: TypeAlias = Callable[[Decided, CostTables], Decision]
+"""Plans the graph of a plan with other tables."""
+
 _MOST_SOLVED = 96
 """Plans near those that were found that are searched for at most."""
 _UNKNOWN = 1 << 60
 """More than any plan has."""
-_MOST_OPS_SOLVED = 12_000
+_MOST_OPS_SOLVED = 20_000
 """Ops of all these plans together, about: of a large graph fewer are searched for."""
 _TOLERANCE = Fraction(1, 200)
 """A plan that is better by a smaller share is not searched for."""
@@ -54,12 +56,31 @@ class Candidate:
     """Its program is a lean one (``partition``)."""
     apart: Sequence[Sequence[float]] = ()
     """How far its workers are from each other (``partition``)."""
+    limit_bytes: int = 0
+    """What workers should take at most: where they need not take more, more work is done so that they do not."""
 
     @cached_property
     def partitioned(self) -> Partitioned:
         """The program."""
+        return self._unplaced.placed(limit_bytes=self.limit_bytes)
+
+    @cached_property
+    def _unplaced(self) -> Unplaced:
         decided = self.decided
-        return partition(decided.graph, decided.ops, decided.decision.plan, self.apart, lean=self.is_lean)
+        return unplaced(decided.graph, decided.ops, decided.decision.plan, self.apart, lean=self.is_lean)
+
+    def lacking(self, limits: Sequence[int]) -> int:
+        """Bytes that the worker lacks that lacks the most; 0 or less: the plan fits.
+
+        To place buffers well is most of the work of making a program; so it is done only as far as limits ask for it.
+
+        Args:
+            limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
+        """
+        peaks = self._unplaced.least_peaks
+        if (lacking := _lacking(peaks, limits)) <= 0:
+            lacking = _lacking(self._unplaced.placed(min(limits), self.limit_bytes).program.peak_bytes, limits)
+        return lacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +106,20 @@ def fewest_bytes(tables: CostTables) -> Goal:
 
 def within(
     first: Candidate,
-    again: Callable[[Decided, CostTables], Decision],
+    again: Again,
     limits: Sequence[int],
     goal: Goal,
     tables: CostTables,
     progress: Callable[[str], None] = lambda line: None,
     around: Callable[[Graph, tuple[BoundOp, ...], Sequence[Plan], CostTables], Nearby] = Nearby,
+    leaner: Sequence[Again] = (),
 ) -> Candidate:
     """The plan, if it fits; else the best of those that were found to fit.
 
     Whether a plan fits is told by its lean program (``partition``); if the other one fits, too, that is taken.
+
+    Prices on memory lead to plans that are stable, and from there improvement finds none that take less; under rules
+    that leave fewer plans it can come to others. So what is found where none fits depends on what else may be asked.
 
     Args:
         first: the best plan without a limit.
@@ -104,57 +129,89 @@ def within(
         tables: of bytes.
         progress: told what is being done.
         around: what plans may be besides those that ``again`` finds.
+        leaner: the same as ``again``, under stricter rules: asked, one after the other, while no plan fits.
 
     Raises:
         InfeasibleError: no plan that was found fits; with what takes the room.
     """
-    if _excess(first, limits) <= 0:
+    if first.lacking(limits) <= 0:
         return first
     decided = first.decided
     residence = Residence(decided.graph, decided.ops)
+    known: dict[tuple[Tiling, ...], Measured[Candidate]] = {}
 
     def measured(candidate: Candidate) -> Measured[Candidate]:
+        plan = candidate.decided.decision.plan
+        key = (*plan.tilings.values(), *(strategy.tiling for strategy in plan.strategies.values()))
+        if key not in known:
+            known[key] = newly_measured(candidate)
+        return known[key]
+
+    def newly_measured(candidate: Candidate) -> Measured[Candidate]:
+        candidate = replace(candidate, limit_bytes=min(limits))
         held = residence.of(candidate.decided.decision.plan)
         # No program takes less than the residence: where that is too much already, none is made.
         lacking = -(-(int(held.max(initial=0)) - sum(limits)) // len(limits))
-        return Measured(candidate, goal.of(candidate), held, lacking if lacking > 0 else _excess(candidate, limits))
+        return Measured(candidate, goal.of(candidate), held, lacking if lacking > 0 else candidate.lacking(limits))
 
-    def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Candidate]:
-        progress(f"the plan does not fit: planning again, memory at a price at {len(prices)} moments")
-        decision = again(decided, PricedTables(goal.tables, residence, prices, tilt))
-        return measured(candidate_of(replace(decided, decision=decision), tables, lean=True))
+    def fitted(start: Measured[Candidate], planned: Again) -> Fit[Candidate]:
+        def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Candidate]:
+            progress(f"the plan does not fit: planning again, memory at a price at {len(prices)} moments")
+            decision = planned(decided, PricedTables(goal.tables, residence, prices, tilt))
+            return measured(candidate_of(replace(decided, decision=decision), tables, lean=True))
+
+        return fit(start, plan_for, len(limits), goal.highest_price)
 
     leanest = measured(candidate_of(decided, lean=True))
-    found = fit(leanest, plan_for, len(limits), goal.highest_price)
+    tried = [fitted(leanest, again)]
+    for stricter in leaner:
+        if tried[-1].best.is_fitting:
+            break
+        progress("no plan fits: planning again, with less replication")
+        with contextlib.suppress(InfeasibleError, UsageError):  # other rules may leave no plan at all
+            start = measured(candidate_of(replace(decided, decision=stricter(decided, goal.tables)), tables, lean=True))
+            tried.append(_above(leanest, fitted(start, stricter)))
+    found = min(tried, key=lambda one: max(0, one.best.excess_bytes))
     if found.best.is_fitting:
         found = replace(found, best=_closed(found, measured, goal.tables, residence, tables, progress))
     else:
         found = replace(found, cheaper=(leanest,))
     best = _branched(found, measured, goal, residence, tables, around, progress)
     if not best.is_fitting:
-        raise _does_not_fit(best.plan, limits)
-    usual = candidate_of(best.plan.decided)
-    return usual if _excess(usual, limits) <= 0 else best.plan
+        ends = [best.plan, *(end.best.plan for end in tried)]
+        programs = [end.partitioned.program for end in ends]
+        raise does_not_fit(
+            min(programs, key=lambda program: _lacking(program.peak_bytes, limits)), decided.graph, limits
+        )
+    usual = candidate_of(best.plan.decided, limit_bytes=min(limits))
+    return usual if usual.lacking(limits) <= 0 else best.plan
 
 
-def _excess(candidate: Candidate, limits: Sequence[int]) -> int:
-    """What the worker that lacks the most memory lacks; 0 or less: the plan fits."""
-    peaks = candidate.partitioned.program.peak_bytes
+def _above(first: Measured[Candidate], found: Fit[Candidate]) -> Fit[Candidate]:
+    """What was found from another plan than the first one, which does not fit, and may be cheaper than all of these."""
+    cheaper = [one for one in (*found.cheaper, first) if one.objective < found.best.objective]
+    return replace(found, cheaper=tuple(sorted(cheaper, key=lambda one: -one.objective)))
+
+
+def _lacking(peaks: Sequence[int], limits: Sequence[int]) -> int:
     worker, limit = tightest(peaks, limits)
     return peaks[worker] - limit
 
 
-def candidate_of(decided: Decided, tables: CostTables | None = None, *, lean: bool = False) -> Candidate:
+def candidate_of(
+    decided: Decided, tables: CostTables | None = None, *, lean: bool = False, limit_bytes: int = 0
+) -> Candidate:
     """A plan with its program.
 
     Args:
         decided: the plan.
         tables: of bytes, where it was made with tables of something else; then its bytes are counted.
         lean: see ``partition``.
+        limit_bytes: see ``Candidate``.
     """
     if tables is not None:
         decided = _with_bytes(decided, decided.decision.plan, tables)
-    return Candidate(decided, lean)
+    return Candidate(decided, lean, limit_bytes=limit_bytes)
 
 
 def _with_bytes(decided: Decided, plan: Plan, tables: CostTables) -> Decided:
@@ -217,10 +274,13 @@ def _branched(
         return Column(composites, nearby.total(composites), residence.of(plan), nearby.taken(composites))
 
     columns = [column(nearby.composites(plan)) for plan in plans]
-    leanest = columns[0]
+    leanest, solved = columns[0], 0
+    most = min(_MOST_SOLVED, _MOST_OPS_SOLVED // len(decided.ops))
 
     def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[tuple[Tiling, ...]] | None:
-        nonlocal leanest
+        nonlocal leanest, solved
+        solved += 1
+        progress(f"dividing the plans between the best that fits and cheaper ones: search {solved} of {most}")
         priced = PricedTables(goal.tables, residence, prices, charges=nearby.charges(charges))
         found = nearby.solve(priced, spans)
         if found is None:
@@ -241,10 +301,8 @@ def _branched(
             best = min(best, candidate, key=lambda known: known.excess_bytes)
         return candidate.is_fitting
 
-    progress("dividing the plans between the best that fits and cheaper ones")
     room = np.full_like(best.residence, best.most_bytes - workers * best.excess_bytes)
     below = columns[0].objective if best.is_fitting else _UNKNOWN
-    most = min(_MOST_SOLVED, _MOST_OPS_SOLVED // len(decided.ops))
     branched(columns, solve, room, nearby.variables(), below, accept, goal.highest_price, most, _TOLERANCE)
     if not best.is_fitting:
         accept(leanest)
@@ -329,30 +387,3 @@ def _parts(over: Decided, under: Decided, tables: CostTables, priced: CostTables
 def _counted(decided: Decided, plan: Plan, ops: Iterable[BoundOp], tables: CostTables) -> int:
     found = (op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in ops)
     return sum(amount for one in found for _, amount in one)
-
-
-def _does_not_fit(nearest: Candidate, limits: Sequence[int]) -> InfeasibleError:
-    """What takes the room in the plan that lacks the least, and what would do."""
-    program, graph = nearest.partitioned.program, nearest.decided.graph
-    peaks = program.peak_bytes
-    worker, limit = tightest(peaks, limits)
-    found = occupancy(program, graph.roles, worker, shown=_SHOWN_TENSORS)
-    workers = len(peaks)
-    facts = [
-        f"of worker {worker}, at its fullest: " + ", ".join(f"{_size(size)} {role}" for role, size in found.by_role)
-    ]
-    facts += [f"{name} ({role}): {_size(size)}" for name, role, size in found.largest]
-    enough = max(peaks)
-    about = -(-workers * peaks[worker] // max(1, limit))
-    others = "so might a smaller batch, but no number of workers"
-    if about <= _MOST_TIMES_WORKERS * workers:
-        others = f"so might about {about} workers or a smaller batch"
-    return InfeasibleError(
-        f"no plan was found that fits: worker {worker} needs {_size(peaks[worker])} at least, and has {_size(limit)}",
-        facts=tuple(facts),
-        hint=f"{_size(enough)} for each of the {workers} workers would do (--memory {enough}B); {others}",
-    )
-
-
-def _size(count: int) -> str:
-    return format_bytes(count, ByteUnit.BINARY)

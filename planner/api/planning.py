@@ -179,14 +179,17 @@ def plan(
     if limits is not None and not fits(candidate, limits):
         kept = replace(rules, names=frozenset(graph.tensors))
 
-        def replanned(planned: Decided, charged: CostTables) -> Decision:
-            return same_graph(planned.graph, planned.ops, rules=kept, effort="quick", tables=charged)
+        def replanned(planned: Decided, charged: CostTables, chosen: Rules = kept) -> Decision:
+            return same_graph(planned.graph, planned.ops, rules=chosen, effort="quick", tables=charged)
 
         around = partial(Nearby, rules=kept, partitioned_inputs=inputs == "partitioned", is_free=strategy == "tofu")
         first = candidate_of(plain) if candidate.decided.decision.plan.deliveries else candidate
-        candidate = within(first, replanned, limits, goal, tables, progress, around)
+        # The literature's strategies are what they are.
+        less = kept.with_less_replication() if strategy == "tofu" else ()
+        leaner = [partial(replanned, chosen=chosen) for chosen in less]
+        candidate = within(first, replanned, limits, goal, tables, progress, around, leaner)
     if may_share and not candidate.decided.decision.plan.deliveries:
-        candidate = shared_where_room(candidate, limits, goal, descriptions, tables)
+        candidate = shared_where_room(candidate, limits, goal, descriptions, tables, progress)
     if machine is not None:
         candidate = from_the_nearest(candidate, machine, limits, measured)
     decided, partitioned = candidate.decided, candidate.partitioned

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from planner.api.fitting import Candidate, Goal, candidate_of
+from planner.api.fitting import Candidate, Goal
 from planner.cost.tables import CostTables
-from planner.partition.occupancy import tightest
+from planner.progress import Progress, silent
 from planner.search.sharing import Saving, paid_for_twice, savings, with_savings
 from planner.tdl.bind import Descriptions
 
@@ -22,15 +22,16 @@ def fits(candidate: Candidate, limits: Sequence[int] | None) -> bool:
         candidate: a plan with its program.
         limits: the memory there is, in any order; None: enough.
     """
-    if limits is None:
-        return True
-    peaks = candidate.partitioned.program.peak_bytes
-    worker, limit = tightest(peaks, limits)
-    return peaks[worker] <= limit
+    return limits is None or candidate.lacking(limits) <= 0
 
 
 def shared_where_room(
-    candidate: Candidate, limits: Sequence[int] | None, goal: Goal, descriptions: Descriptions, tables: CostTables
+    candidate: Candidate,
+    limits: Sequence[int] | None,
+    goal: Goal,
+    descriptions: Descriptions,
+    tables: CostTables,
+    progress: Progress = silent,
 ) -> Candidate:
     """The plan, with those deliveries shared that bring it nearer to its goal and for which there is memory.
 
@@ -45,6 +46,7 @@ def shared_where_room(
         goal: what a plan is to have little of.
         descriptions: of the model's operators.
         tables: of bytes.
+        progress: told what is being done.
     """
     plain = candidate.decided
     possible = savings(plain, paid_for_twice(plain, tables))
@@ -53,7 +55,7 @@ def shared_where_room(
 
     def better(chosen: Sequence[Saving]) -> Candidate | None:
         """The plan with these, if it fits and has less of the goal than the best one so far."""
-        found = candidate_of(with_savings(plain, chosen, descriptions, tables), lean=candidate.is_lean)
+        found = replace(candidate, decided=with_savings(plain, chosen, descriptions, tables))
         return found if goal.of(found) < goal.of(best) and fits(found, limits) else None
 
     best = candidate
@@ -63,9 +65,10 @@ def shared_where_room(
     place = {op.name: number for number, op in enumerate(plain.graph.ops)}
     chosen: list[Saving] = []
     waiting = sorted(possible, key=lambda saving: -saving.saved_bytes)
-    for _ in range(_MOST_TRIALS):
+    for trial in range(_MOST_TRIALS):
         if not waiting:
             break
+        progress(f"sharing deliveries where there is memory: {len(chosen)} of {trial} that were tried")
         saving = waiting.pop(0)
         found = better([*chosen, saving])
         if found is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from onnx import FunctionProto
 
@@ -12,13 +12,38 @@ from planner.graph.model import Graph
 from planner.partition.alive import without_dead_work
 from planner.partition.breaks import broken
 from planner.partition.lower import Lowering
-from planner.partition.memory import with_arenas
+from planner.partition.memory import Need, needs, with_arenas
 from planner.partition.segments import Partitioned, assemble
 from planner.partition.workspace import workspace_bytes
 from planner.plan import Plan, digest
 from planner.program import Fetch, Program, Segment
 from planner.tdl.bind import BoundOp
 from planner.worker_model import write_worker_model
+
+
+@dataclass(frozen=True)
+class Unplaced:
+    """The program of a plan, before its buffers have places."""
+
+    partitioned: Partitioned
+    needs: tuple[Need, ...]
+    """What each worker's arena has to hold."""
+
+    @property
+    def least_peaks(self) -> tuple[int, ...]:
+        """Bytes that each worker takes at least, wherever its buffers lie."""
+        return tuple(need.least_bytes for need in self.needs)
+
+    def placed(self, enough_bytes: int = 0, limit_bytes: int = 0) -> Partitioned:
+        """With a place for every buffer.
+
+        Args:
+            enough_bytes: a worker that takes no more need not take less.
+            limit_bytes: for one that takes more and need not, more work is done.
+        """
+        return replace(
+            self.partitioned, program=with_arenas(self.partitioned.program, self.needs, enough_bytes, limit_bytes)
+        )
 
 
 def partition(
@@ -35,18 +60,24 @@ def partition(
         lean: every result of an op has a place in the arena, also where only ops of the same segment read it, so that
             next to nothing lies beside the arena; a runtime can then fuse less.
     """
+    return unplaced(graph, ops, decided, apart, lean=lean).placed()
+
+
+def unplaced(
+    graph: Graph, ops: tuple[BoundOp, ...], decided: Plan, apart: Sequence[Sequence[float]] = (), *, lean: bool = False
+) -> Unplaced:
+    """The program of a plan (``partition``), whose buffers have no places yet."""
     lowered = without_dead_work(Lowering(graph, decided, apart).run(ops))
     partitioned = assemble(graph, broken(graph, lowered, lean=lean), lean=lean)
-    program = with_arenas(partitioned.program, partitioned.bodies, _workspaces(partitioned.program, partitioned.bodies))
-    partitioned = replace(partitioned, program=program)
+    program, bodies = partitioned.program, partitioned.bodies
     moved: dict[str, int] = dict.fromkeys(decided.tensor_bytes, 0)
-    for worker in partitioned.program.workers:
+    for worker in program.workers:
         for step in worker.steps:
             if isinstance(step, Fetch):
                 moved[worker.buffers[step.target].tensor] += step.predicted_bytes
     differing = [name for name, amount in decided.tensor_bytes.items() if moved[name] != amount]
     assert not differing, f"the program moves {moved[differing[0]]} bytes of {differing[0]}, the plan says otherwise"
-    return partitioned
+    return Unplaced(partitioned, needs(program, bodies, _workspaces(program, bodies)))
 
 
 def _workspaces(program: Program, bodies: Mapping[str, FunctionProto]) -> dict[str, int]:

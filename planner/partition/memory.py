@@ -13,19 +13,38 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from onnx import FunctionProto
 
 from planner.graph.model import StatePair
 from planner.order import last_local_reads, levels, remote_readers, writers
-from planner.partition.packing import Packed, Span, best_fit
+from planner.partition.packing import Packed, Span, best_fit, least_bytes
 from planner.partition.workspace import is_in_place_body
 from planner.program import Arena, Program, Segment, Source, WorkerProgram
 
 
-def with_arenas(program: Program, bodies: Mapping[str, FunctionProto], workspaces: Mapping[str, int]) -> Program:
-    """The program with a place for every buffer.
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a worker's arena has to hold."""
+
+    buffers: tuple[str, ...]
+    """Those that get places of their own."""
+    spans: tuple[Span, ...]
+    """When each of them is needed."""
+    over: Mapping[str, str]
+    """Next states that are written over their states: by the next state's buffer, the state's."""
+    workspace_bytes: int
+    """Of the tensors inside of segments, at most."""
+
+    @property
+    def least_bytes(self) -> int:
+        """No arena, with what lies inside of segments, is smaller."""
+        return least_bytes(self.spans) + self.workspace_bytes
+
+
+def needs(program: Program, bodies: Mapping[str, FunctionProto], workspaces: Mapping[str, int]) -> tuple[Need, ...]:
+    """What has to be held, by worker.
 
     Args:
         program: of all workers; what lies where another worker reads it depends on that worker's steps.
@@ -34,22 +53,37 @@ def with_arenas(program: Program, bodies: Mapping[str, FunctionProto], workspace
     """
     level = levels(program.workers)
     readers = remote_readers(program.workers)
-    known: dict[tuple[Span, ...], Packed] = {}
-    workers = []
+    found = []
     for worker in program.workers:
         spans = live_spans(worker, level, readers)
         over = in_place(worker, program.state, bodies, level, readers)
         placed = tuple(name for name in worker.buffers if name not in over)
-        key = tuple(spans[name] for name in placed)
-        if key not in known:
-            known[key] = best_fit(key)
-        offsets = dict(zip(placed, known[key][0], strict=True))
-        offsets.update({name: offsets[current] for name, current in over.items()})
         workspace = max(
             (workspaces[step.function] for step in worker.steps if isinstance(step, Segment)),
             default=0,
         )
-        workers.append(replace(worker, arena=Arena(known[key][1], offsets, workspace)))
+        found.append(Need(placed, tuple(spans[name] for name in placed), over, workspace))
+    return tuple(found)
+
+
+def with_arenas(program: Program, every: Sequence[Need], enough_bytes: int = 0, limit_bytes: int = 0) -> Program:
+    """The program with a place for every buffer.
+
+    Args:
+        program: of all workers.
+        every: what each of them has to hold.
+        enough_bytes: an arena that takes no more, with what lies inside of segments, need not be smaller.
+        limit_bytes: for one that takes more and need not, more work is done.
+    """
+    known: dict[tuple[object, ...], Packed] = {}
+    workers = []
+    for worker, need in zip(program.workers, every, strict=True):
+        key = (need.spans, need.workspace_bytes)
+        if key not in known:
+            known[key] = best_fit(need.spans, enough_bytes - need.workspace_bytes, limit_bytes - need.workspace_bytes)
+        offsets = dict(zip(need.buffers, known[key][0], strict=True))
+        offsets.update({name: offsets[current] for name, current in need.over.items()})
+        workers.append(replace(worker, arena=Arena(known[key][1], offsets, need.workspace_bytes)))
     return replace(program, workers=tuple(workers))
 
 

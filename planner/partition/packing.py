@@ -9,6 +9,7 @@ orders; and, where none of these does, by placing again, those earlier that lay 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, TypeAlias
 
@@ -25,30 +26,106 @@ Packed: TypeAlias = tuple[tuple[int, ...], int]
 _MOST_PLACED: Final = 40_000
 """Buffers that are placed again at most, in all rounds together: seconds at worst."""
 _MOST_ROUNDS: Final = 120
+_MOST_IDLE: Final = 3
+"""Rounds that lead to nothing better, one after the other."""
+_MOST_SEARCHED: Final = 120_000
+"""Buffers that are placed again at most where a limit asks for it: some seconds at worst."""
+_MOST_MOVED: Final = 6
+"""Buffers that are placed earlier at a time, at most."""
 
 
-def best_fit(spans: Sequence[Span]) -> Packed:
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """Buffers placed in an order."""
+
+    packed: Packed
+    order: list[int]
+    is_lowest: bool
+    """Each in the lowest gap that holds it, not in the smallest."""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.packed[1]
+
+    def again(self, spans: Sequence[Span], order: list[int]) -> _Attempt:
+        """The same in another order."""
+        return _Attempt(_placed(spans, order, is_lowest=self.is_lowest), order, self.is_lowest)
+
+
+def best_fit(spans: Sequence[Span], enough_bytes: int = 0, limit_bytes: int = 0) -> Packed:
     """Offsets of buffers in one arena, and the arena's size; both in bytes.
 
-    Orders: the largest first, the longest-lived first, the largest product of both, the earliest, and those that are
-    needed when the most is (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020,
-    section 5). O(n^2) in NumPy for each order, and for each round of placing again.
+    Args:
+        spans: of each buffer.
+        enough_bytes: an arena that takes no more need not be smaller.
+        limit_bytes: if the arena takes more and need not, a smaller one is looked for for longer.
+
+    Orders: those that are needed when the most is, the largest first, the longest-lived first, the largest product of
+    both, and the earliest (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020,
+    section 5); the largest first into the lowest gap, too. O(n^2) in NumPy for each order, and for each round of
+    placing again; rounds end when a few of them have led to nothing better.
     """
     least = least_bytes(spans)
-    found: list[tuple[Packed, list[int]]] = []
-    for key in (*_ORDERS, _fullest_first(spans)):
+    enough = max(least, enough_bytes)
+    found: list[_Attempt] = []
+    for key, is_lowest in ((_fullest_first(spans), False), *((key, False) for key in _ORDERS), (_ORDERS[0], True)):
         order = sorted(range(len(spans)), key=lambda index: (*key(spans[index]), index))
-        found.append((_placed(spans, order), order))
-        if found[-1][0][1] == least:
-            return found[-1][0]
-    best = min((packed for packed, _ in found), key=lambda packed: packed[1])
+        found.append(_Attempt(_placed(spans, order, is_lowest=is_lowest), order, is_lowest))
+        if found[-1].size_bytes <= enough:
+            return found[-1].packed
+    best, by_size = min(found, key=lambda one: one.size_bytes), found[-1]
+    idle = 0
     for _ in range(min(_MOST_ROUNDS, _MOST_PLACED // max(1, len(spans))) // len(found)):
-        for number, (packed, order) in enumerate(found):
-            again = _earlier(spans, packed, order, least)
-            found[number] = (_placed(spans, again), again)
-            best = min(best, found[number][0], key=lambda packed: packed[1])
-            if best[1] == least:
-                return best
+        idle += 1
+        for number, one in enumerate(found):
+            found[number] = one.again(spans, _earlier(spans, one, least))
+            if found[number].size_bytes < best.size_bytes:
+                best, idle = found[number], 0
+            if best.size_bytes <= enough:
+                return best.packed
+        if idle == _MOST_IDLE:
+            break
+    if least <= limit_bytes < best.size_bytes:
+        best = min(best, _searched(spans, by_size, least, limit_bytes), key=lambda one: one.size_bytes)
+    return best.packed
+
+
+def _searched(spans: Sequence[Span], best: _Attempt, least: int, limit_bytes: int) -> _Attempt:
+    """A smaller arena: what lies too high lacks a gap when it is tight, and larger buffers around then may make one.
+
+    A few of these, which begin or end at a tight step of one that lies too high, are drawn by lot and placed earlier;
+    what is not worse is gone on from. The lots are the same each time.
+    """
+    lots = np.random.default_rng(0).random
+    needed = _needed(spans)
+
+    def drawn(among: Sequence[int]) -> int:
+        return among[int(lots() * len(among))]
+
+    def too_high(one: _Attempt) -> list[int]:
+        return [index for index in one.order if one.packed[0][index] + spans[index][0] > least]
+
+    def overflow(one: _Attempt) -> tuple[int, int]:
+        return one.size_bytes, sum(one.packed[0][index] + spans[index][0] - least for index in too_high(one))
+
+    for _ in range(_MOST_SEARCHED // len(spans)):
+        if best.size_bytes <= limit_bytes:
+            break
+        size, first, last = spans[drawn(too_high(best))]
+        tight = max(range(first, last + 1), key=lambda step: (needed[step], lots()))
+        near = [
+            index
+            for index, (other, start, stop) in enumerate(spans)
+            if other >= 2 * size and (abs(start - tight) <= 1 or abs(stop - tight) <= 1)
+        ]
+        place = {index: float(position) for position, index in enumerate(best.order)}
+        for _ in range(drawn(range(1, 1 + _MOST_MOVED)) if near else 0):
+            moved = drawn(near)
+            # Half of them before all others.
+            place[moved] = place[moved] * lots() - drawn((0, 1))
+        tried = best.again(spans, sorted(best.order, key=place.__getitem__))
+        if overflow(tried) <= overflow(best):
+            best = tried
     return best
 
 
@@ -80,32 +157,39 @@ def _needed(spans: Sequence[Span]) -> list[int]:
     return list(accumulate(change))[:-1]
 
 
-def _earlier(spans: Sequence[Span], packed: Packed, order: Sequence[int], least: int) -> list[int]:
+def _earlier(spans: Sequence[Span], one: _Attempt, least: int) -> list[int]:
     """An order in which what did not lie within the least is placed earlier: before half of what was before it."""
-    offsets, _ = packed
-    place = {index: float(position) for position, index in enumerate(order)}
-    for index in order:
+    offsets, _ = one.packed
+    place = {index: float(position) for position, index in enumerate(one.order)}
+    for index in one.order:
         if offsets[index] + spans[index][0] > least:
             place[index] = place[index] / 2 - 0.5
-    return sorted(order, key=place.__getitem__)
+    return sorted(one.order, key=place.__getitem__)
 
 
-def _placed(spans: Sequence[Span], order: Sequence[int]) -> Packed:
+def _placed(spans: Sequence[Span], order: Sequence[int], *, is_lowest: bool = False) -> Packed:
+    """Each buffer in the smallest gap that holds it, or in the lowest, between those that were placed before."""
     count = len(spans)
-    firsts, lasts, starts, stops = (np.zeros(count, np.int64) for _ in range(4))
+    table = np.zeros((4, count), np.int64)
+    firsts, lasts, starts, stops = table
+    """Of those that are placed, by place."""
+    ends = np.zeros(count + 1, np.int64)
     offsets = [0] * count
     total = 0
     for placed, index in enumerate(order):
         size, first, last = spans[index]
         size = _aligned(size)
-        among = np.nonzero((firsts[:placed] <= last) & (lasts[:placed] >= first))[0]
-        lows, highs = starts[among], stops[among]
-        by_place = np.argsort(lows, kind="stable")
-        ends = np.maximum.accumulate(np.concatenate([np.zeros(1, np.int64), highs[by_place]]))
-        gaps = lows[by_place] - ends[:-1]
-        fitting = np.nonzero(gaps >= size)[0]
-        start = int(ends[fitting[gaps[fitting].argmin()]]) if fitting.size else int(ends[-1])
-        firsts[placed], lasts[placed], starts[placed], stops[placed] = first, last, start, start + size
+        among = ((firsts[:placed] <= last) & (lasts[:placed] >= first)).nonzero()[0]
+        np.maximum.accumulate(stops[among], out=ends[1 : len(among) + 1])
+        gaps = starts[among] - ends[: len(among)]
+        fitting = (gaps >= size).nonzero()[0]
+        chosen = len(among)
+        if fitting.size:
+            chosen = fitting[0 if is_lowest else gaps[fitting].argmin()]
+        start = int(ends[chosen])
+        place = int(starts[:placed].searchsorted(start, "right"))
+        table[:, place + 1 : placed + 1] = table[:, place:placed].copy()
+        table[:, place] = first, last, start, start + size
         offsets[index] = start
         total = max(total, start + size)
     return tuple(offsets), total

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import pytest
 
 import opdefs
-from planner.api.fitting import Candidate, candidate_of, fewest_bytes, within
+from planner.api.fitting import Again, Candidate, candidate_of, fewest_bytes, within
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.partition.occupancy import occupancy, tightest
 from planner.search.composites import Decided, decide_with_bodies
 from planner.search.decide import Decision, decide
+from planner.search.nearby import Nearby
+from planner.search.rules import NO_RULES, Rules
 from planner.zoo import build
+from planner.zoo.recurrent import rnn
 
 WORKERS = 4
 MODEL = "cnn-3x64-12"
@@ -47,6 +50,17 @@ def fitted(limit: int) -> Candidate:
 def test_a_plan_that_fits_is_left_as_it_is() -> None:
     _, _, first = planned()
     assert fitted(peak(first)) is first
+
+
+def test_what_is_lacking_is_told_by_the_program() -> None:
+    for lean in (False, True):
+        first = candidate_of(planned()[2].decided, lean=lean)
+        most = peak(first)
+        for limit in (most // 2, most - 1, most, 2 * most):
+            lacking = first.lacking([limit] * WORKERS)
+            # With less room than any layout needs, it is what any layout lacks.
+            assert (lacking > 0) == (most > limit)
+            assert lacking <= most - limit or 0 >= lacking >= most - limit
 
 
 def test_less_memory_costs_more_bytes_and_the_program_keeps_to_the_limit() -> None:
@@ -86,6 +100,41 @@ def test_more_workers_are_suggested_where_they_might_do() -> None:
     with pytest.raises(InfeasibleError, match="no plan was found that fits") as no:
         fitted(peak(first) // 3)
     assert re.search(r"so might about \d+ workers or a smaller batch$", no.value.hint)
+
+
+def test_where_nothing_fits_plans_with_less_replication_are_tried() -> None:
+    workers, graph, tables = 2, rnn(1, 32, batch=16, steps=3), CostTables()
+    first = candidate_of(decide_with_bodies(graph, opdefs.standard(), workers, tables=tables))
+
+    def again(decided: Decided, charged: CostTables, rules: Rules = NO_RULES) -> Decision:
+        return decide(decided.graph, decided.ops, workers, tables=charged, rules=rules, effort="quick")
+
+    def stuck(decided: Decided, charged: CostTables) -> Decision:
+        """A search that prices of memory lead nowhere."""
+        return decided.decision
+
+    stricter = [partial(again, rules=rules) for rules in NO_RULES.with_less_replication()]
+    fitted = partial(within, first, goal=fewest_bytes(tables), tables=tables)
+
+    def told(limit: int, planned: Again, leaner: Sequence[Again]) -> int:
+        """The memory that would do, by the error."""
+        with pytest.raises(InfeasibleError, match="no plan was found that fits") as no:
+            fitted(planned, [limit] * workers, around=partial(Nearby, is_free=planned is again), leaner=leaner)
+        return int(no.value.hint.partition("--memory ")[2].partition("B)")[0])
+
+    least = told(1, again, stricter)
+    assert least < told(1, again, ())
+    assert least < told(least, stuck, ())
+    found = fitted(stuck, [least] * workers, around=partial(Nearby, is_free=False), leaner=stricter)
+    assert peak(found) <= least
+    assert moved(found) > moved(first)
+
+
+def test_ever_fewer_tensors_may_be_replicated() -> None:
+    pinned = Rules({"x": "R"})
+    assert [rules.replicate for rules in pinned.with_less_replication()] == ["weights", "none"]
+    assert all(rules.pins == pinned.pins for rules in pinned.with_less_replication())
+    assert Rules(replicate="none").with_less_replication() == ()
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """The static memory plan: nothing that is needed is written over, and little is wasted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ import opdefs
 from planner.errors import ModelError
 from planner.graph.model import DType
 from planner.order import data_waits, joined_waits, levels, remote_readers, stuck
-from planner.partition.build import partition
+from planner.partition.build import partition, unplaced
 from planner.partition.memory import live_spans
 from planner.partition.packing import ALIGNMENT, Span, best_fit, least_bytes
 from planner.partition.segments import Partitioned
@@ -25,6 +25,7 @@ from planner.search.decide import decide
 from planner.search.problem import Problem
 from planner.worker_model import make_body
 from planner.zoo import mlp
+from planner.zoo.recurrent import rnn
 
 
 @st.composite
@@ -33,16 +34,47 @@ def span(draw: st.DrawFn) -> Span:
     return draw(st.integers(1, 1000)), first, draw(st.integers(first, 12))
 
 
-@given(st.lists(span(), min_size=1, max_size=25))
-def test_what_is_needed_at_the_same_time_does_not_overlap(spans: list[Span]) -> None:
-    offsets, size = best_fit(spans)
-    assert least_bytes(spans) <= size <= sum(-(-span[0] // ALIGNMENT) * ALIGNMENT for span in spans)
+def assert_apart(spans: list[Span], offsets: Sequence[int], size: int) -> None:
     for number, ((length, first, last), offset) in enumerate(zip(spans, offsets, strict=True)):
         assert offset % ALIGNMENT == 0
         assert offset + length <= size
         for (other_length, start, stop), other in zip(spans[:number], offsets, strict=False):
             if first <= stop and start <= last:
                 assert offset + length <= other or other + other_length <= offset
+
+
+@given(st.lists(span(), min_size=1, max_size=25))
+def test_what_is_needed_at_the_same_time_does_not_overlap(spans: list[Span]) -> None:
+    offsets, size = best_fit(spans)
+    assert least_bytes(spans) <= size <= sum(-(-span[0] // ALIGNMENT) * ALIGNMENT for span in spans)
+    assert_apart(spans, offsets, size)
+
+
+@given(st.lists(span(), min_size=1, max_size=25), st.integers(0, 30_000))
+def test_an_arena_is_not_made_smaller_than_is_enough(spans: list[Span], enough: int) -> None:
+    smallest, (_, size) = best_fit(spans)[1], best_fit(spans, enough)
+    assert smallest <= size <= max(smallest, enough)
+
+
+@given(st.lists(span(), min_size=1, max_size=25), st.integers(0, 30_000))
+def test_a_limit_makes_no_arena_larger_and_keeps_it_sound(spans: list[Span], limit: int) -> None:
+    usual, (offsets, size) = best_fit(spans)[1], best_fit(spans, limit_bytes=limit)
+    assert least_bytes(spans) <= size <= usual
+    assert size == usual or usual > limit, "more work is done only where the limit asks for it"
+    assert_apart(spans, offsets, size)
+    assert best_fit(spans, limit_bytes=limit) == (offsets, size), "the lots are the same each time"
+    assert best_fit(spans, limit, limit)[1] <= max(size, limit), "what fits by a trial fits"
+
+
+def test_a_limit_that_orders_do_not_reach_is_reached_by_lot() -> None:
+    graph = rnn(2, 256, batch=64, steps=10)
+    ops = opdefs.standard().bind_all(graph)
+    program = unplaced(graph, ops, decide(graph, ops, 4, effort="quick").plan, lean=True)
+    least, usual = max(program.least_peaks), max(program.placed().program.peak_bytes)
+    assert least < usual
+    reached = program.placed(limit_bytes=least).program
+    assert max(reached.peak_bytes) < usual
+    check_programs(reached.workers, reached.state)
 
 
 def test_buffers_that_follow_each_other_share_a_place() -> None:
