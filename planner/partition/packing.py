@@ -27,7 +27,7 @@ _MOST_PLACED: Final = 40_000
 """Buffers that are placed again at most, in all rounds together: seconds at worst."""
 _MOST_ROUNDS: Final = 120
 _MOST_IDLE: Final = 3
-"""Rounds that lead to nothing better, one after the other."""
+"""Rounds that lead to nothing better, one after the other, where the arena is above a limit."""
 _MOST_SEARCHED: Final = 120_000
 """Buffers that are placed again at most where a limit asks for it: some seconds at worst."""
 _MOST_MOVED: Final = 6
@@ -63,7 +63,7 @@ def best_fit(spans: Sequence[Span], enough_bytes: int = 0, limit_bytes: int = 0)
     Orders: those that are needed when the most is, the largest first, the longest-lived first, the largest product of
     both, and the earliest (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020,
     section 5); the largest first into the lowest gap, too. O(n^2) in NumPy for each order, and for each round of
-    placing again; rounds end when a few of them have led to nothing better.
+    placing again; above a limit rounds end when a few of them have led to nothing better.
     """
     least = least_bytes(spans)
     enough = max(least, enough_bytes)
@@ -83,7 +83,7 @@ def best_fit(spans: Sequence[Span], enough_bytes: int = 0, limit_bytes: int = 0)
                 best, idle = found[number], 0
             if best.size_bytes <= enough:
                 return best.packed
-        if idle == _MOST_IDLE:
+        if 0 < limit_bytes < best.size_bytes and idle >= _MOST_IDLE:
             break
     if least <= limit_bytes < best.size_bytes:
         best = min(best, _searched(spans, by_size, least, limit_bytes), key=lambda one: one.size_bytes)
