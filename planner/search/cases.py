@@ -187,7 +187,7 @@ def _divider(case: _Case, cap: float, kinds: Sequence[int], dividers: Dividers) 
             if gain / each <= most or trials == _TRIALS:
                 break
             trials += 1
-            gain = min(gain, _passed_over(case.dual.case(variable, value), cap, dividers.work) - before)
+            gain = min(gain, _passed_over(case.dual.case({variable: value}), cap, dividers.work) - before)
         else:
             best, most = variable, gain / each
     dividers.known[looks] = kinds[best]
@@ -208,7 +208,7 @@ def _passed_over(dual: Dual, cap: float, work: Work) -> float:
 def _divided(case: _Case, variable: int, work: Work) -> list[_Case]:
     """A case for each value of a variable."""
     cases = [
-        _Case(case.dual.case(variable, value), case.decided | {variable})
+        _Case(case.dual.case({variable: value}), case.decided | {variable})
         for value in range(len(case.dual.own[variable]))
     ]
     for one in cases:

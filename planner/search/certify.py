@@ -60,6 +60,8 @@ class Bounded:
     found: Found
     overdrawn: Found | None = None
     """A plan that moves less and repeats more than allowed."""
+    is_early: bool = False
+    """The bound would have risen: the price was to be sought anew first."""
 
 
 def certify(
@@ -123,9 +125,9 @@ def certify(
         if dives and not by_cases and dived != seen.best.moved_bytes:
             dives, dived = dives - 1, seen.best.moved_bytes
             progress(f"settling doubts of the bound: {seen.best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
-            dive(dual, lambda guess: seen.improve(joint.original(guess), cuts, restrict))
+            dive(dual, joint.kinds, lambda guess: seen.improve(joint.original(guess), cuts, restrict))
             if may_reprice and seen.bounded(lower).overdrawn is not None:
-                break
+                return replace(seen.bounded(lower), is_early=True)
         if lower >= seen.best.moved_bytes or not joint.take_out(dual, costs, seen.best, spare):
             return seen.bounded(seen.best.moved_bytes)
         exact = joint.solve()
@@ -243,7 +245,6 @@ class _Joint:
 
     def __init__(self, problem: Problem, choices: Choices, order: Order, effort: Effort) -> None:
         self._choices = choices
-        self._kinds = problem.content
         self._exact_entries = effort.exact_entries
         sizes = choices.sizes.tolist()
         known = KnownTables()
@@ -251,6 +252,8 @@ class _Joint:
         self.constant = self._reduced.constant
         self.eliminated_entries = self._reduced.entries
         self._core = sorted(order.core, key=problem.times.__getitem__)
+        self.kinds = [problem.content[variable] for variable in self._core]
+        """Of the core's variables; equal for those that are alike."""
         number = {variable: position for position, variable in enumerate(self._core)}
         self._kept: list[NDArray[np.int64]] = [np.arange(sizes[variable]) for variable in self._core]
         self._own: list[Table] = [np.zeros(sizes[variable], dtype=np.int64) for variable in self._core]
@@ -320,8 +323,7 @@ class _Joint:
         self, dual: Dual, best: Found, entries: float, dividers: Dividers
     ) -> tuple[float, Sequence[Floats]]:
         """A bound of the core, and what an assignment with a value costs at least; see ``planner.search.blocks``."""
-        kinds = [self._kinds[variable] for variable in self._core]
-        blocks = bound_by_blocks(dual.rest(), self.values(best), kinds, entries, dividers)
+        blocks = bound_by_blocks(dual.rest(), self.values(best), self.kinds, entries, dividers)
         return blocks.lower, blocks.at_least
 
     def take_out(self, dual: Dual, costs: Sequence[Floats], best: Found, spare: int) -> bool:

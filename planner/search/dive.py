@@ -1,13 +1,14 @@
 """Assignments that a bound leads to once its doubts are settled one by one.
 
 Where passes leave something missing between the bound and the assignment that they propose, they waver between values
-that contradict one another. The variable at which most is missing is given the value whose case stays lowest, passes go
-on from there, and what they propose then is worth a look, long before every variable is settled.
+that contradict one another. The variable at which most is missing is given the value whose case stays lowest, and so are
+those of equal layers at which as much is missing. Passes go on from there, and what they propose then is worth a look,
+long before every variable is settled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,15 +20,18 @@ _WIDTH = 4
 """Values of a variable that are tried."""
 _PASSES = 5
 """Over each of these."""
+_AS_MUCH = 0.5
+"""Of what is missing at a variable, as a share, that counts as as much."""
 _NOTHING = 1e-6
 """Less than this share of the bound is missing nowhere that matters."""
 
 
-def dive(dual: Dual, look: Callable[[list[int]], None]) -> None:
+def dive(dual: Dual, kinds: Sequence[int], look: Callable[[list[int]], None]) -> None:
     """Settles variables and shows what passes propose after each.
 
     Args:
         dual: a bound that passes bring little more to; one more is made.
+        kinds: of each variable; equal for those that are alike.
         look: is shown a value for every variable.
     """
     settled: dict[int, int] = {}
@@ -36,13 +40,19 @@ def dive(dual: Dual, look: Callable[[list[int]], None]) -> None:
         missing = dual.missing(guess)
         if missing.max(initial=0.0) <= _NOTHING * abs(dual.lower):
             break
-        variable = int(missing.argmax())
+        first = int(missing.argmax())
+        alike = [
+            variable
+            for variable in np.flatnonzero(missing >= _AS_MUCH * missing[first]).tolist()
+            if kinds[variable] == kinds[first] and len(dual.own[variable]) == len(dual.own[first])
+        ]
         tried = []
-        for value in np.argsort(dual.at_least()[variable], kind="stable")[:_WIDTH].tolist():
-            case = dual.case(variable, value)
+        for value in np.argsort(dual.at_least()[first], kind="stable")[:_WIDTH].tolist():
+            case = dual.case(dict.fromkeys(alike, value))
             for _ in range(_PASSES):
                 proposed = case.forward()
                 case.backward()
             tried.append((case.lower, value, case, proposed))
-        _, settled[variable], dual, guess = min(tried, key=lambda one: one[0])
+        _, value, dual, guess = min(tried, key=lambda one: one[0])
+        settled |= dict.fromkeys(alike, value)
         look([settled.get(number, value) for number, value in enumerate(guess)])

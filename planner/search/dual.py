@@ -9,7 +9,7 @@ and say of every value of a variable what an assignment with it costs at least.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -177,14 +177,17 @@ class Dual:
         self.pairs = pairs
         self._order()
 
-    def case(self, variable: int, value: int) -> Dual:
-        """The bound of the same sum where a variable has this value; it begins with what is given here."""
+    def case(self, decided: Mapping[int, int]) -> Dual:
+        """The bound of the same sum where variables have these values; it begins with what is given here."""
         found = Dual(self.own, ())
         found.pairs = [
             replace(pair, to_first=pair.to_first.copy(), to_second=pair.to_second.copy()) for pair in self.pairs
         ]
         found.keep(
-            [np.array([value]) if one == variable else np.arange(len(costs)) for one, costs in enumerate(self.own)]
+            [
+                np.array([decided[one]]) if one in decided else np.arange(len(costs))
+                for one, costs in enumerate(self.own)
+            ]
         )
         return found
 

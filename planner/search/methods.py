@@ -96,22 +96,21 @@ def _joint(
     def certified(found: Found) -> Found:
         """With a bound; again with another price of repeated work as long as a plan that overdraws calls for one."""
         nonlocal price
-        lower: int | None = None
-        for left in reversed(range(_PRICES)):
-            effort, may_reprice = EFFORTS[problem.effort], left > 0
-            bounded = certify(problem, cuts, free, found, effort, progress, price, may_reprice=may_reprice)
+        effort, lower = EFFORTS[problem.effort], None
+        left = _PRICES - 1
+        while True:
+            bounded = certify(problem, cuts, free, found, effort, progress, price, may_reprice=left > 0)
             found = bounded.found
             lower = max((bound for bound in (lower, found.lower_bytes) if bound is not None), default=None)
             if bounded.overdrawn is None or lower == found.moved_bytes or not left:
-                break
+                return replace(found, lower_bytes=lower)
             before = price
             priced = priced_within_budget(problem, cuts, free, bounded.overdrawn, progress, found)
-            if priced is None:
-                break
-            found, price = priced
-            if price == before:
-                break
-        return replace(found, lower_bytes=lower)
+            if priced is not None:
+                found, price = priced
+            if price == before and not bounded.is_early:
+                return replace(found, lower_bytes=lower)
+            left = left - 1 if price != before else 0
 
     first = improved(no_restriction)
     found = allowed(first)

@@ -76,7 +76,7 @@ def test_a_case_bounds_the_assignments_with_its_value(problem: Sum, data: st.Dat
     value = data.draw(st.integers(0, len(problem[0][variable]) - 1))
     whole = passed_over(problem, 2)
     before = whole.rest().constant
-    case = whole.case(variable, value)
+    case = whole.case({variable: value})
     for _ in range(3):
         case.forward()
         case.backward()

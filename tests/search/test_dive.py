@@ -23,7 +23,7 @@ def test_what_is_shown_are_assignments_and_the_bound_still_holds(problem: Sum) -
     dual = passed_over(problem)
     before = dual.lower
     shown: list[list[int]] = []
-    dive(dual, shown.append)
+    dive(dual, range(len(problem[0])), shown.append)
     everything = all_values(problem)
     assert set(map(tuple, shown)) <= set(map(tuple, everything))
     assert before <= dual.lower <= min(cost(problem, values) for values in everything) + NEAR
@@ -34,7 +34,7 @@ def test_three_that_want_to_differ_are_settled() -> None:
     alike = np.eye(2)
     problem = ([np.zeros(2)] * 3, [(0, 1, alike), (1, 2, alike), (0, 2, alike)])
     shown: list[list[int]] = []
-    dive(passed_over(problem), shown.append)
+    dive(passed_over(problem), range(3), shown.append)
     assert min(cost(problem, values) for values in shown) == 1.0
 
 
