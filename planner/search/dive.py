@@ -1,9 +1,9 @@
 """Assignments that a bound leads to once its doubts are settled one by one.
 
 Where passes leave something missing between the bound and the assignment that they propose, they waver between values
-that contradict one another. The variable at which most is missing is given the value whose case stays lowest, and so are
-those of equal layers at which as much is missing. Passes go on from there, and what they propose then is worth a look,
-long before every variable is settled.
+that contradict one another. The variable at which most is missing is given the value whose case stays lowest, and so
+are those of equal layers at which as much is missing. Passes go on from there, and what they propose then is worth a
+look, long before every variable is settled.
 """
 
 from __future__ import annotations
