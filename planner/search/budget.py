@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from planner.algebra.tiling import UNCUT, Partial, Replicate, Tiling
-from planner.cost.compute import REPLICATED_SHARE_LIMIT
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
 from planner.search.improve import improve
@@ -83,7 +82,7 @@ def _least_worth(problem: Problem, found: Found, divided: frozenset[str]) -> fro
         number: _saved(problem, problem.variables[number], found.composites, near) / repeated[number]
         for number, near in links.items()
     }
-    left = _MARGIN * (sum(repeated) - REPLICATED_SHARE_LIMIT * sum(problem.works.values()))
+    left = _MARGIN * (sum(repeated) - problem.allowed_work)
     chosen: set[int] = set()
     for number in sorted(price, key=lambda number: (price[number], number)):
         if left <= 0:

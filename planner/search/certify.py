@@ -122,11 +122,11 @@ def certify(
                 dual.backward()
             bound, costs = dual.lower, dual.at_least()
         before, lower = lower, max(lower, joint.constant + _rounded_up(bound) - spare)
-        if dives and not by_cases and dived != seen.best.moved_bytes:
+        if dives and not by_cases and lower < seen.best.moved_bytes != dived:
             dives, dived = dives - 1, seen.best.moved_bytes
             progress(f"settling doubts of the bound: {seen.best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
             dive(dual, joint.kinds, lambda guess: seen.improve(joint.original(guess), cuts, restrict))
-            if may_reprice and seen.bounded(lower).overdrawn is not None:
+            if may_reprice and seen.overdrawn is not None:
                 return replace(seen.bounded(lower), is_early=True)
         if lower >= seen.best.moved_bytes or not joint.take_out(dual, costs, seen.best, spare):
             return seen.bounded(seen.best.moved_bytes)
@@ -200,7 +200,8 @@ class _Seen:
         self._joint = joint
         self.best = found
         """Within the budget, as the first one is, or no plan is known that is."""
-        self._overdrawn: Found | None = None
+        self.overdrawn: Found | None = None
+        """The best of those that move less than that and repeat more than allowed."""
 
     def look_at(self, values: Ints) -> None:
         """Notes the plan of an assignment, if it is one and the best of its kind."""
@@ -211,27 +212,27 @@ class _Seen:
     def improve(self, values: Ints, cuts: tuple[int, ...], restrict: Restriction) -> None:
         """Notes what improvement makes of the plan of an assignment, if that is one and not far too dear."""
         composites = self._joint.composites(values)
-        costs = sum(amount for _, amount in self._charged.bytes_by_tensor(composites))
-        best = sum(amount for _, amount in self._charged.bytes_by_tensor(self.best.composites))
+        costs = self._charged.total_bytes(composites)
+        best = self._charged.total_bytes(self.best.composites)
         if costs <= _WORTHWHILE * best and self._problem.are_local(composites):
             start = replace(self.best, composites=composites, moved_bytes=costs)
             self._note(improve(self._charged, cuts, restrict, start).composites)
 
     def _note(self, composites: tuple[Tiling, ...]) -> None:
-        moved = sum(amount for _, amount in self._problem.bytes_by_tensor(composites))
+        moved = self._problem.total_bytes(composites)
         if moved >= self.best.moved_bytes:
             return
         found = replace(self.best, composites=composites, moved_bytes=moved)
         if not self._problem.overdraws(composites) or self._problem.overdraws(self.best.composites):
             self.best = found
-        elif self._overdrawn is None or moved < self._overdrawn.moved_bytes:
-            self._overdrawn = found
+            if self.overdrawn is not None and self.overdrawn.moved_bytes >= moved:
+                self.overdrawn = None
+        elif self.overdrawn is None or moved < self.overdrawn.moved_bytes:
+            self.overdrawn = found
 
     def bounded(self, lower: int) -> Bounded:
         """What is known in the end."""
-        over = self._overdrawn
-        is_better = over is not None and over.moved_bytes < self.best.moved_bytes
-        return Bounded(replace(self.best, lower_bytes=lower), over if is_better else None)
+        return Bounded(replace(self.best, lower_bytes=lower), self.overdrawn)
 
 
 def _core_entries(order: Order, sizes: Sequence[int]) -> int:

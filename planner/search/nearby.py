@@ -119,7 +119,7 @@ class Nearby:
 
     def total(self, composites: Sequence[Tiling]) -> int:
         """What the plan costs, by the tables without prices."""
-        return sum(amount for _, amount in self._problem.bytes_by_tensor(composites))
+        return self._problem.total_bytes(composites)
 
     def overdraws(self, composites: Sequence[Tiling]) -> bool:
         """Whether the plan repeats more work than it may."""

@@ -94,8 +94,11 @@ class Problem:
         self.variable_of_tensor: dict[str, int] = {}
         self.variable_of_op: dict[str, int] = {}
         self.works = self._find_works()
-        self.smallest = self._find_smallest()
-        budget = self.replication_budget * sum(self.works.values())
+        total = sum(self.works.values())
+        self.allowed_work = REPLICATED_SHARE_LIMIT * total
+        """That a plan may repeat by choice."""
+        budget = self.replication_budget * total
+        self.smallest = self._find_smallest(budget)
         alone = frozenset(name for name, amount in self.works.items() if amount <= budget)
         cheap = alone if self.any_may_repeat else self.smallest
         self.may_replicate = {name: name in cheap and name not in self.divided for name in self.works}
@@ -107,8 +110,7 @@ class Problem:
         self._bound = {bound.op.name: bound for bound in self.ops}
         for bound in self.ops:
             self._link(bound)
-        total = sum(self.works.values())
-        self._negligible = REPLICATED_SHARE_LIMIT * total / max(1, len(self.works)) / max(1, self.workers - 1)
+        self._negligible = self.allowed_work / max(1, len(self.works)) / max(1, self.workers - 1)
         self._local = self.tables.local
         self._proposals: dict[tuple[Space, Tiling, int], Candidates] = {}
         self._spaces: dict[tuple[object, ...], Space] = {}
@@ -158,14 +160,13 @@ class Problem:
                 known[bound.content] = work(bound, self.graph)
         return {bound.op.name: known[bound.content] for bound in self.ops}
 
-    def _find_smallest(self) -> frozenset[str]:
-        """The ops of the least work, as many as the budget holds if all are repeated.
+    def _find_smallest(self, left: float) -> frozenset[str]:
+        """The ops of the least work, as many as a budget holds if all are repeated.
 
         Of ops of equal work all are among them, or none, so that neither names nor order decide. What a repetition adds
         depends on how many workers repeat; two is assumed here, and the plan's true share is checked afterwards.
         """
         counts = Counter(self.works.values())
-        left = self.replication_budget * sum(self.works.values())
         largest = -1
         for amount in sorted(counts):
             left -= amount * counts[amount]
@@ -253,7 +254,7 @@ class Problem:
 
     def overdraws(self, composites: Sequence[Tiling]) -> bool:
         """True if more work is repeated than may be, because that is cheaper and not because an op could not be cut."""
-        return sum(self.repeated_by_choice(composites)) > REPLICATED_SHARE_LIMIT * sum(self.works.values())
+        return sum(self.repeated_by_choice(composites)) > self.allowed_work
 
     def repeated_by_choice(self, composites: Sequence[Tiling]) -> list[int]:
         """By variable the work that is done again though it could be divided, that of copies added; 0 for tensors."""
@@ -434,6 +435,10 @@ class Problem:
             first = candidates[0]
             found = (Tiling((*first.placements[:-1], Replicate()), first.ways),)
         return self.intern(found)
+
+    def total_bytes(self, composites: Sequence[Tiling]) -> int:
+        """What moves in all, by the tables, when the variables have these values."""
+        return sum(amount for _, amount in self.bytes_by_tensor(composites))
 
     def bytes_by_tensor(self, composites: Sequence[Tiling]) -> list[tuple[str, int]]:
         """What moves because of each link's tensor, when the variables have these values."""

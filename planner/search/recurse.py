@@ -60,5 +60,5 @@ def search_recursively(
                 hint="what makes such a tensor is divided along what it sums over, and what reads it is P as well",
             )
     if not cuts:  # one worker moves nothing, but tables may count something else, such as what is held
-        total = sum(amount for _, amount in problem.bytes_by_tensor(composites))
+        total = problem.total_bytes(composites)
     return Found(composites, total, largest)

@@ -16,7 +16,6 @@ from math import floor
 import numpy as np
 
 from planner.algebra.partial import IMPOSSIBLE
-from planner.cost.compute import REPLICATED_SHARE_LIMIT
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.graph.model import DType, Tensor
 from planner.search.budget import within_budget
@@ -50,7 +49,7 @@ class Price:
 
     def of_budget(self, problem: Problem) -> int:
         """What a plan within the budget costs at most beside its bytes, rounded down."""
-        return floor(self.bytes_per_work * REPLICATED_SHARE_LIMIT * sum(problem.works.values()))
+        return floor(self.bytes_per_work * problem.allowed_work)
 
 
 FREE = Price()
@@ -129,20 +128,21 @@ def priced_within_budget(
         """The best plan near these at a price, in bytes alone; and how much less it costs than any of them."""
         progress(f"pricing repeated work: {price.bytes_per_work:g} bytes")
         priced = price.priced(problem)
-        charged = [replace(plan, moved_bytes=_moved(priced, plan)) for plan in plans]
+        charged = [replace(plan, moved_bytes=priced.total_bytes(plan.composites)) for plan in plans]
         least = min(plan.moved_bytes for plan in charged)
         best = improve(priced, cuts, restrict, crossed(priced, charged), progress)
         problem.eliminated_entries += priced.eliminated_entries
-        return replace(best, moved_bytes=_moved(problem, best)), least - best.moved_bytes
+        return replace(best, moved_bytes=problem.total_bytes(best.composites)), least - best.moved_bytes
 
     over, under = found, known
-    price = Price(over.moved_bytes / work(over))
-    for _ in range(_DEAREST):
-        if under is not None and not problem.overdraws(under.composites):
+    price = first = Price(over.moved_bytes / work(over))
+    for number in range(_DEAREST if known is None else 0):
+        price = Price(first.bytes_per_work * _STEEPER**number)
+        plan, _ = at(price, over)
+        if not problem.overdraws(plan.composites):
+            under = plan
             break
-        under = at(price, over)[0]
-        price = Price(_STEEPER * price.bytes_per_work)
-    else:
+    if under is None:
         return None
     for _ in range(_LINES):
         if under.moved_bytes <= over.moved_bytes:
@@ -159,7 +159,3 @@ def priced_within_budget(
     if mended.moved_bytes < under.moved_bytes and not problem.overdraws(mended.composites):
         under = mended
     return under, price
-
-
-def _moved(problem: Problem, plan: Found) -> int:
-    return sum(amount for _, amount in problem.bytes_by_tensor(plan.composites))
