@@ -8,8 +8,8 @@ from types import ModuleType
 
 from opdefs.exclusions import EXCLUDED
 from opdefs.load import OpdefsFile, load_file
-from planner.tdl.bind import Descriptions
 from planner.tdl.builder import Description
+from planner.tdl.descriptions import Descriptions
 
 __all__ = ["OpdefsFile", "collect", "load_file", "standard"]
 

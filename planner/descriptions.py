@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import opdefs
 from planner.plan import DescriptionFile
-from planner.tdl.bind import Descriptions
+from planner.tdl.descriptions import Descriptions
 
 UnknownOps: TypeAlias = Literal["refuse", "replicate"]
 """What becomes of an operator without a description: an error, or every worker runs it whole."""

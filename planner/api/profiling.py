@@ -46,7 +46,8 @@ from planner.runtime.results import write_bytes
 from planner.runtime.sessions import cores
 from planner.search.composites import Decided, decide_with_bodies
 from planner.search.factors import cuts_of_levels
-from planner.tdl.bind import BoundOp, Descriptions
+from planner.tdl.bind import BoundOp
+from planner.tdl.descriptions import Descriptions
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
 from planner.units import parse_bytes

@@ -9,7 +9,7 @@ from planner.api.fitting import Candidate, Goal
 from planner.cost.tables import CostTables
 from planner.progress import Progress, silent
 from planner.search.sharing import Saving, paid_for_twice, savings, with_savings
-from planner.tdl.bind import Descriptions
+from planner.tdl.descriptions import Descriptions
 
 _MOST_TRIALS = 24
 """Programs that are made at most to see what fits."""

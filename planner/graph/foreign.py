@@ -19,7 +19,7 @@ from planner.graph.protos import dtype_of, shape_fault
 
 
 class Operators(Protocol):
-    """What is known of operators besides what ONNX says: ``planner.tdl.bind.Descriptions`` is one."""
+    """What is known of operators besides what ONNX says: ``planner.tdl.descriptions.Descriptions`` is one."""
 
     @property
     def reasons(self) -> Mapping[tuple[str, str], str]:

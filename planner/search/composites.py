@@ -26,7 +26,8 @@ from planner.plan import OpStrategy, Plan
 from planner.search.decide import Decision, decide
 from planner.search.effort import EffortName
 from planner.search.rules import NO_RULES, Rules
-from planner.tdl.bind import BoundOp, Descriptions
+from planner.tdl.bind import BoundOp
+from planner.tdl.descriptions import Descriptions
 from planner.tdl.interval import Interval
 
 

@@ -36,7 +36,8 @@ from planner.search.composites import Decided, plan_of
 from planner.search.decide import Decision
 from planner.search.effort import EffortName
 from planner.search.unrolled import find_copies
-from planner.tdl.bind import BoundOp, Descriptions
+from planner.tdl.bind import BoundOp
+from planner.tdl.descriptions import Descriptions
 
 Sharing: TypeAlias = Literal["none", "auto"]
 """Whether readers may share deliveries: never, or where that saves bytes."""

@@ -14,7 +14,8 @@ import numpy as np
 from planner.graph.model import Attribute, Graph, Op, Shape, Tensor
 from planner.graph.protos import dtype_of_array
 from planner.graph.undescribed import qualified as qualified
-from planner.tdl.bind import BoundOp, Descriptions
+from planner.tdl.bind import BoundOp
+from planner.tdl.descriptions import Descriptions
 from planner.tdl.local import LocalNode, LocalOp
 from planner.verify.execute import execute_any
 

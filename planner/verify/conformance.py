@@ -29,7 +29,8 @@ from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_plan
 from planner.search.composites import Decided, decide_with_bodies
 from planner.search.decide import decide
-from planner.tdl.bind import BoundOp, Descriptions
+from planner.tdl.bind import BoundOp
+from planner.tdl.descriptions import Descriptions
 from planner.verify.onnx_cases import OnnxCase, Value, differences, parameters, stock_outputs, with_constants
 from planner.verify.strategies import enumerate_strategies
 from planner.worker_model import WorkerModel

@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 from planner.errors import TofuError
 from planner.graph.load import MAX_OPSET
-from planner.tdl.bind import BoundOp, Descriptions
+from planner.tdl.bind import BoundOp
+from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import VarKind
 from planner.verify.cases import Case, bind_case, by_type, qualified
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from planner.algebra.tiling import Reducer, Shard, Tiling
 from planner.tdl.analyse import Variable
-from planner.tdl.bind import BoundOp, Descriptions
+from planner.tdl.bind import BoundOp
+from planner.tdl.descriptions import Descriptions
 from planner.tdl.interval import Interval
 from planner.verify.cases import Case, bind_case
 from planner.verify.execute import ExecutionError, execute, whole_op

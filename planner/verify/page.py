@@ -10,7 +10,8 @@ from planner.algebra.tiling import Shard, Tiling
 from planner.errors import TofuError, UsageError, did_you_mean
 from planner.graph.model import Shape
 from planner.tdl.analyse import Variable
-from planner.tdl.bind import BoundOp, Descriptions
+from planner.tdl.bind import BoundOp
+from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import VarKind
 from planner.tdl.render import render
 from planner.verify.cases import Case, bind_case, by_type, find_operator, qualified

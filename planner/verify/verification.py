@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from planner.errors import TofuError, UsageError, did_you_mean
-from planner.tdl.bind import Descriptions
+from planner.tdl.descriptions import Descriptions
 from planner.verify.allowed import VETOED, gap_reason
 from planner.verify.cases import Case, all_cases, bind_case, by_type, find_operator, qualified
 from planner.verify.missing import missing_strategies

@@ -13,8 +13,9 @@ from planner.algebra.tiling import Reducer, Shard, Tiling
 from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.model import DType, Graph, Op, Shape, Tensor
 from planner.tdl.analyse import Variable
-from planner.tdl.bind import BoundOp, Descriptions
+from planner.tdl.bind import BoundOp
 from planner.tdl.builder import Description, NodeView, Sum, TensorArg, op, over
+from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import VarKind
 from planner.verify.cases import bind_case, ints, make
 

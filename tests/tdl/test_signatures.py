@@ -9,8 +9,9 @@ import opdefs
 from planner.algebra.tiling import Reducer
 from planner.errors import DescriptionError
 from planner.graph.model import Shape
-from planner.tdl.bind import BoundOp, Descriptions
+from planner.tdl.bind import BoundOp
 from planner.tdl.builder import NodeView, Opaque, Sum, TensorArg, match, op
+from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import VarKind
 from planner.verify.cases import Case, Known, bind_case, ints, make
 

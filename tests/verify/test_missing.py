@@ -10,8 +10,8 @@ import pytest
 import opdefs
 from planner.errors import UsageError
 from planner.report import operators as report
-from planner.tdl.bind import Descriptions
 from planner.tdl.builder import Description, Ix, NodeView, Opaque, Sum, TensorArg, Val, at, call, op
+from planner.tdl.descriptions import Descriptions
 from planner.verify.allowed import GAPS, VETOED, gap_reason
 from planner.verify.cases import Case, Known, all_cases, ints, make
 from planner.verify.missing import missing_strategies

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 
 import opdefs
 from planner.report import operators as report
-from planner.tdl.bind import Descriptions
 from planner.tdl.builder import NodeView, TensorArg, call, op
+from planner.tdl.descriptions import Descriptions
 from planner.verify.conformance import Conformance, Refusal, Stock, conformance, try_case
 from planner.verify.onnx_cases import OnnxCase, differences, onnx_cases, stock_outputs
 

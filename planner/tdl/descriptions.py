@@ -1,0 +1,237 @@
+"""The descriptions in force, and the ops that they are applied to.
+
+An op is told by its signature: by what its description asks of it. The analysis of a signature is made once and shared
+by every op that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.errors import DescriptionError, UnsupportedError
+from planner.graph.deliveries import is_delivery
+from planner.graph.model import Graph, Op, Shape, Tensor
+from planner.graph.undescribed import undescribed_error
+from planner.tdl.analyse import Analysis, Variable, analyse
+from planner.tdl.bind import BoundOp, Content
+from planner.tdl.builder import Derivation, Description, NodeView
+from planner.tdl.delivered import delivered
+from planner.tdl.implied import implied_shapes
+from planner.tdl.whole import whole_analysis, whole_description
+
+
+class Descriptions:
+    """The descriptions in force, and the analyses made of them so far."""
+
+    def __init__(
+        self,
+        descriptions: Iterable[Description],
+        *,
+        repeats_unknown: bool = False,
+        reasons: Mapping[str, str] | None = None,
+    ) -> None:
+        """Collects descriptions.
+
+        Args:
+            descriptions: one or more operators each.
+            repeats_unknown: an op without a description is executed whole by every worker, and not refused.
+            reasons: by operator of the default domain, why it has no description.
+
+        Raises:
+            DescriptionError: an op type is described twice.
+        """
+        self.repeats_unknown = repeats_unknown
+        self._reasons = {("", op_type): reason for op_type, reason in (reasons or {}).items()}
+        self._by_type: dict[tuple[str, str], Description] = {}
+        self._asked: dict[object, _Asked] = {}
+        self._analyses: dict[object, Analysis] = {}
+        self._contents: dict[object, Content] = {}
+        for description in descriptions:
+            for op_type in description.op_types:
+                key = (description.domain, op_type)
+                if self._by_type.setdefault(key, description) is not description:
+                    raise DescriptionError(f"operator {op_type} is described twice")
+
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        return key in self._by_type
+
+    @property
+    def described(self) -> tuple[tuple[str, str], ...]:
+        """(domain, op type) of every operator that has a description, sorted."""
+        return tuple(sorted(self._by_type))
+
+    def description(self, domain: str, op_type: str) -> Description:
+        """The description of an operator; KeyError where it has none."""
+        return self._by_type[domain, op_type]
+
+    def takes(self, domain: str, op_type: str) -> bool:
+        """True if ops of this type can be planned: they are described, or may be executed whole."""
+        return self.repeats_unknown or (domain, op_type) in self._by_type
+
+    @property
+    def reasons(self) -> Mapping[tuple[str, str], str]:
+        """By (domain, op type), why an operator has no description."""
+        return self._reasons
+
+    def is_unknown(self, bound: BoundOp) -> bool:
+        """True if an op has no description and is executed whole."""
+        return not is_delivery(bound.op) and (bound.op.domain, bound.op.op_type) not in self._by_type
+
+    def implied_shapes(
+        self, op: Op, tensors: Mapping[str, Tensor], constants: Mapping[str, np.ndarray | None], opset: int
+    ) -> tuple[Shape | None, ...]:
+        """The shape of each output of an op, in order, as far as its description implies them.
+
+        Args:
+            op: all of whose inputs are in ``tensors``.
+            tensors: by name; outputs need not be among them.
+            constants: values that are known.
+            opset: version of the default operator domain.
+        """
+        description = self._by_type.get((op.domain, op.op_type))
+        if description is None:
+            return (None,) * len(op.outputs)
+        present = tuple(() if name else None for name in op.outputs)
+        return implied_shapes(description, _view(op, tensors, present, constants, opset))
+
+    @property
+    def analyses_made(self) -> int:
+        """How many signatures have been analysed."""
+        return len(self._analyses)
+
+    def bind_all(self, graph: Graph) -> tuple[BoundOp, ...]:
+        """Applies a description to every op of the graph.
+
+        Raises:
+            UnsupportedError: operators without a description, all of them at once.
+            DescriptionError: a description that cannot be analysed.
+        """
+        unknown = [op for op in graph.ops if not (self.takes(op.domain, op.op_type) or is_delivery(op))]
+        if unknown:
+            raise undescribed_error(unknown, self._reasons)
+        return tuple(self.bind(op, graph) for op in graph.ops)
+
+    def bind(self, op: Op, graph: Graph) -> BoundOp:
+        """Applies the description of an op's type to the op.
+
+        Raises:
+            DescriptionError: the description cannot be analysed, or does not fit the op.
+        """
+        made = tuple(graph.tensors[name].shape if name else None for name in op.outputs)
+        node = _view(op, graph.tensors, made, graph.constants, graph.opset)
+        description = delivered if is_delivery(op) else self._by_type.get((op.domain, op.op_type))
+        if description is None:
+            assert self.repeats_unknown, f"{op.op_type} has no description"
+            analysis = self._whole(node)
+            content = self._content(node, analysis, ())
+            return BoundOp(node, whole_description(op.domain, op.op_type), analysis, (), content)
+        analysis = self._analyse(description, node)
+        extents = tuple(_extent_of(variable, node) for variable in analysis.variables)
+        if 0 in extents and any(graph.tensors[name].elements for name in op.outputs if name):
+            empty = [name for name in op.inputs if name and not graph.tensors[name].elements]
+            raise UnsupportedError(
+                f"op {op.name} ({op.op_type}) makes elements of none: it has nothing to be divided by",
+                facts=tuple(f"{name!r}: {list(graph.tensors[name].shape)}" for name in empty),
+                hint="replace its results by the constants that they are",
+            )
+        return BoundOp(node, description, analysis, extents, self._content(node, analysis, extents))
+
+    def _content(self, node: NodeView, analysis: Analysis, extents: tuple[int, ...]) -> Content:
+        key = (
+            id(analysis),
+            extents,
+            node.input_shapes,
+            node.output_shapes,
+            node.input_dtypes,
+            node.output_dtypes,
+        )
+        return self._contents.setdefault(key, Content())
+
+    def _whole(self, node: NodeView) -> Analysis:
+        ranks = tuple(
+            tuple(None if shape is None else len(shape) for shape in shapes)
+            for shapes in (node.input_shapes, node.output_shapes)
+        )
+        return self._analyses.setdefault(("whole", ranks), whole_analysis(node))
+
+    def _analyse(self, description: Description, node: NodeView) -> Analysis:
+        family = (
+            node.op.domain,
+            node.op.op_type,
+            node.opset,
+            node.op.attributes,
+            tuple(None if shape is None else len(shape) for shape in node.input_shapes),
+            tuple(None if shape is None else len(shape) for shape in node.output_shapes),
+        )
+        asked = self._asked.get(family)
+        if asked is not None:
+            known = self._analyses.get((family, _answers(asked, node)))
+            if known is not None:
+                return known
+        outputs = description.trace(node)
+        present = tuple(shape is not None for shape in node.output_shapes)
+        if len(outputs) < len(present):
+            what = f"{len(present)} outputs, {len(outputs)} described"
+            raise DescriptionError(f"description of {node.op.op_type} (op {node.op.name}): {what}")
+        analysis = analyse(outputs[: len(present)], present)
+        before = asked or _Asked((), ())
+        everything = _Asked(
+            tuple(sorted({*before.values, *node.asked})), tuple(dict.fromkeys((*before.derived, *node.derived)))
+        )
+        self._asked[family] = everything
+        self._analyses[family, _answers(everything, node)] = analysis
+        return analysis
+
+
+def _view(
+    op: Op,
+    tensors: Mapping[str, Tensor],
+    made: tuple[Shape | None, ...],
+    constants: Mapping[str, np.ndarray | None],
+    opset: int,
+) -> NodeView:
+    return NodeView(
+        op,
+        tuple(tensors[name].shape if name else None for name in op.inputs),
+        made,
+        tuple(constants.get(name) if name else None for name in op.inputs),
+        input_dtypes=tuple(tensors[name].dtype if name else None for name in op.inputs),
+        output_dtypes=tuple(tensors[name].dtype if name in tensors else None for name in op.outputs),
+        opset=opset,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What descriptions of a family have asked of their ops: the answers tell signatures apart."""
+
+    values: tuple[tuple[str, int, int], ...]
+    """As in ``NodeView.asked``, sorted."""
+    derived: tuple[Derivation, ...]
+
+
+def _answers(asked: _Asked, node: NodeView) -> tuple[Hashable, ...]:
+    answers: list[Hashable] = [node.answer(function) for function in asked.derived]
+    for side, position, dim in asked.values:
+        if side == "constant":
+            value = node.constants[position] if position < len(node.constants) else None
+            answers.append(None if value is None else f"{value.dtype}{value.shape}{value.tobytes().hex()}")
+        elif side == "single":
+            known = node.input_shapes[position]
+            answers.append(None if known is None else int(known[dim] == 1))
+        else:
+            shape = (node.input_shapes if side == "in" else node.output_shapes)[position]
+            answers.append(None if shape is None else shape[dim])
+    return tuple(answers)
+
+
+def _extent_of(variable: Variable, node: NodeView) -> int:
+    if variable.extent.side == "given":
+        return variable.extent.position
+    shapes = node.output_shapes if variable.extent.side == "out" else node.input_shapes
+    shape = shapes[variable.extent.position]
+    assert shape is not None, "extents come from tensors that are there"
+    return shape[variable.extent.dim]
