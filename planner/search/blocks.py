@@ -20,8 +20,8 @@ from planner.search.parts import in_parts
 
 _VARIABLES = (50, 120)
 """Of a block, at least and at most."""
-_TRIED = 0.5
-"""So much of the work is spent, besides, on finding out by which variables to divide."""
+_ALLOWED = (0.25, 3.0)
+"""A block may take so much of the work that is left, or so many times its share of it."""
 _NOTHING = 1e-4
 """A block from which a smaller share is missing is left as it is."""
 
@@ -62,8 +62,9 @@ def bound_by_blocks(
     total = sum(missing)
     gains = [0.0] * len(parts)
     stars = [costs.copy() for costs in rest.own]
-    left = 0.0
-    for place, (part, numbers) in enumerate(zip(parts, inside, strict=True)):
+    waiting, left = total, entries
+    for place in sorted(range(len(parts)), key=lambda place: (-missing[place], place)):
+        part, numbers = parts[place], inside[place]
         own_part = set(part)
         variables = sorted(own_part.union(*(scopes[number] for number in numbers)))
         local = {variable: position for position, variable in enumerate(variables)}
@@ -76,11 +77,13 @@ def bound_by_blocks(
                 stars[second] += table.min(axis=0)
         if missing[place] <= _NOTHING * total:
             continue
-        share = entries * missing[place] / total
-        work = Work(left + share)
-        dividers.work.entries = max(0.0, dividers.work.entries) + _TRIED * share
+        # A block that gets too little gains nothing: so each may take much, and the first are those that miss the most.
+        work = Work(left * max(_ALLOWED[0], min(1.0, _ALLOWED[1] * missing[place] / waiting)))
+        waiting -= missing[place]
+        allowed = work.entries
+        dividers.work.entries = allowed
         gains[place] = least_by_cases(own, pairs, missing[place], work, [kinds[one] for one in variables], dividers)
-        left = max(0.0, work.entries)
+        left = max(0.0, left - (allowed - work.entries) - (allowed - dividers.work.entries))
     lower = rest.constant + sum(gains)
     at_least = [lower + np.maximum(0.0, costs - gains[part_of[variable]]) for variable, costs in enumerate(stars)]
     return Blocks(lower, at_least)

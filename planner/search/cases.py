@@ -6,7 +6,7 @@ least of them bounds the sum. The case that is the lowest is looked into first: 
 no more, divided by a further variable. So the bound can be had at any time.
 
 The cases of equal layers are alike, so the variable that divides best is found for the first of them: the one that
-raises the bound of its most likely value the most, for as few values as may be.
+raises the bound of its likeliest values the most, for as few values as may be.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from planner.search.order import find_order
 
 _PASSES = 6
 """Passes at a time."""
-_TRIALS = 120
-"""Values that are tried to find the variable that divides best."""
-_TRIAL_PASSES = 3
-"""Over each of these."""
+_TRIALS = ((3, 24), (9, 8), (24, 2))
+"""To find the variable that divides best: passes over the likeliest case of each, and how many are left then."""
+_LIKELY = 6
+"""Values of those that are left that are tried."""
 _BUCKET = 1 << 20
 """A case is solved exactly as soon as no bucket is larger than this."""
 _DIGITS = 50
 """Binary digits of a sum that is solved exactly: in whole numbers, which floats hold exactly too."""
 _CALL = 4096
 """Entries that are read in the time that a call takes."""
-_IDLE = 24
+_IDLE = 48
 """After so many divisions by which the bound has not risen it is left as it is."""
+_NOTHING = 1e-4
+"""A bound that is so near to what is asked for, as a share, is as good."""
 _SETTLED = 0.01
 """Passes that close a smaller share of what is missing bring no more."""
 
@@ -100,13 +102,15 @@ def least_by_cases(
     count, risen, idle = 1, 0.0, 0
     while waiting:
         bound, _, case = waiting[0]
+        if cap - bound < _NOTHING * cap:
+            break
         if bound > risen + _SETTLED * cap:
             risen, idle = bound, 0
         if bound >= cap or case.is_exact or idle == _IDLE or not work.pays(case.dual, _PASSES):
             break
         heapq.heappop(waiting)
         if not case.is_settled:
-            _pass_over(case, bound, cap)
+            cap = min(cap, _pass_over(case, bound, cap))
             cases = [case]
         elif _solve(case, work):
             cases = [case]
@@ -122,22 +126,29 @@ def least_by_cases(
     return max(0.0, min(cap, waiting[0][0] if waiting else cap))
 
 
-def _pass_over(case: _Case, before: float, cap: float) -> None:
-    """Some passes, and values are taken out with which nothing is below the cap."""
+def _pass_over(case: _Case, before: float, cap: float, passes: int = _PASSES) -> float:
+    """Some passes, and values are taken out with which nothing is below the cap.
+
+    Returns:
+        What an assignment costs that the passes propose: the least of the sum is no more.
+    """
     dual = case.dual
+    attained = np.inf
     values = sum(map(len, dual.own))
-    for _ in range(_PASSES):
-        dual.forward()
+    for _ in range(passes):
+        guess = dual.forward()
         dual.backward()
         if dual.lower >= cap:
-            return
+            return attained
+    attained = dual.cost(guess)
     keep = [np.flatnonzero(costs < cap) for costs in dual.at_least()]
     if any(len(values) == 0 for values in keep):
         dual.lower = np.inf
-        return
+        return attained
     dual.keep(keep)
     gone = 1 - sum(map(len, dual.own)) / values
     case.is_settled = dual.lower - before < _SETTLED * (cap - before) and gone < _SETTLED
+    return attained
 
 
 def _solve(case: _Case, work: Work) -> bool:
@@ -176,33 +187,54 @@ def _divider(case: _Case, cap: float, kinds: Sequence[int], dividers: Dividers) 
         return known[0]
     if dividers.work.entries <= 0:
         return fewest[0]
-    before = max(0.0, case.dual.lower)
-    best, most = fewest[0], 0.0
-    trials = 0
-    for variable in fewest:
-        # A variable that gains g of n values needs about n ** (cap / g) cases to close what is missing.
-        each = log2(len(costs[variable]))
-        gain = cap - before
-        for value in np.argsort(costs[variable], kind="stable").tolist():
-            if gain / each <= most or trials == _TRIALS:
-                break
-            trials += 1
-            gain = min(gain, _passed_over(case.dual.case({variable: value}), cap, dividers.work) - before)
-        else:
-            best, most = variable, gain / each
+    best = _best_divider(case, fewest, costs, cap, dividers.work)
     dividers.known[looks] = kinds[best]
     return best
 
 
-def _passed_over(dual: Dual, cap: float, work: Work) -> float:
-    """What a bound is after a few passes."""
-    for _ in range(_TRIAL_PASSES):
-        work.pays(dual, 1)
-        dual.forward()
-        dual.backward()
-        if dual.lower >= cap:
-            break
-    return dual.lower
+def _best_divider(case: _Case, variables: Sequence[int], costs: Sequence[Floats], cap: float, work: Work) -> int:
+    """The variable whose values raise the bound the most, for as few of them as may be.
+
+    What a variable gains shows only after many passes, so all are tried with a few, and the best of them with more.
+
+    Args:
+        case: to be divided.
+        variables: by which it may be, those of the fewest values first.
+        costs: by variable and value what an assignment costs at least.
+        cap: more than this is not asked for.
+        work: to find out.
+    """
+    before = max(0.0, case.dual.lower)
+
+    def gain(variable: int, value: int, passes: int) -> float:
+        one = tried.setdefault((variable, value), _Case(case.dual.case({variable: value}), frozenset()))
+        for start in range(0, passes, _PASSES):
+            some = min(_PASSES, passes - start)
+            if one.is_settled or one.dual.lower >= cap or not work.pays(one.dual, some):
+                break
+            _pass_over(one, one.dual.lower, cap, some)
+        return min(one.dual.lower, cap) - before
+
+    def worth(variable: int, gained: float) -> float:
+        # A variable that gains g of n values needs about n ** (cap / g) cases to close what is missing.
+        return gained / log2(max(2, len(costs[variable])))
+
+    tried: dict[tuple[int, int], _Case] = {}
+    likeliest = {variable: int(costs[variable].argmin()) for variable in variables}
+    left = list(variables)
+    for passes, most in _TRIALS:
+        worths = {variable: worth(variable, gain(variable, likeliest[variable], passes)) for variable in left}
+        left = sorted(left, key=lambda variable: (-worths[variable], variables.index(variable)))[:most]
+    every = sum(passes for passes, _ in _TRIALS)
+    best, most_worth = left[0], -1.0
+    for variable in left:
+        least = cap - before
+        for value in np.argsort(costs[variable], kind="stable")[:_LIKELY].tolist():
+            if worth(variable, least) > most_worth:
+                least = min(least, gain(variable, value, every))
+        if worth(variable, least) > most_worth:
+            best, most_worth = variable, worth(variable, least)
+    return best
 
 
 def _divided(case: _Case, variable: int, work: Work) -> list[_Case]:

@@ -26,7 +26,7 @@ class Effort:
     """A round that closes a smaller share of the gap is the last of its kind."""
     case_rounds: int = 2
     """Of looking into blocks case by case, with a round of passes between any two."""
-    case_entries: float = 1e10
+    case_entries: float = 3e10
     """Entries of tables that a round of cases reads."""
     exact_entries: int = 1 << 25
     """Exact elimination begins when no bucket is larger than this."""
@@ -43,7 +43,7 @@ EFFORTS: Mapping[EffortName, Effort] = MappingProxyType(
             dives=4,
             least_gain=1 / 200,
             case_rounds=3,
-            case_entries=3e10,
+            case_entries=2e11,
         ),
     }
 )

@@ -23,7 +23,7 @@ FAMILIES = (
     *("mlp-5x300", "cnn-5x512-24", "lenet-5", "alexnet", "vgg-16", "inception-v3"),
     *("resnet-50", "wresnet-101-6", "rnn-4-8k", "gpt-2x1024", "gpt2"),
 )
-"""Of every family of the zoo: a random plan of a larger one has as many kinds of tables, and takes minutes."""
+"""Of every family of the zoo: ``tests/tools/random_plans.py`` looks at all of it."""
 
 
 def check_program(program: Program) -> None:
