@@ -6,7 +6,8 @@ The joint problem has tables that are too large to be eliminated exactly on most
 2. the core is bounded from below, at first with the order of cuts left open (``planner.search.coarse``), and plans are
    read off the bound's passes (``planner.search.dual``) or found by settling its doubts (``planner.search.dive``);
 3. values with which no plan can be better than the best one known are taken out of the core;
-4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
+4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0, or what is between the
+   price on repeated work and the budget is closed by cases (``planner.search.work_cases``).
 
 A bound holds for the search's own problem: these cuts, these candidates, one tiling for what is tied, and, where
 repeated work has a price, plans within its budget. All tables have that price in them then, and whatever is compared
@@ -34,6 +35,7 @@ from planner.search.improve import improve
 from planner.search.order import Ints, find_order
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found
+from planner.search.work_cases import least_within_budget
 from planner.search.work_prices import FREE, Price
 
 _BUCKET = 1 << 24
@@ -127,7 +129,11 @@ def certify(
             total, values = exact
             seen.look_at(values)
             # A plan of the exact solution may need a strategy that no local op computes, or repeat too much.
-            return seen.bounded(max(lower, min(total - spare, seen.best.moved_bytes)))
+            bounded = seen.bounded(max(lower, min(total - spare, seen.best.moved_bytes)))
+            if bounded.found.lower_bytes == seen.best.moved_bytes or problem.overdraws(seen.best.composites):
+                return bounded
+            left = core.left(problem)
+            return Bounded(least_within_budget(problem, left, bounded.found, price, effort.exact_entries, progress))
         near = core.solve_near(dual, seen.best, spare) if number.bit_count() <= 1 else None
         if near is not None and near[0] < seen.best.moved_bytes + spare:
             seen.look_at(near[1])

@@ -46,6 +46,13 @@ class Choices:
     def __getitem__(self, variable: int) -> Candidates:
         return self.lists[self.which[variable]]
 
+    def replaced(self, variable: int, candidates: Candidates) -> Choices:
+        """The same with other candidates for one variable."""
+        lists = self.lists if any(one is candidates for one in self.lists) else (*self.lists, candidates)
+        which = self.which.copy()
+        which[variable] = next(number for number, one in enumerate(lists) if one is candidates)
+        return Choices(lists, which)
+
     @property
     def sizes(self) -> Ints:
         """How many candidates each variable has."""

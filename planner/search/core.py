@@ -132,6 +132,18 @@ class Core:
             found.append(int(np.searchsorted(kept, value)))
         return found
 
+    def left(self, problem: Problem) -> Choices:
+        """The candidates that are left of every variable: all of those that were eliminated."""
+        kept = dict(zip(self._core, self._kept, strict=True))
+        return Choices.of(
+            [
+                problem.intern(tuple(self._choices[variable][value] for value in kept[variable].tolist()))
+                if variable in kept
+                else self._choices[variable]
+                for variable in range(len(self._choices))
+            ]
+        )
+
     def take_out(self, dual: Dual, costs: Sequence[Floats], best: Found, spare: int) -> bool:
         """Takes out values with which nothing can be better than the best plan known, but for that plan's own.
 
