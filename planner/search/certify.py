@@ -42,6 +42,8 @@ _BUCKET = 1 << 24
 """Step 1 makes no bucket larger than this."""
 _PASSES = 10
 """Passes between two attempts to take values out."""
+_LITTLE = 1e-3
+"""Of what a plan moves, as a share: for less, no other price is sought, and blocks are not looked into again."""
 _WORTHWHILE = 1.1
 """An assignment that costs so many times the best plan is not worth improving."""
 
@@ -120,7 +122,7 @@ def certify(
             dives, dived = dives - 1, seen.best.moved_bytes
             progress(f"settling doubts of the bound: {seen.best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
             dive(dual, core.kinds, lambda guess: seen.improve(core.original(guess), cuts, restrict))
-            if may_reprice and seen.overdrawn is not None:
+            if may_reprice and seen.overdrawn_saves() > _LITTLE:
                 return replace(seen.bounded(lower), is_early=True)
         if lower >= seen.best.moved_bytes or not core.take_out(dual, costs, seen.best, spare):
             return seen.bounded(seen.best.moved_bytes)
@@ -137,8 +139,9 @@ def certify(
         near = core.solve_near(dual, seen.best, spare) if number.bit_count() <= 1 else None
         if near is not None and near[0] < seen.best.moved_bytes + spare:
             seen.look_at(near[1])
-        is_little = lower - before < effort.least_gain * (seen.best.moved_bytes - lower)
-        if by_cases and is_little:
+        missing = seen.best.moved_bytes - lower
+        is_little = lower - before < effort.least_gain * missing
+        if by_cases and (is_little or missing < _LITTLE * lower):
             break
         by_cases = not by_cases and (is_little or number + 1 >= effort.rounds)
     return seen.bounded(lower)
@@ -221,6 +224,10 @@ class _Seen:
                 self.overdrawn = None
         elif self.overdrawn is None or moved < self.overdrawn.moved_bytes:
             self.overdrawn = found
+
+    def overdrawn_saves(self) -> float:
+        """How much less a plan moves that repeats too much, as a share of what the best one moves."""
+        return 0.0 if self.overdrawn is None else 1 - self.overdrawn.moved_bytes / self.best.moved_bytes
 
     def bounded(self, lower: int) -> Bounded:
         """What is known in the end."""
