@@ -74,9 +74,10 @@ def _joint(
     """Recursive plans, improved until they are stable, crossed, and bounded by all cuts together.
 
     Improvement is local, so where it starts matters: on a transformer the best plan grows out of a hybrid one, on
-    convolutions with many channels out of a recursive one. What they are made of is put together again. A small graph
-    is bounded first: where that proves its plan best, no other start is needed. With little effort a large graph has
-    one start.
+    convolutions with many channels out of a recursive one, on a deep network that could repeat more than it may out of
+    one in which only the smallest ops are repeated. What they are made of is put together again. A small graph is
+    bounded first: where that proves its plan best, no other start is needed. With little effort a large graph has one
+    start.
     """
     free = narrow(no_restriction, cuts)
 
@@ -85,10 +86,10 @@ def _joint(
 
     price = FREE
 
-    def allowed(found: Found) -> Found:
+    def allowed(found: Found, known: Found | None = None) -> Found:
         nonlocal price
         if problem.effort != "quick" and problem.overdraws(found.composites):
-            priced = priced_within_budget(problem, cuts, free, found, progress)
+            priced = priced_within_budget(problem, cuts, free, found, progress, known)
             if priced is not None:
                 found, price = priced
         return within_budget(problem, cuts, free, found, progress)
@@ -125,12 +126,27 @@ def _joint(
     for start in _starts(problem, len(cuts)):
         with contextlib.suppress(InfeasibleError):  # it has no plan that keeps to the rules
             plans.append(improved(start))
-    made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress))
-    kept = (plan for plan in plans if not problem.overdraws(plan.composites))
+    plans += _of_the_smallest(problem, cuts, narrow, progress)
+    kept = [plan for plan in plans if not problem.overdraws(plan.composites)]
+    known = min(kept, key=lambda plan: plan.moved_bytes, default=None)
+    made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress), known)
     best = min((made, *kept), key=lambda plan: plan.moved_bytes)
     # A plan that cannot be kept to the budget, because of a pin, may be below the bound of those that are.
     is_bounded = found.lower_bytes is not None and found.lower_bytes <= best.moved_bytes
     return cuts, replace(best, lower_bytes=found.lower_bytes) if is_bounded else certified(best)
+
+
+def _of_the_smallest(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress) -> list[Found]:
+    """The plan in which only the smallest ops are repeated, which overdraws little; none where any may not anyway."""
+    few = replace(problem, any_may_repeat=False, variables=[], links=[], eliminated_entries=0)
+    if not problem.any_may_repeat or [one.tensors for one in few.variables] != [
+        one.tensors for one in problem.variables
+    ]:
+        return []  # copies that may be partial sums there, and not here, have variables of their own
+    free = narrow(no_restriction, cuts)
+    found = improve(few, cuts, free, search_recursively(few, cuts, free, progress), progress)
+    problem.eliminated_entries += few.eliminated_entries
+    return [within_budget(few, cuts, free, found, progress)]
 
 
 def _starts(problem: Problem, cuts: int) -> list[Restriction]:

@@ -27,7 +27,7 @@ def in_parts(weights: Sequence[float], pairs: Sequence[tuple[int, int]], least: 
         Parts in the order of the row, each in the order of the row; every variable is in one.
     """
     assert 1 <= least <= most
-    row, fronts = _in_a_row(weights, pairs)
+    row, fronts = _with_fronts(weights, pairs)
     parts = []
     start = 0
     while len(row) - start > most:
@@ -39,7 +39,17 @@ def in_parts(weights: Sequence[float], pairs: Sequence[tuple[int, int]], least: 
     return parts
 
 
-def _in_a_row(weights: Sequence[float], pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[float]]:
+def in_a_row(weights: Sequence[float], pairs: Sequence[tuple[int, int]]) -> list[int]:
+    """Variables in an order in which few of those before any place have neighbours behind it.
+
+    Args:
+        weights: of each variable, by which it counts there.
+        pairs: the neighbours.
+    """
+    return _with_fronts(weights, pairs)[0]
+
+
+def _with_fronts(weights: Sequence[float], pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[float]]:
     """The row, and after each place the weight of those to the left that have neighbours to the right."""
     near: list[list[int]] = [[] for _ in weights]
     for first, second in pairs:

@@ -21,6 +21,7 @@ from planner.graph.model import DType, Tensor
 from planner.search.budget import within_budget
 from planner.search.crossing import crossed
 from planner.search.improve import improve
+from planner.search.mixing import mixed
 from planner.search.problem import Problem, Restriction
 from planner.search.recurse import Found
 from planner.tdl.bind import BoundOp
@@ -118,7 +119,7 @@ def priced_within_budget(
         known: a plan that does not, and moves more bytes.
 
     Returns:
-        The plan, and the price at which the budget is kept to.
+        The plan, which may be mixed of two, and the price at which the budget is kept to.
     """
 
     def work(plan: Found) -> int:
@@ -155,7 +156,8 @@ def priced_within_budget(
             over = plan
         else:
             under = plan
-    mended = within_budget(problem, cuts, restrict, over, progress)
-    if mended.moved_bytes < under.moved_bytes and not problem.overdraws(mended.composites):
-        under = mended
-    return under, price
+    progress("mixing plans that repeat more and less")
+    best = mixed(problem, over, under)
+    better = [within_budget(problem, cuts, restrict, over, progress), at(price, best)[0] if best is not under else best]
+    allowed = [plan for plan in better if not problem.overdraws(plan.composites)]
+    return min((best, *allowed), key=lambda plan: plan.moved_bytes), price

@@ -26,9 +26,10 @@ MUCH = 1 << 24
 
 
 def begun(graph: Graph, cuts: tuple[int, ...], budget: float) -> tuple[Problem, Choices, Found]:
-    """A problem, all candidates, and a plan within the budget."""
+    """A problem with a budget so many times its work, all candidates, and a plan within the budget."""
     ops = DESCRIPTIONS.bind_all(graph)
     problem = Problem(graph, ops, int(np.prod(cuts)), replication_budget=budget, any_may_repeat=True)
+    problem.allowed_work = budget * sum(problem.works.values())
     start = improve(problem, cuts, no_restriction, search_recursively(problem, cuts, no_restriction))
     choices = Choices.of([problem.intern(composites(problem, variable, cuts)) for variable in problem.variables])
     return problem, choices, within_budget(problem, cuts, no_restriction, start)
