@@ -9,8 +9,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from planner.cost.tables import Candidates, Table
+from planner.search.buckets import KnownTables
 from planner.search.choices import Choices
-from planner.search.eliminate import KnownTables, Solution, eliminate_known, refuse_larger
+from planner.search.eliminate import Solution, eliminate_known, refuse_larger
 from planner.search.order import Ints, Order, find_order
 
 

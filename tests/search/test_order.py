@@ -71,6 +71,30 @@ def test_a_given_sequence_is_kept_to(graph: tuple[int, Scopes], random) -> None:
     assert [steps.variables.tolist() for steps in order.rounds] == [[variable] for variable in sequence]
 
 
+@given(graphs(), st.data())
+def test_batches_are_the_same_eliminations(graph: tuple[int, Scopes], data: st.DataObject) -> None:
+    """As many together as do not need what another one of them makes."""
+    count, scopes = graph
+    sizes = data.draw(st.lists(st.integers(1, 9), min_size=count, max_size=count))
+    order = find_order(sizes, scopes, [0] * count)
+    singly = [
+        (steps.pattern, *(part[row].tolist() for part in (steps.variables, steps.rest, steps.factors, steps.produced)))
+        for steps in order.rounds
+        for row in range(len(steps.variables))
+    ]
+    batched = []
+    for batch in order.batches:
+        assert not set(batch.factors.ravel().tolist()) & set(batch.produced.tolist())
+        for row, pattern in enumerate(batch.pattern.tolist()):
+            factors = [factor for factor in batch.factors[row].tolist() if factor >= 0]
+            places = max((axis for axes in batch.patterns[pattern] for axis in axes), default=0)
+            rest = batch.rest[row, :places].tolist()
+            numbers = batch.variables[row].tolist(), rest, factors, batch.produced[row].tolist()
+            batched.append((batch.patterns[pattern], *numbers))
+    assert batched == singly
+    assert len(order.batches) <= len(order.rounds)
+
+
 def test_a_chain_is_contracted_side_by_side() -> None:
     count = 1024
     order = find_order([4] * count, [(one, one + 1) for one in range(count - 1)], [0] * count)
