@@ -65,6 +65,8 @@ class Divisions:
         self._common = np.zeros((0, 0), dtype=np.int64)
         """One more than what two divisions have in common; 0 where it is not known, so that room takes no memory."""
         self._tilings: dict[int, Tiling] = {}
+        self._partial: set[int] = set()
+        """The tilings that have contributions."""
         self._middles: dict[tuple[Tiling, int], int] = {}
 
     def numbers(self, tilings: Sequence[Tiling]) -> Ints:
@@ -105,9 +107,9 @@ class Divisions:
             owned: numbers of tilings. Where one is partial, contributions are not joined at all
                 (``planner.algebra.partial``).
         """
-        apart = [partial_cuts(self._tilings[goal]) for goal in owned.tolist()]
-        if not any(apart):
+        if not self._partial or self._partial.isdisjoint(owned.tolist()):
             return self._joined(made, owned)
+        apart = [partial_cuts(self._tilings[goal]) for goal in owned.tolist()]
         table: Ints = np.full((len(owned), len(made)), IMPOSSIBLE, dtype=np.int64)
         for cuts in dict.fromkeys(apart):
             rows = [row for row, own in enumerate(apart) if own == cuts]
@@ -127,8 +129,9 @@ class Divisions:
         if partial:
             middle = np.array([[self._middle(made[column], goal) for column in partial] for goal in owned.tolist()])
             groups = np.array([_partial_groups(made[column]) for column in partial], dtype=np.int64)
-            ends = np.stack(np.broadcast_arrays(sources[partial], owned[:, None]))
-            already, kept = self._pairs_in_common(np.stack([middle, middle]), ends)
+            ends = np.empty((2, *middle.shape), dtype=np.int64)
+            ends[0], ends[1] = sources[partial], owned[:, None]
+            already, kept = self._pairs_in_common(np.array([middle, middle]), ends)
             arriving = self._elements[middle] * groups - already
             table[:, partial] = arriving + self._elements[owned][:, None] - kept
         return table
@@ -152,6 +155,8 @@ class Divisions:
             # Tilings that give equal regions are apart: partial results may come to them by other ways.
             number = self._numbers[tiling] = self._count
             self._tilings[number] = tiling
+            if tiling.has_partial:
+                self._partial.add(number)
             self._add(self._ways_of(along, tiling.ways), self._held(along, tiling.ways))
         return number
 

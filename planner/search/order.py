@@ -28,6 +28,8 @@ _SMALL = 9.0
 """A round takes buckets up to this size (as a power of two) together: what they take is hardly more than a call."""
 _PASSES = 12
 """How often a round looks for further variables that are no neighbours of those it has, in each of two orders."""
+_TABLE = 8
+"""Numbers below so many times their count are told apart by a table of all that they may be, instead of sorted."""
 _MIX = 2654435761
 """Knuth's multiplicative hash: neighbouring numbers are far apart."""
 
@@ -153,6 +155,21 @@ def order_of(sequence: Sequence[int], variables: int, scopes: Sequence[tuple[int
     left = _Left(variables, scopes)
     rounds = [steps for variable in sequence for steps in left.eliminate(np.array([variable]))]
     return Order(variables, len(scopes), tuple(rounds))
+
+
+def distinct(numbers: Ints, below: int) -> tuple[Ints, Ints]:
+    """The different ones of numbers from 0 to ``below``, exclusive, ascending: the first place of each, and each
+    number's among them.
+    """
+    if below > _TABLE * (1 + len(numbers)):
+        _, first, group = np.unique(numbers, return_index=True, return_inverse=True)
+        return first, group.astype(np.int64, copy=False)
+    places = np.full(below, -1)
+    places[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # of equal indices the last one counts
+    there = np.flatnonzero(places >= 0)
+    first = places[there]
+    places[there] = np.arange(len(there))
+    return first, places[numbers]
 
 
 def distinct_rows(rows: Ints, below: int) -> tuple[Ints, Ints]:

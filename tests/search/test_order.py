@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.search.order import Order, distinct_rows, find_order, order_of
+from planner.search.order import Order, distinct, distinct_rows, find_order, order_of
 
 Scopes = list[tuple[int, ...]]
 
@@ -117,3 +117,12 @@ def test_rows_are_told_apart(rows: list[list[int]], is_wide: bool) -> None:
     first, group = distinct_rows(matrix + (1 << 40) * is_wide, (1 << 41) if is_wide else 6)
     assert (matrix[first][group] == matrix).all()
     assert len(first) == len({tuple(row) for row in rows})
+
+
+@given(st.lists(st.integers(0, 9), max_size=20), st.sampled_from([10, 1 << 40]))
+def test_numbers_are_told_apart(numbers: list[int], below: int) -> None:
+    first, group = distinct(np.array(numbers, dtype=np.int64), below)
+    different = sorted(set(numbers))
+    assert [numbers[place] for place in first.tolist()] == different
+    assert first.tolist() == [numbers.index(number) for number in different]
+    assert [different[one] for one in group.tolist()] == numbers
