@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import reduce
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ _AT_ONCE = 1 << 20
 """Numbers that are counted at once; of more, some after the others, so that they take little memory."""
 _AHEAD = 1 << 16
 """Numbers up to which a new division is counted against all others at once, and not only those it is asked with."""
+_KEPT = 1 << 18
+"""Numbers up to which all that the ways of a dim have in common is kept."""
 
 
 class Divisions:
@@ -39,22 +42,31 @@ class Divisions:
     piece. There are far fewer ways than divisions, and what two ways have in common is counted once for many pairs.
     """
 
-    def __init__(self, shape: tuple[int, ...], workers: int) -> None:
+    def __init__(self, shape: tuple[int, ...], workers: int, dims: Dims | None = None) -> None:
         """Knows none yet.
 
         Args:
             shape: of the tensor whose index space it is.
             workers: how many; every division has as many regions.
+            dims: shared with other index spaces.
         """
         self._shape = index_space(shape)
+        self._all = prod(self._shape)
         self._numbers: dict[Hashable, int] = {}
-        self._dims = [_Dim(extent, workers) for extent in self._shape]
+        shared = {} if dims is None else dims
+        for extent in self._shape:
+            if (extent, workers) not in shared:
+                shared[extent, workers] = Dim(extent, workers)
+        self._dims = [shared[extent, workers] for extent in self._shape]
         self._count = 0
-        self._new: list[Sequence[int]] = []
+        self._new: list[tuple[tuple[int, ...], int]] = []
         self._ways = np.zeros((0, len(self._shape)), dtype=np.int64)
         self._elements = np.zeros(0, dtype=np.int64)
         self._common = np.zeros((0, 0), dtype=np.int64)
+        """One more than what two divisions have in common; 0 where it is not known, so that room takes no memory."""
         self._tilings: dict[int, Tiling] = {}
+        self._partial: set[int] = set()
+        """The tilings that have contributions."""
         self._middles: dict[tuple[Tiling, int], int] = {}
 
     def numbers(self, tilings: Sequence[Tiling]) -> Ints:
@@ -70,7 +82,7 @@ class Divisions:
         """The number of the division in which each dim is divided in one of its ways."""
         number = self._numbers.setdefault(ways, self._count)
         if number == self._count:
-            self._add(ways)
+            self._add(ways, _UNKNOWN)
         return number
 
     def way(self, dim: int, lo: Ints, hi: Ints) -> int:
@@ -95,9 +107,9 @@ class Divisions:
             owned: numbers of tilings. Where one is partial, contributions are not joined at all
                 (``planner.algebra.partial``).
         """
-        apart = [partial_cuts(self._tilings[goal]) for goal in owned.tolist()]
-        if not any(apart):
+        if not self._partial or self._partial.isdisjoint(owned.tolist()):
             return self._joined(made, owned)
+        apart = [partial_cuts(self._tilings[goal]) for goal in owned.tolist()]
         table: Ints = np.full((len(owned), len(made)), IMPOSSIBLE, dtype=np.int64)
         for cuts in dict.fromkeys(apart):
             rows = [row for row, own in enumerate(apart) if own == cuts]
@@ -117,8 +129,9 @@ class Divisions:
         if partial:
             middle = np.array([[self._middle(made[column], goal) for column in partial] for goal in owned.tolist()])
             groups = np.array([_partial_groups(made[column]) for column in partial], dtype=np.int64)
-            ends = np.stack(np.broadcast_arrays(sources[partial], owned[:, None]))
-            already, kept = self._pairs_in_common(np.stack([middle, middle]), ends)
+            ends = np.empty((2, *middle.shape), dtype=np.int64)
+            ends[0], ends[1] = sources[partial], owned[:, None]
+            already, kept = self._pairs_in_common(np.array([middle, middle]), ends)
             arriving = self._elements[middle] * groups - already
             table[:, partial] = arriving + self._elements[owned][:, None] - kept
         return table
@@ -129,17 +142,22 @@ class Divisions:
         if key not in self._middles:
             base, cuts = reduction(made, self._tilings[owned])
             along = shared_along(base, cuts, self._shape)
-            self._middles[key] = self.number_of_ways(self._ways_of(along, base.ways))
+            ways = self._ways_of(along, base.ways)
+            number = self._middles[key] = self._numbers.setdefault(ways, self._count)
+            if number == self._count:
+                self._add(ways, self._held(along, base.ways))
         return self._middles[key]
 
     def _number_of(self, tiling: Tiling) -> int:
         number = self._numbers.get(tiling)
         if number is None:
-            ways = self._ways_of(cuts_along(tiling), tiling.ways)
+            along = cuts_along(tiling)
             # Tilings that give equal regions are apart: partial results may come to them by other ways.
             number = self._numbers[tiling] = self._count
             self._tilings[number] = tiling
-            self._add(ways)
+            if tiling.has_partial:
+                self._partial.add(number)
+            self._add(self._ways_of(along, tiling.ways), self._held(along, tiling.ways))
         return number
 
     def _ways_of(self, along: Along, ways: tuple[int, ...]) -> tuple[int, ...]:
@@ -149,26 +167,36 @@ class Divisions:
             found[dim] = self._dims[dim].number_of_cuts(ways, cuts, how)
         return tuple(found)
 
-    def _add(self, ways: Sequence[int]) -> None:
-        self._new.append(ways)
+    def _held(self, along: Along, ways: tuple[int, ...]) -> int:
+        """Elements that all workers have together: each cut divides what there is, or repeats it."""
+        dividing = {cut for _, cuts, _ in along for cut in cuts}
+        return self._all * prod([count for cut, count in enumerate(ways) if cut not in dividing])
+
+    def _add(self, ways: tuple[int, ...], held: int) -> None:
+        self._new.append((ways, held))
         self._count += 1
 
     def _take_in(self) -> None:
-        """Counts the elements of the divisions that were added since it was done last."""
+        """Takes in the divisions that were added since it was done last, and counts the elements where it must."""
         if self._count > len(self._elements):
             self._grow()
-        new = slice(self._count - len(self._new), self._count)
-        self._ways[new] = self._new
+        first = self._count - len(self._new)
+        self._ways[first : self._count] = [ways for ways, _ in self._new]
+        self._elements[first : self._count] = [held for _, held in self._new]
+        uncounted = [number for number, (_, held) in enumerate(self._new, first) if held == _UNKNOWN]
+        if uncounted:
+            lengths = [dim.lengths(ways) for dim, ways in zip(self._dims, self._ways[uncounted].T, strict=True)]
+            self._elements[uncounted] = reduce(np.multiply, lengths).sum(axis=1)
         self._new.clear()
-        lengths = [dim.lengths(ways) for dim, ways in zip(self._dims, self._ways[new].T, strict=True)]
-        self._elements[new] = reduce(np.multiply, lengths).sum(axis=1)
 
     def _grow(self) -> None:
         """Makes room for all, and for twice as many as there was."""
         more = max(_ROOM, len(self._elements), self._count - len(self._elements))
         self._ways = np.concatenate([self._ways, np.zeros((more, len(self._shape)), dtype=np.int64)])
         self._elements = np.concatenate([self._elements, np.zeros(more, dtype=np.int64)])
-        self._common = np.pad(self._common, (0, more), constant_values=_UNKNOWN)
+        common = np.zeros((len(self._ways), len(self._ways)), dtype=np.int64)
+        common[:-more, :-more] = self._common
+        self._common = common
 
     def _in_common(self, rows: Ints, columns: Ints) -> Ints:
         """Elements that workers have in both, over all workers, shape [rows, columns]."""
@@ -176,33 +204,32 @@ class Divisions:
             self._take_in()
         rows = rows[:, None]
         table: Ints = self._common[rows, columns]
-        unknown = (table == _UNKNOWN).any(axis=0)
-        if unknown.any():
-            new = np.unique(columns[unknown])
+        if not table.all():
+            new = np.unique(columns[~table.all(axis=0)])
             ahead = self._count * len(new) * self._dims[0].workers <= _AHEAD
             others = np.arange(self._count) if ahead else np.unique(rows)
-            counted = self._overlaps(others, new)
+            counted = self._overlaps(others, new) + 1
             self._common[others[:, None], new] = counted
             self._common[new[:, None], others] = counted.T
             table = self._common[rows, columns]
-        return table
+        return table - 1
 
     def _pairs_in_common(self, some: Ints, others: Ints) -> Ints:
         """Elements that workers have in both of each pair, over all workers; all of one shape."""
         if self._new:
             self._take_in()
         found: Ints = self._common[some, others]
-        unknown = found == _UNKNOWN
-        if unknown.any():
+        if not found.all():
+            unknown = found == 0
             rows, columns = np.divmod(np.unique(some[unknown] * self._count + others[unknown]), self._count)
             most = max(1, _AT_ONCE // self._dims[0].workers)
             for start in range(0, len(rows), most):
                 one, other = rows[start : start + most], columns[start : start + most]
                 ways = zip(self._dims, self._ways[one].T, self._ways[other].T, strict=True)
                 counted = reduce(np.multiply, [dim.overlap(*both) for dim, *both in ways]).sum(axis=1)
-                self._common[one, other] = self._common[other, one] = counted
+                self._common[one, other] = self._common[other, one] = counted + 1
             found = self._common[some, others]
-        return found
+        return found - 1
 
     def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
         """What ``_in_common`` looks up."""
@@ -218,7 +245,7 @@ class Divisions:
         return summed
 
 
-class _Dim:
+class Dim:
     """The ways in which one dim of an index space is divided. Way 0 gives all of it to every worker.
 
     Attributes:
@@ -233,6 +260,8 @@ class _Dim:
         self._lo = self._hi = np.zeros((0, workers), dtype=np.int64)
         self._by_ends: dict[bytes, int] = {}
         self._by_cuts: dict[Hashable, int] = {}
+        self._kept = np.zeros((0, 0, workers), dtype=np.int64)
+        self._kept_count = 0
         self.number_of(np.zeros(workers, dtype=np.int64), np.full(workers, extent, dtype=np.int64))
 
     def number_of_cuts(self, ways: tuple[int, ...], cuts: tuple[int, ...], how: tuple[Piece, ...]) -> int:
@@ -262,6 +291,9 @@ class _Dim:
 
     def overlaps(self, mine: Ints, theirs: Ints) -> Ints:
         """What workers have in common along this dim; shape [mine, theirs, workers], or 1 for what is all equal."""
+        if self._keeps():
+            kept: Ints = self._kept[mine[:, None], theirs]
+            return kept
         if len(mine) * len(theirs) * self.workers <= _FEW:
             return self._common(mine, theirs)
         different, which = _different(mine)
@@ -273,14 +305,38 @@ class _Dim:
 
     def overlap(self, mine: Ints, theirs: Ints) -> Ints:
         """The same pair by pair; shape [pairs, workers]."""
+        if self._keeps():
+            kept: Ints = self._kept[mine, theirs]
+            return kept
         along: Ints = np.minimum(self._hi[mine], self._hi[theirs])
         along -= np.maximum(self._lo[mine], self._lo[theirs])
         return np.maximum(along, 0, out=along)
+
+    def _keeps(self) -> bool:
+        """Counts what all ways have in common, if they are few, and says whether they are."""
+        known, count = self._kept_count, self._count
+        if known < count:
+            if count * count * self.workers > _KEPT:
+                return False
+            if count > len(self._kept):
+                room = 2 * count
+                kept = np.zeros((room, room, self.workers), dtype=np.int64)
+                kept[:known, :known] = self._kept[:known, :known]
+                self._kept = kept
+            along = self._common(np.arange(count), np.arange(known, count))
+            self._kept[:count, known:count] = along
+            self._kept[known:count, :count] = along.swapaxes(0, 1)
+            self._kept_count = count
+        return True
 
     def _common(self, mine: Ints, theirs: Ints) -> Ints:
         along: Ints = np.minimum(self._hi[mine][:, None], self._hi[theirs])
         along -= np.maximum(self._lo[mine][:, None], self._lo[theirs])
         return np.maximum(along, 0, out=along)
+
+
+Dims: TypeAlias = dict[tuple[int, int], Dim]
+"""By extent and workers."""
 
 
 def _different(values: Ints) -> tuple[Ints, Ints]:

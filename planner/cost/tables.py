@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
-from planner.algebra.divisions import Divisions, Ints
+from planner.algebra.divisions import Dims, Divisions, Ints
 from planner.algebra.partial import IMPOSSIBLE, partial_cuts
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, piece_of, pieces
@@ -57,6 +57,7 @@ class CostTables(TableMemo):
     def __init__(self) -> None:
         super().__init__()
         self._divisions: dict[tuple[tuple[int, ...], int], Divisions] = {}
+        self._dims: Dims = {}
         self._owned: dict[tuple[object, ...], tuple[Ints, Candidates]] = {}
         self._reads: dict[tuple[object, ...], _Read] = {}
         self._makes: dict[tuple[object, ...], _Made] = {}
@@ -127,7 +128,7 @@ class CostTables(TableMemo):
         assert shape is not None, "an absent input or output has no table"
         divisions = self._divisions.get((shape, tilings[0].workers))
         if divisions is None:
-            divisions = self._divisions[shape, tilings[0].workers] = Divisions(shape, tilings[0].workers)
+            divisions = self._divisions[shape, tilings[0].workers] = Divisions(shape, tilings[0].workers, self._dims)
 
         def make() -> Table:
             owned = self._owned.get((divisions, id(tilings)))

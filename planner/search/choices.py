@@ -62,5 +62,15 @@ class Choices:
         """The candidates that the variables' values stand for."""
         candidates = np.empty(sum(map(len, self.lists)), dtype=object)
         candidates[:] = list(chain.from_iterable(self.lists))
-        start = np.cumsum([0, *map(len, self.lists[:-1])])
-        return tuple(candidates[start[self.which] + values].tolist())
+        return tuple(candidates[self._places(values)].tolist())
+
+    def numbers(self, values: Ints) -> Ints:
+        """A number for each of these candidates, equal for equal ones."""
+        numbers: dict[Tiling, int] = {}
+        offered = [numbers.setdefault(candidate, len(numbers)) for candidate in chain.from_iterable(self.lists)]
+        return np.array(offered, dtype=np.int64)[self._places(values)]
+
+    def _places(self, values: Ints) -> Ints:
+        """Where the values stand for, in all lists one after the other."""
+        places: Ints = np.cumsum([0, *map(len, self.lists[:-1])])[self.which] + values
+        return places

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.tiling import Tiling
+from planner.search.buckets import KnownTables, Table
 from planner.search.choices import Choices
 from planner.search.coarse import Groups
 from planner.search.dual import Dual, Floats
-from planner.search.eliminate import KnownTables, Reduced, Table, eliminate
+from planner.search.eliminate import Reduced, eliminate
 from planner.search.order import Ints, Order, find_order
 from planner.search.problem import Problem
 from planner.search.recurse import Found

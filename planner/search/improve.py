@@ -37,6 +37,8 @@ def improve(
     restrict: Restriction,
     found: Found,
     progress: Callable[[str], None] = lambda line: None,
+    *,
+    is_draft: bool = False,
 ) -> Found:
     """Improves a plan until it is stable.
 
@@ -46,6 +48,8 @@ def improve(
         restrict: narrows the candidates of a variable.
         found: the plan to start from.
         progress: told what is being done.
+        is_draft: the plan is improved again after it has been kept to the budget of repeated work: where it overdraws
+            that, and not all kinds of change can be solved together, each is made once, and no more.
 
     Returns:
         A plan that moves no more bytes.
@@ -61,7 +65,7 @@ def improve(
         except InfeasibleError:  # too entangled for all at once
             if is_settled:
                 break
-            better, is_settled = _one_by_one(problem, near, best, progress), True
+            better, is_settled = _one_by_one(problem, near, best, progress, is_draft), True
         else:
             is_settled = False
         if better is best:
@@ -70,14 +74,19 @@ def improve(
     return best
 
 
-def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: Callable[[str], None]) -> Found:
+def _one_by_one(
+    problem: Problem, near: Neighbourhood, found: Found, progress: Callable[[str], None], is_draft: bool
+) -> Found:
     """One kind of change after the other, until none makes the plan better.
 
     What a kind of change leads to it cannot make better, and need not be asked again before another has.
     """
     best = found
     settled = 0
-    for kind in itertools.islice(itertools.cycle(near.kinds), MAX_ROUNDS * len(near.kinds)):
+    kinds = itertools.islice(itertools.cycle(near.kinds), MAX_ROUNDS * len(near.kinds))
+    for number, kind in enumerate(kinds):
+        if is_draft and number == len(near.kinds) and problem.overdraws(best.composites):
+            break
         progress(f"improving the plan: {best.moved_bytes:,} bytes")
         better = best
         with contextlib.suppress(InfeasibleError):  # too entangled even so: the plan stays as it is

@@ -81,8 +81,12 @@ def _joint(
     """
     free = narrow(no_restriction, cuts)
 
+    is_small = len(problem.ops) <= MANY_OPS
+    has_one_start = problem.effort == "quick" and not is_small
+
     def improved(start: Restriction) -> Found:
-        return improve(problem, cuts, free, search_recursively(problem, cuts, narrow(start, cuts), progress), progress)
+        found = search_recursively(problem, cuts, narrow(start, cuts), progress)
+        return improve(problem, cuts, free, found, progress, is_draft=has_one_start)
 
     price = FREE
 
@@ -117,10 +121,9 @@ def _joint(
     found = allowed(first)
     if len(cuts) < 2:  # what is solved exactly moves the least that any plan does, whatever work that one repeats
         return cuts, replace(found, lower_bytes=first.moved_bytes)
-    is_small = len(problem.ops) <= MANY_OPS
     if is_small:
         found = certified(found)
-    if found.lower_bytes == found.moved_bytes or (problem.effort == "quick" and not is_small):
+    if found.lower_bytes == found.moved_bytes or has_one_start:
         return cuts, found
     plans = [found]
     for start in _starts(problem, len(cuts)):

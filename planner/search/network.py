@@ -9,9 +9,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from planner.cost.tables import Candidates, Table
+from planner.search.buckets import KnownTables
 from planner.search.choices import Choices
-from planner.search.eliminate import KnownTables, Solution, eliminate_known, refuse_larger
-from planner.search.order import Ints, Order, find_order
+from planner.search.eliminate import Solution, eliminate_known, refuse_larger
+from planner.search.order import Ints, Order, distinct, find_order
 
 
 class Link(NamedTuple):
@@ -77,6 +78,7 @@ class Network:
             ],
             dtype=np.int64,
         )
+        self._kind_count = len(numbers)
         tensors, ops = [link.tensor for link in links], [link.op for link in links]
         self._tensors, self._ops = np.array(tensors, dtype=np.int64), np.array(ops, dtype=np.int64)
         self.scopes = [
@@ -141,6 +143,7 @@ class Network:
     def _different(self, choices: Choices) -> tuple[list[int], Ints]:
         """The first link with each table, and for every link the number of its table."""
         of, lists = choices.which, len(choices.lists)
-        keys = (self._kinds * lists + of[self._tensors]) * lists + of[self._ops]
-        _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        return first.tolist(), which.astype(np.int64, copy=False)
+        # One after the other: there are far fewer pairs than there could be, and few numbers are told apart quickly.
+        first, pair = distinct(self._kinds * lists + of[self._tensors], self._kind_count * lists)
+        first, which = distinct(pair * lists + of[self._ops], len(first) * lists)
+        return first.tolist(), which

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, log2
 from typing import TypeAlias
 
@@ -27,6 +28,8 @@ _SMALL = 9.0
 """A round takes buckets up to this size (as a power of two) together: what they take is hardly more than a call."""
 _PASSES = 12
 """How often a round looks for further variables that are no neighbours of those it has, in each of two orders."""
+_TABLE = 8
+"""Numbers below so many times their count are told apart by a table of all that they may be, instead of sorted."""
 _MIX = 2654435761
 """Knuth's multiplicative hash: neighbouring numbers are far apart."""
 
@@ -47,6 +50,39 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """Eliminations none of which needs what another one makes: m variables."""
+
+    patterns: tuple[Pattern, ...]
+    pattern: Ints
+    """By variable its bucket's among the patterns; shape [m]."""
+    variables: Ints
+    """Shape [m]."""
+    rest: Ints
+    """The neighbours; rows are filled up with variable 0. Shape [m, most neighbours]."""
+    factors: Ints
+    """The factors of each bucket; rows are filled up with -1. Shape [m, most factors]."""
+    produced: Ints
+    """The factor that each elimination makes; shape [m]."""
+
+    @classmethod
+    def of(cls, together: Sequence[Steps]) -> Batch:
+        """Makes one of several steps."""
+        numbers: dict[Pattern, int] = {}
+        number = [numbers.setdefault(steps.pattern, len(numbers)) for steps in together]
+        most = max(steps.rest.shape[1] for steps in together)
+        widest = max(steps.factors.shape[1] for steps in together)
+        return cls(
+            tuple(numbers),
+            np.repeat(number, [len(steps.variables) for steps in together]),
+            np.concatenate([steps.variables for steps in together]),
+            np.concatenate([_filled_up(steps.rest, most, 0) for steps in together]),
+            np.concatenate([_filled_up(steps.factors, widest, -1) for steps in together]),
+            np.concatenate([steps.produced for steps in together]),
+        )
+
+
+@dataclass(frozen=True)
 class Order:
     """How to eliminate all variables of a sum of factors."""
 
@@ -58,6 +94,18 @@ class Order:
     """Variables that are left, where the order ends before all are eliminated."""
     open: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """Factors that are left, and their variables, all of the core."""
+
+    @cached_property
+    def batches(self) -> tuple[Batch, ...]:
+        """The same eliminations, as many together as there can be without another order."""
+        together: list[list[Steps]] = []
+        first = 0
+        for steps in self.rounds:
+            if not together or steps.factors.max(initial=-1) >= first:
+                together.append([])
+                first = int(steps.produced.min())
+            together[-1].append(steps)
+        return tuple(map(Batch.of, together))
 
     def largest_bucket(self, sizes: NDArray[np.int64]) -> float:
         """Entries of the largest bucket, when the variables have so many values each."""
@@ -107,6 +155,21 @@ def order_of(sequence: Sequence[int], variables: int, scopes: Sequence[tuple[int
     left = _Left(variables, scopes)
     rounds = [steps for variable in sequence for steps in left.eliminate(np.array([variable]))]
     return Order(variables, len(scopes), tuple(rounds))
+
+
+def distinct(numbers: Ints, below: int) -> tuple[Ints, Ints]:
+    """The different ones of numbers from 0 to ``below``, exclusive, ascending: the first place of each, and each
+    number's among them.
+    """
+    if below > _TABLE * (1 + len(numbers)):
+        _, first, group = np.unique(numbers, return_index=True, return_inverse=True)
+        return first, group.astype(np.int64, copy=False)
+    places = np.full(below, -1)
+    places[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # of equal indices the last one counts
+    there = np.flatnonzero(places >= 0)
+    first = places[there]
+    places[there] = np.arange(len(there))
+    return first, places[numbers]
 
 
 def distinct_rows(rows: Ints, below: int) -> tuple[Ints, Ints]:
@@ -277,7 +340,7 @@ class _Left:
     def _replace(self, gone: NDArray[np.bool_], touched: NDArray[np.bool_], new: Sequence[Ints]) -> None:
         """New factors, over these variables, in the place of those that were touched."""
         width = max(self._scopes.shape[1], *(rest.shape[1] for rest in new))
-        self._scopes = np.concatenate([_filled_up(rows, width) for rows in (self._scopes[~touched], *new)])
+        self._scopes = np.concatenate([_filled_up(rows, width, -1) for rows in (self._scopes[~touched], *new)])
         added = sum(map(len, new))
         self._factors = np.concatenate([self._factors[~touched], np.arange(self._made - added, self._made)])
         near = self._near[~(gone[self._one] | gone[self._other])]
@@ -298,8 +361,8 @@ class _Left:
         self._one, self._other = np.divmod(near, self._count)
 
 
-def _filled_up(rows: Ints, width: int) -> Ints:
-    """Rows of this width, filled up with -1."""
-    found = np.full((len(rows), width), -1)
+def _filled_up(rows: Ints, width: int, value: int) -> Ints:
+    """Rows of this width, filled up with a value."""
+    found = np.full((len(rows), width), value)
     found[:, : rows.shape[1]] = rows
     return found

@@ -25,7 +25,7 @@ from planner.search.dims import Directions, find_directions, graph_ties
 from planner.search.effort import EffortName
 from planner.search.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
 from planner.search.network import Link, Network, merged
-from planner.search.order import Ints
+from planner.search.order import Ints, distinct
 from planner.search.partial_sums import (
     PARTIAL,
     PartialSums,
@@ -334,11 +334,16 @@ class Problem:
     def alike(self, composites: Sequence[Tiling]) -> tuple[list[int], Ints]:
         """Groups of equal variables that are the same now: the first of each group, and each variable's group."""
         if composites is not self._grouped[0]:  # what was found last is mostly what is looked at next
-            number = np.unique(np.fromiter(map(id, composites), np.int64, len(composites)), return_inverse=True)[1]
-            keys = self._contents * (1 + int(number.max(initial=0))) + number
-            _, firsts, group = np.unique(keys, return_index=True, return_inverse=True)
-            self._grouped = (tuple(composites), firsts.tolist(), group)
+            numbers: dict[Tiling, int] = {}
+            number = [numbers.setdefault(composite, len(numbers)) for composite in composites]
+            self._group(tuple(composites), np.array(number, dtype=np.int64))
         return self._grouped[1:]
+
+    def _group(self, composites: tuple[Tiling, ...], number: Ints) -> None:
+        """Groups equal variables that are the same now, which the composites' numbers say."""
+        count = 1 + int(number.max(initial=0))
+        firsts, group = distinct(self._contents * count + number, count * len(self._numbered))
+        self._grouped = (composites, firsts.tolist(), group)
 
     def solve(
         self, choices: Choices, max_table_entries: int = MAX_TABLE_ENTRIES
@@ -363,6 +368,7 @@ class Problem:
             solution = self._network.solve(allowed, self.table, max_table_entries)
             self.eliminated_entries += solution.entries
             chosen = allowed.chosen(solution.values)
+            self._group(chosen, allowed.numbers(solution.values))
             vetoed = set(self._not_local(chosen))
             if not vetoed:
                 return chosen, solution
@@ -416,7 +422,7 @@ class Problem:
         if not self._with_vetoes:
             return choices
         keys = self._contents * len(choices.lists) + choices.which
-        _, firsts, group = np.unique(keys, return_index=True, return_inverse=True)
+        firsts, group = distinct(keys, len(self._numbered) * len(choices.lists))
         kept = [
             self._local_only(self.variables[first], choices[first])
             if self.content[first] in self._with_vetoes

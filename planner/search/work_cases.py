@@ -15,8 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from planner.algebra.tiling import Tiling
+from planner.search.buckets import KnownTables
 from planner.search.choices import Choices
-from planner.search.eliminate import KnownTables, eliminate_known
+from planner.search.eliminate import eliminate_known
 from planner.search.order import find_order
 from planner.search.problem import Problem
 from planner.search.recurse import Found

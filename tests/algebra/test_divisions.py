@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.algebra import divisions as module
-from planner.algebra.divisions import Divisions
+from planner.algebra.divisions import Dims, Divisions
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
 from redistribution import redistribution_table
@@ -35,6 +35,24 @@ def test_pairs_are_counted_alike_whatever_was_asked_before(asked: list, ahead: b
             assert table.tolist() == right
     finally:
         module._AHEAD = limit
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([SHAPE, (6, 7), (7, 5, 6)]), some, some), min_size=2, max_size=6), st.booleans()
+)
+def test_index_spaces_share_their_dims(asked: list, keeps: bool) -> None:
+    limit, module._KEPT = module._KEPT, 1 << 18 if keeps else 0
+    try:
+        dims: Dims = {}
+        divisions = {shape: Divisions(shape, 6, dims) for shape, _, _ in asked}
+        for shape, owned, needed in asked:
+            known = divisions[shape]
+            table = known.missing(known.numbers(owned), known.numbers(needed))
+            right = [[missing(need.boxes(shape), own.boxes(shape)) for need in needed] for own in owned]
+            assert table.tolist() == right
+        assert len(dims) == len({extent for shape, _, _ in asked for extent in shape})
+    finally:
+        module._KEPT = limit
 
 
 @given(st.lists(st.integers(0, 7), min_size=24, max_size=24), some)

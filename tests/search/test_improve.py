@@ -2,13 +2,15 @@
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import opdefs
 from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
 from planner.search import improve
-from planner.search.problem import Problem, SearchVariable
+from planner.search.problem import Problem, SearchVariable, no_restriction
+from planner.search.recurse import search_recursively
 from planner.zoo import build
 
 placements = st.lists(st.sampled_from([Shard(0), Shard(1), Replicate()]), max_size=6).map(tuple)
@@ -52,3 +54,23 @@ def test_a_composite_can_be_what_proposals_lead_to() -> None:
             outcomes.add(found := problem.spaces[variable.number].can_be(composite))
             assert found == reached(problem, variable, composite), (variable.tensors, str(composite))
     assert outcomes == {True, False}
+
+
+def test_a_draft_that_has_to_be_mended_is_changed_once_in_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And any other plan until it is stable."""
+    monkeypatch.setattr(improve, "_MAX_ENTRIES", 500)  # too few for all kinds of change together
+    graph, cuts = build("mlp-4x300"), (2, 2, 2)
+    problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 8)
+    start = search_recursively(problem, cuts, no_restriction)
+
+    def rounds(overdraws: bool, is_draft: bool) -> tuple[int, int]:
+        monkeypatch.setattr(problem, "overdraws", lambda composites: overdraws)
+        lines: list[str] = []
+        found = improve.improve(problem, cuts, no_restriction, start, lines.append, is_draft=is_draft)
+        return len(lines), found.moved_bytes
+
+    stable = rounds(False, False)
+    assert rounds(True, False) == rounds(False, True) == stable
+    once = 1 + (len(cuts) + 1) + 1  # all together, kind by kind, and all together once more
+    assert rounds(True, True)[0] == once < stable[0]
+    assert stable[1] < rounds(True, True)[1] < start.moved_bytes

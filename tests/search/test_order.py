@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.search.order import Order, distinct_rows, find_order, order_of
+from planner.search.order import Order, distinct, distinct_rows, find_order, order_of
 
 Scopes = list[tuple[int, ...]]
 
@@ -71,6 +71,30 @@ def test_a_given_sequence_is_kept_to(graph: tuple[int, Scopes], random) -> None:
     assert [steps.variables.tolist() for steps in order.rounds] == [[variable] for variable in sequence]
 
 
+@given(graphs(), st.data())
+def test_batches_are_the_same_eliminations(graph: tuple[int, Scopes], data: st.DataObject) -> None:
+    """As many together as do not need what another one of them makes."""
+    count, scopes = graph
+    sizes = data.draw(st.lists(st.integers(1, 9), min_size=count, max_size=count))
+    order = find_order(sizes, scopes, [0] * count)
+    singly = [
+        (steps.pattern, *(part[row].tolist() for part in (steps.variables, steps.rest, steps.factors, steps.produced)))
+        for steps in order.rounds
+        for row in range(len(steps.variables))
+    ]
+    batched = []
+    for batch in order.batches:
+        assert not set(batch.factors.ravel().tolist()) & set(batch.produced.tolist())
+        for row, pattern in enumerate(batch.pattern.tolist()):
+            factors = [factor for factor in batch.factors[row].tolist() if factor >= 0]
+            places = max((axis for axes in batch.patterns[pattern] for axis in axes), default=0)
+            rest = batch.rest[row, :places].tolist()
+            numbers = batch.variables[row].tolist(), rest, factors, batch.produced[row].tolist()
+            batched.append((batch.patterns[pattern], *numbers))
+    assert batched == singly
+    assert len(order.batches) <= len(order.rounds)
+
+
 def test_a_chain_is_contracted_side_by_side() -> None:
     count = 1024
     order = find_order([4] * count, [(one, one + 1) for one in range(count - 1)], [0] * count)
@@ -93,3 +117,12 @@ def test_rows_are_told_apart(rows: list[list[int]], is_wide: bool) -> None:
     first, group = distinct_rows(matrix + (1 << 40) * is_wide, (1 << 41) if is_wide else 6)
     assert (matrix[first][group] == matrix).all()
     assert len(first) == len({tuple(row) for row in rows})
+
+
+@given(st.lists(st.integers(0, 9), max_size=20), st.sampled_from([10, 1 << 40]))
+def test_numbers_are_told_apart(numbers: list[int], below: int) -> None:
+    first, group = distinct(np.array(numbers, dtype=np.int64), below)
+    different = sorted(set(numbers))
+    assert [numbers[place] for place in first.tolist()] == different
+    assert first.tolist() == [numbers.index(number) for number in different]
+    assert [different[one] for one in group.tolist()] == numbers

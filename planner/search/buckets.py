@@ -1,0 +1,319 @@
+"""Buckets of an elimination: what is known of tables and of sums of them, each once.
+
+Most buckets of a training graph are small, a few values of a few variables each, and there are hundreds of different
+ones in each sum. So small tables lie one after the other in one array, and the small buckets of a batch are solved
+together: where in that array the terms of each entry are depends on the tables' shapes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate
+from math import prod
+from operator import mul
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.search.order import Ints, Pattern
+
+_TOGETHER = 1 << 11
+"""Buckets up to this size are solved together: a call takes longer than what there is to be done."""
+
+_AT_ONCE = 1 << 17
+"""A bucket larger than this is minimised value by value, so that it stays in the cache and takes less memory."""
+_DECIDED = 1 << 20
+"""A large bucket over up to so many values of neighbours keeps where its minima are; of others they are found again."""
+_MOST = 1 << 62
+"""Sums are below this."""
+
+Table: TypeAlias = NDArray[np.int64]
+Key: TypeAlias = tuple[int, ...]
+"""Of a bucket: the number of its pattern, and those of its tables."""
+Shape: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bucket:
+    """What an elimination makes of its tables."""
+
+    key: Key
+    result: int
+    """Number of the table over the neighbours."""
+    least: int
+    """What is common to all its entries."""
+    entries: int
+    """Of the sum of its tables."""
+    best: int | Ints | None
+    """The best values, flat over the neighbours' values, or where they begin in ``KnownTables.best``; None where they
+    are not kept, but found again where they are needed."""
+    strides: tuple[int, ...]
+    """Of the best values, by neighbour."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Layout:
+    """A bucket of tables of certain shapes."""
+
+    shape: Shape
+    """The variable's values, then the neighbours'."""
+    entries: int
+    cells: Ints
+    """By table and entry, the variable's values innermost, where in the table its term is; empty if it is large."""
+
+
+class _Stack:
+    """Numbers one after the other, with room for more."""
+
+    def __init__(self) -> None:
+        self.values = np.zeros(1 << 12, dtype=np.int64)
+        self.used = 0
+
+    def add(self, values: Ints) -> int:
+        """Puts these on top, and says where they begin."""
+        start, self.used = self.used, self.used + values.size
+        if self.used > len(self.values):
+            self.values = np.concatenate([self.values[:start], np.zeros(2 * self.used - start, dtype=np.int64)])
+        self.values[start : self.used] = values.ravel()
+        return start
+
+
+class KnownTables:
+    """The tables met so far, each once, with its minimum taken out; and the buckets solved so far.
+
+    Attributes:
+        entries: entries of all buckets that were computed.
+        held: entries of all tables.
+    """
+
+    def __init__(self) -> None:
+        self._shapes: list[Shape] = []
+        self._starts: list[int] = []
+        self._small = _Stack()
+        """The tables of up to ``_TOGETHER`` entries."""
+        self._tables: dict[int, Table] = {}
+        """The larger ones, and those that were asked for."""
+        self._by_content: dict[tuple[Shape, bytes], int] = {}
+        self._patterns: dict[Pattern, int] = {}
+        self._by_number: list[Pattern] = []
+        self._layouts: dict[tuple[int, tuple[Shape, ...]], _Layout] = {}
+        self._buckets: dict[Key, Bucket] = {}
+        self._best = _Stack()
+        self.entries = self.held = 0
+
+    @property
+    def count(self) -> int:
+        """How many tables there are."""
+        return len(self._shapes)
+
+    @property
+    def best(self) -> Ints:
+        """The best values of all buckets that keep them."""
+        return self._best.values
+
+    def interned(self, tables: Sequence[Table], which: Ints) -> tuple[Ints, int]:
+        """The number of each factor's table, and the sum of what was taken out; ``which`` says which table that is."""
+        pairs = [self.intern(table) for table in tables]
+        numbers = np.array([number for number, _ in pairs], dtype=np.int64)
+        least = np.array([least for _, least in pairs], dtype=np.int64)
+        return numbers[which], int(least[which].sum())
+
+    def intern(self, table: Table) -> tuple[int, int]:
+        """The number of a table less its minimum, and the minimum."""
+        least = int(table.min())
+        rest = np.ascontiguousarray(table - least if least else table)
+        return self._number_of(rest, rest.shape), least
+
+    def _number_of(self, rest: Table, shape: Shape) -> int:
+        """The number of a table of this shape, given by its entries in order."""
+        is_small = rest.size <= _TOGETHER
+        key = (shape, rest.tobytes() if is_small else _mark(rest))
+        number = self._by_content.get(key)
+        while number is not None and not is_small and not np.array_equal(self._tables[number], rest):
+            key = (shape, key[1] + b"'")  # another one with the same mark
+            number = self._by_content.get(key)
+        if number is None:
+            number = self._by_content[key] = len(self._shapes)
+            self._shapes.append(shape)
+            self.held += rest.size
+            self._starts.append(self._small.add(rest) if is_small else -1)
+            if not is_small:
+                self._tables[number] = rest
+        return number
+
+    def table(self, number: int) -> Table:
+        """A table by its number: always the same object."""
+        found = self._tables.get(number)
+        if found is None:
+            start, shape = self._starts[number], self._shapes[number]
+            found = self._tables[number] = self._small.values[start : start + prod(shape)].reshape(shape)
+        return found
+
+    def pattern(self, pattern: Pattern) -> int:
+        """The number of a pattern."""
+        number = self._patterns.setdefault(pattern, len(self._by_number))
+        if number == len(self._by_number):
+            self._by_number.append(pattern)
+        return number
+
+    def buckets(self, keys: Iterable[Key]) -> list[Bucket]:
+        """What eliminations make of the tables that these keys say."""
+        keys = list(keys)
+        new: dict[int, list[tuple[Key, _Layout]]] = {}
+        for key in keys:
+            if key not in self._buckets:
+                layout = self._layout(key)
+                self.entries += layout.entries
+                if layout.cells.size or len(key) == 1:
+                    new.setdefault(len(key), []).append((key, layout))
+                else:
+                    self._buckets[key] = self._large(key, layout)
+        for alike in new.values():
+            self._solve(alike)
+        return [self._buckets[key] for key in keys]
+
+    def _layout(self, key: Key) -> _Layout:
+        shapes = tuple([self._shapes[number] for number in key[1:]])
+        found = self._layouts.get((key[0], shapes))
+        if found is None:
+            pattern = self._by_number[key[0]]
+            whole = [1] * (1 + max((axis for axes in pattern for axis in axes), default=0))
+            for axes, shape in zip(pattern, shapes, strict=True):
+                for axis, size in zip(axes, shape, strict=True):
+                    whole[axis] = size
+            entries = prod(whole)
+            cells = np.zeros((len(shapes), 0), dtype=np.int64)
+            if entries <= _TOGETHER:
+                turned = (*whole[1:], whole[0])
+                numbered = [np.arange(prod(shape)).reshape(shape) for shape in shapes]
+                views = [_over(table, axes, len(whole)) for table, axes in zip(numbered, pattern, strict=True)]
+                spread = [np.broadcast_to(np.moveaxis(view, 0, -1), turned).ravel() for view in views]
+                cells = np.array(spread, dtype=np.int64).reshape(len(shapes), entries)
+            found = self._layouts[key[0], shapes] = _Layout(tuple(whole), entries, cells)
+        return found
+
+    def _solve(self, new: Sequence[tuple[Key, _Layout]]) -> None:
+        """Solves small buckets of as many tables each, all together."""
+        layouts = [layout for _, layout in new]
+        starts = np.array([[self._starts[number] for number in key[1:]] for key, _ in new], dtype=np.int64)
+        entries = np.array([layout.entries for layout in layouts], dtype=np.int64)
+        cells = np.concatenate([layout.cells for layout in layouts], axis=1) + np.repeat(starts.T, entries, axis=1)
+        total = self._small.values[cells].sum(axis=0)
+        values = np.array([layout.shape[0] for layout in layouts], dtype=np.int64)
+        width = entries // values
+        values = np.repeat(values, width)
+        ends = values.cumsum()
+        begins = ends - values
+        least = np.minimum.reduceat(total, begins)
+        at_least = np.flatnonzero(total == np.repeat(least, values))
+        best = at_least[np.searchsorted(at_least, begins)] - begins
+        first = self._best.add(best)
+        stops = width.cumsum()
+        lowest = np.minimum.reduceat(least, stops - width)
+        rest = least - np.repeat(lowest, width)
+        start = 0
+        for (key, layout), stop, low in zip(new, stops.tolist(), lowest.tolist(), strict=True):
+            shape = layout.shape[1:]
+            result = self._number_of(rest[start:stop], shape)
+            self._buckets[key] = Bucket(key, result, low, layout.entries, first + start, _strides(shape))
+            start = stop
+
+    def _large(self, key: Key, layout: _Layout) -> Bucket:
+        """Solves a bucket of its own."""
+        pattern, rank = self._by_number[key[0]], len(layout.shape)
+        views = [_over(self.table(number), axes, rank) for axes, number in zip(pattern, key[1:], strict=True)]
+        least, best = _least(views, layout.shape)
+        return Bucket(key, *self.intern(least), layout.entries, best, _strides(layout.shape[1:]))
+
+    def values(self, bucket: Bucket, rest: Ints) -> Ints:
+        """The values of a variable when its neighbours have theirs.
+
+        Args:
+            bucket: what the elimination made.
+            rest: the neighbours' values, shape [eliminations, neighbours].
+
+        Returns:
+            Shape [eliminations].
+        """
+        if bucket.best is not None:
+            best, first = (self.best, bucket.best) if isinstance(bucket.best, int) else (bucket.best, 0)
+            found: Ints = best[first + rest @ np.array(bucket.strides, dtype=np.int64)]
+            return found
+        total: Ints | int = 0
+        for axes, number in zip(self._by_number[bucket.key[0]], bucket.key[1:], strict=True):
+            table = self.table(number)
+            strides = dict(zip(axes, _strides(table.shape), strict=True))
+            places = np.arange(table.shape[axes.index(0)])[:, None] * strides.pop(0)
+            for axis, stride in strides.items():
+                places = places + rest[:, axis - 1] * stride
+            total = total + table.ravel()[places]
+        values: Ints = np.argmin(total, axis=0)
+        return values
+
+
+def _least(views: Sequence[Table], shape: Shape) -> tuple[Table, Ints | None]:
+    """The minimum of a sum of tables over the first of their axes, by the others, and where it is, if that is kept.
+
+    What is within another table is added to it first, so that there are mostly two. Their sum is made with all axes
+    together that are both tables' or one's, so that there are few. The place of the minimum is found with it: sums have
+    the value's number as their last bits.
+    """
+    different: list[Table] = []
+    for view in sorted(views, key=lambda view: -view.size):
+        for place, larger in enumerate(different):
+            if all(own in (1, theirs) for own, theirs in zip(view.shape, larger.shape, strict=True)):
+                different[place] = larger + view
+                break
+        else:
+            different.append(view)
+    one, other = different[0], reduce(np.add, different[1:], np.zeros([1] * len(shape), dtype=np.int64))
+    bits = 0
+    if prod(shape[1:]) <= _DECIDED and int(one.max()) + int(other.max()) < _MOST >> shape[0].bit_length():
+        bits = shape[0].bit_length()
+        one = (one << bits) + np.arange(shape[0]).reshape(-1, *[1] * (len(shape) - 1))
+        other = other << bits
+    axes = range(1, len(shape))
+    both = [axis for axis in axes if one.shape[axis] == other.shape[axis]]
+    left = [axis for axis in axes if one.shape[axis] > other.shape[axis]]
+    right = [axis for axis in axes if one.shape[axis] < other.shape[axis]]
+    order = [*both, *left, *right]
+    sizes = [prod([shape[axis] for axis in axes]) for axes in (both, left, right)]
+    one = one.transpose(0, *order).reshape(-1, sizes[0], sizes[1], 1)
+    other = np.broadcast_to(other, (shape[0], *other.shape[1:])).transpose(0, *order).reshape(-1, sizes[0], 1, sizes[2])
+    if prod(shape) <= _AT_ONCE:
+        least = (one + other).min(axis=0)
+    else:
+        least = one[0] + other[0]
+        total = np.empty_like(least)
+        for value in range(1, shape[0]):
+            np.minimum(least, np.add(one[value], other[value], out=total), out=least)
+    least = least.reshape([shape[axis] for axis in order]).transpose(sorted(range(len(order)), key=order.__getitem__))
+    if not bits:
+        return least, None
+    least = np.ascontiguousarray(least)
+    best = (least & ((1 << bits) - 1)).astype(np.min_scalar_type(shape[0])).ravel()
+    least >>= bits
+    return least, best
+
+
+def _mark(table: Table) -> bytes:
+    """Equal for equal tables, and seldom for others: in less time than its content would take."""
+    flat = table.ravel()
+    return flat[:: 1 + flat.size // 64].tobytes() + b"%d" % int(flat.sum())
+
+
+def _strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """How far apart in a flat array are two entries that are neighbours along each axis of an array of this shape."""
+    return tuple(accumulate(reversed(shape), mul, initial=1))[-2::-1]
+
+
+def _over(table: Table, axes: tuple[int, ...], rank: int) -> Table:
+    """A table with the axes of a bucket, of which it has some."""
+    shape = [1] * rank
+    for axis, size in zip(axes, table.shape, strict=True):
+        shape[axis] = size
+    in_order = table.transpose(sorted(range(len(axes)), key=axes.__getitem__)) if len(axes) > 1 else table
+    return in_order.reshape(shape)
