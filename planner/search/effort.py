@@ -16,7 +16,7 @@ class Effort:
 
     table_entries: int = 32_000_000
     """Entries of all different tables of the joint problem; a larger problem is not begun."""
-    pair_entries: int = 60_000_000
+    pair_entries: int = 80_000_000
     """Entries that one pass over the core reads."""
     rounds: int = 12
     """Of passes and taking out, before blocks are looked into."""
