@@ -9,6 +9,7 @@ the whole budget: Lagrange's relaxation, so that a bound need not take the budge
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import floor
@@ -32,6 +33,8 @@ _DEAREST = 4
 """How often, until nothing is repeated."""
 _LINES = 8
 """Prices that are tried between a plan that overdraws and one that does not."""
+_MIXED = 3
+"""Of the last plans that overdraw, and of those that do not, so many are mixed with one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,29 +138,32 @@ def priced_within_budget(
         problem.eliminated_entries += priced.eliminated_entries
         return replace(best, moved_bytes=problem.total_bytes(best.composites)), least - best.moved_bytes
 
-    over, under = found, known
-    price = first = Price(over.moved_bytes / work(over))
+    overs, unders = [found], [] if known is None else [known]
+
+    def note(plan: Found) -> None:
+        (overs if problem.overdraws(plan.composites) else unders).append(plan)
+
+    price = first = Price(found.moved_bytes / work(found))
     for number in range(_DEAREST if known is None else 0):
         price = Price(first.bytes_per_work * _STEEPER**number)
-        plan, _ = at(price, over)
+        plan, _ = at(price, found)
         if not problem.overdraws(plan.composites):
-            under = plan
+            unders.append(plan)
             break
-    if under is None:
+    if not unders:
         return None
     for _ in range(_LINES):
+        over, under = overs[-1], unders[-1]
         if under.moved_bytes <= over.moved_bytes:
             break
         price = Price((under.moved_bytes - over.moved_bytes) / (work(over) - work(under)))
         plan, gained = at(price, over, under)
+        note(plan)
         if gained <= 0:
             break
-        if problem.overdraws(plan.composites):
-            over = plan
-        else:
-            under = plan
     progress("mixing plans that repeat more and less")
-    best = mixed(problem, over, under)
-    better = [within_budget(problem, cuts, restrict, over, progress), at(price, best)[0] if best is not under else best]
+    pairs = itertools.product(overs[-_MIXED:], unders[-_MIXED:])
+    best = min((mixed(problem, over, under) for over, under in pairs), key=lambda plan: plan.moved_bytes)
+    better = [within_budget(problem, cuts, restrict, overs[-1], progress), at(price, best)[0]]
     allowed = [plan for plan in better if not problem.overdraws(plan.composites)]
     return min((best, *allowed), key=lambda plan: plan.moved_bytes), price
