@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isqrt
+from typing import TypeAlias
 
 import numpy as np
 
@@ -47,6 +48,10 @@ _LITTLE = 1e-3
 _WORTHWHILE = 1.1
 """An assignment that costs so many times the best plan is not worth improving."""
 
+Reprice: TypeAlias = Callable[[Found, Found], tuple[Found, Price]]
+"""From a plan that overdraws, and the best one known that does not, to the best one then known and the price that it
+calls for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
@@ -55,8 +60,8 @@ class Bounded:
     found: Found
     overdrawn: Found | None = None
     """A plan that moves less and repeats more than allowed."""
-    is_early: bool = False
-    """The bound would have risen: the price was to be sought anew first."""
+    better_price: Price | None = None
+    """The bound would have risen, but rises more with this price of repeated work."""
 
 
 def certify(
@@ -67,8 +72,7 @@ def certify(
     effort: Effort = EFFORTS["normal"],
     progress: Callable[[str], None] = lambda line: None,
     price: Price = FREE,
-    *,
-    may_reprice: bool = False,
+    reprice: Reprice | None = None,
 ) -> Bounded:
     """Bounds what a plan can be, and improves the given one where it can be better.
 
@@ -80,7 +84,8 @@ def certify(
         effort: how much work may be done.
         progress: told what is being done.
         price: of repeated work; any will do for plans within the budget, and some bound them better than others.
-        may_reprice: end early where settling doubts has led to a plan that overdraws: another price would do better.
+        reprice: asked where settling doubts has led to a plan that overdraws; with another price than ``price`` the
+            bound ends early.
 
     Returns:
         The best plan now known and its bound; the given one, without a bound, if that is more than the effort. And the
@@ -102,7 +107,7 @@ def certify(
     dives, dived = effort.dives, -1
     dual = core.dual()
     progress("a bound that leaves the order of cuts open")
-    begin_coarsely(dual, core.without_order(), found.moved_bytes + spare - core.constant)
+    begin_coarsely(dual, core.without_order(), found.moved_bytes + spare - core.constant, effort.least_gain / 2)
     dividers = Dividers(Work(0.0))
     lower, by_cases = 0, False
     for number in range(effort.rounds + 2 * effort.case_rounds):
@@ -122,8 +127,11 @@ def certify(
             dives, dived = dives - 1, seen.best.moved_bytes
             progress(f"settling doubts of the bound: {seen.best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
             dive(dual, core.kinds, lambda guess: seen.improve(core.original(guess), cuts, restrict))
-            if may_reprice and seen.overdrawn_saves() > _LITTLE:
-                return replace(seen.bounded(lower), is_early=True)
+            if reprice is not None and seen.overdrawn is not None and seen.overdrawn_saves() > _LITTLE:
+                plan, better_price = reprice(seen.overdrawn, seen.best)
+                seen.note(plan.composites)
+                if better_price != price:
+                    return replace(seen.bounded(lower), better_price=better_price)
         if lower >= seen.best.moved_bytes or not core.take_out(dual, costs, seen.best, spare):
             return seen.bounded(seen.best.moved_bytes)
         exact = core.solve(effort.exact_entries)
@@ -135,7 +143,7 @@ def certify(
             if bounded.found.lower_bytes == seen.best.moved_bytes or problem.overdraws(seen.best.composites):
                 return bounded
             left = core.left(problem)
-            return Bounded(least_within_budget(problem, left, bounded.found, price, effort.exact_entries, progress))
+            return Bounded(least_within_budget(problem, left, bounded.found, price, effort, progress))
         near = core.solve_near(dual, seen.best, spare) if number.bit_count() <= 1 else None
         if near is not None and near[0] < seen.best.moved_bytes + spare:
             seen.look_at(near[1])
@@ -202,28 +210,37 @@ class _Seen:
         """Notes the plan of an assignment, if it is one and the best of its kind."""
         composites = self._core.composites(values)
         if self._problem.are_local(composites):
-            self._note(composites)
+            self.note(composites)
 
-    def improve(self, values: Ints, cuts: tuple[int, ...], restrict: Restriction) -> None:
-        """Notes what improvement makes of the plan of an assignment, if that is one and not far too dear."""
+    def improve(self, values: Ints, cuts: tuple[int, ...], restrict: Restriction) -> bool:
+        """Notes what improvement makes of the plan of an assignment, if that is one and not far too dear.
+
+        Returns:
+            Whether it is the best of its kind.
+        """
         composites = self._core.composites(values)
         costs = self._charged.total_bytes(composites)
         best = self._charged.total_bytes(self.best.composites)
-        if costs <= _WORTHWHILE * best and self._problem.are_local(composites):
-            start = replace(self.best, composites=composites, moved_bytes=costs)
-            self._note(improve(self._charged, cuts, restrict, start).composites)
+        if costs > _WORTHWHILE * best or not self._problem.are_local(composites):
+            return False
+        start = replace(self.best, composites=composites, moved_bytes=costs)
+        return self.note(improve(self._charged, cuts, restrict, start).composites)
 
-    def _note(self, composites: tuple[Tiling, ...]) -> None:
+    def note(self, composites: tuple[Tiling, ...]) -> bool:
+        """Notes a plan, if it is the best of its kind; says whether it is."""
         moved = self._problem.total_bytes(composites)
-        if moved >= self.best.moved_bytes:
-            return
         found = replace(self.best, composites=composites, moved_bytes=moved)
+        if moved >= self.best.moved_bytes:
+            return False
         if not self._problem.overdraws(composites) or self._problem.overdraws(self.best.composites):
             self.best = found
             if self.overdrawn is not None and self.overdrawn.moved_bytes >= moved:
                 self.overdrawn = None
-        elif self.overdrawn is None or moved < self.overdrawn.moved_bytes:
+            return True
+        if self.overdrawn is None or moved < self.overdrawn.moved_bytes:
             self.overdrawn = found
+            return True
+        return False
 
     def overdrawn_saves(self) -> float:
         """How much less a plan moves that repeats too much, as a share of what the best one moves."""

@@ -22,17 +22,16 @@ _PASSES = 10
 """Between two looks at what they bring."""
 _MOST = 60
 """So many times at most."""
-_SETTLED = 1 / 200
-"""Passes that close a smaller share of what is missing bring no more."""
 
 
-def begin_coarsely(dual: Dual, groups: Sequence[Groups], cap: float) -> None:
+def begin_coarsely(dual: Dual, groups: Sequence[Groups], cap: float, least_gain: float) -> None:
     """Passes over the merged values until that brings little, and gives the bound what they have found.
 
     Args:
         dual: not passed over yet.
         groups: by variable.
         cap: what the best assignment known costs.
+        least_gain: some passes that close a smaller share of what is missing are the last.
     """
     merged = Dual(
         [_merged(costs, group, 0) for costs, group in zip(dual.own, groups, strict=True)], _merged_pairs(dual, groups)
@@ -42,7 +41,7 @@ def begin_coarsely(dual: Dual, groups: Sequence[Groups], cap: float) -> None:
         for _ in range(_PASSES):
             merged.forward()
             merged.backward()
-        if merged.lower - before < _SETTLED * (cap - merged.lower):
+        if merged.lower - before < least_gain * (cap - merged.lower):
             break
     for pair, coarse in zip(dual.pairs, merged.pairs, strict=True):
         pair.to_first = coarse.to_first[groups[pair.first]]

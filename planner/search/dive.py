@@ -16,6 +16,8 @@ from planner.search.dual import Dual
 
 _STEPS = 8
 """Variables that are settled; improvement does the rest."""
+_IDLE = 3
+"""After so many that led to nothing better no more are."""
 _WIDTH = 4
 """Values of a variable that are tried."""
 _PASSES = 5
@@ -26,16 +28,17 @@ _NOTHING = 1e-6
 """Less than this share of the bound is missing nowhere that matters."""
 
 
-def dive(dual: Dual, kinds: Sequence[int], look: Callable[[list[int]], None]) -> None:
+def dive(dual: Dual, kinds: Sequence[int], look: Callable[[list[int]], bool]) -> None:
     """Settles variables and shows what passes propose after each.
 
     Args:
         dual: a bound that passes bring little more to; one more is made.
         kinds: of each variable; equal for those that are alike.
-        look: is shown a value for every variable.
+        look: is shown a value for every variable; says whether that led to a better plan.
     """
     settled: dict[int, int] = {}
     guess = dual.forward()
+    idle = 0
     for _ in range(_STEPS):
         missing = dual.missing(guess)
         if missing.max(initial=0.0) <= _NOTHING * abs(dual.lower):
@@ -55,4 +58,7 @@ def dive(dual: Dual, kinds: Sequence[int], look: Callable[[list[int]], None]) ->
             tried.append((case.lower, value, case, proposed))
         _, value, dual, guess = min(tried, key=lambda one: one[0])
         settled |= dict.fromkeys(alike, value)
-        look([settled.get(number, value) for number, value in enumerate(guess)])
+        is_better = look([settled.get(number, value) for number, value in enumerate(guess)])
+        idle = 0 if is_better else idle + 1
+        if idle == _IDLE:
+            break

@@ -28,7 +28,7 @@ from planner.search.levels import search_by_levels
 from planner.search.megatron import tensor_parallel
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found, search_recursively
-from planner.search.work_prices import FREE, priced_within_budget
+from planner.search.work_prices import FREE, Price, priced_within_budget
 
 MANY_OPS = 300
 """A graph of more ops than this is bounded after it has been searched from all starts, or from one."""
@@ -98,35 +98,37 @@ def _joint(
                 found, price = priced
         return within_budget(problem, cuts, free, found, progress)
 
-    def certified(found: Found) -> Found:
+    def repriced(overdrawn: Found, best: Found) -> tuple[Found, Price]:
+        priced = priced_within_budget(problem, cuts, free, overdrawn, progress, best)
+        return (best, price) if priced is None else priced
+
+    def certified(found: Found, lower: int | None = None) -> Found:
         """With a bound; again with another price of repeated work as long as a plan that overdraws calls for one."""
         nonlocal price
-        effort, lower = EFFORTS[problem.effort], None
-        left = _PRICES - 1
-        while True:
-            bounded = certify(problem, cuts, free, found, effort, progress, price, may_reprice=left > 0)
-            found = bounded.found
+        effort = EFFORTS[problem.effort]
+        for left in reversed(range(_PRICES)):
+            bounded = certify(problem, cuts, free, found, effort, progress, price, repriced if left else None)
+            found, better_price = bounded.found, bounded.better_price
             lower = max((bound for bound in (lower, found.lower_bytes) if bound is not None), default=None)
-            if bounded.overdrawn is None or lower == found.moved_bytes or not left:
-                return replace(found, lower_bytes=lower)
-            before = price
-            priced = priced_within_budget(problem, cuts, free, bounded.overdrawn, progress, found)
-            if priced is not None:
-                found, price = priced
-            if price == before and not bounded.is_early:
-                return replace(found, lower_bytes=lower)
-            left = left - 1 if price != before else 0
+            if better_price is None and left and bounded.overdrawn is not None and lower != found.moved_bytes:
+                found, better_price = repriced(bounded.overdrawn, found)
+            if better_price is None or better_price == price:
+                break
+            price = better_price
+        return replace(found, lower_bytes=lower)
 
     first = improved(no_restriction)
-    found = allowed(first)
-    if len(cuts) < 2:  # what is solved exactly moves the least that any plan does, whatever work that one repeats
-        return cuts, replace(found, lower_bytes=first.moved_bytes)
-    if is_small:
-        found = certified(found)
-    if found.lower_bytes == found.moved_bytes or has_one_start:
+    if len(cuts) < 2 and not (problem.overdraws(first.composites) and problem.effort != "quick"):
+        # What is solved exactly moves the least of all that is offered.
+        is_least = not cuts or problem.offers_all_repetition
+        return cuts, replace(allowed(first), lower_bytes=first.moved_bytes if is_least else None)
+    if has_one_start:
+        return cuts, allowed(first)
+    found = certified(allowed(first)) if is_small else first
+    if found.lower_bytes == found.moved_bytes:
         return cuts, found
     plans = [found]
-    for start in _starts(problem, len(cuts)):
+    for start in _starts(problem, len(cuts)) if len(cuts) > 1 else []:
         with contextlib.suppress(InfeasibleError):  # it has no plan that keeps to the rules
             plans.append(improved(start))
     plans += _of_the_smallest(problem, cuts, narrow, progress)
@@ -136,7 +138,9 @@ def _joint(
     best = min((made, *kept), key=lambda plan: plan.moved_bytes)
     # A plan that cannot be kept to the budget, because of a pin, may be below the bound of those that are.
     is_bounded = found.lower_bytes is not None and found.lower_bytes <= best.moved_bytes
-    return cuts, replace(best, lower_bytes=found.lower_bytes) if is_bounded else certified(best)
+    if is_bounded:
+        return cuts, replace(best, lower_bytes=found.lower_bytes)
+    return cuts, certified(best, first.moved_bytes if len(cuts) == 1 else None)
 
 
 def _of_the_smallest(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress) -> list[Found]:

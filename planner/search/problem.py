@@ -101,6 +101,8 @@ class Problem:
         self.smallest = self._find_smallest(budget)
         alone = frozenset(name for name, amount in self.works.items() if amount <= budget)
         cheap = alone if self.any_may_repeat else self.smallest
+        self.offers_all_repetition = alone <= cheap
+        """No plan within the budget repeats an op that is not offered so."""
         self.may_replicate = {name: name in cheap and name not in self.divided for name in self.works}
         sums = find_partial_sums(self.graph, self.ops, cheap) if self.with_partial_sums else PartialSums()
         self._add_variables(parted(find_copies(self.graph, self.ops), sums))

@@ -17,14 +17,17 @@ from dataclasses import dataclass, replace
 from planner.algebra.tiling import Tiling
 from planner.search.buckets import KnownTables
 from planner.search.choices import Choices
+from planner.search.effort import Effort
 from planner.search.eliminate import eliminate_known
 from planner.search.order import find_order
 from planner.search.problem import Problem
 from planner.search.recurse import Found
 from planner.search.work_prices import FREE, Price
 
-_CASES = 400
-"""So many at most."""
+_SOLUTION = 2e6
+"""Entries that are computed in the time that a solution takes beside them."""
+_MOST_HELD = 1 << 26
+"""Entries of tables that are kept from one solution to the next; with more, all are made anew."""
 _PRICES = 6
 """That are tried in a case."""
 _STEEPER = 4.0
@@ -62,7 +65,7 @@ def least_within_budget(
     choices: Choices,
     found: Found,
     price: Price,
-    most_entries: int,
+    effort: Effort,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Found:
     """The best plan of some choices that repeats no more work than allowed.
@@ -72,19 +75,19 @@ def least_within_budget(
         choices: each variable's candidates; every plan that is better than the given one is among them.
         found: a plan within the budget, with a bound.
         price: of repeated work, near the best.
-        most_entries: of a bucket of an exact solution.
+        effort: how much work may be done.
         progress: told what is being done.
 
     Returns:
-        The best plan now known, and its bound: the plan itself moves no more, unless solutions are too large, cases are
-        too many, or a plan needs a strategy that no local op computes.
+        The best plan now known, and its bound: the plan itself moves no more, unless solutions are too large, they are
+        more work than the effort, or a plan needs a strategy that no local op computes.
     """
     search = _Search(problem, choices, found)
-    if search.largest_bucket(choices) > most_entries:
+    if search.largest_bucket(choices) > effort.exact_entries:
         return found
     waiting = [(0, 0, search.bounded(choices, price, 0))]
     count = 1
-    while waiting and count < _CASES:
+    while waiting and search.entries < effort.budget_entries:
         _, _, case = waiting[0]
         if case.bound >= search.best.moved_bytes:
             break
@@ -111,6 +114,8 @@ class _Search:
         self._order = find_order(choices.sizes.tolist(), problem.scopes, problem.content)
         self._priced: dict[Price, tuple[Problem, KnownTables]] = {}
         self.best = found
+        self.entries = 0.0
+        """Entries that were computed, and what solutions took beside them."""
 
     def largest_bucket(self, choices: Choices) -> float:
         """Entries of the largest bucket of a solution."""
@@ -145,11 +150,14 @@ class _Search:
     def _solve(self, choices: Choices, price: Price) -> tuple[_Solved, int]:
         """What costs the least at a price, and what it costs."""
         problem = self._problem
+        if sum(known.held for _, known in self._priced.values()) > _MOST_HELD:
+            self._priced = {}
         if price not in self._priced:
             self._priced[price] = price.priced(problem), KnownTables()
         priced, known = self._priced[price]
         solution = eliminate_known(self._order, known, *known.interned(*priced.joint_tables(choices)))
         problem.eliminated_entries += solution.entries
+        self.entries += solution.entries + _SOLUTION
         composites = choices.chosen(solution.values)
         moved, repeated = problem.total_bytes(composites), sum(problem.repeated_by_choice(composites))
         is_better = moved < self.best.moved_bytes and repeated <= problem.allowed_work

@@ -19,7 +19,7 @@ def test_a_bound_of_merged_values_is_one_of_the_sum(problem: Sum, data: st.DataO
     ]
     dual = Dual(*problem)
     least = min(cost(problem, values) for values in all_values(problem))
-    begin_coarsely(dual, groups, least)
+    begin_coarsely(dual, groups, least, 1 / 200)
     merged = dual.lower
     assert merged <= least + NEAR
     dual.forward()
@@ -31,7 +31,7 @@ def test_a_bound_of_merged_values_is_one_of_the_sum(problem: Sum, data: st.DataO
 def test_values_that_are_merged_with_none_are_bounded_as_ever(problem: Sum) -> None:
     dual, plain = Dual(*problem), Dual(*problem)
     least = min(cost(problem, values) for values in all_values(problem))
-    begin_coarsely(dual, [np.arange(len(own)) for own in problem[0]], least)
+    begin_coarsely(dual, [np.arange(len(own)) for own in problem[0]], least, 1 / 200)
     plain.forward()
     plain.backward()
     assert plain.lower - NEAR <= dual.lower <= least + NEAR
@@ -41,5 +41,5 @@ def test_merged_values_cost_what_the_cheapest_of_them_does() -> None:
     own = [np.array([3.0, 1.0, 5.0]), np.array([0.0, 0.0])]
     table = np.array([[0.0, 2.0], [9.0, 9.0], [0.0, 0.0]])
     dual = Dual(own, [(0, 1, table)])
-    begin_coarsely(dual, [np.array([0, 0, 1]), np.array([0, 1])], 10.0)
+    begin_coarsely(dual, [np.array([0, 0, 1]), np.array([0, 1])], 10.0, 1 / 200)
     assert dual.lower == 1.0, "1 of the second value, and nothing of the first with the first"

@@ -19,7 +19,7 @@ from planner.search.decide import STRATEGIES, Decision, decide
 from planner.search.rules import Rules
 from planner.tdl.builder import NodeView, op
 from planner.tdl.terms import Ix, TensorArg, Val
-from planner.zoo import mlp
+from planner.zoo import build, mlp
 
 MODELS = Path(__file__).parent.parent / "models"
 
@@ -177,7 +177,7 @@ def test_plans_go_through_json() -> None:
 
 def test_equal_input_gives_equal_plans_whatever_the_hash_seed() -> None:
     code = (
-        "import opdefs; from planner.zoo import mlp; from planner.search.decide import decide; g = mlp(3, 24, 36);"
+        "import opdefs; from planner.zoo import build, mlp; from planner.search.decide import decide; g = mlp(3, 24, 36);"
         "print(decide(g, opdefs.standard().bind_all(g), 8).plan.to_json())"
     )
     texts = {
@@ -197,4 +197,9 @@ def test_a_quick_plan_claims_no_bound() -> None:
     graph = mlp(2, 24, 36)
     ops = opdefs.standard().bind_all(graph)
     assert decide(graph, ops, 8, effort="quick").plan.certified_gap is None
+    # Nor does one of a single cut, which is solved exactly, where not all is offered that might be repeated.
+    deep = build("rnn-1-1k")
+    deep_ops = opdefs.standard().bind_all(deep)
+    assert decide(deep, deep_ops, 2, effort="quick").plan.certified_gap is None
+    assert decide(deep, deep_ops, 2).plan.certified_gap == 0.0
     assert decide(graph, ops, 8, effort="thorough").plan.certified_gap == 0.0

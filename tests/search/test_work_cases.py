@@ -1,5 +1,7 @@
 """The best plan within the budget of repeated work against an independent solver (HiGHS) of the same tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -13,6 +15,7 @@ from planner.search import work_cases
 from planner.search.budget import within_budget
 from planner.search.choices import Choices
 from planner.search.decide import decide
+from planner.search.effort import EFFORTS
 from planner.search.improve import improve
 from planner.search.problem import Problem, no_restriction
 from planner.search.recurse import Found, search_recursively
@@ -22,7 +25,7 @@ from random_graphs import graphs
 
 DESCRIPTIONS = opdefs.standard()
 CUTS = ((2, 2), (3, 2), (2, 2, 2))
-MUCH = 1 << 24
+MUCH = EFFORTS["thorough"]
 
 
 def begun(graph: Graph, cuts: tuple[int, ...], budget: float) -> tuple[Problem, Choices, Found]:
@@ -71,16 +74,15 @@ def test_a_bound_holds_whenever_cases_end(graph: Graph, budget: float, most: int
     cuts = (2, 2)
     problem, choices, start = begun(graph, cuts, budget)
     assume(not problem.overdraws(start.composites))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_cases, "_CASES", most)
-        found = least_within_budget(problem, choices, start, FREE, MUCH)
+    some = replace(MUCH, budget_entries=most * work_cases._SOLUTION)
+    found = least_within_budget(problem, choices, start, FREE, some)
     assert found.lower_bytes is not None
     assert found.lower_bytes <= least_of_all(problem, cuts, within_budget=True) <= found.moved_bytes
 
 
 def test_solutions_that_are_too_large_leave_the_plan_as_it_is() -> None:
     problem, choices, start = begun(zoo.mlp(2, 12, 16), (2, 2), 0.1)
-    assert least_within_budget(problem, choices, start, FREE, 0) is start
+    assert least_within_budget(problem, choices, start, FREE, replace(MUCH, exact_entries=0)) is start
 
 
 @pytest.mark.parametrize("name", ["lenet-5"])
