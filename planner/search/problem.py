@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from planner.algebra.tiling import Replicate, Tiling
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, repeats, work
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
-from planner.graph.model import Graph, Role
+from planner.graph.model import DType, Graph, Role
 from planner.search.choices import Choices
 from planner.search.dims import Directions, find_directions, graph_ties
 from planner.search.effort import EffortName
@@ -43,8 +43,7 @@ Restriction: TypeAlias = "Callable[[SearchVariable, Candidates], Candidates]"
 """Narrows a variable's candidates: how pins, options and the literature's strategies are expressed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchVariable:
+class SearchVariable(NamedTuple):
     """A tensor (or tied tensors), or an op."""
 
     number: int
@@ -108,10 +107,8 @@ class Problem:
         self._add_variables(parted(find_copies(self.graph, self.ops), sums))
         self._partial = {self.variable_of_tensor[name] for name in sums.tensors}
         self._partial |= {self.variable_of_op[name] for name in sums.ops}
-        self._link_kinds: dict[object, int] = {}
         self._bound = {bound.op.name: bound for bound in self.ops}
-        for bound in self.ops:
-            self._link(bound)
+        self._add_links()
         self._negligible = self.allowed_work / max(1, len(self.works)) / max(1, self.workers - 1)
         self._local = self.tables.local
         self._proposals: dict[tuple[Space, Tiling, int], Candidates] = {}
@@ -206,12 +203,38 @@ class Problem:
             what = (shape, self.is_charged(name), blocks, is_sum)
         return self._numbered.setdefault(what, len(self._numbered))
 
-    def _link(self, bound: BoundOp) -> None:
-        """A link for each input that is brought to the op, and for each output that is used."""
-        op, delivered, used = bound.op, bound.delivered_slots, self.graph.used
-        ports = []
+    def _add_links(self) -> None:
+        """A link for each input that is brought to an op, and for each output that is used."""
+        variables, tensors, used = self.variable_of_tensor, self.graph.tensors, self.graph.used
+        numbers: dict[object, int] = {}
+        # By content, and whether an input, by position and dtype: what an op is links it as its equals are linked.
+        kinds: dict[Content, tuple[dict[tuple[int, DType], int], dict[tuple[int, DType], int]]] = {}
+        for bound in self.ops:
+            op = bound.op
+            number = self.variable_of_op[op.name]
+            known = kinds.setdefault(bound.content, ({}, {}))
+            for is_input, ports in ((True, self._brought(bound)), (False, enumerate(op.outputs))):
+                here = known[0 if is_input else 1]
+                for position, name in ports:
+                    if not is_input and name not in used:
+                        continue
+                    dtype = tensors[name].dtype
+                    kind = here.get((position, dtype))
+                    if kind is None:
+                        what = self.tables.kind(bound, is_input, position, dtype)
+                        kind = here[position, dtype] = numbers.setdefault(what, len(numbers))
+                    self.links.append(Link(variables[name], number, is_input, position, kind, name, op.name))
+
+    def _brought(self, bound: BoundOp) -> Iterator[tuple[int, str]]:
+        """The inputs that are brought to an op: each region of a tensor once, and no constants.
+
+        Raises:
+            UnsupportedError: an input would have to be brought and cannot be.
+        """
+        op, delivered, variables = bound.op, bound.delivered_slots, self.variable_of_tensor
+        shape_only = bound.description.shape_only
         for slot, name in enumerate(op.inputs):
-            if name not in self.variable_of_tensor or slot in bound.description.shape_only:  # absent, or a constant
+            if name not in variables or slot in shape_only:  # absent, or a constant
                 continue
             if slot not in delivered:
                 raise UnsupportedError(
@@ -219,13 +242,7 @@ class Problem:
                     hint="a shape, axes or bounds that the graph computes cannot be planned; fold them before",
                 )
             if delivered[slot] == slot:
-                ports.append((name, True, slot))
-        ports += [(name, False, position) for position, name in enumerate(op.outputs) if name and name in used]
-        kinds, tensors, number = self._link_kinds, self.graph.tensors, self.variable_of_op[op.name]
-        for name, is_input, position in ports:
-            what = self.tables.kind(bound, is_input, position, tensors[name].dtype)
-            kind = kinds.setdefault(what, len(kinds))
-            self.links.append(Link(self.variable_of_tensor[name], number, is_input, position, kind, name, op.name))
+                yield slot, name
 
     def is_charged(self, name: str) -> bool:
         """True for data that arrive in disjoint tiles: such a tensor is replicated only where it cannot be cut."""
