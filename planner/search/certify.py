@@ -41,6 +41,8 @@ from planner.search.work_prices import FREE, Price
 
 _BUCKET = 1 << 24
 """Step 1 makes no bucket larger than this."""
+_AT_ONCE = 1 << 20
+"""What is solved exactly with no bucket larger than this needs no passes."""
 _PASSES = 10
 """Passes between two attempts to take values out."""
 _LITTLE = 1e-3
@@ -104,6 +106,18 @@ def certify(
     core = Core(charged, choices, order)
     problem.eliminated_entries += core.eliminated_entries
     seen = _Seen(problem, charged, core, found)
+
+    def closed(total: int, values: Ints, lower: int) -> Bounded:
+        """Where the exact solution is known. Its plan may need a strategy that no local op has, or repeat too much."""
+        seen.look_at(values)
+        bounded = seen.bounded(max(lower, min(total - spare, seen.best.moved_bytes)))
+        if bounded.found.lower_bytes == seen.best.moved_bytes or problem.overdraws(seen.best.composites):
+            return bounded
+        return Bounded(least_within_budget(problem, core.left(problem), bounded.found, price, effort, progress))
+
+    exact = core.solve(_AT_ONCE)
+    if exact is not None:
+        return closed(*exact, 0)
     dives, dived = effort.dives, -1
     dual = core.dual()
     progress("a bound that leaves the order of cuts open")
@@ -136,14 +150,7 @@ def certify(
             return seen.bounded(seen.best.moved_bytes)
         exact = core.solve(effort.exact_entries)
         if exact is not None:
-            total, values = exact
-            seen.look_at(values)
-            # A plan of the exact solution may need a strategy that no local op computes, or repeat too much.
-            bounded = seen.bounded(max(lower, min(total - spare, seen.best.moved_bytes)))
-            if bounded.found.lower_bytes == seen.best.moved_bytes or problem.overdraws(seen.best.composites):
-                return bounded
-            left = core.left(problem)
-            return Bounded(least_within_budget(problem, left, bounded.found, price, effort, progress))
+            return closed(*exact, lower)
         near = core.solve_near(dual, seen.best, spare) if number.bit_count() <= 1 else None
         if near is not None and near[0] < seen.best.moved_bytes + spare:
             seen.look_at(near[1])

@@ -30,7 +30,7 @@ class Effort:
     """Entries of tables that a round of cases reads."""
     exact_entries: int = 1 << 25
     """Exact elimination begins when no bucket is larger than this."""
-    budget_entries: float = 1e9
+    budget_entries: float = 2e9
     """Entries of buckets that are computed to close what is between the price on repeated work and the budget."""
 
 

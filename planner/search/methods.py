@@ -122,9 +122,11 @@ def _joint(
         # What is solved exactly moves the least of all that is offered.
         is_least = not cuts or problem.offers_all_repetition
         return cuts, replace(allowed(first), lower_bytes=first.moved_bytes if is_least else None)
+    found = allowed(first)
     if has_one_start:
-        return cuts, allowed(first)
-    found = certified(allowed(first)) if is_small else first
+        return cuts, found
+    if is_small:
+        found = certified(found)
     if found.lower_bytes == found.moved_bytes:
         return cuts, found
     plans = [found]

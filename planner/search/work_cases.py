@@ -24,8 +24,8 @@ from planner.search.problem import Problem
 from planner.search.recurse import Found
 from planner.search.work_prices import FREE, Price
 
-_SOLUTION = 2e6
-"""Entries that are computed in the time that a solution takes beside them."""
+_FACTOR = 5000
+"""Entries that are computed in the time that a solution takes beside them, for each factor."""
 _MOST_HELD = 1 << 26
 """Entries of tables that are kept from one solution to the next; with more, all are made anew."""
 _PRICES = 6
@@ -157,7 +157,7 @@ class _Search:
         priced, known = self._priced[price]
         solution = eliminate_known(self._order, known, *known.interned(*priced.joint_tables(choices)))
         problem.eliminated_entries += solution.entries
-        self.entries += solution.entries + _SOLUTION
+        self.entries += solution.entries + _FACTOR * len(problem.scopes)
         composites = choices.chosen(solution.values)
         moved, repeated = problem.total_bytes(composites), sum(problem.repeated_by_choice(composites))
         is_better = moved < self.best.moved_bytes and repeated <= problem.allowed_work

@@ -74,7 +74,7 @@ def test_a_bound_holds_whenever_cases_end(graph: Graph, budget: float, most: int
     cuts = (2, 2)
     problem, choices, start = begun(graph, cuts, budget)
     assume(not problem.overdraws(start.composites))
-    some = replace(MUCH, budget_entries=most * work_cases._SOLUTION)
+    some = replace(MUCH, budget_entries=most * work_cases._FACTOR * len(problem.scopes))
     found = least_within_budget(problem, choices, start, FREE, some)
     assert found.lower_bytes is not None
     assert found.lower_bytes <= least_of_all(problem, cuts, within_budget=True) <= found.moved_bytes
