@@ -30,7 +30,7 @@ from planner.graph.to_onnx import to_model
 from planner.partition.build import complete_plan, plan_files
 from planner.partition.collectives import collectives, counted
 from planner.partition.sharding import with_annotations
-from planner.plan import digest
+from planner.plan import Plan, digest
 from planner.program import Fetch, Segment
 from planner.progress import Progress, silent
 from planner.report.results import (
@@ -156,9 +156,9 @@ def plan(
             return plain, plain
         kept = replace(chosen, names=frozenset(graph.tensors))
 
-        def with_offers(offered: Graph, ops: tuple[BoundOp, ...]) -> Decision:
+        def with_offers(graph: Graph, ops: tuple[BoundOp, ...], *, near: Plan) -> Decision:
             progress("again, with deliveries that readers may share")
-            return same_graph(offered, ops, rules=kept, effort=effort, tables=tables, progress=progress)
+            return same_graph(graph, ops, rules=kept, effort=effort, tables=tables, progress=progress, near=near)
 
         return plain, shared(plain, descriptions, tables, effort, with_offers)
 

@@ -82,7 +82,7 @@ def decide_with_bodies(
     tables = CostTables() if tables is None else tables
     of_the_model = replace(rules, names=frozenset(graph.tensors))
 
-    def decided(planned: Graph, ops: tuple[BoundOp, ...]) -> Decision:
+    def decided(planned: Graph, ops: tuple[BoundOp, ...], near: Plan | None = None) -> Decision:
         return decide(
             planned,
             ops,
@@ -95,6 +95,7 @@ def decide_with_bodies(
             model_digest=model_digest,
             progress=progress,
             tables=tables,
+            near=near,
         )
 
     undescribed = {op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op)}
@@ -112,7 +113,8 @@ def decide_with_bodies(
     progress("again, through the bodies of composite ops")
     whole = {bound.op.name: bound for bound in ops}
     inner = _bound(descriptions, most.graph, whole)
-    second = decided(most.graph, inner)
+    # Where what is repeated decides, the second plan may stand though it moves more, and needs a bound.
+    second = decided(most.graph, inner, decision.plan if again <= REPLICATED_SHARE_LIMIT else None)
     cut = _put_back(most, whole, inner, second, tables, descriptions)
     saved = again - _repeated_share(cut, names)
     if abs(saved) > REPLICATED_SHARE_LIMIT:

@@ -20,7 +20,7 @@ from planner.search.effort import EffortName
 from planner.search.factors import cuts_of_levels
 from planner.search.methods import METHODS
 from planner.search.pins import ruled
-from planner.search.problem import Problem, Restriction, SearchVariable
+from planner.search.problem import Near, Problem, Restriction, SearchVariable
 from planner.search.recurse import Found
 from planner.search.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp
@@ -56,6 +56,7 @@ def decide(
     model_digest: str = "",
     progress: Callable[[str], None] = lambda line: None,
     tables: CostTables | None = None,
+    near: Plan | None = None,
 ) -> Decision:
     """Finds a plan.
 
@@ -74,6 +75,8 @@ def decide(
         model_digest: identifies the model in the plan.
         progress: told what is being done.
         tables: of an earlier search with the same descriptions, so that what both have is not counted twice.
+        near: a plan of nearly the same graph, to be beaten: a large graph's search begins from it, and not from several
+            other plans; and it states no bound where it finds none that moves less.
 
     Raises:
         UsageError: a rule that cannot be kept, or fewer than one worker.
@@ -102,6 +105,7 @@ def decide(
         effort=effort,
         any_may_repeat=METHODS[strategy].any_may_repeat and effort != "quick",
         with_partial_sums=METHODS[strategy].with_partial_sums,
+        near=None if near is None else Near(near.moved_bytes, _kept(near)),
         tables=shared,
     )
     cuts, found = METHODS[strategy].search(
@@ -130,6 +134,21 @@ def _narrowed(
         return (strategy.outermost(depth),)
 
     return keep if held else restrict
+
+
+def _kept(plan: Plan) -> Restriction:
+    """Leaves tensors and ops that a plan knows as they are there."""
+
+    def keep(variable: SearchVariable, candidates: Candidates) -> Candidates:
+        if variable.op is None:
+            known = plan.tilings.get(variable.tensors[0])
+        else:
+            strategy = plan.strategies.get(variable.op.op.name)
+            is_same = strategy is not None and strategy.variables == tuple(one.name for one in variable.op.variables)
+            known = strategy.tiling if strategy is not None and is_same else None
+        return candidates if known is None else (known.outermost(len(candidates[0].ways)),)
+
+    return keep
 
 
 def _gap(found: Found) -> float | None:

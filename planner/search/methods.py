@@ -77,7 +77,7 @@ def _joint(
     convolutions with many channels out of a recursive one, on a deep network that could repeat more than it may out of
     one in which only the smallest ops are repeated. What they are made of is put together again. A small graph is
     bounded first: where that proves its plan best, no other start is needed. With little effort a large graph has one
-    start.
+    start; where a plan of nearly the same graph is to be beaten, that is the other one.
     """
     free = narrow(no_restriction, cuts)
 
@@ -122,7 +122,8 @@ def _joint(
         # What is solved exactly moves the least of all that is offered.
         is_least = not cuts or problem.offers_all_repetition
         return cuts, replace(allowed(first), lower_bytes=first.moved_bytes if is_least else None)
-    found = allowed(first)
+    near = None if is_small or has_one_start else problem.near
+    found = allowed(first) if near is None else first
     if has_one_start:
         return cuts, found
     if is_small:
@@ -130,14 +131,18 @@ def _joint(
     if found.lower_bytes == found.moved_bytes:
         return cuts, found
     plans = [found]
-    for start in _starts(problem, len(cuts)) if len(cuts) > 1 else []:
+    starts = [near.keep] if near is not None else _starts(problem, len(cuts)) if len(cuts) > 1 else []
+    for start in starts:
         with contextlib.suppress(InfeasibleError):  # it has no plan that keeps to the rules
             plans.append(improved(start))
-    plans += _of_the_smallest(problem, cuts, narrow, progress)
+    if near is None:
+        plans += _of_the_smallest(problem, cuts, narrow, progress)
     kept = [plan for plan in plans if not problem.overdraws(plan.composites)]
     known = min(kept, key=lambda plan: plan.moved_bytes, default=None)
     made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress), known)
     best = min((made, *kept), key=lambda plan: plan.moved_bytes)
+    if near is not None and best.moved_bytes >= near.moved_bytes:
+        return cuts, best
     # A plan that cannot be kept to the budget, because of a pin, may be below the bound of those that are.
     is_bounded = found.lower_bytes is not None and found.lower_bytes <= best.moved_bytes
     if is_bounded:

@@ -58,6 +58,15 @@ def no_restriction(variable: SearchVariable, candidates: Candidates) -> Candidat
     return candidates
 
 
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A plan of nearly the same graph."""
+
+    moved_bytes: int
+    keep: Restriction
+    """Leaves what both graphs have as it is in the plan."""
+
+
 Offer: TypeAlias = "Callable[[SearchVariable, Tiling], Candidates]"
 """What a variable may be, given what it is."""
 
@@ -82,6 +91,8 @@ class Problem:
     """How much work may be done to bound what a plan can be."""
     with_partial_sums: bool = False
     """Offer ``P`` to tensors that may be sums of partial results, joined later (``planner.search.partial_sums``)."""
+    near: Near | None = None
+    """A plan to begin from, if there is one."""
     variables: list[SearchVariable] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     tables: CostTables = field(default_factory=CostTables)

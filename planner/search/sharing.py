@@ -19,10 +19,10 @@ search: these readers may share deliveries, and each of all others has its own.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.tiling import Tiling
@@ -31,7 +31,7 @@ from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.deliveries import SharedDelivery, with_deliveries
 from planner.graph.model import Graph
-from planner.plan import OpStrategy
+from planner.plan import OpStrategy, Plan
 from planner.search.composites import Decided, plan_of
 from planner.search.decide import Decision
 from planner.search.effort import EffortName
@@ -70,12 +70,19 @@ class Saving:
     saved_bytes: int
 
 
+class Again(Protocol):
+    """Plans a graph with deliveries."""
+
+    def __call__(self, graph: Graph, ops: tuple[BoundOp, ...], *, near: Plan) -> Decision:
+        """The plan; ``near`` is the one without, to be beaten."""
+
+
 def shared(
     decided: Decided,
     descriptions: Descriptions,
     tables: CostTables,
     effort: EffortName,
-    again: Callable[[Graph, tuple[BoundOp, ...]], Decision],
+    again: Again,
 ) -> Decided:
     """The plan, or a better one in which deliveries are shared.
 
@@ -94,7 +101,7 @@ def shared(
         graph = with_deliveries(decided.graph, deliveries)
         ops = _bound(graph, decided.ops, descriptions)
         with contextlib.suppress(InfeasibleError):  # too entangled with deliveries: what is known stays
-            decision = again(graph, ops)
+            decision = again(graph, ops, near=decided.decision.plan)
             searched = _without_idle(decided, Decided(graph, ops, decision), deliveries, descriptions, tables)
             best = _better(best, searched, decision, decided.decision.plan.replicated_flop_share)
             seconds, entries = seconds + decision.search_seconds, entries + decision.eliminated_entries

@@ -177,7 +177,7 @@ def test_plans_go_through_json() -> None:
 
 def test_equal_input_gives_equal_plans_whatever_the_hash_seed() -> None:
     code = (
-        "import opdefs; from planner.zoo import build, mlp; from planner.search.decide import decide; g = mlp(3, 24, 36);"
+        "import opdefs; from planner.zoo import mlp; from planner.search.decide import decide; g = mlp(3, 24, 36);"
         "print(decide(g, opdefs.standard().bind_all(g), 8).plan.to_json())"
     )
     texts = {
