@@ -19,7 +19,7 @@ from planner.algebra.tiling import Replicate, Tiling
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, repeats, work
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
-from planner.graph.model import DType, Graph, Role
+from planner.graph.model import Graph, Role
 from planner.search.choices import Choices
 from planner.search.dims import Directions, find_directions, graph_ties
 from planner.search.effort import EffortName
@@ -217,24 +217,17 @@ class Problem:
     def _add_links(self) -> None:
         """A link for each input that is brought to an op, and for each output that is used."""
         variables, tensors, used = self.variable_of_tensor, self.graph.tensors, self.graph.used
-        numbers: dict[object, int] = {}
-        # By content, and whether an input, by position and dtype: what an op is links it as its equals are linked.
-        kinds: dict[Content, tuple[dict[tuple[int, DType], int], dict[tuple[int, DType], int]]] = {}
+        kinds: dict[object, int] = {}
+        kind_of, links = self.tables.kind, self.links
         for bound in self.ops:
             op = bound.op
             number = self.variable_of_op[op.name]
-            known = kinds.setdefault(bound.content, ({}, {}))
-            for is_input, ports in ((True, self._brought(bound)), (False, enumerate(op.outputs))):
-                here = known[0 if is_input else 1]
-                for position, name in ports:
-                    if not is_input and name not in used:
-                        continue
-                    dtype = tensors[name].dtype
-                    kind = here.get((position, dtype))
-                    if kind is None:
-                        what = self.tables.kind(bound, is_input, position, dtype)
-                        kind = here[position, dtype] = numbers.setdefault(what, len(numbers))
-                    self.links.append(Link(variables[name], number, is_input, position, kind, name, op.name))
+            ports = [(True, slot, name) for slot, name in self._brought(bound)]
+            ports += [(False, position, name) for position, name in enumerate(op.outputs) if name and name in used]
+            for is_input, position, name in ports:
+                what = kind_of(bound, is_input, position, tensors[name].dtype)
+                kind = kinds.setdefault(what, len(kinds))
+                links.append(Link(variables[name], number, is_input, position, kind, name, op.name))
 
     def _brought(self, bound: BoundOp) -> Iterator[tuple[int, str]]:
         """The inputs that are brought to an op: each region of a tensor once, and no constants.
