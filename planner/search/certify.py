@@ -140,7 +140,7 @@ def certify(
         if dives and not by_cases and lower < seen.best.moved_bytes != dived:
             dives, dived = dives - 1, seen.best.moved_bytes
             progress(f"settling doubts of the bound: {seen.best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
-            dive(dual, core.kinds, lambda guess: seen.improve(core.original(guess), cuts, restrict))
+            dive(dual, core.kinds, lambda guess: seen.improve(core.original(guess), cuts, restrict), effort.idle_doubts)
             if reprice is not None and seen.overdrawn is not None and seen.overdrawn_saves() > _LITTLE:
                 plan, better_price = reprice(seen.overdrawn, seen.best)
                 seen.note(plan.composites)

@@ -16,8 +16,6 @@ from planner.search.dual import Dual
 
 _STEPS = 8
 """Variables that are settled; improvement does the rest."""
-_IDLE = 3
-"""After so many that led to nothing better no more are."""
 _WIDTH = 4
 """Values of a variable that are tried."""
 _PASSES = 5
@@ -28,13 +26,14 @@ _NOTHING = 1e-6
 """Less than this share of the bound is missing nowhere that matters."""
 
 
-def dive(dual: Dual, kinds: Sequence[int], look: Callable[[list[int]], bool]) -> None:
+def dive(dual: Dual, kinds: Sequence[int], look: Callable[[list[int]], bool], most_idle: int) -> None:
     """Settles variables and shows what passes propose after each.
 
     Args:
         dual: a bound that passes bring little more to; one more is made.
         kinds: of each variable; equal for those that are alike.
         look: is shown a value for every variable; says whether that led to a better plan.
+        most_idle: after so many variables in a row that led to none no more are settled.
     """
     settled: dict[int, int] = {}
     guess = dual.forward()
@@ -60,5 +59,5 @@ def dive(dual: Dual, kinds: Sequence[int], look: Callable[[list[int]], bool]) ->
         settled |= dict.fromkeys(alike, value)
         is_better = look([settled.get(number, value) for number, value in enumerate(guess)])
         idle = 0 if is_better else idle + 1
-        if idle == _IDLE:
+        if idle == most_idle:
             break

@@ -22,6 +22,8 @@ class Effort:
     """Of passes and taking out, before blocks are looked into."""
     dives: int = 1
     """Of settling the doubts of a bound one by one, to find better plans."""
+    idle_doubts: int = 3
+    """After so many in a row that led to nothing better no more are settled."""
     least_gain: float = 1 / 25
     """A round that closes a smaller share of the gap is the last of its kind."""
     case_rounds: int = 2
@@ -43,6 +45,7 @@ EFFORTS: Mapping[EffortName, Effort] = MappingProxyType(
             pair_entries=1_000_000_000,
             rounds=30,
             dives=4,
+            idle_doubts=8,
             least_gain=1 / 200,
             case_rounds=3,
             case_entries=2e11,

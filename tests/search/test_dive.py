@@ -35,7 +35,7 @@ def test_what_is_shown_are_assignments_and_the_bound_still_holds(problem: Sum) -
     dual = passed_over(problem)
     before = dual.lower
     shown = Shown(is_better=True)
-    dive(dual, range(len(problem[0])), shown.look)
+    dive(dual, range(len(problem[0])), shown.look, 3)
     everything = all_values(problem)
     assert set(map(tuple, shown)) <= set(map(tuple, everything))
     assert before <= dual.lower <= min(cost(problem, values) for values in everything) + NEAR
@@ -46,7 +46,7 @@ def test_three_that_want_to_differ_are_settled() -> None:
     alike = np.eye(2)
     problem = ([np.zeros(2)] * 3, [(0, 1, alike), (1, 2, alike), (0, 2, alike)])
     shown = Shown(is_better=True)
-    dive(passed_over(problem), range(3), shown.look)
+    dive(passed_over(problem), range(3), shown.look, 3)
     assert min(cost(problem, values) for values in shown) == 1.0
 
 
@@ -55,8 +55,8 @@ def test_a_dive_ends_early_where_it_leads_to_nothing_better() -> None:
     alike = np.eye(2)
     problem = ([np.zeros(2)] * 12, [(one, two, alike) for two in range(12) for one in range(two)])
     better, none = Shown(is_better=True), Shown(is_better=False)
-    dive(passed_over(problem), range(12), better.look)
-    dive(passed_over(problem), range(12), none.look)
+    dive(passed_over(problem), range(12), better.look, 3)
+    dive(passed_over(problem), range(12), none.look, 3)
     assert 0 < len(none) < len(better)
 
 
