@@ -15,6 +15,7 @@ from planner.graph.from_onnx import read_model
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
 from planner.plan import Plan
+from planner.search import methods
 from planner.search.decide import STRATEGIES, Decision, decide
 from planner.search.rules import Rules
 from planner.tdl.builder import NodeView, op
@@ -203,3 +204,17 @@ def test_a_quick_plan_claims_no_bound() -> None:
     assert decide(deep, deep_ops, 2, effort="quick").plan.certified_gap is None
     assert decide(deep, deep_ops, 2).plan.certified_gap == 0.0
     assert decide(graph, ops, 8, effort="thorough").plan.certified_gap == 0.0
+
+
+def test_a_plan_to_be_beaten_is_beaten_or_stays_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(methods, "MANY_OPS", 0)
+    graph = mlp(3, 24, 36)
+    ops = opdefs.standard().bind_all(graph)
+    best = decide(graph, ops, 8).plan
+    assert best.certified_gap == 0.0
+    again = decide(graph, ops, 8, near=best).plan
+    assert (again.moved_bytes, again.certified_gap) == (best.moved_bytes, None)
+    dear = decide(graph, ops, 8, strategy="data").plan
+    better = decide(graph, ops, 8, near=dear).plan
+    assert better.moved_bytes == best.moved_bytes < dear.moved_bytes
+    assert better.certified_gap == 0.0
