@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
+from math import ceil, prod
 
 from planner.algebra.tiling import Tiling
 from planner.collection import without_collection
@@ -57,6 +57,7 @@ def decide(
     progress: Callable[[str], None] = lambda line: None,
     tables: CostTables | None = None,
     near: Plan | None = None,
+    least_saved: float = 0.0,
 ) -> Decision:
     """Finds a plan.
 
@@ -77,6 +78,7 @@ def decide(
         tables: of an earlier search with the same descriptions, so that what both have is not counted twice.
         near: a plan of nearly the same graph, to be beaten: a large graph's search begins from it, and not from several
             other plans; and it states no bound where it finds none that moves less.
+        least_saved: by how much less, as a share.
 
     Raises:
         UsageError: a rule that cannot be kept, or fewer than one worker.
@@ -105,7 +107,7 @@ def decide(
         effort=effort,
         any_may_repeat=METHODS[strategy].any_may_repeat and effort != "quick",
         with_partial_sums=METHODS[strategy].with_partial_sums,
-        near=None if near is None else Near(near.moved_bytes, _kept(near)),
+        near=None if near is None else Near(ceil(near.moved_bytes * (1 - least_saved)) - 1, _kept(near)),
         tables=shared,
     )
     cuts, found = METHODS[strategy].search(

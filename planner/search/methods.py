@@ -141,7 +141,7 @@ def _joint(
     known = min(kept, key=lambda plan: plan.moved_bytes, default=None)
     made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress), known)
     best = min((made, *kept), key=lambda plan: plan.moved_bytes)
-    if near is not None and best.moved_bytes >= near.moved_bytes:
+    if near is not None and best.moved_bytes > near.most_bytes:
         return cuts, best
     # A plan that cannot be kept to the budget, because of a pin, may be below the bound of those that are.
     is_bounded = found.lower_bytes is not None and found.lower_bytes <= best.moved_bytes

@@ -62,7 +62,8 @@ def no_restriction(variable: SearchVariable, candidates: Candidates) -> Candidat
 class Near:
     """A plan of nearly the same graph."""
 
-    moved_bytes: int
+    most_bytes: int
+    """A plan that moves more than this needs no bound: it does not stand."""
     keep: Restriction
     """Leaves what both graphs have as it is in the plan."""
 
