@@ -34,6 +34,9 @@ MANY_OPS = 300
 """A graph of more ops than this is bounded after it has been searched from all starts, or from one."""
 _PRICES = 3
 """A plan is bounded with so many prices of repeated work at most."""
+_SLACK = 0.5
+"""A plan that spends no more than this share of the budget of repeated work is bounded without a price on it, at first:
+a price is what a budget costs that is spent."""
 
 Progress: TypeAlias = Callable[[str], None]
 Narrow: TypeAlias = Callable[[Restriction, tuple[int, ...]], Restriction]
@@ -106,6 +109,8 @@ def _joint(
         """With a bound; again with another price of repeated work as long as a plan that overdraws calls for one."""
         nonlocal price
         effort = EFFORTS[problem.effort]
+        if sum(problem.repeated_by_choice(found.composites)) <= _SLACK * problem.allowed_work:
+            price = FREE
         for left in reversed(range(_PRICES)):
             bounded = certify(problem, cuts, free, found, effort, progress, price, repriced if left else None)
             found, better_price = bounded.found, bounded.better_price
