@@ -120,7 +120,7 @@ class Sweep:
             tables = PricedTables(self.tables, self.residence, prices, charges=nearby.charges(charges))
             start = nearby.solve(tables, spans) or nearby.solve(tables, {})
             assert start is not None, "a known plan is one of those near it"
-            best = certify(nearby.problem(tables), cuts, restrict, Found(*start, 0), EFFORTS["normal"]).found
+            best = certify(nearby.problem(tables), cuts, restrict, Found(*start, 0), EFFORTS["normal"])
             return Answer(column(best.composites), None if best.lower_bytes is None else Fraction(best.lower_bytes))
 
         room = np.full(self.residence.moments, limit * self.workers)

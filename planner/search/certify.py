@@ -17,9 +17,8 @@ with them what the whole budget costs (``planner.search.work_prices``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isqrt
-from typing import TypeAlias
 
 import numpy as np
 
@@ -28,16 +27,17 @@ from planner.cost.tables import Candidates
 from planner.search.blocks import bound_by_blocks
 from planner.search.cases import Dividers, Work
 from planner.search.choices import Choices
-from planner.search.coarse import begin_coarsely
-from planner.search.core import Core, core_entries, rounding_error
+from planner.search.core import core_entries, rounding_error
 from planner.search.dive import dive
 from planner.search.effort import EFFORTS, Effort
 from planner.search.improve import improve
+from planner.search.joint import Joint, Joints
 from planner.search.order import Ints, find_order
+from planner.search.pricing import Pricing
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found
 from planner.search.work_cases import least_within_budget
-from planner.search.work_prices import FREE, Price
+from planner.search.work_prices import FREE
 
 _BUCKET = 1 << 24
 """Step 1 makes no bucket larger than this."""
@@ -45,25 +45,10 @@ _AT_ONCE = 1 << 20
 """What is solved exactly with no bucket larger than this needs no passes."""
 _PASSES = 10
 """Passes between two attempts to take values out."""
-_LITTLE = 1e-3
-"""Of what a plan moves, as a share: for less, no other price is sought, and blocks are not looked into again."""
-_WORTHWHILE = 1.1
+LITTLE = 1e-3
+"""Of what a plan moves, as a share: for less no plans are sought at another price, nor blocks looked into again."""
+_WORTHWHILE = 1.5
 """An assignment that costs so many times the best plan is not worth improving."""
-
-Reprice: TypeAlias = Callable[[Found, Found], tuple[Found, Price]]
-"""From a plan that overdraws, and the best one known that does not, to the best one then known and the price that it
-calls for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounded:
-    """A plan whose bound is known."""
-
-    found: Found
-    overdrawn: Found | None = None
-    """A plan that moves less and repeats more than allowed."""
-    better_price: Price | None = None
-    """The bound would have risen, but rises more with this price of repeated work."""
 
 
 def certify(
@@ -73,9 +58,8 @@ def certify(
     found: Found,
     effort: Effort = EFFORTS["normal"],
     progress: Callable[[str], None] = lambda line: None,
-    price: Price = FREE,
-    reprice: Reprice | None = None,
-) -> Bounded:
+    pricing: Pricing | None = None,
+) -> Found:
     """Bounds what a plan can be, and improves the given one where it can be better.
 
     Args:
@@ -85,43 +69,40 @@ def certify(
         found: the best plan known.
         effort: how much work may be done.
         progress: told what is being done.
-        price: of repeated work; any will do for plans within the budget, and some bound them better than others.
-        reprice: asked where settling doubts has led to a plan that overdraws; with another price than ``price`` the
-            bound ends early.
+        pricing: says what price on repeated work the plans known call for, and is told of those that are met; None:
+            there is no price.
 
     Returns:
-        The best plan now known and its bound; the given one, without a bound, if that is more than the effort. And the
-        best of the plans that were seen to move less, but repeat more than allowed.
+        The best plan now known and its bound; the given one, without a bound, if that is more than the effort.
     """
-    spare = 0 if problem.overdraws(found.composites) else price.of_budget(problem)
-    charged = price.priced(problem) if spare else problem
-    choices = _composites(problem, cuts, restrict, found, effort)
+    choices = every_composite(problem, cuts, restrict, found, effort)
     if choices is None or problem.table_entries(choices) > effort.table_entries:
-        return Bounded(found)
+        return found
     sizes = choices.sizes.tolist()
     order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=_BUCKET)
     if core_entries(order, sizes) > effort.pair_entries:
-        return Bounded(found)
-    progress("tables of all cuts together")
-    core = Core(charged, choices, order)
-    problem.eliminated_entries += core.eliminated_entries
-    seen = _Seen(problem, charged, core, found)
+        return found
+    has_price = pricing is not None and not problem.overdraws(found.composites)
+    joints = Joints(problem, choices, order, effort, progress)
+    joint = joints.at(pricing.price if pricing is not None and has_price else FREE)
+    seen = _Seen(problem, joint, found, pricing)
 
-    def closed(total: int, values: Ints, lower: int) -> Bounded:
+    def closed(total: int, values: Ints, lower: int) -> Found:
         """Where the exact solution is known. Its plan may need a strategy that no local op has, or repeat too much."""
         seen.look_at(values)
-        bounded = seen.bounded(max(lower, min(total - spare, seen.best.moved_bytes)))
-        if bounded.found.lower_bytes == seen.best.moved_bytes or problem.overdraws(seen.best.composites):
+        bounded = seen.bounded(max(lower, min(total - joint.spare, seen.best.moved_bytes)))
+        if bounded.lower_bytes == seen.best.moved_bytes or problem.overdraws(seen.best.composites):
             return bounded
-        return Bounded(least_within_budget(problem, core.left(problem), bounded.found, price, effort, progress))
+        left = joint.core.left(problem)
+        return least_within_budget(problem, left, bounded, joint.price, effort, progress)
 
-    exact = core.solve(_AT_ONCE)
+    exact = joint.core.solve(_AT_ONCE)
     if exact is not None:
         return closed(*exact, 0)
+    joint = joints.bounded(joint, found)
+    seen = _Seen(problem, joint, found, pricing)
+    core, dual, spare = joint.core, joint.dual, joint.spare
     dives, dived = effort.dives, -1
-    dual = core.dual()
-    progress("a bound that leaves the order of cuts open")
-    begin_coarsely(dual, core.without_order(), found.moved_bytes + spare - core.constant, effort.least_gain / 2)
     dividers = Dividers(Work(0.0))
     lower, by_cases = 0, False
     for number in range(effort.rounds + 2 * effort.case_rounds):
@@ -141,11 +122,7 @@ def certify(
             dives, dived = dives - 1, seen.best.moved_bytes
             progress(f"settling doubts of the bound: {seen.best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
             dive(dual, core.kinds, lambda guess: seen.improve(core.original(guess), cuts, restrict), effort.idle_doubts)
-            if reprice is not None and seen.overdrawn is not None and seen.overdrawn_saves() > _LITTLE:
-                plan, better_price = reprice(seen.overdrawn, seen.best)
-                seen.note(plan.composites)
-                if better_price != price:
-                    return replace(seen.bounded(lower), better_price=better_price)
+            seen.search()
         if lower >= seen.best.moved_bytes or not core.take_out(dual, costs, seen.best, spare):
             return seen.bounded(seen.best.moved_bytes)
         exact = core.solve(effort.exact_entries)
@@ -156,7 +133,7 @@ def certify(
             seen.look_at(near[1])
         missing = seen.best.moved_bytes - lower
         is_little = lower - before < effort.least_gain * missing
-        if by_cases and (is_little or missing < _LITTLE * lower):
+        if by_cases and (is_little or missing < LITTLE * lower):
             break
         by_cases = not by_cases and (is_little or number + 1 >= effort.rounds)
     return seen.bounded(lower)
@@ -167,7 +144,7 @@ def _rounded_up(value: float) -> int:
     return int(np.ceil(value - rounding_error(value)))
 
 
-def _composites(
+def every_composite(
     problem: Problem, cuts: tuple[int, ...], restrict: Restriction, found: Found, effort: Effort
 ) -> Choices | None:
     """Every composite of every variable, the found plan's among them; None if there are far too many."""
@@ -204,26 +181,28 @@ def _extended(
 class _Seen:
     """The plans that the bound's passes come upon."""
 
-    def __init__(self, problem: Problem, charged: Problem, core: Core, found: Found) -> None:
+    def __init__(self, problem: Problem, joint: Joint, found: Found, pricing: Pricing | None) -> None:
         self._problem = problem
-        self._charged = charged
-        self._core = core
+        self._charged = joint.charged
+        self._core = joint.core
+        self._pricing = pricing
+        self._called = FREE if pricing is None else pricing.price
         self.best = found
         """Within the budget, as the first one is, or no plan is known that is."""
-        self.overdrawn: Found | None = None
-        """The best of those that move less than that and repeat more than allowed."""
+        self._cheapest = self._charged.total_bytes(found.composites)
+        """What the best of all costs, price and all."""
 
     def look_at(self, values: Ints) -> None:
-        """Notes the plan of an assignment, if it is one and the best of its kind."""
+        """Notes the plan of an assignment, if it is one."""
         composites = self._core.composites(values)
         if self._problem.are_local(composites):
-            self.note(composites)
+            self._note(composites)
 
     def improve(self, values: Ints, cuts: tuple[int, ...], restrict: Restriction) -> bool:
         """Notes what improvement makes of the plan of an assignment, if that is one and not far too dear.
 
         Returns:
-            Whether it is the best of its kind.
+            Whether it is the best known, or costs the least.
         """
         composites = self._core.composites(values)
         costs = self._charged.total_bytes(composites)
@@ -231,28 +210,30 @@ class _Seen:
         if costs > _WORTHWHILE * best or not self._problem.are_local(composites):
             return False
         start = replace(self.best, composites=composites, moved_bytes=costs)
-        return self.note(improve(self._charged, cuts, restrict, start).composites)
+        return self._note(improve(self._charged, cuts, restrict, start).composites)
 
-    def note(self, composites: tuple[Tiling, ...]) -> bool:
-        """Notes a plan, if it is the best of its kind; says whether it is."""
-        moved = self._problem.total_bytes(composites)
-        found = replace(self.best, composites=composites, moved_bytes=moved)
-        if moved >= self.best.moved_bytes:
-            return False
-        if not self._problem.overdraws(composites) or self._problem.overdraws(self.best.composites):
+    def _note(self, composites: tuple[Tiling, ...]) -> bool:
+        found = replace(self.best, composites=composites, moved_bytes=self._problem.total_bytes(composites))
+        if self._pricing is not None:
+            self._pricing.note(found)
+        costs, before = self._charged.total_bytes(composites), self._cheapest
+        self._cheapest = min(costs, before)
+        is_allowed = not self._problem.overdraws(composites) or self._problem.overdraws(self.best.composites)
+        if is_allowed and found.moved_bytes < self.best.moved_bytes:
             self.best = found
-            if self.overdrawn is not None and self.overdrawn.moved_bytes >= moved:
-                self.overdrawn = None
             return True
-        if self.overdrawn is None or moved < self.overdrawn.moved_bytes:
-            self.overdrawn = found
-            return True
-        return False
+        return costs < before
 
-    def overdrawn_saves(self) -> float:
-        """How much less a plan moves that repeats too much, as a share of what the best one moves."""
-        return 0.0 if self.overdrawn is None else 1 - self.overdrawn.moved_bytes / self.best.moved_bytes
+    def search(self) -> None:
+        """Looks for better plans near those met, where they call for another price than those before."""
+        if self._pricing is None or self._pricing.would_raise(self._called) <= LITTLE * self.best.moved_bytes:
+            return
+        self._pricing.search()
+        self._called = self._pricing.price
+        best = self._pricing.best()
+        if best is not None and best.moved_bytes < self.best.moved_bytes:
+            self.best = best
 
-    def bounded(self, lower: int) -> Bounded:
+    def bounded(self, lower: int) -> Found:
         """What is known in the end."""
-        return Bounded(replace(self.best, lower_bytes=lower), self.overdrawn)
+        return replace(self.best, lower_bytes=lower)

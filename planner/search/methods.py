@@ -26,17 +26,12 @@ from planner.search.improve import improve
 from planner.search.layers import search_layers
 from planner.search.levels import search_by_levels
 from planner.search.megatron import tensor_parallel
+from planner.search.pricing import Pricing
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found, search_recursively
-from planner.search.work_prices import FREE, Price, priced_within_budget
 
 MANY_OPS = 300
 """A graph of more ops than this is bounded after it has been searched from all starts, or from one."""
-_PRICES = 3
-"""A plan is bounded with so many prices of repeated work at most."""
-_SLACK = 0.5
-"""A plan that spends no more than this share of the budget of repeated work is bounded without a price on it, at first:
-a price is what a budget costs that is spent."""
 
 Progress: TypeAlias = Callable[[str], None]
 Narrow: TypeAlias = Callable[[Restriction, tuple[int, ...]], Restriction]
@@ -91,36 +86,22 @@ def _joint(
         found = search_recursively(problem, cuts, narrow(start, cuts), progress)
         return improve(problem, cuts, free, found, progress, is_draft=has_one_start)
 
-    price = FREE
+    pricing = Pricing(problem, cuts, free, progress)
 
-    def allowed(found: Found, known: Found | None = None) -> Found:
-        nonlocal price
+    def allowed(found: Found) -> Found:
+        """The plan itself, or one within the budget of repeated work."""
         if problem.effort != "quick" and problem.overdraws(found.composites):
-            priced = priced_within_budget(problem, cuts, free, found, progress, known)
-            if priced is not None:
-                found, price = priced
+            pricing.note(found)
+            pricing.search()
+            found = pricing.best() or found
         return within_budget(problem, cuts, free, found, progress)
 
-    def repriced(overdrawn: Found, best: Found) -> tuple[Found, Price]:
-        priced = priced_within_budget(problem, cuts, free, overdrawn, progress, best)
-        return (best, price) if priced is None else priced
-
     def certified(found: Found, lower: int | None = None) -> Found:
-        """With a bound; again with another price of repeated work as long as a plan that overdraws calls for one."""
-        nonlocal price
-        effort = EFFORTS[problem.effort]
-        if sum(problem.repeated_by_choice(found.composites)) <= _SLACK * problem.allowed_work:
-            price = FREE
-        for left in reversed(range(_PRICES)):
-            bounded = certify(problem, cuts, free, found, effort, progress, price, repriced if left else None)
-            found, better_price = bounded.found, bounded.better_price
-            lower = max((bound for bound in (lower, found.lower_bytes) if bound is not None), default=None)
-            if better_price is None and left and bounded.overdrawn is not None and lower != found.moved_bytes:
-                found, better_price = repriced(bounded.overdrawn, found)
-            if better_price is None or better_price == price:
-                break
-            price = better_price
-        return replace(found, lower_bytes=lower)
+        """With a bound."""
+        pricing.note(found)
+        bounded = certify(problem, cuts, free, found, EFFORTS[problem.effort], progress, pricing)
+        known = max((bound for bound in (lower, bounded.lower_bytes) if bound is not None), default=None)
+        return replace(bounded, lower_bytes=known)
 
     first = improved(no_restriction)
     if len(cuts) < 2 and not (problem.overdraws(first.composites) and problem.effort != "quick"):
@@ -143,8 +124,9 @@ def _joint(
     if near is None:
         plans += _of_the_smallest(problem, cuts, narrow, progress)
     kept = [plan for plan in plans if not problem.overdraws(plan.composites)]
-    known = min(kept, key=lambda plan: plan.moved_bytes, default=None)
-    made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress), known)
+    for plan in plans:
+        pricing.note(plan)
+    made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress))
     best = min((made, *kept), key=lambda plan: plan.moved_bytes)
     if near is not None and best.moved_bytes > near.most_bytes:
         return cuts, best

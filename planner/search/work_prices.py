@@ -1,16 +1,12 @@
-"""Plans kept to the budget of repeated work by a price on it, and bounds of them.
+"""A price on repeated work: with it, what is worth most is repeated and the rest is divided.
 
-With a price in bytes for each unit of repeated work, what is worth most is repeated and the rest is divided. The price
-is sought at which a plan that overdraws the budget is as good as one that keeps to it, and nothing near them is better
-(the line through two plans; Handler and Zang, A Dual Algorithm for the Constrained Shortest Path Problem, Networks 10,
-1980). At any price, no plan within the budget moves less than the least of bytes and price together, less the price of
-the whole budget: Lagrange's relaxation, so that a bound need not take the budget as spent nor as unlimited.
+At any price, no plan within the budget moves less than the least of bytes and price together, less the price of the
+whole budget: Lagrange's relaxation, so that a bound need not take the budget as spent nor as unlimited. Which price is
+asked is settled elsewhere (``planner.search.pricing``).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import floor
 
@@ -19,22 +15,8 @@ import numpy as np
 from planner.algebra.partial import IMPOSSIBLE
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.graph.model import DType, Tensor
-from planner.search.budget import within_budget
-from planner.search.crossing import crossed
-from planner.search.improve import improve
-from planner.search.mixing import mixed
-from planner.search.problem import Problem, Restriction
-from planner.search.recurse import Found
+from planner.search.problem import Problem
 from planner.tdl.bind import BoundOp
-
-_STEEPER = 64.0
-"""A price at which too much is repeated is tried so many times as high."""
-_DEAREST = 4
-"""How often, until nothing is repeated."""
-_LINES = 8
-"""Prices that are tried between a plan that overdraws and one that does not."""
-_MIXED = 3
-"""Of the last plans that overdraw, and of those that do not, so many are mixed with one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,69 +83,3 @@ class _PricedTables(CostTables):
         again = [self._problem.repeated_by(bound.op.name, strategy) for strategy in strategies]
         # Rounded down: what all repetitions of a plan cost is no more than the price of their work.
         return np.array([floor(self._price * amount) for amount in again], dtype=np.int64)
-
-
-def priced_within_budget(
-    problem: Problem,
-    cuts: tuple[int, ...],
-    restrict: Restriction,
-    found: Found,
-    progress: Callable[[str], None] = lambda line: None,
-    known: Found | None = None,
-) -> tuple[Found, Price] | None:
-    """The best plan near a given one that repeats no more work than allowed; None if no price leads to one.
-
-    Args:
-        problem: the graph's variables and tables.
-        cuts: the ways of each cut, outermost first.
-        restrict: narrows the candidates of a variable.
-        found: a plan that repeats too much.
-        progress: told what is being done.
-        known: a plan that does not, and moves more bytes.
-
-    Returns:
-        The plan, which may be mixed of two, and the price at which the budget is kept to.
-    """
-
-    def work(plan: Found) -> int:
-        return sum(problem.repeated_by_choice(plan.composites))
-
-    def at(price: Price, *plans: Found) -> tuple[Found, int]:
-        """The best plan near these at a price, in bytes alone; and how much less it costs than any of them."""
-        progress(f"pricing repeated work: {price.bytes_per_work:g} bytes")
-        priced = price.priced(problem)
-        charged = [replace(plan, moved_bytes=priced.total_bytes(plan.composites)) for plan in plans]
-        least = min(plan.moved_bytes for plan in charged)
-        best = improve(priced, cuts, restrict, crossed(priced, charged), progress)
-        problem.eliminated_entries += priced.eliminated_entries
-        return replace(best, moved_bytes=problem.total_bytes(best.composites)), least - best.moved_bytes
-
-    overs, unders = [found], [] if known is None else [known]
-
-    def note(plan: Found) -> None:
-        (overs if problem.overdraws(plan.composites) else unders).append(plan)
-
-    price = first = Price(found.moved_bytes / work(found))
-    for number in range(_DEAREST if known is None else 0):
-        price = Price(first.bytes_per_work * _STEEPER**number)
-        plan, _ = at(price, found)
-        if not problem.overdraws(plan.composites):
-            unders.append(plan)
-            break
-    if not unders:
-        return None
-    for _ in range(_LINES):
-        over, under = overs[-1], unders[-1]
-        if under.moved_bytes <= over.moved_bytes:
-            break
-        price = Price((under.moved_bytes - over.moved_bytes) / (work(over) - work(under)))
-        plan, gained = at(price, over, under)
-        note(plan)
-        if gained <= 0:
-            break
-    progress("mixing plans that repeat more and less")
-    pairs = itertools.product(overs[-_MIXED:], unders[-_MIXED:])
-    best = min((mixed(problem, over, under) for over, under in pairs), key=lambda plan: plan.moved_bytes)
-    better = [within_budget(problem, cuts, restrict, overs[-1], progress), at(price, best)[0]]
-    allowed = [plan for plan in better if not problem.overdraws(plan.composites)]
-    return min((best, *allowed), key=lambda plan: plan.moved_bytes), price

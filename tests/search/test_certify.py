@@ -37,7 +37,7 @@ def check(graph: Graph, cuts: tuple[int, ...], effort: Effort) -> float:
     """Holds a certificate against the integer programme; the certified gap."""
     problem = Problem(graph, opdefs.standard().bind_all(graph), int(np.prod(cuts)))
     start = improve(problem, cuts, no_restriction, search_recursively(problem, cuts, no_restriction))
-    found = certify(problem, cuts, no_restriction, start, effort).found
+    found = certify(problem, cuts, no_restriction, start, effort)
     least = least_of_all(problem, cuts)
     assert found.lower_bytes is not None
     assert found.lower_bytes <= least <= found.moved_bytes <= start.moved_bytes
@@ -83,7 +83,7 @@ def test_a_problem_that_is_too_large_gets_no_bound_and_keeps_its_plan() -> None:
     graph = mlp(2, 24, 36)
     problem = Problem(graph, opdefs.standard().bind_all(graph), 4)
     start = search_recursively(problem, (2, 2), no_restriction)
-    assert certify(problem, (2, 2), no_restriction, start, Effort(table_entries=10)).found == start
+    assert certify(problem, (2, 2), no_restriction, start, Effort(table_entries=10)) == start
 
 
 @pytest.mark.parametrize(("name", "megabytes"), [("mlp-4x8192", 402.653184), ("gpt-2x1024", 1141.08012)])
@@ -91,7 +91,7 @@ def test_peers_workloads_are_solved_exactly(name: str, megabytes: float) -> None
     graph = zoo.build(name)
     problem = Problem(graph, opdefs.standard().bind_all(graph), 8)
     start = search_recursively(problem, (2, 2, 2), no_restriction)
-    found = certify(problem, (2, 2, 2), no_restriction, start).found
+    found = certify(problem, (2, 2, 2), no_restriction, start)
     assert found.moved_bytes == found.lower_bytes == round(megabytes * 1e6)
 
 

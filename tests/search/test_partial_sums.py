@@ -122,7 +122,7 @@ def check(graph: Graph, cuts: tuple[int, ...], divide: Sequence[int], tables: Co
 
     found = search_recursively(problem, cuts, keep)
     if tables is None:
-        found = certify(problem, cuts, keep, found).found
+        found = certify(problem, cuts, keep, found)
         assert found.lower_bytes == found.moved_bytes
     assert found.moved_bytes == least_of_all(problem, cuts, keep)
     plan = plan_of(problem, found.composites)
