@@ -18,11 +18,12 @@ from planner.graph.structure import in_order_of_places
 from planner.plan import OpStrategy, Plan
 from planner.search.effort import EffortName
 from planner.search.factors import cuts_of_levels
-from planner.search.methods import METHODS
+from planner.search.methods import MANY_OPS, METHODS
 from planner.search.pins import ruled
 from planner.search.problem import Near, Problem, Restriction, SearchVariable
 from planner.search.recurse import Found
 from planner.search.rules import NO_RULES, Rules
+from planner.search.shortened import Whole, shortened
 from planner.tdl.bind import BoundOp
 
 STRATEGIES = tuple(METHODS)
@@ -96,26 +97,62 @@ def decide(
     started = time.perf_counter()
     progress("tables of the graph")
     shared = CostTables() if tables is None else tables
+
     # Neither the order of the file nor names decide between plans of equal bytes.
     ordered = in_order_of_places(graph)
     bound = {one.op.name: one for one in ops}
-    problem = Problem(
-        ordered,
-        tuple(bound[op.name] for op in ordered.ops),
-        workers,
-        partitioned_inputs,
-        effort=effort,
-        any_may_repeat=METHODS[strategy].any_may_repeat and effort != "quick",
-        with_partial_sums=METHODS[strategy].with_partial_sums,
-        near=None if near is None else Near(ceil(near.moved_bytes * (1 - least_saved)) - 1, _kept(near)),
-        tables=shared,
-    )
-    cuts, found = METHODS[strategy].search(
-        problem, cuts_of_levels(levels or (workers,)), partial(_narrowed, problem, rules, held or {}), progress
-    )
+    in_order = tuple(bound[op.name] for op in ordered.ops)
+
+    def searched(graph: Graph, ops: tuple[BoundOp, ...], stands_for: Mapping[str, int]) -> _Answer:
+        problem = Problem(
+            graph,
+            ops,
+            workers,
+            partitioned_inputs,
+            effort=effort,
+            any_may_repeat=METHODS[strategy].any_may_repeat and effort != "quick",
+            with_partial_sums=METHODS[strategy].with_partial_sums,
+            near=None if near is None else Near(ceil(near.moved_bytes * (1 - least_saved)) - 1, _kept(near)),
+            stands_for=stands_for,
+            tables=shared,
+        )
+        return _Answer(
+            problem,
+            *METHODS[strategy].search(
+                problem, cuts_of_levels(levels or (workers,)), partial(_narrowed, problem, rules, held or {}), progress
+            ),
+        )
+
+    # With little effort equal blocks are planned alike, where no rule and no other plan tells them apart.
+    all_are_alike = strategy == "tofu" and rules == NO_RULES and not held and near is None
+    short = shortened(ordered, in_order) if effort == "quick" and all_are_alike and len(ops) > MANY_OPS else None
+    answer, whole = None, None
+    if short is not None:
+        answer = searched(short.graph, short.ops, short.stands_for)
+        whole = short.expanded(*answer.by_name())
+        if whole is not None and _overdraws(ops, answer, whole):
+            whole = None
+    if answer is None or whole is None:
+        answer = searched(ordered, in_order, {})
+        whole = Whole(*answer.by_name(), {})
     seconds = time.perf_counter() - started
-    plan = _plan(graph, ops, problem, found, cuts, strategy, model_digest)
-    return Decision(plan, seconds, problem.tables.entries, found.largest_table, problem.eliminated_entries)
+    plan = _plan(graph, ops, answer, whole, strategy, model_digest)
+    return Decision(plan, seconds, shared.entries, answer.found.largest_table, answer.problem.eliminated_entries)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What was found, and of which problem."""
+
+    problem: Problem
+    cuts: tuple[int, ...]
+    found: Found
+
+    def by_name(self) -> tuple[dict[str, Tiling], dict[str, Tiling]]:
+        """The tilings of tensors and the strategies of ops."""
+        problem, composites = self.problem, self.found.composites
+        tilings = {name: composites[number] for name, number in problem.variable_of_tensor.items()}
+        return tilings, {name: composites[number] for name, number in problem.variable_of_op.items()}
 
 
 def _narrowed(
@@ -161,45 +198,66 @@ def _gap(found: Found) -> float | None:
 
 
 def _plan(
-    graph: Graph,
-    ops: tuple[BoundOp, ...],
-    problem: Problem,
-    found: Found,
-    cuts: tuple[int, ...],
-    strategy: str,
-    model_digest: str,
+    graph: Graph, ops: Sequence[BoundOp], answer: _Answer, whole: Whole, strategy: str, model_digest: str
 ) -> Plan:
-    tilings = {
-        name: found.composites[problem.variable_of_tensor[name]]
-        for name in graph.tensors
-        if name in problem.variable_of_tensor
-    }
-    known: dict[tuple[int, int], OpStrategy] = {}
+    problem, found = answer.problem, answer.found
     strategies = {}
+    known: dict[tuple[int, int], OpStrategy] = {}
     for bound in ops:
-        tiling = found.composites[problem.variable_of_op[bound.op.name]]
+        tiling = whole.strategies[bound.op.name]
         key = (id(bound.analysis), id(tiling))
         if key not in known:
             known[key] = OpStrategy(tiling, tuple(variable.name for variable in bound.variables))
         strategies[bound.op.name] = known[key]
-    by_tensor = dict.fromkeys(tilings, 0)
-    for name, amount in problem.bytes_by_tensor(found.composites):
-        by_tensor[name] += amount
-    assert sum(by_tensor.values()) == found.moved_bytes, "the plan's bytes are the sum over its tensors"
+    tilings = {name: whole.tilings[name] for name in graph.tensors if name in whole.tilings}
     stuck = problem.unsplit(found.composites)
-    works = [(problem.works[bound.op.name], bound, strategies[bound.op.name].tiling) for bound in ops]
+    standing = [whole.stands.get(bound.op.name, bound.op.name) for bound in ops]
+    works = [
+        (problem.works[other], bound, whole.strategies[bound.op.name])
+        for bound, other in zip(ops, standing, strict=True)
+    ]
+    by_tensor = _bytes_by_tensor(ops, answer, whole.stands, tilings)
+    moved = sum(by_tensor.values())
+    assert whole.stands or moved == found.moved_bytes, "the plan's bytes are the sum over its tensors"
     return Plan(
         model=graph.name,
         model_digest=model_digest,
-        cuts=cuts,
+        cuts=answer.cuts,
         tilings=tilings,
         strategies=strategies,
         tensor_bytes=by_tensor,
-        moved_bytes=found.moved_bytes,
+        moved_bytes=moved,
         soybean_bytes=0,
         peak_bytes=(),
         replicated_flop_share=replicated_share(works),
-        certified_gap=_gap(found),
+        certified_gap=None if whole.stands else _gap(found),
         strategy=strategy,
-        unsplit=tuple(bound.op.name for bound in ops if problem.variable_of_op[bound.op.name] in stuck),
+        unsplit=tuple(
+            bound.op.name for bound, other in zip(ops, standing, strict=True) if problem.variable_of_op[other] in stuck
+        ),
     )
+
+
+def _overdraws(ops: Sequence[BoundOp], answer: _Answer, whole: Whole) -> bool:
+    """True if the plan of the whole graph repeats more work than allowed, though that of the short one does not."""
+    problem, composites = answer.problem, answer.found.composites
+    once = problem.repeated_once(composites)
+    places = (problem.variable_of_op[whole.stands.get(bound.op.name, bound.op.name)] for bound in ops)
+    return sum(once[place] for place in places) > problem.allowed_work and not problem.overdraws(composites)
+
+
+def _bytes_by_tensor(
+    ops: Sequence[BoundOp], answer: _Answer, stands: Mapping[str, str], tilings: Mapping[str, Tiling]
+) -> dict[str, int]:
+    """What moves because of each tensor: what its links move, or those that stand for them."""
+    problem = answer.problem
+    by_op: dict[str, list[tuple[bool, int, int]]] = {}
+    for link, amount in zip(problem.links, problem.link_bytes(answer.found.composites), strict=True):
+        if amount:
+            by_op.setdefault(link.op_name, []).append((link.is_input, link.position, amount))
+    found = dict.fromkeys(tilings, 0)
+    for bound in ops:
+        op = bound.op
+        for is_input, position, amount in by_op.get(stands.get(op.name, op.name), ()):
+            found[(op.inputs if is_input else op.outputs)[position]] += amount
+    return found

@@ -7,7 +7,7 @@ placement for each cut so far. A state and its next value share a variable.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -94,6 +94,8 @@ class Problem:
     """Offer ``P`` to tensors that may be sums of partial results, joined later (``planner.search.partial_sums``)."""
     near: Near | None = None
     """A plan to begin from, if there is one."""
+    stands_for: Mapping[str, int] = field(default_factory=dict)
+    """By op, of how many ops the work is counted where this one is repeated; 1 for the others."""
     variables: list[SearchVariable] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     tables: CostTables = field(default_factory=CostTables)
@@ -105,11 +107,12 @@ class Problem:
         self.variable_of_tensor: dict[str, int] = {}
         self.variable_of_op: dict[str, int] = {}
         self.works = self._find_works()
-        total = sum(self.works.values())
+        counts = self._work_counts()
+        total = sum(amount * count for amount, count in counts.items())
         self.allowed_work = REPLICATED_SHARE_LIMIT * total
         """That a plan may repeat by choice."""
         budget = self.replication_budget * total
-        self.smallest = self._find_smallest(budget)
+        self.smallest = self._find_smallest(budget, counts)
         alone = frozenset(name for name, amount in self.works.items() if amount <= budget)
         cheap = alone if self.any_may_repeat else self.smallest
         self.offers_all_repetition = alone <= cheap
@@ -121,7 +124,7 @@ class Problem:
         self._partial |= {self.variable_of_op[name] for name in sums.ops}
         self._bound = {bound.op.name: bound for bound in self.ops}
         self._add_links()
-        self._negligible = self.allowed_work / max(1, len(self.works)) / max(1, self.workers - 1)
+        self._negligible = self.allowed_work / max(1, counts.total()) / max(1, self.workers - 1)
         self._local = self.tables.local
         self._proposals: dict[tuple[Space, Tiling, int], Candidates] = {}
         self._spaces: dict[tuple[object, ...], Space] = {}
@@ -129,7 +132,9 @@ class Problem:
         self._grouped: tuple[tuple[Tiling, ...], list[int], Ints] = ((), [], np.zeros(0, dtype=np.int64))
         self._lists = self.tables.lists
         self._numbered: dict[object, int] = {}
-        copies = Counter(self.variable_of_op.values())
+        copies: Counter[int] = Counter()
+        for name, variable in self.variable_of_op.items():
+            copies[variable] += self.stands_for.get(name, 1)
         self._times_there = [copies[variable.number] for variable in self.variables]
         self.content = [self._content_of(variable) for variable in self.variables]
         self._contents = np.array(self.content, dtype=np.int64)
@@ -171,13 +176,19 @@ class Problem:
                 known[bound.content] = work(bound, self.graph)
         return {bound.op.name: known[bound.content] for bound in self.ops}
 
-    def _find_smallest(self, left: float) -> frozenset[str]:
+    def _work_counts(self) -> Counter[int]:
+        """Of how many ops the work is so much."""
+        counts: Counter[int] = Counter()
+        for name, amount in self.works.items():
+            counts[amount] += self.stands_for.get(name, 1)
+        return counts
+
+    def _find_smallest(self, left: float, counts: Counter[int]) -> frozenset[str]:
         """The ops of the least work, as many as a budget holds if all are repeated.
 
         Of ops of equal work all are among them, or none, so that neither names nor order decide. What a repetition adds
         depends on how many workers repeat; two is assumed here, and the plan's true share is checked afterwards.
         """
-        counts = Counter(self.works.values())
         largest = -1
         for amount in sorted(counts):
             left -= amount * counts[amount]
@@ -282,9 +293,14 @@ class Problem:
 
     def repeated_by_choice(self, composites: Sequence[Tiling]) -> list[int]:
         """By variable the work that is done again though it could be divided, that of copies added; 0 for tensors."""
+        each = self.repeated_once(composites)
+        return [amount * times for amount, times in zip(each, self._times_there, strict=True)]
+
+    def repeated_once(self, composites: Sequence[Tiling]) -> list[int]:
+        """The same of one copy, standing for itself."""
         firsts, group = self.alike(composites)
         each = [self._chosen(self.variables[first], composites[first]) for first in firsts]
-        return [each[number] * times for number, times in zip(group.tolist(), self._times_there, strict=True)]
+        return [each[number] for number in group.tolist()]
 
     def repeated_by(self, op: str, strategy: Tiling) -> int:
         """The work of an op that is done again though it could be divided, if this is its strategy."""
@@ -472,6 +488,10 @@ class Problem:
 
     def bytes_by_tensor(self, composites: Sequence[Tiling]) -> list[tuple[str, int]]:
         """What moves because of each link's tensor, when the variables have these values."""
+        return [(link.name, amount) for link, amount in zip(self.links, self.link_bytes(composites), strict=True)]
+
+    def link_bytes(self, composites: Sequence[Tiling]) -> list[int]:
+        """What moves because of each link, when the variables have these values."""
         groups = self.alike(composites)[1].tolist()
         known: dict[tuple[int, int, int], int] = {}
         found = []
@@ -480,7 +500,7 @@ class Problem:
             if key not in known:
                 tiling, strategy = self.intern((composites[link.tensor],)), self.intern((composites[link.op],))
                 known[key] = int(self.table(link, tiling, strategy)[0, 0])
-            found.append((link.name, known[key]))
+            found.append(known[key])
         return found
 
     def table(self, link: Link, tilings: Candidates, strategies: Candidates) -> Table:

@@ -1,0 +1,289 @@
+"""Runs of equal blocks: the layers of a deep network, each like the one before, forward and backward.
+
+Two ops that are alike and lie as far apart as the next two like them are taken for the same op of two neighbouring
+blocks. What they read and what reads them must be so as well, and from there the map from each block to the next is
+found, op by op, as far as it goes. A chain is an op and its images, one for each block. Tofu coalesces the time steps
+of a recurrent network (section 5.1), which share their weights; blocks here have weights of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from planner.graph.model import Graph
+from planner.tdl.bind import BoundOp
+
+_FEWEST = 6
+"""Blocks of a run: with fewer there is little to gain."""
+_SEEDS = 12
+"""Pairs of ops that are tried."""
+_LEAST = 8
+"""Ops of a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Equal blocks, one after the other. Ops and inputs are numbers (``Wiring``); the blocks have numbers, too."""
+
+    chains: tuple[tuple[int, ...], ...]
+    """The same op of one block after the other."""
+    starts: tuple[int, ...]
+    """By chain the block of its first op."""
+    first: int
+    """From this block on every chain has an op in each block, and reads the same from blocks as far away."""
+    last: int
+    """The last one of these."""
+    reach: int
+    """Ops read from blocks that are at most so far away."""
+
+    @property
+    def blocks(self) -> int:
+        """How many are equal."""
+        return self.last - self.first + 1
+
+
+class Wiring:
+    """Which op makes each tensor and which ops read it, by number.
+
+    The graph's inputs are nodes as well, numbered after the ops. They make themselves, and a state reads what replaces
+    it after the step.
+
+    Attributes:
+        ops: how many nodes are ops.
+        inputs: of each node, the tensors that it reads.
+        outputs: of each node, those that it makes.
+        kinds: of each node; equal for those that are alike.
+        levels: of each op, the number of ops on the longest path to it.
+        producer: by tensor the node that makes it; without constants.
+        readers: by tensor the nodes that read it, and in which place.
+    """
+
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
+        self.graph = graph
+        self.ops = len(ops)
+        self.inputs = [bound.op.inputs for bound in ops]
+        self.outputs = [bound.op.outputs for bound in ops]
+        self.producer: dict[str, int] = {}
+        self.readers: dict[str, list[tuple[int, int]]] = {}
+        self.levels: list[int] = []
+        numbers: dict[object, int] = {}
+        self.kinds = [numbers.setdefault(id(bound.content), len(numbers)) for bound in ops]
+        constants, level_of, readers = graph.constants, dict[str, int](), self.readers
+        for number, (inputs, outputs) in enumerate(zip(self.inputs, self.outputs, strict=True)):
+            level = 0
+            for slot, name in enumerate(inputs):
+                if name and name not in constants:
+                    readers.setdefault(name, []).append((number, slot))
+                    level = max(level, level_of.get(name, 0))
+            self.levels.append(level)
+            for name in outputs:
+                self.producer[name] = number
+                level_of[name] = level + 1
+        self.producer.pop("", None)
+        following = {pair.current: pair.following for pair in graph.state}
+        for number, name in enumerate(graph.inputs, start=len(ops)):
+            tensor = graph.tensors[name]
+            kind = (tensor.shape, tensor.dtype, graph.roles[name])
+            self.kinds.append(numbers.setdefault(kind, len(numbers)))
+            self.outputs.append((name,))
+            self.producer[name] = number
+            self.inputs.append((following[name],) if name in following else ())
+            if name in following:
+                readers.setdefault(following[name], []).append((number, 0))
+
+    @property
+    def is_unrolled(self) -> bool:
+        """True if weights are read again and again: what such steps are is found otherwise (``find_copies``)."""
+        for pair in self.graph.state:
+            readers = self.readers.get(pair.current, ())
+            kinds = Counter([(self.kinds[number], slot) for number, slot in readers]) if len(readers) > 2 else {}
+            if max(kinds.values(), default=0) > 2:
+                return True
+        return False
+
+
+def find_runs(wiring: Wiring) -> list[Run]:
+    """Finds the runs of a graph.
+
+    Which ops are in one depends neither on names nor on the order of the graph.
+
+    Args:
+        wiring: of the training graph.
+    """
+    runs: list[Run] = []
+    if wiring.is_unrolled:
+        return runs
+    taken: set[int] = set()
+    for one, next_one in _seeds(wiring):
+        if one in taken or next_one in taken:
+            continue
+        run = _run(wiring, one, next_one)
+        if run is not None and taken.isdisjoint(number for chain in run.chains for number in chain):
+            runs.append(run)
+            taken.update(number for chain in run.chains for number in chain)
+    return runs
+
+
+def _seeds(wiring: Wiring) -> list[tuple[int, int]]:
+    """Pairs of ops that may be the same of two neighbouring blocks, those of the longest runs first."""
+    members: dict[int, list[int]] = {}
+    for number, kind in enumerate(wiring.kinds[: wiring.ops]):
+        members.setdefault(kind, []).append(number)
+    levels, tensors = wiring.levels, wiring.graph.tensors
+    found = []
+    for alike in members.values():
+        if len(alike) < _FEWEST:
+            continue
+        alike.sort(key=levels.__getitem__)
+        start, longest = 0, (0, 0)
+        apart = [levels[other] - levels[one] for one, other in itertools.pairwise(alike)]
+        for place in range(1, len(apart) + 1):
+            if place == len(apart) or apart[place] != apart[start]:
+                if apart[start] and place - start > longest[1] - longest[0]:
+                    longest = (start, place)
+                start = place
+        count = longest[1] - longest[0] + 1
+        if count >= _FEWEST:
+            middle = (longest[0] + longest[1]) // 2
+            one, other = alike[middle], alike[middle + 1] if middle + 1 < len(alike) else alike[middle]
+            shape = tensors[next(name for name in wiring.outputs[one] if name)].shape
+            found.append((-count, apart[longest[0]], levels[one], shape, one, other))
+    found.sort(key=lambda seed: seed[:4])
+    distinct: dict[tuple[int, int], tuple[int, int]] = {}
+    for count, depth, _, _, one, other in found:
+        if one != other:
+            distinct.setdefault((count, depth), (one, other))
+    return list(distinct.values())[:_SEEDS]
+
+
+def _run(wiring: Wiring, one: int, next_one: int) -> Run | None:
+    """The run in which these are the same op of two neighbouring blocks; None if there is none to speak of."""
+    following = _shifted(wiring, one, next_one)
+    if following is None or len(following) < _LEAST * (_FEWEST - 1):
+        return None
+    images = set(following.values())
+    chains: list[tuple[int, ...]] = []
+    chain_of: dict[int, tuple[int, int]] = {}
+    for start in following:
+        if start in images:
+            continue
+        chain = [start]
+        while chain[-1] in following:
+            chain.append(following[chain[-1]])
+        if len(chain) >= _FEWEST:
+            chain_of.update({number: (len(chains), place) for place, number in enumerate(chain)})
+            chains.append(tuple(chain))
+    if one not in chain_of:
+        return None
+    starts = _starts(wiring, chains, chain_of, one)
+    kept = [number for number in range(len(chains)) if number in starts]
+    place = {number: position for position, number in enumerate(kept)}
+    inside = {number: (place[chain], starts[chain] + at) for number, (chain, at) in chain_of.items() if chain in place}
+    chains = [chains[number] for number in kept]
+    begin = [starts[number] for number in kept]
+    first = max(begin)
+    last = min(start + len(chain) for start, chain in zip(begin, chains, strict=True)) - 1
+    first, last, reach = _checked(wiring, chains, inside, first, last, inside[one][1])
+    run = Run(tuple(chains), tuple(begin), first, last, reach)
+    return run if run.blocks >= _FEWEST else None
+
+
+def _shifted(wiring: Wiring, one: int, next_one: int) -> dict[int, int] | None:
+    """By op the same one of the next block; None if that contradicts itself."""
+    kinds, producer, readers = wiring.kinds, wiring.producer, wiring.readers
+    following, waiting = {one: next_one}, [(one, next_one)]
+    preceding = {next_one: one}
+    while waiting:
+        here, there = waiting.pop()
+        near: list[tuple[int, int]] = []
+        for left, right in zip(wiring.inputs[here], wiring.inputs[there], strict=False):
+            if left != right and left in producer and right in producer:
+                near.append((producer[left], producer[right]))
+        for left, right in zip(wiring.outputs[here], wiring.outputs[there], strict=False):
+            mine, theirs = readers.get(left, ()), readers.get(right, ())
+            if len(mine) == len(theirs) == 1:
+                near.append((mine[0][0], theirs[0][0]))
+            elif mine and theirs:
+                others = _alone([((kinds[number], slot), number) for number, slot in theirs])
+                for how, number in _alone([((kinds[number], slot), number) for number, slot in mine]).items():
+                    if how in others:
+                        near.append((number, others[how]))
+        for pair in near:
+            first, second = pair
+            if first == second or kinds[first] != kinds[second]:
+                continue
+            known = following.get(first)
+            if known is None and second not in preceding:
+                following[first], preceding[second] = second, first
+                waiting.append(pair)
+            elif known != second:
+                return None
+    return following
+
+
+def _alone(pairs: Sequence[tuple[tuple[int, int], int]]) -> dict[tuple[int, int], int]:
+    """Those whose key no other has."""
+    found: dict[tuple[int, int], int] = {}
+    several: set[tuple[int, int]] = set()
+    for key, number in pairs:
+        if key in found:
+            several.add(key)
+        found[key] = number
+    return {key: number for key, number in found.items() if key not in several}
+
+
+def _starts(
+    wiring: Wiring, chains: Sequence[tuple[int, ...]], chain_of: dict[int, tuple[int, int]], one: int
+) -> dict[int, int]:
+    """By chain the block of its first op: what is read is in the same block as far as can be; those that are joined."""
+    starts = {chain_of[one][0]: -chain_of[one][1]}
+    waiting = deque(starts)
+    while waiting:
+        chain = waiting.popleft()
+        middle = len(chains[chain]) // 2
+        number = chains[chain][middle]
+        near = [wiring.producer[name] for name in wiring.inputs[number] if name in wiring.producer]
+        near += [reader for name in wiring.outputs[number] for reader, _ in wiring.readers.get(name, ())]
+        for other in near:
+            if other in chain_of and chain_of[other][0] not in starts:
+                starts[chain_of[other][0]] = starts[chain] + middle - chain_of[other][1]
+                waiting.append(chain_of[other][0])
+    return starts
+
+
+def _checked(
+    wiring: Wiring,
+    chains: Sequence[tuple[int, ...]],
+    inside: dict[int, tuple[int, int]],
+    first: int,
+    last: int,
+    block: int,
+) -> tuple[int, int, int]:
+    """The blocks around one that are equal: what they read is so, and nothing outside reads from the inner ones."""
+    producer, reach = wiring.producer, 0
+    wrong: set[int] = set()
+    for chain in chains:
+        for here, there in itertools.pairwise(chain):
+            at = inside[here][1]
+            for left, right in zip(wiring.inputs[here], wiring.inputs[there], strict=False):
+                if left == right:
+                    continue
+                if left in producer and right in producer:
+                    mine, theirs = inside.get(producer[left]), inside.get(producer[right])
+                    if mine is None or theirs is None or mine[0] != theirs[0] or mine[1] + 1 != theirs[1]:
+                        wrong.add(at)
+                    elif first <= at <= last:
+                        reach = max(reach, abs(at - mine[1]))
+                elif left in producer or right in producer:
+                    wrong.add(at)
+        for here in chain:
+            at = inside[here][1]
+            if any(reader not in inside for name in wiring.outputs[here] for reader, _ in wiring.readers.get(name, ())):
+                wrong.add(at)
+    # A block of which this is not so is none of them; nor is the one after it, since a pair is noted at the first.
+    first = max([first, *(at + 1 for at in wrong if at < block)])
+    last = min([last, *(at for at in wrong if at >= block)])
+    return first, last, reach

@@ -1,0 +1,224 @@
+"""A deep network planned by a short one: of a run of equal blocks a few stand for all.
+
+Where blocks are equal (``planner.search.runs``), so are good plans for them, but for the first and the last few. So the
+inner blocks are taken out, the short network is planned, and the plan of a block at which its neighbours are planned
+alike is that of all that were taken out. What the whole plan moves is the sum over its links, each of which costs what
+the link costs that stands for it. Where no such block is found, the plan is none of the whole network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
+
+from planner.algebra.tiling import Tiling
+from planner.graph.model import Graph, StatePair
+from planner.search.runs import Run, Wiring, find_runs
+from planner.tdl.bind import BoundOp
+
+_LEAST = 0.2
+"""A graph that would be shorter by a smaller share of its ops is left as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What was taken out of a run: blocks ``after + 1`` to ``after + count``."""
+
+    run: Run
+    after: int
+    count: int
+
+    def op(self, chain: int, block: int) -> int:
+        """A chain's op in a block of the short network, which has numbers without a gap."""
+        return self.run.chains[chain][block + (self.count if block > self.after else 0) - self.run.starts[chain]]
+
+    def ends(self) -> tuple[int, int]:
+        """The first and the last block of the short network that are equal."""
+        return self.run.first, self.run.last - self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A plan of the whole graph, by that of a short one."""
+
+    tilings: Mapping[str, Tiling]
+    """By tensor."""
+    strategies: Mapping[str, Tiling]
+    """By op."""
+    stands: Mapping[str, str]
+    """By op the one of the short graph whose links cost what its own cost; itself where it is not said."""
+
+
+class Shortened:
+    """A graph without most of its equal blocks.
+
+    Attributes:
+        graph: the short one; what is left has the names that it had.
+        ops: its ops with their descriptions.
+        stands_for: of an op by name, how many of the whole graph it stands for; of the others it is 1.
+    """
+
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp], wiring: Wiring, runs: Sequence[Run]) -> None:
+        self._whole = tuple(ops)
+        self._wiring = wiring
+        self._cuts: list[_Cut] = []
+        for run in runs:
+            left = run.reach + 1  # on either side of the gap
+            if run.blocks > 2 * left:
+                self._cuts.append(_Cut(run, run.first + left - 1, run.blocks - 2 * left))
+        self.stands_for: dict[str, int] = {}
+        removed: set[int] = set()
+        inputs: dict[int, tuple[str, ...]] = {}
+        for cut in self._cuts:
+            for chain, start in zip(cut.run.chains, cut.run.starts, strict=True):
+                removed.update(chain[cut.after + 1 - start : cut.after + 1 - start + cut.count])
+            inputs.update(self._rewired(cut))
+        changed = {number: names for number, names in inputs.items() if names != wiring.inputs[number]}
+        self.ops = _in_order(
+            [
+                _reading(bound, changed[number]) if number in changed else bound
+                for number, bound in enumerate(ops)
+                if number not in removed
+            ]
+        )
+        kept = {
+            name: changed.get(number, wiring.inputs[number])
+            for number, name in enumerate(graph.inputs, start=len(ops))
+            if number not in removed
+        }
+        self.graph = _restricted(graph, self.ops, kept)
+        for cut in self._cuts:
+            for number in range(len(cut.run.chains)):
+                op = cut.op(number, cut.after)
+                if op < len(ops):
+                    self.stands_for[ops[op].op.name] = cut.count + 1
+
+    def _rewired(self, cut: _Cut) -> dict[int, tuple[str, ...]]:
+        """By op of the blocks next to the gap what it reads across it."""
+        wiring, run = self._wiring, cut.run
+        place = {
+            number: (chain, run.starts[chain] + at)
+            for chain, members in enumerate(run.chains)
+            for at, number in enumerate(members)
+        }
+        found = {}
+        for chain in range(len(run.chains)):
+            for block in range(cut.after + 1 - run.reach, cut.after + 1 + run.reach):
+                number = cut.op(chain, block)
+                whole = block + (cut.count if block > cut.after else 0)
+                names = list(wiring.inputs[number])
+                for slot, name in enumerate(names):
+                    made = place.get(wiring.producer.get(name, -1))
+                    if made is not None:
+                        maker = cut.op(made[0], block - (whole - made[1]))
+                        position = wiring.outputs[wiring.producer[name]].index(name)
+                        names[slot] = wiring.outputs[maker][position]
+                found[number] = tuple(names)
+        return found
+
+    def expanded(self, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]) -> Whole | None:
+        """The plan of the whole graph; None if no block can stand for those taken out.
+
+        Args:
+            tilings: of the short graph, by tensor.
+            strategies: the same, by op.
+        """
+        stands: dict[int, int] = {}
+        for cut in self._cuts:
+            block = self._steady(cut, tilings, strategies)
+            if block is None:
+                return None
+            for chain, members in enumerate(cut.run.chains):
+                for at, number in enumerate(members, start=cut.run.starts[chain]):
+                    if at > block:
+                        stands[number] = cut.op(chain, block if at <= block + cut.count else at - cut.count)
+        all_tilings, all_strategies, names = dict(tilings), dict(strategies), dict[str, str]()
+        for number, other in stands.items():
+            for mine, theirs in zip(self._wiring.outputs[number], self._wiring.outputs[other], strict=True):
+                if theirs in tilings:
+                    all_tilings[mine] = tilings[theirs]
+            if number < len(self._whole):
+                own, its = self._whole[number].op.name, self._whole[other].op.name
+                all_strategies[own], names[own] = strategies[its], its
+        return Whole(all_tilings, all_strategies, names)
+
+    def _steady(self, cut: _Cut, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]) -> int | None:
+        """A block around which blocks are planned alike, as far as ops read: the nearest to the gap."""
+        first, last = cut.ends()
+        reach = max(1, cut.run.reach)
+        plans = {
+            block: [self._plan(cut.op(chain, block), tilings, strategies) for chain in range(len(cut.run.chains))]
+            for block in range(first, last + 1)
+        }
+        for block in sorted(range(first + reach - 1, last - reach + 1), key=lambda one: (abs(one - cut.after), one)):
+            around = range(block - reach + 1, block + reach + 1)
+            if all(plans[other] == plans[block] for other in around):
+                return block
+        return None
+
+    def _plan(
+        self, number: int, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]
+    ) -> tuple[Tiling | None, ...]:
+        """What is planned for an op and for what it makes, or for an input."""
+        found = [tilings.get(name) for name in self._wiring.outputs[number]]
+        if number < len(self._whole):
+            found.append(strategies[self._whole[number].op.name])
+        return tuple(found)
+
+
+def shortened(graph: Graph, ops: Sequence[BoundOp]) -> Shortened | None:
+    """A graph without most of its equal blocks; None if it has few.
+
+    Args:
+        graph: the training graph.
+        ops: its ops with their descriptions.
+    """
+    wiring = Wiring(graph, ops)
+    runs = find_runs(wiring)
+    found = Shortened(graph, ops, wiring, runs) if runs else None
+    return found if found is not None and len(found.ops) <= (1 - _LEAST) * len(ops) else None
+
+
+def _reading(bound: BoundOp, inputs: tuple[str, ...]) -> BoundOp:
+    """The op with other inputs of the same shapes."""
+    return replace(bound, node=replace(bound.node, op=replace(bound.op, inputs=inputs)))
+
+
+def _in_order(ops: Sequence[BoundOp]) -> tuple[BoundOp, ...]:
+    """The ops such that each comes after those that it reads from: where blocks meet it may not."""
+    made = {name: number for number, bound in enumerate(ops) for name in bound.op.outputs if name}
+    sorter = TopologicalSorter(
+        {number: [made[name] for name in bound.op.inputs if name in made] for number, bound in enumerate(ops)}
+    )
+    sorter.prepare()
+    found: list[BoundOp] = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        found += [ops[number] for number in ready]
+        sorter.done(*ready)
+    return tuple(found)
+
+
+def _restricted(graph: Graph, ops: Sequence[BoundOp], inputs: Mapping[str, tuple[str, ...]]) -> Graph:
+    """The graph of some of its ops and inputs, with what they read and make.
+
+    Args:
+        graph: the whole one.
+        ops: those that are kept.
+        inputs: those that are kept, and of a state what replaces it.
+    """
+    made = {name for bound in ops for name in bound.op.outputs if name}
+    read = {name for bound in ops for name in bound.op.inputs if name}
+    kept = made | read | inputs.keys()
+    return replace(
+        graph,
+        ops=tuple(bound.op for bound in ops),
+        tensors={name: tensor for name, tensor in graph.tensors.items() if name in kept},
+        inputs=tuple(inputs),
+        outputs=tuple(name for name in graph.outputs if name in kept),
+        constants={name: value for name, value in graph.constants.items() if name in kept},
+        folded=graph.folded & kept,
+        initial={name: value for name, value in graph.initial.items() if name in inputs},
+        state=tuple(StatePair(name, following[0]) for name, following in inputs.items() if following),
+    )

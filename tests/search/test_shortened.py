@@ -1,0 +1,179 @@
+"""Deep networks planned by short ones."""
+
+from collections.abc import Callable
+
+import pytest
+
+import opdefs
+from planner import zoo
+from planner.graph.check import check_graph
+from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.structure import in_order_of_places
+from planner.plan import Plan
+from planner.search import decide as deciding
+from planner.search.decide import decide
+from planner.search.problem import Problem
+from planner.search.runs import Wiring, find_runs
+from planner.search.shortened import Shortened, Whole, shortened
+from planner.tdl.bind import BoundOp
+
+Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]
+Reordered = Callable[[Graph, int], Graph]
+DEEP = ("gpt-12x64-2h", "resnet-101")
+
+
+def bound(graph: Graph) -> tuple[BoundOp, ...]:
+    return opdefs.standard().bind_all(graph)
+
+
+def quick(graph: Graph, workers: int) -> Plan:
+    return decide(graph, bound(graph), workers, effort="quick").plan
+
+
+def true_bytes(graph: Graph, plan: Plan, workers: int) -> dict[str, int]:
+    """What the plan moves by the tables of the whole graph."""
+    problem = Problem(graph, bound(graph), workers, with_partial_sums=True)
+    composites = [plan.tilings[one.tensors[0]] if one.op is None else None for one in problem.variables]
+    for name, number in problem.variable_of_op.items():
+        composites[number] = plan.strategies[name].tiling
+    found = dict.fromkeys(plan.tilings, 0)
+    for name, amount in problem.bytes_by_tensor([one for one in composites if one is not None]):
+        found[name] += amount
+    return found
+
+
+def chain(blocks: int, *, odd: int | None = None, watched: int | None = None) -> Graph:
+    """Blocks of MatMul, Relu and Tanh with weights of their own; one may be another op, or be read by the result."""
+    tensors = {"x0": Tensor("x0", (64, 64), DType.FLOAT32)}
+    ops = []
+    for number in range(blocks):
+        names = [f"{letter}{number}" for letter in "wabx"]
+        names[3] = f"x{number + 1}"
+        tensors |= {name: Tensor(name, (64, 64), DType.FLOAT32) for name in names}
+        weight, product, relu, tanh = names
+        ops += [
+            Op(f"multiply{number}", "MatMul", (f"x{number}", weight), (product,)),
+            Op(f"relu{number}", "Sigmoid" if number == odd else "Relu", (product,), (relu,)),
+            Op(f"tanh{number}", "Tanh", (relu,), (tanh,)),
+        ]
+    last = f"x{blocks}"
+    if watched is not None:
+        tensors["sum"] = Tensor("sum", (64, 64), DType.FLOAT32)
+        ops.append(Op("sum", "Add", (last, f"a{watched}"), ("sum",)))
+        last = "sum"
+    inputs = ("x0", *(f"w{number}" for number in range(blocks)))
+    return Graph("chain", tensors, tuple(ops), inputs, (last,), {})
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_a_short_network_is_a_graph_of_its_own(name: str) -> None:
+    graph = in_order_of_places(zoo.build(name))
+    ops = bound(graph)
+    short = shortened(graph, ops)
+    assert short is not None
+    assert len(short.ops) < 0.8 * len(ops)
+    check_graph(short.graph)
+    assert {one.op.op_type for one in short.ops} == {one.op.op_type for one in ops}
+    assert sum(short.stands_for.get(one.op.name, 1) for one in short.ops) == len(ops)
+
+
+@pytest.mark.parametrize(("name", "workers"), [("gpt-12x64-2h", 4), ("gpt-12x64-2h", 3), ("resnet-101", 2)])
+def test_the_plan_moves_what_it_says_and_no_more_than_one_of_all_blocks(
+    monkeypatch: pytest.MonkeyPatch, name: str, workers: int
+) -> None:
+    graph = zoo.build(name)
+    searches: list[int] = []
+
+    class Noted(Problem):
+        def __post_init__(self) -> None:
+            searches.append(len(self.ops))
+            super().__post_init__()
+
+    monkeypatch.setattr(deciding, "Problem", Noted)
+    plan = quick(graph, workers)
+    assert len(searches) == 1, "the whole graph was not searched"
+    assert searches[0] < 0.8 * len(graph.ops)
+    assert plan.tensor_bytes == true_bytes(graph, plan, workers)
+    assert plan.moved_bytes == sum(plan.tensor_bytes.values())
+    monkeypatch.setattr(deciding, "shortened", lambda graph, ops: None)
+    whole = quick(graph, workers)
+    assert searches[1] == len(graph.ops)
+    assert plan.moved_bytes <= whole.moved_bytes
+    assert list(plan.tilings) == list(whole.tilings)
+    assert list(plan.strategies) == list(whole.strategies)
+    assert plan.replicated_flop_share <= 1.01e-4
+
+
+def test_neither_names_nor_order_matter(renamed: Renamed, reordered: Reordered) -> None:
+    graph = zoo.build("gpt-12x64-2h")
+    other, new = renamed(reordered(graph, 4), 5)
+    plan, there = quick(graph, 4), quick(other, 4)
+    assert {new[name]: str(tiling) for name, tiling in plan.tilings.items()} == {
+        name: str(tiling) for name, tiling in there.tilings.items()
+    }
+    assert {new[name]: amount for name, amount in plan.tensor_bytes.items()} == dict(there.tensor_bytes)
+
+
+def test_blocks_of_a_chain_are_found() -> None:
+    graph = chain(20)
+    (run,) = find_runs(Wiring(graph, bound(graph)))
+    assert run.blocks >= 17
+    assert run.reach <= 1
+    assert len(run.chains) == 4, "three ops and a weight"
+
+
+@pytest.mark.parametrize(("blocks", "odd"), [(20, 3), (20, 16)])
+def test_a_block_that_is_not_like_the_others_is_none_of_them(blocks: int, odd: int) -> None:
+    graph = chain(blocks, odd=odd)
+    ops = bound(graph)
+    for run in find_runs(Wiring(graph, ops)):
+        inner = [
+            chain[block - start]
+            for chain, start in zip(run.chains, run.starts, strict=True)
+            for block in range(run.first, run.last + 1)
+        ]
+        assert f"relu{odd}" not in {ops[number].op.name for number in inner if number < len(ops)}
+
+
+def test_a_block_that_something_else_reads_stays() -> None:
+    graph = chain(20, watched=4)
+    ops = bound(graph)
+    short = shortened(graph, ops)
+    assert short is not None
+    check_graph(short.graph)
+    assert "multiply4" in {one.op.name for one in short.ops}
+    assert "sum" in {one.op.name for one in short.ops}
+
+
+@pytest.mark.parametrize("name", ["rnn-1-1k", "inception-v3", "lenet-5"])
+def test_what_has_no_equal_blocks_is_left_as_it_is(name: str) -> None:
+    graph = in_order_of_places(zoo.build(name))
+    assert shortened(graph, bound(graph)) is None
+
+
+def test_where_no_block_can_stand_for_others_the_whole_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = zoo.build("gpt-12x64-2h")
+
+    def never(self: Shortened, tilings: object, strategies: object) -> Whole | None:
+        return None
+
+    monkeypatch.setattr(Shortened, "expanded", never)
+    plan = quick(graph, 4)
+    assert plan.tensor_bytes == true_bytes(graph, plan, 4)
+
+
+def test_blocks_that_are_planned_otherwise_do_not_stand_for_those_between() -> None:
+    graph = in_order_of_places(zoo.build("gpt-12x64-2h"))
+    ops = bound(graph)
+    short = shortened(graph, ops)
+    assert short is not None
+    answer = decide(short.graph, short.ops, 4, effort="quick").plan
+    tilings = dict(answer.tilings)
+    strategies = {name: one.tiling for name, one in answer.strategies.items()}
+    assert short.expanded(tilings, strategies) is not None
+    # One op has another strategy in every other block.
+    alike = [one.op.name for one in short.ops if one.op.op_type == "Softmax"]
+    others = sorted(set(strategies.values()), key=str)[:2]
+    for number, name in enumerate(alike):
+        strategies[name] = others[number % 2]
+    assert short.expanded(tilings, strategies) is None
