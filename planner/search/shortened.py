@@ -131,8 +131,9 @@ class Shortened:
                 return None
             for chain, members in enumerate(cut.run.chains):
                 for at, number in enumerate(members, start=cut.run.starts[chain]):
-                    if at > block:
-                        stands[number] = cut.op(chain, block if at <= block + cut.count else at - cut.count)
+                    other = cut.op(chain, at if at <= block else max(block, at - cut.count))
+                    if other != number:
+                        stands[number] = other
         all_tilings, all_strategies, names = dict(tilings), dict(strategies), dict[str, str]()
         for number, other in stands.items():
             for mine, theirs in zip(self._wiring.outputs[number], self._wiring.outputs[other], strict=True):

@@ -1,6 +1,7 @@
 """Deep networks planned by short ones."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -160,6 +161,25 @@ def test_where_no_block_can_stand_for_others_the_whole_is_searched(monkeypatch: 
     monkeypatch.setattr(Shortened, "expanded", never)
     plan = quick(graph, 4)
     assert plan.tensor_bytes == true_bytes(graph, plan, 4)
+
+
+def test_any_block_may_stand_for_those_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = zoo.build("gpt-16x64-2h")
+    plan, steady = quick(graph, 4), Shortened._steady
+    asked: list[int | None] = []
+
+    for apart in (-1, 0, 1):
+
+        def shifted(self: Shortened, cut: Any, *plans: Any, apart: int = apart) -> int | None:
+            block = steady(self, cut, *plans)
+            asked.append(block)
+            return None if block is None else block + apart
+
+        monkeypatch.setattr(Shortened, "_steady", shifted)
+        there = quick(graph, 4)
+        assert there.tensor_bytes == true_bytes(graph, there, 4)
+        assert there.tilings == plan.tilings
+    assert None not in asked
 
 
 def test_blocks_that_are_planned_otherwise_do_not_stand_for_those_between() -> None:
