@@ -16,7 +16,7 @@ import numpy as np
 
 from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Replicate, Tiling
-from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, repeats, work
+from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, repeats
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role
@@ -37,7 +37,8 @@ from planner.search.partial_sums import (
 )
 from planner.search.space import Space
 from planner.search.unrolled import Copies, find_copies
-from planner.tdl.bind import BoundOp, Content
+from planner.search.work_budget import WorkBudget
+from planner.tdl.bind import BoundOp
 
 Restriction: TypeAlias = "Callable[[SearchVariable, Candidates], Candidates]"
 """Narrows a variable's candidates: how pins, options and the literature's strategies are expressed."""
@@ -106,16 +107,11 @@ class Problem:
         self.directions: Directions = find_directions(self.graph, self.ops)
         self.variable_of_tensor: dict[str, int] = {}
         self.variable_of_op: dict[str, int] = {}
-        self.works = self._find_works()
-        counts = self._work_counts()
-        total = sum(amount * count for amount, count in counts.items())
-        self.allowed_work = REPLICATED_SHARE_LIMIT * total
-        """That a plan may repeat by choice."""
-        budget = self.replication_budget * total
-        self.smallest = self._find_smallest(budget, counts)
-        alone = frozenset(name for name, amount in self.works.items() if amount <= budget)
-        cheap = alone if self.any_may_repeat else self.smallest
-        self.offers_all_repetition = alone <= cheap
+        budget = WorkBudget.of(self.graph, self.ops, self.workers, self.replication_budget, self.stands_for)
+        self.works, self.allowed_work, self.smallest = budget.works, budget.allowed, budget.smallest
+        self._negligible = budget.negligible
+        cheap = budget.alone if self.any_may_repeat else budget.smallest
+        self.offers_all_repetition = budget.alone <= cheap
         """No plan within the budget repeats an op that is not offered so."""
         self.may_replicate = {name: name in cheap and name not in self.divided for name in self.works}
         sums = find_partial_sums(self.graph, self.ops, cheap) if self.with_partial_sums else PartialSums()
@@ -124,7 +120,6 @@ class Problem:
         self._partial |= {self.variable_of_op[name] for name in sums.ops}
         self._bound = {bound.op.name: bound for bound in self.ops}
         self._add_links()
-        self._negligible = self.allowed_work / max(1, counts.total()) / max(1, self.workers - 1)
         self._local = self.tables.local
         self._proposals: dict[tuple[Space, Tiling, int], Candidates] = {}
         self._spaces: dict[tuple[object, ...], Space] = {}
@@ -167,35 +162,6 @@ class Problem:
                 self.variable_of_op[first] = len(self.variables)
                 self.variables.append(SearchVariable(len(self.variables), (), bound))
             self.variable_of_op[bound.op.name] = self.variable_of_op[first]
-
-    def _find_works(self) -> dict[str, int]:
-        """By op, how much work it is."""
-        known: dict[Content, int] = {}
-        for bound in self.ops:
-            if bound.content not in known:
-                known[bound.content] = work(bound, self.graph)
-        return {bound.op.name: known[bound.content] for bound in self.ops}
-
-    def _work_counts(self) -> Counter[int]:
-        """Of how many ops the work is so much."""
-        counts: Counter[int] = Counter()
-        for name, amount in self.works.items():
-            counts[amount] += self.stands_for.get(name, 1)
-        return counts
-
-    def _find_smallest(self, left: float, counts: Counter[int]) -> frozenset[str]:
-        """The ops of the least work, as many as a budget holds if all are repeated.
-
-        Of ops of equal work all are among them, or none, so that neither names nor order decide. What a repetition adds
-        depends on how many workers repeat; two is assumed here, and the plan's true share is checked afterwards.
-        """
-        largest = -1
-        for amount in sorted(counts):
-            left -= amount * counts[amount]
-            if left < 0:
-                break
-            largest = amount
-        return frozenset(name for name, amount in self.works.items() if amount <= largest)
 
     def _space_of(self, variable: SearchVariable) -> Space:
         """How a variable can be divided. Far fewer differ than contents do."""
