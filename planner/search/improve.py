@@ -144,6 +144,7 @@ class Neighbourhood:
         self.kinds = tuple(range(len(cuts) + 1))
         self._known: dict[tuple[Space, Tiling, int], Candidates] = {}
         self._joined: dict[tuple[Space, Tiling, tuple[int, ...]], Candidates] = {}
+        self._let_through: dict[tuple[int, Tiling], bool] = {}
 
     def is_closed(self, kind: int) -> bool:
         """True if changes of this kind lead from each plan to all that they lead to one after the other."""
@@ -204,7 +205,12 @@ class Neighbourhood:
 
     def _is_allowed(self, variable: SearchVariable, composite: Tiling) -> bool:
         """True if the restriction lets the composite through at every cut."""
-        return all(
-            prefix.extend(placement, ways) in self._restrict(variable, self._problem.proposals(variable, prefix, ways))
-            for prefix, placement, ways in composite.cut_by_cut()
-        )
+        key = (variable.number, composite)
+        known = self._let_through.get(key)
+        if known is None:
+            propose, restrict = self._problem.proposals, self._restrict
+            known = self._let_through[key] = all(
+                prefix.extend(placement, ways) in restrict(variable, propose(variable, prefix, ways))
+                for prefix, placement, ways in composite.cut_by_cut()
+            )
+        return known
