@@ -231,7 +231,7 @@ class _Seen:
         self._pricing.search()
         self._called = self._pricing.price
         best = self._pricing.best()
-        if best is not None and best.moved_bytes < self.best.moved_bytes:
+        if best is not None and best.moved_bytes < self.best.moved_bytes and self._core.offers(best.composites):
             self.best = best
 
     def bounded(self, lower: int) -> Found:

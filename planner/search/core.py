@@ -133,6 +133,10 @@ class Core:
             found.append(int(np.searchsorted(kept, value)))
         return found
 
+    def offers(self, composites: Sequence[Tiling]) -> bool:
+        """True if the core's variables may be what they are here."""
+        return all(composites[variable] in self._choices[variable] for variable in self._core)
+
     def left(self, problem: Problem) -> Choices:
         """The candidates that are left of every variable: all of those that were eliminated."""
         kept = dict(zip(self._core, self._kept, strict=True))

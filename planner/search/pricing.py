@@ -10,7 +10,7 @@ method of cutting planes for Lagrange's dual).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from planner.search.budget import within_budget
@@ -64,14 +64,14 @@ class Pricing:
     @property
     def price(self) -> Price:
         """The price with which these plans let a bound be the highest; none where none is called for."""
-        over, under = self._kinds(FREE)
+        over, under = map(_best_of, self._kinds(FREE))
         lines = [
             Price((less.moved_bytes - more.moved_bytes) / (work - little))
             for more, work in over
             for less, little in under
             if more.moved_bytes < less.moved_bytes
         ]
-        return max((FREE, *lines), key=self._bound)
+        return max((FREE, *lines), key=self._bound) if lines else FREE
 
     def would_raise(self, price: Price) -> float:
         """By how many bytes these plans let a bound be higher with the price that they call for than with this one."""
@@ -147,6 +147,19 @@ class Pricing:
             self._problem.eliminated_entries += priced.eliminated_entries
         moved = self._problem.total_bytes(best.composites)
         return replace(best, moved_bytes=moved), least - best.moved_bytes
+
+
+def _best_of(plans: Sequence[tuple[Found, int]]) -> list[tuple[Found, int]]:
+    """Those of plans, with the work that each repeats, that are the best at some price: fewer bytes, or less work.
+
+    Args:
+        plans: those of the fewest bytes first.
+    """
+    found: list[tuple[Found, int]] = []
+    for plan, work in plans:
+        if not found or work < found[-1][1]:
+            found.append((plan, work))
+    return found
 
 
 def _moved(plan: Found) -> int:

@@ -262,28 +262,38 @@ def _checked(
     last: int,
     block: int,
 ) -> tuple[int, int, int]:
-    """The blocks around one that are equal: what they read is so, and nothing outside reads from the inner ones."""
-    producer, reach = wiring.producer, 0
+    """The blocks around one that are equal: what they read is so, and nothing else reads from them.
+
+    Returns:
+        The first one, the last one, and how far away those are that they read from.
+    """
+    producer = wiring.producer
+    results = set(wiring.graph.outputs).difference(pair.following for pair in wiring.graph.state)
+    apart: dict[int, int] = {}
     wrong: set[int] = set()
+    odd: set[int] = set()
     for chain in chains:
         for here, there in itertools.pairwise(chain):
             at = inside[here][1]
             for left, right in zip(wiring.inputs[here], wiring.inputs[there], strict=False):
-                if left == right:
-                    continue
-                if left in producer and right in producer:
-                    mine, theirs = inside.get(producer[left]), inside.get(producer[right])
-                    if mine is None or theirs is None or mine[0] != theirs[0] or mine[1] + 1 != theirs[1]:
-                        wrong.add(at)
-                    elif first <= at <= last:
-                        reach = max(reach, abs(at - mine[1]))
-                elif left in producer or right in producer:
+                if left not in producer and right not in producer:
+                    continue  # constants
+                mine, theirs = inside.get(producer.get(left, -1)), inside.get(producer.get(right, -1))
+                is_shared = left == right and mine is None
+                is_next = mine is not None and theirs == (mine[0], mine[1] + 1)
+                if is_next and mine is not None:
+                    apart[at] = max(apart.get(at, 0), abs(at - mine[1]))
+                elif not is_shared:
                     wrong.add(at)
+                    odd.update((here, there))
+    alike = inside.keys() - odd
+    for chain in chains:
         for here in chain:
-            at = inside[here][1]
-            if any(reader not in inside for name in wiring.outputs[here] for reader, _ in wiring.readers.get(name, ())):
-                wrong.add(at)
+            names = wiring.outputs[here]
+            readers = {reader for name in names for reader, _ in wiring.readers.get(name, ())}
+            if not readers <= alike or not results.isdisjoint(names):
+                wrong.add(inside[here][1])
     # A block of which this is not so is none of them; nor is the one after it, since a pair is noted at the first.
     first = max([first, *(at + 1 for at in wrong if at < block)])
     last = min([last, *(at for at in wrong if at >= block)])
-    return first, last, reach
+    return first, last, max((reach for at, reach in apart.items() if first <= at <= last), default=0)

@@ -64,7 +64,7 @@ class Shortened:
         self._wiring = wiring
         self._cuts: list[_Cut] = []
         for run in runs:
-            left = run.reach + 1  # on either side of the gap
+            left = max(1, run.reach) + 1  # on either side of the gap
             if run.blocks > 2 * left:
                 self._cuts.append(_Cut(run, run.first + left - 1, run.blocks - 2 * left))
         self.stands_for: dict[str, int] = {}
@@ -152,8 +152,9 @@ class Shortened:
             block: [self._plan(cut.op(chain, block), tilings, strategies) for chain in range(len(cut.run.chains))]
             for block in range(first, last + 1)
         }
-        for block in sorted(range(first + reach - 1, last - reach + 1), key=lambda one: (abs(one - cut.after), one)):
-            around = range(block - reach + 1, block + reach + 1)
+        for block in sorted(range(first + reach, last - reach + 1), key=lambda one: (abs(one - cut.after), one)):
+            # What stands for a copy reads from the blocks before and behind, and the copy from copies.
+            around = range(block - reach, block + reach + 1)
             if all(plans[other] == plans[block] for other in around):
                 return block
         return None
@@ -177,8 +178,10 @@ def shortened(graph: Graph, ops: Sequence[BoundOp]) -> Shortened | None:
     """
     wiring = Wiring(graph, ops)
     runs = find_runs(wiring)
-    found = Shortened(graph, ops, wiring, runs) if runs else None
-    return found if found is not None and len(found.ops) <= (1 - _LEAST) * len(ops) else None
+    if not runs:
+        return None
+    found = Shortened(graph, ops, wiring, runs)
+    return found if len(found.ops) <= (1 - _LEAST) * len(ops) else None
 
 
 def _reading(bound: BoundOp, inputs: tuple[str, ...]) -> BoundOp:
