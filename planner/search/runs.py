@@ -22,6 +22,8 @@ _SEEDS = 12
 """Pairs of ops that are tried."""
 _LEAST = 8
 """Ops of a block."""
+_UNROLLED = 3
+"""Ops that are alike and read the same weight in the same place are steps of one layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +96,23 @@ class Wiring:
             if name in following:
                 readers.setdefault(following[name], []).append((number, 0))
 
-    @property
-    def is_unrolled(self) -> bool:
-        """True if weights are read again and again: what such steps are is found otherwise (``find_copies``)."""
-        for pair in self.graph.state:
-            readers = self.readers.get(pair.current, ())
-            kinds = Counter([(self.kinds[number], slot) for number, slot in readers]) if len(readers) > 2 else {}
-            if max(kinds.values(), default=0) > 2:
-                return True
-        return False
+
+def is_unrolled(graph: Graph, ops: Sequence[BoundOp]) -> bool:
+    """True if weights are read again and again: what such steps are is found otherwise (``find_copies``).
+
+    Args:
+        graph: the training graph.
+        ops: its ops with their descriptions.
+    """
+    state = {pair.current for pair in graph.state}
+    readers = Counter(
+        (name, slot, id(bound.content))
+        for bound in ops
+        if not state.isdisjoint(bound.op.inputs)
+        for slot, name in enumerate(bound.op.inputs)
+        if name in state
+    )
+    return max(readers.values(), default=0) >= _UNROLLED
 
 
 def find_runs(wiring: Wiring) -> list[Run]:
@@ -114,8 +124,6 @@ def find_runs(wiring: Wiring) -> list[Run]:
         wiring: of the training graph.
     """
     runs: list[Run] = []
-    if wiring.is_unrolled:
-        return runs
     taken: set[int] = set()
     for one, next_one in _seeds(wiring):
         if one in taken or next_one in taken:

@@ -14,7 +14,7 @@ from graphlib import TopologicalSorter
 
 from planner.algebra.tiling import Tiling
 from planner.graph.model import Graph, StatePair
-from planner.search.runs import Run, Wiring, find_runs
+from planner.search.runs import Run, Wiring, find_runs, is_unrolled
 from planner.tdl.bind import BoundOp
 
 _LEAST = 0.2
@@ -176,6 +176,8 @@ def shortened(graph: Graph, ops: Sequence[BoundOp]) -> Shortened | None:
         graph: the training graph.
         ops: its ops with their descriptions.
     """
+    if is_unrolled(graph, ops):
+        return None
     wiring = Wiring(graph, ops)
     runs = find_runs(wiring)
     if not runs:
