@@ -63,7 +63,8 @@ def best_fit(spans: Sequence[Span], enough_bytes: int = 0, limit_bytes: int = 0)
     Orders: those that are needed when the most is, the largest first, the longest-lived first, the largest product of
     both, and the earliest (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020,
     section 5); the largest first into the lowest gap, too. O(n^2) in NumPy for each order, and for each round of
-    placing again; above a limit rounds end when a few of them have led to nothing better.
+    placing again. Above a limit, rounds that lead to nothing better wait until another search has failed; they end above
+    one that no arena keeps to.
     """
     least = least_bytes(spans)
     enough = max(least, enough_bytes)
@@ -74,7 +75,7 @@ def best_fit(spans: Sequence[Span], enough_bytes: int = 0, limit_bytes: int = 0)
         if found[-1].size_bytes <= enough:
             return found[-1].packed
     best, by_size = min(found, key=lambda one: one.size_bytes), found[-1]
-    idle = 0
+    idle, is_searched = 0, False
     for _ in range(min(_MOST_ROUNDS, _MOST_PLACED // max(1, len(spans))) // len(found)):
         idle += 1
         for number, one in enumerate(found):
@@ -83,9 +84,14 @@ def best_fit(spans: Sequence[Span], enough_bytes: int = 0, limit_bytes: int = 0)
                 best, idle = found[number], 0
             if best.size_bytes <= enough:
                 return best.packed
-        if 0 < limit_bytes < best.size_bytes and idle >= _MOST_IDLE:
-            break
-    if least <= limit_bytes < best.size_bytes:
+        if 0 < limit_bytes < best.size_bytes and idle >= _MOST_IDLE and not is_searched:
+            if least > limit_bytes:
+                break
+            best = min(best, _searched(spans, by_size, least, limit_bytes), key=lambda one: one.size_bytes)
+            is_searched = True
+            if best.size_bytes <= limit_bytes:
+                break
+    if least <= limit_bytes < best.size_bytes and not is_searched:
         best = min(best, _searched(spans, by_size, least, limit_bytes), key=lambda one: one.size_bytes)
     return best.packed
 
