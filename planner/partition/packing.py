@@ -63,8 +63,8 @@ def best_fit(spans: Sequence[Span], enough_bytes: int = 0, limit_bytes: int = 0)
     Orders: those that are needed when the most is, the largest first, the longest-lived first, the largest product of
     both, and the earliest (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020,
     section 5); the largest first into the lowest gap, too. O(n^2) in NumPy for each order, and for each round of
-    placing again. Above a limit, rounds that lead to nothing better wait until another search has failed; they end above
-    one that no arena keeps to.
+    placing again. Above a limit, rounds that lead to nothing better wait until another search has failed; they end
+    above one that no arena keeps to.
     """
     least = least_bytes(spans)
     enough = max(least, enough_bytes)
