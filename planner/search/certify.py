@@ -45,7 +45,7 @@ _AT_ONCE = 1 << 20
 """What is solved exactly with no bucket larger than this needs no passes."""
 _PASSES = 10
 """Passes between two attempts to take values out."""
-LITTLE = 1e-3
+_LITTLE = 1e-3
 """Of what a plan moves, as a share: for less no plans are sought at another price, nor blocks looked into again."""
 _WORTHWHILE = 1.5
 """An assignment that costs so many times the best plan is not worth improving."""
@@ -82,9 +82,8 @@ def certify(
     order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=_BUCKET)
     if core_entries(order, sizes) > effort.pair_entries:
         return found
-    has_price = pricing is not None and not problem.overdraws(found.composites)
     joints = Joints(problem, choices, order, effort, progress)
-    joint = joints.at(pricing.price if pricing is not None and has_price else FREE)
+    joint = joints.at(FREE if pricing is None or problem.overdraws(found.composites) else pricing.price)
     seen = _Seen(problem, joint, found, pricing)
 
     def closed(total: int, values: Ints, lower: int) -> Found:
@@ -133,7 +132,7 @@ def certify(
             seen.look_at(near[1])
         missing = seen.best.moved_bytes - lower
         is_little = lower - before < effort.least_gain * missing
-        if by_cases and (is_little or missing < LITTLE * lower):
+        if by_cases and (is_little or missing < _LITTLE * lower):
             break
         by_cases = not by_cases and (is_little or number + 1 >= effort.rounds)
     return seen.bounded(lower)
@@ -226,7 +225,7 @@ class _Seen:
 
     def search(self) -> None:
         """Looks for better plans near those met, where they call for another price than those before."""
-        if self._pricing is None or self._pricing.would_raise(self._called) <= LITTLE * self.best.moved_bytes:
+        if self._pricing is None or self._pricing.would_raise(self._called) <= _LITTLE * self.best.moved_bytes:
             return
         self._pricing.search()
         self._called = self._pricing.price

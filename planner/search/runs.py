@@ -9,7 +9,7 @@ of a recurrent network (section 5.1), which share their weights; blocks here hav
 from __future__ import annotations
 
 import itertools
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,8 +22,6 @@ _SEEDS = 12
 """Pairs of ops that are tried."""
 _LEAST = 8
 """Ops of a block."""
-_UNROLLED = 3
-"""Ops that are alike and read the same weight in the same place are steps of one layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class Run:
     last: int
     """The last one of these."""
     reach: int
-    """Ops read from blocks that are at most so far away."""
+    """Ops read from blocks that are at most so far away; at least 1."""
 
     @property
     def blocks(self) -> int:
@@ -97,24 +95,6 @@ class Wiring:
                 readers.setdefault(following[name], []).append((number, 0))
 
 
-def is_unrolled(graph: Graph, ops: Sequence[BoundOp]) -> bool:
-    """True if weights are read again and again: what such steps are is found otherwise (``find_copies``).
-
-    Args:
-        graph: the training graph.
-        ops: its ops with their descriptions.
-    """
-    state = {pair.current for pair in graph.state}
-    readers = Counter(
-        (name, slot, id(bound.content))
-        for bound in ops
-        if not state.isdisjoint(bound.op.inputs)
-        for slot, name in enumerate(bound.op.inputs)
-        if name in state
-    )
-    return max(readers.values(), default=0) >= _UNROLLED
-
-
 def find_runs(wiring: Wiring) -> list[Run]:
     """Finds the runs of a graph.
 
@@ -146,24 +126,22 @@ def _seeds(wiring: Wiring) -> list[tuple[int, int]]:
         if len(alike) < _FEWEST:
             continue
         alike.sort(key=levels.__getitem__)
-        start, longest = 0, (0, 0)
-        apart = [levels[other] - levels[one] for one, other in itertools.pairwise(alike)]
-        for place in range(1, len(apart) + 1):
-            if place == len(apart) or apart[place] != apart[start]:
-                if apart[start] and place - start > longest[1] - longest[0]:
-                    longest = (start, place)
-                start = place
-        count = longest[1] - longest[0] + 1
-        if count >= _FEWEST:
-            middle = (longest[0] + longest[1]) // 2
-            one, other = alike[middle], alike[middle + 1] if middle + 1 < len(alike) else alike[middle]
+        start, longest = 0, (0, 0, 0)
+        for depth, equal in itertools.groupby(levels[other] - levels[one] for one, other in itertools.pairwise(alike)):
+            count = len(list(equal))
+            if depth and count > longest[0]:
+                longest = (count, start, depth)
+            start += count
+        count, start, depth = longest
+        if count + 1 >= _FEWEST:
+            middle = start + count // 2
+            one, other = alike[middle : middle + 2]
             shape = tensors[next(name for name in wiring.outputs[one] if name)].shape
-            found.append((-count, apart[longest[0]], levels[one], shape, one, other))
+            found.append((-count, depth, levels[one], shape, one, other))
     found.sort(key=lambda seed: seed[:4])
     distinct: dict[tuple[int, int], tuple[int, int]] = {}
     for count, depth, _, _, one, other in found:
-        if one != other:
-            distinct.setdefault((count, depth), (one, other))
+        distinct.setdefault((count, depth), (one, other))
     return list(distinct.values())[:_SEEDS]
 
 
@@ -287,11 +265,9 @@ def _checked(
                 if left not in producer and right not in producer:
                     continue  # constants
                 mine, theirs = inside.get(producer.get(left, -1)), inside.get(producer.get(right, -1))
-                is_shared = left == right and mine is None
-                is_next = mine is not None and theirs == (mine[0], mine[1] + 1)
-                if is_next and mine is not None:
+                if mine is not None and theirs == (mine[0], mine[1] + 1):
                     apart[at] = max(apart.get(at, 0), abs(at - mine[1]))
-                elif not is_shared:
+                elif left != right or mine is not None:  # neither the next block's nor shared by all
                     wrong.add(at)
                     odd.update((here, there))
     alike = inside.keys() - odd
@@ -304,4 +280,4 @@ def _checked(
     # A block of which this is not so is none of them; nor is the one after it, since a pair is noted at the first.
     first = max([first, *(at + 1 for at in wrong if at < block)])
     last = min([last, *(at for at in wrong if at >= block)])
-    return first, last, max((reach for at, reach in apart.items() if first <= at <= last), default=0)
+    return first, last, max([1, *(reach for at, reach in apart.items() if first <= at <= last)])

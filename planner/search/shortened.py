@@ -14,7 +14,8 @@ from graphlib import TopologicalSorter
 
 from planner.algebra.tiling import Tiling
 from planner.graph.model import Graph, StatePair
-from planner.search.runs import Run, Wiring, find_runs, is_unrolled
+from planner.search.runs import Run, Wiring, find_runs
+from planner.search.unrolled import is_unrolled
 from planner.tdl.bind import BoundOp
 
 _LEAST = 0.2
@@ -64,7 +65,7 @@ class Shortened:
         self._wiring = wiring
         self._cuts: list[_Cut] = []
         for run in runs:
-            left = max(1, run.reach) + 1  # on either side of the gap
+            left = run.reach + 1  # on either side of the gap
             if run.blocks > 2 * left:
                 self._cuts.append(_Cut(run, run.first + left - 1, run.blocks - 2 * left))
         self.stands_for: dict[str, int] = {}
@@ -146,8 +147,7 @@ class Shortened:
 
     def _steady(self, cut: _Cut, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]) -> int | None:
         """A block around which blocks are planned alike, as far as ops read: the nearest to the gap."""
-        first, last = cut.ends()
-        reach = max(1, cut.run.reach)
+        (first, last), reach = cut.ends(), cut.run.reach
         plans = {
             block: [self._plan(cut.op(chain, block), tilings, strategies) for chain in range(len(cut.run.chains))]
             for block in range(first, last + 1)

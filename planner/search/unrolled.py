@@ -40,15 +40,7 @@ def find_copies(graph: Graph, ops: Sequence[BoundOp]) -> Copies:
         graph: the training graph.
         ops: its ops with their descriptions.
     """
-    state = {pair.current for pair in graph.state}
-    readers: dict[tuple[str, int, Hashable], list[int]] = {}
-    for number, bound in enumerate(ops):
-        if is_delivery(bound.op) and not state.isdisjoint(bound.op.inputs):  # all steps read a state as it is delivered
-            state.update(bound.op.outputs)
-        for slot, name in enumerate(bound.op.inputs):
-            if name in state:
-                readers.setdefault((name, slot, _kind(bound)), []).append(number)
-    seeds = [numbers for numbers in readers.values() if len(numbers) >= _FEWEST]
+    seeds = _seeds(graph, ops)
     if not seeds:
         return Copies({}, {})
     closure = _Closure(graph, ops)
@@ -57,6 +49,29 @@ def find_copies(graph: Graph, ops: Sequence[BoundOp]) -> Copies:
             closure.tie_ops(numbers[0], other)
     closure.run()
     return Copies(closure.tied_tensors(), closure.tied_ops())
+
+
+def is_unrolled(graph: Graph, ops: Sequence[BoundOp]) -> bool:
+    """True if ops that are alike read the same state in the same place, as the steps of one layer do.
+
+    Args:
+        graph: the training graph.
+        ops: its ops with their descriptions.
+    """
+    return bool(_seeds(graph, ops))
+
+
+def _seeds(graph: Graph, ops: Sequence[BoundOp]) -> list[list[int]]:
+    """The ops, by number, that read the same state in the same place: what the weights prove to be copies."""
+    state = {pair.current for pair in graph.state}
+    readers: dict[tuple[str, int, Hashable], list[int]] = {}
+    for number, bound in enumerate(ops):
+        if is_delivery(bound.op) and not state.isdisjoint(bound.op.inputs):  # all steps read a state as it is delivered
+            state.update(bound.op.outputs)
+        for slot, name in enumerate(bound.op.inputs):
+            if name in state:
+                readers.setdefault((name, slot, _kind(bound)), []).append(number)
+    return [numbers for numbers in readers.values() if len(numbers) >= _FEWEST]
 
 
 def _kind(bound: BoundOp) -> Hashable:
