@@ -7,7 +7,7 @@ that reads it or makes it; here each pair is counted once.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from functools import reduce
 from math import prod
 from typing import TypeAlias
@@ -29,10 +29,18 @@ _FEW = 1 << 14
 """Numbers up to which it takes longer to find equal ways than to count them again."""
 _AT_ONCE = 1 << 20
 """Numbers that are counted at once; of more, some after the others, so that they take little memory."""
-_AHEAD = 1 << 16
-"""Numbers up to which a new division is counted against all others at once, and not only those it is asked with."""
+_TOGETHER = 1 << 12
+"""Pairs up to which a table's are counted together with others': a call takes longer than what there is to be done."""
+_MANY = 32
+"""Workers from which on equal pieces are not counted worker by worker."""
 _KEPT = 1 << 18
 """Numbers up to which all that the ways of a dim have in common is kept."""
+
+Counting: TypeAlias = Generator[tuple[Ints, Ints], Ints, Ints]
+"""How a table comes about: it asks what pairs of divisions have in common, is told, and returns itself.
+
+The two arrays of numbers go together as numpy broadcasts them, and what they have in common comes in that shape.
+"""
 
 
 class Divisions:
@@ -42,22 +50,23 @@ class Divisions:
     piece. There are far fewer ways than divisions, and what two ways have in common is counted once for many pairs.
     """
 
-    def __init__(self, shape: tuple[int, ...], workers: int, dims: Dims | None = None) -> None:
+    def __init__(self, shape: tuple[int, ...], ways: tuple[int, ...], dims: Dims | None = None) -> None:
         """Knows none yet.
 
         Args:
             shape: of the tensor whose index space it is.
-            workers: how many; every division has as many regions.
+            ways: of the cuts, outermost first; every division has a region for each worker.
             dims: shared with other index spaces.
         """
         self._shape = index_space(shape)
         self._all = prod(self._shape)
+        self._workers = prod(ways)
         self._numbers: dict[Hashable, int] = {}
         shared = {} if dims is None else dims
         for extent in self._shape:
-            if (extent, workers) not in shared:
-                shared[extent, workers] = Dim(extent, workers)
-        self._dims = [shared[extent, workers] for extent in self._shape]
+            if (extent, ways) not in shared:
+                shared[extent, ways] = Dim(extent, ways)
+        self._dims = [shared[extent, ways] for extent in self._shape]
         self._count = 0
         self._new: list[tuple[tuple[int, ...], int]] = []
         self._ways = np.zeros((0, len(self._shape)), dtype=np.int64)
@@ -89,13 +98,31 @@ class Divisions:
         """The number of the way in which workers have these parts of a dim, each of shape [workers]."""
         return self._dims[dim].number_of(lo, hi)
 
-    def missing(self, owned: Ints, needed: Ints) -> Ints:
+    def way_of_cuts(self, dim: int, cuts: tuple[int, ...], how: tuple[Piece, ...]) -> int:
+        """The number of the way in which these cuts divide a dim; 0 is that of none."""
+        return self._dims[dim].number_of_cuts(cuts, how)
+
+    def counted(self, countings: Sequence[Counting]) -> list[Ints]:
+        """The tables that come about so: what they ask for is counted together."""
+        tables: dict[int, Ints] = {}
+        told: dict[int, Ints | None] = dict.fromkeys(range(len(countings)))
+        while told:
+            asked: dict[int, tuple[Ints, Ints]] = {}
+            for number, answer in told.items():
+                try:
+                    asked[number] = countings[number].send(answer)  # type: ignore[arg-type]  # None begins it
+                except StopIteration as end:
+                    tables[number] = end.value
+            told = dict(zip(asked, self._in_common(list(asked.values())), strict=True))
+        return [tables[number] for number in range(len(countings))]
+
+    def missing(self, owned: Ints, needed: Ints) -> Counting:
         """Elements that workers need and do not own, over all workers, shape [owned, needed]."""
-        common = self._in_common(owned, needed)
+        common = yield owned[:, None], needed
         table: Ints = self._elements[needed] - common
         return table
 
-    def redistribution(self, made: Sequence[Tiling], owned: Ints) -> Ints:
+    def redistribution(self, made: Sequence[Tiling], owned: Ints) -> Counting:
         """Elements that move to bring a tensor from how an op makes it to where it is owned, shape [owned, made].
 
         What arrives at the workers that reduce needs no look at who sends it: the tiles of the cuts that shard a
@@ -108,7 +135,7 @@ class Divisions:
                 (``planner.algebra.partial``).
         """
         if not self._partial or self._partial.isdisjoint(owned.tolist()):
-            return self._joined(made, owned)
+            return (yield from self._joined(made, owned))
         apart = [partial_cuts(self._tilings[goal]) for goal in owned.tolist()]
         table: Ints = np.full((len(owned), len(made)), IMPOSSIBLE, dtype=np.int64)
         for cuts in dict.fromkeys(apart):
@@ -117,23 +144,28 @@ class Divisions:
             columns = [column for column, source in enumerate(seen) if source is not None]
             if columns:
                 inside = [source for source in seen if source is not None]
-                table[np.ix_(rows, columns)] = self._joined(inside, owned[rows])
+                table[np.ix_(rows, columns)] = yield from self._joined(inside, owned[rows])
         return table
 
-    def _joined(self, made: Sequence[Tiling], owned: Ints) -> Ints:
+    def _joined(self, made: Sequence[Tiling], owned: Ints) -> Counting:
         """``redistribution`` where partial results are joined, but for what is as if replicated."""
         sources = self.numbers(made)
-        common = self._in_common(owned, sources)
-        table: Ints = self._elements[owned][:, None] - common
+        whole = [column for column, tiling in enumerate(made) if not tiling.has_partial]
+        if len(whole) == len(made):
+            common = yield owned[:, None], sources
+            return self._elements[owned][:, None] - common
+        table: Ints = np.empty((len(owned), len(made)), dtype=np.int64)
+        if whole:
+            common = yield owned[:, None], sources[whole]
+            table[:, whole] = self._elements[owned][:, None] - common
         partial = [column for column, tiling in enumerate(made) if tiling.has_partial]
-        if partial:
-            middle = np.array([[self._middle(made[column], goal) for column in partial] for goal in owned.tolist()])
-            groups = np.array([_partial_groups(made[column]) for column in partial], dtype=np.int64)
-            ends = np.empty((2, *middle.shape), dtype=np.int64)
-            ends[0], ends[1] = sources[partial], owned[:, None]
-            already, kept = self._pairs_in_common(np.array([middle, middle]), ends)
-            arriving = self._elements[middle] * groups - already
-            table[:, partial] = arriving + self._elements[owned][:, None] - kept
+        middle = np.array([[self._middle(made[column], goal) for column in partial] for goal in owned.tolist()])
+        groups = np.array([_partial_groups(made[column]) for column in partial], dtype=np.int64)
+        ends = np.empty((2, *middle.shape), dtype=np.int64)
+        ends[0], ends[1] = sources[partial], owned[:, None]
+        already, kept = yield middle, ends
+        arriving = self._elements[middle] * groups - already
+        table[:, partial] = arriving + self._elements[owned][:, None] - kept
         return table
 
     def _middle(self, made: Tiling, owned: int) -> int:
@@ -142,7 +174,7 @@ class Divisions:
         if key not in self._middles:
             base, cuts = reduction(made, self._tilings[owned])
             along = shared_along(base, cuts, self._shape)
-            ways = self._ways_of(along, base.ways)
+            ways = self._ways_of(along)
             number = self._middles[key] = self._numbers.setdefault(ways, self._count)
             if number == self._count:
                 self._add(ways, self._held(along, base.ways))
@@ -157,14 +189,14 @@ class Divisions:
             self._tilings[number] = tiling
             if tiling.has_partial:
                 self._partial.add(number)
-            self._add(self._ways_of(along, tiling.ways), self._held(along, tiling.ways))
+            self._add(self._ways_of(along), self._held(along, tiling.ways))
         return number
 
-    def _ways_of(self, along: Along, ways: tuple[int, ...]) -> tuple[int, ...]:
+    def _ways_of(self, along: Along) -> tuple[int, ...]:
         """The way in which each dim is divided by cuts along it."""
         found = [0] * len(self._dims)
         for dim, cuts, how in along:
-            found[dim] = self._dims[dim].number_of_cuts(ways, cuts, how)
+            found[dim] = self._dims[dim].number_of_cuts(cuts, how)
         return tuple(found)
 
     def _held(self, along: Along, ways: tuple[int, ...]) -> int:
@@ -198,49 +230,94 @@ class Divisions:
         common[:-more, :-more] = self._common
         self._common = common
 
-    def _in_common(self, rows: Ints, columns: Ints) -> Ints:
-        """Elements that workers have in both, over all workers, shape [rows, columns]."""
+    def _in_common(self, asked: Sequence[tuple[Ints, Ints]]) -> list[Ints]:
+        """Elements that workers have in both of each pair, over all workers."""
         if self._new:
             self._take_in()
-        rows = rows[:, None]
+        found: dict[int, Ints] = {}
+        pairs: dict[int, Ints] = {}
+        for place, (some, others) in enumerate(asked):
+            if some.ndim > others.ndim and some.size * others.size > _TOGETHER:
+                found[place] = self._of_table(some, others)
+            else:
+                pairs[place] = some * self._count + others
+        if pairs:
+            told = self._of_pairs(np.concatenate([each.ravel() for each in pairs.values()]))
+            start = 0
+            for place, each in pairs.items():
+                found[place] = told[start : start + each.size].reshape(each.shape)
+                start += each.size
+        return [found[place] for place in range(len(asked))]
+
+    def _of_table(self, rows: Ints, columns: Ints) -> Ints:
+        """The same for all pairs of rows, shape [rows, 1], and columns."""
         table: Ints = self._common[rows, columns]
         if not table.all():
-            new = np.unique(columns[~table.all(axis=0)])
-            ahead = self._count * len(new) * self._dims[0].workers <= _AHEAD
-            others = np.arange(self._count) if ahead else np.unique(rows)
+            new, others = np.unique(columns[~table.all(axis=0)]), np.unique(rows)
             counted = self._overlaps(others, new) + 1
             self._common[others[:, None], new] = counted
             self._common[new[:, None], others] = counted.T
             table = self._common[rows, columns]
         return table - 1
 
-    def _pairs_in_common(self, some: Ints, others: Ints) -> Ints:
-        """Elements that workers have in both of each pair, over all workers; all of one shape."""
-        if self._new:
-            self._take_in()
+    def _of_pairs(self, pairs: Ints) -> Ints:
+        """The same for some pairs, given as the one's number times ``_count`` plus the other's."""
+        some, others = np.divmod(pairs, self._count)
         found: Ints = self._common[some, others]
-        if not found.all():
-            unknown = found == 0
-            rows, columns = np.divmod(np.unique(some[unknown] * self._count + others[unknown]), self._count)
-            most = max(1, _AT_ONCE // self._dims[0].workers)
-            for start in range(0, len(rows), most):
-                one, other = rows[start : start + most], columns[start : start + most]
-                ways = zip(self._dims, self._ways[one].T, self._ways[other].T, strict=True)
-                counted = reduce(np.multiply, [dim.overlap(*both) for dim, *both in ways]).sum(axis=1)
-                self._common[one, other] = self._common[other, one] = counted + 1
+        unknown = found == 0
+        if unknown.any():
+            rows, columns = np.divmod(np.unique(pairs[unknown]), self._count)
+            counted = self._of_equal_pieces(self._ways[rows], self._ways[columns])
+            uneven = np.flatnonzero(counted < 0)
+            most = max(1, _AT_ONCE // self._workers)
+            for start in range(0, len(uneven), most):
+                part = uneven[start : start + most]
+                ways = zip(self._dims, self._ways[rows[part]].T, self._ways[columns[part]].T, strict=True)
+                counted[part] = reduce(np.multiply, [dim.overlap(*both) for dim, *both in ways]).sum(axis=1)
+            self._common[rows, columns] = self._common[columns, rows] = counted + 1
             found = self._common[some, others]
         return found - 1
 
+    def _of_equal_pieces(self, some: Ints, others: Ints) -> Ints:
+        """What workers have in common of divisions into equal pieces, given by their ways; -1 for other divisions.
+
+        Where all cuts have as many ways, pieces of two divisions of a dim are one within the other or have nothing in
+        common: they meet where the worker is in the same group of the first cut in both, and of the second, and so on.
+        So a worker has the smaller piece of both along every dim, or nothing, and it has something if its groups of
+        some cuts are the same: of all cuts that such pairs of cuts join, one is left to choose from.
+        """
+        none: Ints = np.full(len(some), -1, dtype=np.int64)
+        if self._workers < _MANY or not self._dims[0].is_regular:
+            return none
+        lengths = [
+            np.minimum(dim.pieces[mine], dim.pieces[theirs])
+            for dim, mine, theirs in zip(self._dims, some.T, others.T, strict=True)
+        ]
+        elements = reduce(np.multiply, lengths)
+        equal = np.flatnonzero(elements)
+        cuts = np.arange(self._dims[0].digits.shape[1])
+        joined = np.tile(cuts, (len(equal), 1))
+        for dim, mine, theirs in zip(self._dims, some[equal].T, others[equal].T, strict=True):
+            for one, other in zip(dim.digits[mine].T, dim.digits[theirs].T, strict=True):
+                here = np.flatnonzero((one != other) & (one >= 0) & (other >= 0))
+                if len(here):
+                    part = joined[here]
+                    first, second = part[np.arange(len(here)), one[here]], part[np.arange(len(here)), other[here]]
+                    joined[here] = np.where(part == second[:, None], first[:, None], part)
+        free = (joined == cuts).sum(axis=1)
+        none[equal] = elements[equal] * self._dims[0].ways[0] ** free
+        return none
+
     def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
-        """What ``_in_common`` looks up."""
-        most = max(1, _AT_ONCE // (len(columns) * self._dims[0].workers))
+        """What ``_of_table`` looks up."""
+        most = max(1, _AT_ONCE // (len(columns) * self._workers))
         if len(rows) > most:
             parts = [self._overlaps(rows[start : start + most], columns) for start in range(0, len(rows), most)]
             return np.concatenate(parts)
         total: Ints | int = 1
         for dim, mine, theirs in zip(self._dims, self._ways[rows].T, self._ways[columns].T, strict=True):
             total = total * (dim.overlaps(mine, theirs) if mine.any() or theirs.any() else dim.extent)
-        shape = (len(rows), len(columns), self._dims[0].workers)
+        shape = (len(rows), len(columns), self._workers)
         summed: Ints = np.broadcast_to(total, shape).sum(axis=2)
         return summed
 
@@ -249,13 +326,21 @@ class Dim:
     """The ways in which one dim of an index space is divided. Way 0 gives all of it to every worker.
 
     Attributes:
-        workers: how many.
         extent: of the dim.
+        ways: of the cuts, outermost first.
+        workers: how many.
+        is_regular: whether all cuts have as many ways.
+        pieces: by way, how long all pieces are; 0 if they are not of one length.
+        digits: by way of equal pieces, the cuts along the dim, outermost first; -1 behind them.
     """
 
-    def __init__(self, extent: int, workers: int) -> None:
-        self.workers = workers
+    def __init__(self, extent: int, ways: tuple[int, ...]) -> None:
         self.extent = extent
+        self.ways = ways
+        self.workers = workers = prod(ways)
+        self.is_regular = len(set(ways)) == 1
+        self.pieces = np.zeros(0, dtype=np.int64)
+        self.digits = np.zeros((0, len(ways)), dtype=np.int8)
         self._count = 0
         self._lo = self._hi = np.zeros((0, workers), dtype=np.int64)
         self._by_ends: dict[bytes, int] = {}
@@ -263,14 +348,19 @@ class Dim:
         self._kept = np.zeros((0, 0, workers), dtype=np.int64)
         self._kept_count = 0
         self.number_of(np.zeros(workers, dtype=np.int64), np.full(workers, extent, dtype=np.int64))
+        self.pieces[0] = extent
 
-    def number_of_cuts(self, ways: tuple[int, ...], cuts: tuple[int, ...], how: tuple[Piece, ...]) -> int:
-        """The number of the way of these cuts, as ``cuts_along`` gives them, of all that have these ways."""
-        key = (ways, cuts, how)
+    def number_of_cuts(self, cuts: tuple[int, ...], how: tuple[Piece, ...]) -> int:
+        """The number of the way of these cuts, as ``cuts_along`` gives them."""
+        key = (cuts, how)
         number = self._by_cuts.get(key)
         if number is None:
-            (starts, ends), piece = pieces(self.extent, how), piece_of(ways, cuts)
+            (starts, ends), piece = pieces(self.extent, how), piece_of(self.ways, cuts)
             number = self._by_cuts[key] = self.number_of(starts[piece], ends[piece])
+            lengths = ends - starts
+            if (lengths == lengths[0]).all():
+                self.pieces[number] = lengths[0]
+                self.digits[number, : len(cuts)] = cuts
         return number
 
     def number_of(self, lo: Ints, hi: Ints) -> int:
@@ -280,6 +370,8 @@ class Dim:
             if self._count == len(self._lo):
                 more = np.zeros((max(_ROOM, self._count), self.workers), dtype=np.int64)
                 self._lo, self._hi = np.concatenate([self._lo, more]), np.concatenate([self._hi, more])
+                self.pieces = np.concatenate([self.pieces, more[:, 0]])
+                self.digits = np.concatenate([self.digits, np.full((len(more), len(self.ways)), -1, dtype=np.int8)])
             self._lo[number], self._hi[number] = lo, hi
             self._count += 1
         return number
@@ -335,8 +427,8 @@ class Dim:
         return np.maximum(along, 0, out=along)
 
 
-Dims: TypeAlias = dict[tuple[int, int], Dim]
-"""By extent and workers."""
+Dims: TypeAlias = dict[tuple[int, tuple[int, ...]], Dim]
+"""By extent and the ways of the cuts."""
 
 
 def _different(values: Ints) -> tuple[Ints, Ints]:

@@ -6,12 +6,12 @@ is residence (``planner.cost.residence``) at the moments at which plans are full
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import ceil
 
 from planner.cost.residence import Residence, Weights
-from planner.cost.tables import Candidates, CostTables, Table
+from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.graph.model import DType, Tensor
 from planner.tdl.bind import BoundOp
 
@@ -61,6 +61,10 @@ class PricedTables(CostTables):
         """
         most = max((sum(weights) for weights in self._weights.values()), default=Fraction(0))
         return self._plain.impossible(most_bytes) + most_bytes * ceil(most)
+
+    def prepare(self, requests: Iterable[Request]) -> None:
+        """Counts what moves."""
+        self._plain.prepare(requests)
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates

@@ -6,14 +6,14 @@ content (the op's analysis and extents, position, shapes, candidate lists), so r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
-from planner.algebra.divisions import Dims, Divisions, Ints
+from planner.algebra.divisions import Counting, Dims, Divisions, Ints
 from planner.algebra.partial import IMPOSSIBLE, partial_cuts
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, piece_of, pieces
@@ -24,6 +24,8 @@ from planner.tdl.interval import End, Interval, Symbol
 
 Candidates: TypeAlias = tuple[Tiling, ...]
 Table: TypeAlias = NDArray[np.int64]
+Request: TypeAlias = tuple[BoundOp, bool, int, Candidates, Candidates]
+"""An op, whether it is an input of it, which one, and the candidates of the tensor and of the op."""
 _Cuts: TypeAlias = tuple[tuple[int, ...], tuple[Piece, ...]]
 """Which cuts are along a variable, and how each of them divides it (``cuts_along``)."""
 
@@ -42,13 +44,17 @@ class TableMemo:
 
     def _once(self, key: tuple[object, ...], lists: tuple[Candidates, ...], make: Callable[[], Table]) -> Table:
         """The table of this content and these lists, made if there is none yet."""
-        key = (*key, *map(id, lists))
-        known = self._tables.get(key)
-        if known is None:
-            # The lists are kept with the table: an identity means something only while its object lives.
-            known = self._tables[key] = (make(), lists)
-            self.entries += known[0].size
-        return known[0]
+        known = self._tables.get((*key, *map(id, lists)))
+        return self._remember(key, lists, make()) if known is None else known[0]
+
+    def _is_known(self, key: tuple[object, ...], lists: tuple[Candidates, ...]) -> bool:
+        return (*key, *map(id, lists)) in self._tables
+
+    def _remember(self, key: tuple[object, ...], lists: tuple[Candidates, ...], table: Table) -> Table:
+        # The lists are kept with the table: an identity means something only while its object lives.
+        self._tables[*key, *map(id, lists)] = (table, lists)
+        self.entries += table.size
+        return table
 
 
 class CostTables(TableMemo):
@@ -56,7 +62,7 @@ class CostTables(TableMemo):
 
     def __init__(self) -> None:
         super().__init__()
-        self._divisions: dict[tuple[tuple[int, ...], int], Divisions] = {}
+        self._divisions: dict[tuple[tuple[int, ...], tuple[int, ...]], Divisions] = {}
         self._dims: Dims = {}
         self._owned: dict[tuple[object, ...], tuple[Ints, Candidates]] = {}
         self._reads: dict[tuple[object, ...], _Read] = {}
@@ -66,6 +72,20 @@ class CostTables(TableMemo):
         """The one list of each content; searches that share the tables share these."""
         self.local: dict[tuple[object, ...], bool] = {}
         """Whether a strategy can be computed by local ops, by the op's content and strategy; shared as well."""
+
+    def prepare(self, requests: Iterable[Request]) -> None:
+        """Counts what these tables need, all together: in much less time than one by one, when they are asked for."""
+        asked: dict[Divisions, dict[tuple[_Read | _Made, int, int], tuple[Candidates, Candidates]]] = {}
+        for bound, is_input, position, tilings, strategies in requests:
+            access = self._read(bound, position) if is_input else self._made(bound, position)
+            if not self._is_known((access,), (tilings, strategies)):
+                shape = (bound.node.input_shapes if is_input else bound.node.output_shapes)[position]
+                wanted = asked.setdefault(self._divided(shape, tilings), {})
+                wanted[access, id(tilings), id(strategies)] = tilings, strategies
+        for divisions, wanted in asked.items():
+            countings = [self._counting(key[0], divisions, *lists) for key, lists in wanted.items()]
+            for (key, lists), table in zip(wanted.items(), divisions.counted(countings), strict=True):
+                self._remember(key[:1], lists, table)
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
@@ -125,20 +145,31 @@ class CostTables(TableMemo):
         self, access: _Read | _Made, shape: tuple[int, ...] | None, tilings: Candidates, strategies: Candidates
     ) -> Table:
         """Elements that move, shape [tilings, strategies]."""
-        assert shape is not None, "an absent input or output has no table"
-        divisions = self._divisions.get((shape, tilings[0].workers))
-        if divisions is None:
-            divisions = self._divisions[shape, tilings[0].workers] = Divisions(shape, tilings[0].workers, self._dims)
 
         def make() -> Table:
-            owned = self._owned.get((divisions, id(tilings)))
-            if owned is None:
-                owned = self._owned[divisions, id(tilings)] = (divisions.numbers(tilings), tilings)
-            if isinstance(access, _Read) and any(map(partial_cuts, (*tilings, *strategies))):
-                return access.possible(divisions, owned[0], tilings, strategies)
-            return access.table(divisions, owned[0], strategies)
+            divisions = self._divided(shape, tilings)
+            return divisions.counted([self._counting(access, divisions, tilings, strategies)])[0]
 
         return self._once((access,), (tilings, strategies), make)
+
+    def _divided(self, shape: tuple[int, ...] | None, tilings: Candidates) -> Divisions:
+        """The divisions of an index space among as many workers as these tilings have."""
+        assert shape is not None, "an absent input or output has no table"
+        key = (shape, tilings[0].ways)
+        if key not in self._divisions:
+            self._divisions[key] = Divisions(*key, self._dims)
+        return self._divisions[key]
+
+    def _counting(
+        self, access: _Read | _Made, divisions: Divisions, tilings: Candidates, strategies: Candidates
+    ) -> Counting:
+        """How a table comes about, shape [tilings, strategies]."""
+        owned = self._owned.get((divisions, id(tilings)))
+        if owned is None:
+            owned = self._owned[divisions, id(tilings)] = (divisions.numbers(tilings), tilings)
+        if isinstance(access, _Read) and any(map(partial_cuts, (*tilings, *strategies))):
+            return access.possible(divisions, owned[0], tilings, strategies)
+        return access.table(divisions, owned[0], strategies)
 
 
 class _Read:
@@ -160,7 +191,7 @@ class _Read:
         self._by_read: dict[Tiling, int] = {}
         """The same by what ``_as_read`` leaves of strategies."""
 
-    def table(self, divisions: Divisions, owned: Ints, strategies: Sequence[Tiling]) -> Table:
+    def table(self, divisions: Divisions, owned: Ints, strategies: Sequence[Tiling]) -> Counting:
         """What moves, shape [owned, strategies]."""
         new = [strategy for strategy in strategies if strategy not in self._numbers]
         if new:
@@ -168,14 +199,14 @@ class _Read:
         numbers = np.array([self._numbers[strategy] for strategy in strategies], dtype=np.int64)
         return divisions.missing(owned, numbers)
 
-    def possible(self, divisions: Divisions, owned: Ints, tilings: Candidates, strategies: Candidates) -> Table:
+    def possible(self, divisions: Divisions, owned: Ints, tilings: Candidates, strategies: Candidates) -> Counting:
         """The same where some are partial: what is partial at other cuts than the tensor cannot be read."""
         rows, columns = map(_by_partial_cuts, (tilings, strategies))
         table: Table = np.full((len(tilings), len(strategies)), IMPOSSIBLE, dtype=np.int64)
         for cuts in rows:
             if cuts in columns:
                 here = [strategies[column] for column in columns[cuts]]
-                table[np.ix_(rows[cuts], columns[cuts])] = self.table(divisions, owned[rows[cuts]], here)
+                table[np.ix_(rows[cuts], columns[cuts])] = yield from self.table(divisions, owned[rows[cuts]], here)
         return table
 
     def _needed(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
@@ -239,11 +270,16 @@ class _Intervals:
         numbers = {variable.name: number for number, variable in enumerate(bound.variables)}
         self._once = tuple(numbers[name] for name in read.once)
         self._dims: list[tuple[Interval | None, tuple[int, ...]]] = []
+        self._is_plain: list[bool] = []
+        """Whether a dim is read as its variable is divided."""
         for dim in range(len(self._sizes)):
             interval = read.dims[dim] if dim < len(read.dims) else None
             along = {numbers[name] for name in (interval.along if interval is not None else ())}
             # A part that is read by the first worker of some has no elements on others: it is empty along dim 0.
-            self._dims.append((interval, tuple(sorted(along.union(self._once if dim == 0 else ())))))
+            variables = tuple(sorted(along.union(self._once if dim == 0 else ())))
+            is_variable = interval is not None and interval.alone is not None and len(variables) == 1
+            self._is_plain.append(is_variable and bound.extents[variables[0]] == self._sizes[dim])
+            self._dims.append((interval, variables))
         self._ways: dict[tuple[object, ...], int] = {}
         self._idle: dict[tuple[int, tuple[Piece, ...]], bool] = {}
 
@@ -270,6 +306,9 @@ class _Intervals:
         found = []
         for dim, (interval, variables) in enumerate(self._dims):
             cuts = tuple([along.get(variable) for variable in variables])
+            if self._is_plain[dim]:
+                found.append(0 if cuts[0] is None else divisions.way_of_cuts(dim, *cuts[0]))
+                continue
             key = (dim, strategy.ways, cuts)
             way = self._ways.get(key)
             if way is None:
@@ -316,7 +355,7 @@ class _Made:
         self._tilings: dict[Tiling, Tiling] = {}
         """By strategy how the output is made."""
 
-    def table(self, divisions: Divisions, owned: Ints, strategies: Candidates) -> Table:
+    def table(self, divisions: Divisions, owned: Ints, strategies: Candidates) -> Counting:
         """What moves, shape [owned, strategies]."""
         numbers: dict[Tiling, int] = {}
         which = []
@@ -325,4 +364,5 @@ class _Made:
             if made is None:
                 made = self._tilings[strategy] = made_tiling(strategy, self._dims, self._bound.reducers(strategy))
             which.append(numbers.setdefault(made, len(numbers)))
-        return divisions.redistribution(list(numbers), owned)[:, which]
+        table = yield from divisions.redistribution(list(numbers), owned)
+        return table[:, which]

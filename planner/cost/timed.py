@@ -6,10 +6,12 @@ op's strategies in its other direction: sums over a whole plan are the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from planner.algebra.partial import IMPOSSIBLE
-from planner.cost.tables import Candidates, CostTables, Table
+from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.cost.time import TimeTables
 from planner.graph.model import DType, Tensor
 from planner.tdl.bind import BoundOp
@@ -36,6 +38,9 @@ class TimedTables(CostTables):
     def impossible(self, most_bytes: int) -> int:
         """What stands for an impossible entry in sums of these tables: 20 hours."""
         return IMPOSSIBLE
+
+    def prepare(self, requests: Iterable[Request]) -> None:
+        """Does nothing: times are not counted together."""
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates

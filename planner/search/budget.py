@@ -33,6 +33,8 @@ def within_budget(
     restrict: Restriction,
     found: Found,
     progress: Callable[[str], None] = lambda line: None,
+    *,
+    is_brief: bool = False,
 ) -> Found:
     """The plan itself, if it repeats no more work than allowed, or one near it that does not.
 
@@ -42,6 +44,7 @@ def within_budget(
         restrict: narrows the candidates of a variable.
         found: the plan.
         progress: told what is being done.
+        is_brief: see ``improve``.
     """
     divided: frozenset[str] = frozenset()
     for number in range(_ROUNDS + 1):
@@ -55,7 +58,8 @@ def within_budget(
         smaller = replace(problem, divided=divided, variables=[], links=[], eliminated_entries=0)
         try:
             if len(cuts) > 1:
-                found = improve(smaller, cuts, restrict, _mended(smaller, restrict, found), progress)
+                mended = _mended(smaller, restrict, found)
+                found = improve(smaller, cuts, restrict, mended, progress, is_brief=is_brief)
             else:  # exact, and so at least as good as all that is near the plan
                 found = search_recursively(smaller, cuts, restrict, progress)
         except InfeasibleError:  # what the user wants to be partial is read by ops that are repeated then

@@ -38,7 +38,7 @@ def improve(
     found: Found,
     progress: Callable[[str], None] = lambda line: None,
     *,
-    is_draft: bool = False,
+    is_brief: bool = False,
 ) -> Found:
     """Improves a plan until it is stable.
 
@@ -48,8 +48,8 @@ def improve(
         restrict: narrows the candidates of a variable.
         found: the plan to start from.
         progress: told what is being done.
-        is_draft: the plan is improved again after it has been kept to the budget of repeated work: where it overdraws
-            that, and not all kinds of change can be solved together, each is made once, and no more.
+        is_brief: where not all kinds of change can be solved together, each is made once, and the first once more: most
+            of what can be gained comes of these.
 
     Returns:
         A plan that moves no more bytes.
@@ -65,7 +65,7 @@ def improve(
         except InfeasibleError:  # too entangled for all at once
             if is_settled:
                 break
-            better, is_settled = _one_by_one(problem, near, best, progress, is_draft), True
+            better, is_settled = _one_by_one(problem, near, best, progress, is_brief), True
         else:
             is_settled = False
         if better is best:
@@ -75,7 +75,7 @@ def improve(
 
 
 def _one_by_one(
-    problem: Problem, near: Neighbourhood, found: Found, progress: Callable[[str], None], is_draft: bool
+    problem: Problem, near: Neighbourhood, found: Found, progress: Callable[[str], None], is_brief: bool
 ) -> Found:
     """One kind of change after the other, until none makes the plan better.
 
@@ -83,10 +83,8 @@ def _one_by_one(
     """
     best = found
     settled = 0
-    kinds = itertools.islice(itertools.cycle(near.kinds), MAX_ROUNDS * len(near.kinds))
-    for number, kind in enumerate(kinds):
-        if is_draft and number == len(near.kinds) and problem.overdraws(best.composites):
-            break
+    most = len(near.kinds) + 1 if is_brief else MAX_ROUNDS * len(near.kinds)
+    for kind in itertools.islice(itertools.cycle(near.kinds), most):
         progress(f"improving the plan: {best.moved_bytes:,} bytes")
         better = best
         with contextlib.suppress(InfeasibleError):  # too entangled even so: the plan stays as it is

@@ -84,7 +84,9 @@ def _joint(
 
     def improved(start: Restriction) -> Found:
         found = search_recursively(problem, cuts, narrow(start, cuts), progress)
-        return improve(problem, cuts, free, found, progress, is_draft=has_one_start)
+        if has_one_start and problem.overdraws(found.composites):
+            return found  # it is improved when it has been kept to the budget
+        return improve(problem, cuts, free, found, progress, is_brief=has_one_start)
 
     pricing = Pricing(problem, cuts, free, progress)
 
@@ -94,7 +96,7 @@ def _joint(
             pricing.note(found)
             pricing.search()
             found = pricing.best() or found
-        return within_budget(problem, cuts, free, found, progress)
+        return within_budget(problem, cuts, free, found, progress, is_brief=has_one_start)
 
     def certified(found: Found, lower: int | None = None) -> Found:
         """With a bound."""

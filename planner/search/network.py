@@ -42,8 +42,8 @@ def merged(links: Sequence[Link]) -> list[Link]:
     return [first[key]._replace(times=times) if times > 1 else first[key] for key, times in count.items()]
 
 
-MakeTable: TypeAlias = Callable[[Link, Candidates, Candidates], Table]
-"""Bytes by the candidates of a link's tensor and op."""
+MakeTables: TypeAlias = Callable[[Sequence[tuple[Link, Candidates, Candidates]]], list[Table]]
+"""Bytes by the candidates of a link's tensor and op, for many links: always the same for the same candidates."""
 
 
 _CHANGES = 4
@@ -89,12 +89,12 @@ class Network:
         self._known = KnownTables()
         self._numbers: dict[tuple[int, int, int], tuple[int, int, Candidates, Candidates]] = {}
 
-    def solve(self, choices: Choices, make_table: MakeTable, max_table_entries: int) -> Solution:
+    def solve(self, choices: Choices, make: MakeTables, max_table_entries: int) -> Solution:
         """The least sum of all tables; see ``eliminate``.
 
         Args:
             choices: each variable's candidates.
-            make_table: makes a link's table: always the same for the same candidates.
+            make: makes tables.
             max_table_entries: how large a bucket may be.
 
         Raises:
@@ -106,34 +106,37 @@ class Network:
         if self._known.held > _MOST_HELD:
             self._known, self._numbers = KnownTables(), {}
         first, which = self._different(choices)
-        pairs = [self._number(link, choices, make_table) for link in first]
+        pairs = self._known_as(first, choices, make)
         numbers = np.array([number for number, _ in pairs], dtype=np.int64)
         constant = np.array([least for _, least in pairs], dtype=np.int64)
         return eliminate_known(self._order, self._known, numbers[which], int(constant[which].sum()))
 
-    def _number(self, link: int, choices: Choices, make_table: MakeTable) -> tuple[int, int]:
-        """The number of a link's table, and the minimum that was taken out of it."""
-        tilings, strategies = choices[self._links[link].tensor], choices[self._links[link].op]
-        key = (int(self._kinds[link]), id(tilings), id(strategies))
-        found = self._numbers.get(key)
-        if found is None:
+    def _known_as(self, links: Sequence[int], choices: Choices, make: MakeTables) -> list[tuple[int, int]]:
+        """The number of each link's table, and the minimum that was taken out of it."""
+        kinds = self._kinds[links].tolist()
+        lists = [(choices[self._links[link].tensor], choices[self._links[link].op]) for link in links]
+        keys = [(kind, id(tilings), id(strategies)) for kind, (tilings, strategies) in zip(kinds, lists, strict=True)]
+        new = [place for place, key in enumerate(keys) if key not in self._numbers]
+        tables = self._tables([links[place] for place in new], choices, make)
+        for place, table in zip(new, tables, strict=True):
             # The lists are kept with the number: an identity means something only while its object lives.
-            interned = self._known.intern(self._table(link, choices, make_table))
-            found = self._numbers[key] = (*interned, tilings, strategies)
-        return found[:2]
+            self._numbers[keys[place]] = (*self._known.intern(table), *lists[place])
+        return [self._numbers[key][:2] for key in keys]
 
-    def tables(self, choices: Choices, make_table: MakeTable) -> tuple[list[Table], Ints]:
+    def tables(self, choices: Choices, make: MakeTables) -> tuple[list[Table], Ints]:
         """The different tables for these candidates, and the number of each link's.
 
         Axes of variables that have one value, whatever the cuts, are left out.
         """
         first, which = self._different(choices)
-        return [self._table(link, choices, make_table) for link in first], which
+        return self._tables(first, choices, make), which
 
-    def _table(self, number: int, choices: Choices, make_table: MakeTable) -> Table:
-        link = self._links[number]
-        table = make_table(link, choices[link.tensor], choices[link.op])
-        return table.reshape([len(choices[name]) for name in self.scopes[number]])
+    def _tables(self, links: Sequence[int], choices: Choices, make: MakeTables) -> list[Table]:
+        asked = [
+            (self._links[link], choices[self._links[link].tensor], choices[self._links[link].op]) for link in links
+        ]
+        shapes = [[len(choices[name]) for name in self.scopes[link]] for link in links]
+        return [table.reshape(shape) for table, shape in zip(make(asked), shapes, strict=True)]
 
     def table_entries(self, choices: Choices) -> int:
         """Entries of all different tables for these candidates."""

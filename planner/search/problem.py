@@ -317,10 +317,8 @@ class Problem:
 
     def factors(self, candidates: Sequence[Candidates]) -> list[Factor]:
         """The tables of all links, for these candidates of each variable."""
-        return [
-            Factor((link.tensor, link.op), self.table(link, candidates[link.tensor], candidates[link.op]))
-            for link in self.links
-        ]
+        tables = self.made([(link, candidates[link.tensor], candidates[link.op]) for link in self.links])
+        return [Factor((link.tensor, link.op), table) for link, table in zip(self.links, tables, strict=True)]
 
     def choices(self, composites: Sequence[Tiling], offer: Offer, restrict: Restriction = no_restriction) -> Choices:
         """What every variable may be, given what it is.
@@ -371,7 +369,7 @@ class Problem:
         """
         allowed = self._without_vetoed(choices)
         while True:
-            solution = self._network.solve(allowed, self.table, max_table_entries)
+            solution = self._network.solve(allowed, self.made, max_table_entries)
             self.eliminated_entries += solution.entries
             chosen = allowed.chosen(solution.values)
             self._group(chosen, allowed.numbers(solution.values))
@@ -393,7 +391,7 @@ class Problem:
 
     def joint_tables(self, choices: Choices) -> tuple[list[Table], Ints]:
         """The different tables over the variables that have a choice, and the number of each factor's."""
-        return self._network.tables(choices, self.table)
+        return self._network.tables(choices, self.made)
 
     @cached_property
     def times(self) -> list[int]:
@@ -459,15 +457,19 @@ class Problem:
     def link_bytes(self, composites: Sequence[Tiling]) -> list[int]:
         """What moves because of each link, when the variables have these values."""
         groups = self.alike(composites)[1].tolist()
-        known: dict[tuple[int, int, int], int] = {}
-        found = []
-        for link in self.links:
-            key = (link.kind, groups[link.tensor], groups[link.op])
-            if key not in known:
-                tiling, strategy = self.intern((composites[link.tensor],)), self.intern((composites[link.op],))
-                known[key] = int(self.table(link, tiling, strategy)[0, 0])
-            found.append(known[key])
-        return found
+        keys = [(link.kind, groups[link.tensor], groups[link.op]) for link in self.links]
+        first = dict(zip(reversed(keys), reversed(self.links), strict=True))
+        alone = {number: self.intern((composites[number],)) for link in first.values() for number in link[:2]}
+        tables = self.made([(link, alone[link.tensor], alone[link.op]) for link in first.values()])
+        known = {key: int(table[0, 0]) for key, table in zip(first, tables, strict=True)}
+        return [known[key] for key in keys]
+
+    def made(self, asked: Sequence[tuple[Link, Candidates, Candidates]]) -> list[Table]:
+        """The tables of some links, for these candidates of their tensors and ops; the lists are interned."""
+        self.tables.prepare(
+            [(self._bound[link.op_name], link.is_input, link.position, first, second) for link, first, second in asked]
+        )
+        return [self.table(*one) for one in asked]
 
     def table(self, link: Link, tilings: Candidates, strategies: Candidates) -> Table:
         """A link's table, as often as it is there; the lists are interned. Shape [tilings, strategies]."""

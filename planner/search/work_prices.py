@@ -7,13 +7,14 @@ asked is settled elsewhere (``planner.search.pricing``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import floor
 
 import numpy as np
 
 from planner.algebra.partial import IMPOSSIBLE
-from planner.cost.tables import Candidates, CostTables, Table
+from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.graph.model import DType, Tensor
 from planner.search.problem import Problem
 from planner.tdl.bind import BoundOp
@@ -59,6 +60,10 @@ class _PricedTables(CostTables):
     def impossible(self, most_bytes: int) -> int:
         """What stands for an impossible entry in sums of these tables, which are not of bytes alone."""
         return IMPOSSIBLE
+
+    def prepare(self, requests: Iterable[Request]) -> None:
+        """Counts what moves."""
+        self._problem.tables.prepare(requests)
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates

@@ -24,17 +24,22 @@ def missing(needed: Boxes, owned: Boxes) -> int:
     return int((needed.elements - needed.overlap(owned)).sum())
 
 
-@given(st.lists(st.tuples(some, some), min_size=1, max_size=6), st.booleans())
-def test_pairs_are_counted_alike_whatever_was_asked_before(asked: list, ahead: bool) -> None:
-    limit, module._AHEAD = module._AHEAD, 1 << 18 if ahead else 0
+@given(
+    st.lists(st.lists(st.tuples(some, some), min_size=1, max_size=3), min_size=1, max_size=3),
+    st.sampled_from([0, 4, 99]),
+)
+def test_pairs_are_counted_alike_together_and_whatever_was_asked_before(asked: list, limit: int) -> None:
+    before, module._TOGETHER = module._TOGETHER, limit
     try:
-        divisions = Divisions(SHAPE, 6)
-        for owned, needed in asked:
-            table = divisions.missing(divisions.numbers(owned), divisions.numbers(needed))
-            right = [[missing(need.boxes(SHAPE), own.boxes(SHAPE)) for need in needed] for own in owned]
-            assert table.tolist() == right
+        divisions = Divisions(SHAPE, WAYS)
+        for together in asked:
+            numbers = [tuple(map(divisions.numbers, both)) for both in together]
+            tables = divisions.counted([divisions.missing(*both) for both in numbers])
+            for (owned, needed), table in zip(together, tables, strict=True):
+                right = [[missing(need.boxes(SHAPE), own.boxes(SHAPE)) for need in needed] for own in owned]
+                assert table.tolist() == right
     finally:
-        module._AHEAD = limit
+        module._TOGETHER = before
 
 
 @given(
@@ -44,10 +49,10 @@ def test_index_spaces_share_their_dims(asked: list, keeps: bool) -> None:
     limit, module._KEPT = module._KEPT, 1 << 18 if keeps else 0
     try:
         dims: Dims = {}
-        divisions = {shape: Divisions(shape, 6, dims) for shape, _, _ in asked}
+        divisions = {shape: Divisions(shape, WAYS, dims) for shape, _, _ in asked}
         for shape, owned, needed in asked:
             known = divisions[shape]
-            table = known.missing(known.numbers(owned), known.numbers(needed))
+            [table] = known.counted([known.missing(known.numbers(owned), known.numbers(needed))])
             right = [[missing(need.boxes(shape), own.boxes(shape)) for need in needed] for own in owned]
             assert table.tolist() == right
         assert len(dims) == len({extent for shape, _, _ in asked for extent in shape})
@@ -59,17 +64,55 @@ def test_index_spaces_share_their_dims(asked: list, keeps: bool) -> None:
 def test_regions_that_are_no_tilings_are_counted_as_well(ends: list[int], owned: list[Tiling]) -> None:
     ends_of = np.sort(np.array(ends, dtype=np.int64).reshape(6, 2, 2), axis=1)
     boxes = Boxes(ends_of[:, 0], np.minimum(ends_of[:, 1], SHAPE))
-    divisions = Divisions(SHAPE, 6)
+    divisions = Divisions(SHAPE, WAYS)
     number = divisions.number_of(boxes)
     assert divisions.number_of(Boxes(boxes.lo.copy(), boxes.hi.copy())) == number
-    table = divisions.missing(divisions.numbers(owned), np.array([number]))
+    [table] = divisions.counted([divisions.missing(divisions.numbers(owned), np.array([number]))])
     assert table[:, 0].tolist() == [missing(boxes, own.boxes(SHAPE)) for own in owned]
 
 
-@given(st.lists(st.tuples(some, some), min_size=2, max_size=4))
-def test_partial_results_are_counted_alike_whatever_was_asked_before(asked: list) -> None:
-    divisions = Divisions(SHAPE, 6)
-    for owned, made in asked:
-        partial = [Tiling((Partial(), tiling.placements[1]), WAYS) for tiling in made]
-        table = divisions.redistribution(partial, divisions.numbers(owned))
-        assert table.tolist() == redistribution_table(partial, owned, SHAPE).tolist()
+@given(st.lists(st.tuples(some, some), min_size=2, max_size=4), st.sampled_from([0, 4, 99]))
+def test_partial_results_are_counted_alike_whatever_was_asked_before(asked: list, limit: int) -> None:
+    before, module._TOGETHER = module._TOGETHER, limit
+    try:
+        divisions = Divisions(SHAPE, WAYS)
+        for owned, made in asked:
+            partial = [Tiling((Partial(), tiling.placements[1]), WAYS) for tiling in made]
+            [table] = divisions.counted([divisions.redistribution(partial, divisions.numbers(owned))])
+            assert table.tolist() == redistribution_table(partial, owned, SHAPE).tolist()
+    finally:
+        module._TOGETHER = before
+
+
+@given(
+    st.sampled_from([(32,), (28, 24), (7, 20, 64)]),
+    st.lists(st.lists(st.integers(0, 3), min_size=4, max_size=4), min_size=2, max_size=12),
+)
+def test_equal_pieces_are_counted_as_worker_by_worker(shape: tuple[int, ...], placed: list[list[int]]) -> None:
+    before, module._MANY = module._MANY, 0
+    try:
+        ways = (2, 2, 2, 2)
+        tilings = [
+            Tiling(tuple(Shard(dim) if dim < len(shape) else Replicate() for dim in one), ways) for one in placed
+        ]
+        divisions = Divisions(shape, ways)
+        numbers = divisions.numbers(tilings)
+        [table] = divisions.counted([divisions.missing(numbers, numbers)])
+        assert table.tolist() == [[missing(need.boxes(shape), own.boxes(shape)) for need in tilings] for own in tilings]
+        counted = divisions._of_equal_pieces(divisions._ways[numbers], divisions._ways[numbers])
+        is_equal = [len({*map(tuple, one.boxes(shape).hi - one.boxes(shape).lo)}) == 1 for one in tilings]
+        assert (counted >= 0).tolist() == is_equal
+    finally:
+        module._MANY = before
+
+
+def test_cuts_of_different_ways_are_counted_worker_by_worker() -> None:
+    before, module._MANY = module._MANY, 0
+    try:
+        divisions = Divisions((36, 36), WAYS)
+        numbers = divisions.numbers([Tiling((Shard(0), Shard(1)), WAYS), Tiling((Shard(1), Shard(0)), WAYS)])
+        [table] = divisions.counted([divisions.missing(numbers, numbers)])
+        assert (divisions._of_equal_pieces(divisions._ways[numbers], divisions._ways[numbers]) == -1).all()
+        assert table[0, 1] == table[1, 0] > 0
+    finally:
+        module._MANY = before

@@ -40,7 +40,7 @@ def test_regions_are_found_dim_by_dim(model: str) -> None:
             assert shape is not None
             if access._dims is None and access._dim_by_dim is not None:
                 some = strategies(bound, ways, draw)
-                divisions = Divisions(shape, 12)
+                divisions = Divisions(shape, ways)
                 assert access._needed(divisions, some) == access._regions(divisions, some)
                 halos += sum(not access._dim_by_dim.leaves_idle(strategy) for strategy in some)
     assert halos, "something is read otherwise than by the op's variables alone"

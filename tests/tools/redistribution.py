@@ -12,5 +12,6 @@ from planner.algebra.tiling import Tiling
 
 def redistribution_table(made: Sequence[Tiling], owned: Sequence[Tiling], shape: tuple[int, ...]) -> np.ndarray:
     """``Divisions.redistribution`` of a tensor of this shape."""
-    divisions = Divisions(shape, made[0].workers)
-    return divisions.redistribution(made, divisions.numbers(owned))
+    divisions = Divisions(shape, made[0].ways)
+    [table] = divisions.counted([divisions.redistribution(made, divisions.numbers(owned))])
+    return table
