@@ -8,33 +8,29 @@ that reads it or makes it; here each pair is counted once.
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Sequence
-from functools import reduce
 from math import prod
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.algebra.delivery import reduction, shared_along
+from planner.algebra.overlaps import elements_in_common
 from planner.algebra.partial import IMPOSSIBLE, partial_cuts, settled
 from planner.algebra.region import Boxes, index_space
-from planner.algebra.tiling import Along, Partial, Piece, Tiling, cuts_along, piece_of, pieces
-
-Ints = NDArray[np.int64]
+from planner.algebra.tiling import Along, Partial, Piece, Tiling, cuts_along
+from planner.algebra.ways import Dim, Dims, Ints
 
 _UNKNOWN = -1
 _ROOM = 32
 """Divisions that there is room for at first."""
-_FEW = 1 << 14
-"""Numbers up to which it takes longer to find equal ways than to count them again."""
 _AT_ONCE = 1 << 20
 """Numbers that are counted at once; of more, some after the others, so that they take little memory."""
+_PAIRS = 1 << 16
+"""Pairs that are counted at once."""
+_FEW_WORKERS = 128
+"""Workers up to which it takes less time to count a large table worker by worker, than pair by pair."""
 _TOGETHER = 1 << 12
 """Pairs up to which a table's are counted together with others': a call takes longer than what there is to be done."""
-_MANY = 32
-"""Workers from which on equal pieces are not counted worker by worker."""
-_KEPT = 1 << 18
-"""Numbers up to which all that the ways of a dim have in common is kept."""
 
 Counting: TypeAlias = Generator[tuple[Ints, Ints], Ints, Ints]
 """How a table comes about: it asks what pairs of divisions have in common, is told, and returns itself.
@@ -94,9 +90,16 @@ class Divisions:
             self._add(ways, _UNKNOWN)
         return number
 
-    def way(self, dim: int, lo: Ints, hi: Ints) -> int:
-        """The number of the way in which workers have these parts of a dim, each of shape [workers]."""
-        return self._dims[dim].number_of(lo, hi)
+    def way(self, dim: int, lo: Ints, hi: Ints, cuts: tuple[int, ...] | None = None) -> int:
+        """The number of the way in which workers have these parts of a dim, each of shape [workers].
+
+        Args:
+            dim: which.
+            lo: where the parts begin.
+            hi: where they end.
+            cuts: those on whose groups it depends which part a worker has; None if that is not known.
+        """
+        return self._dims[dim].number_of(lo, hi, cuts)
 
     def way_of_cuts(self, dim: int, cuts: tuple[int, ...], how: tuple[Piece, ...]) -> int:
         """The number of the way in which these cuts divide a dim; 0 is that of none."""
@@ -217,8 +220,8 @@ class Divisions:
         self._elements[first : self._count] = [held for _, held in self._new]
         uncounted = [number for number, (_, held) in enumerate(self._new, first) if held == _UNKNOWN]
         if uncounted:
-            lengths = [dim.lengths(ways) for dim, ways in zip(self._dims, self._ways[uncounted].T, strict=True)]
-            self._elements[uncounted] = reduce(np.multiply, lengths).sum(axis=1)
+            ways = self._ways[uncounted].T
+            self._elements[uncounted] = elements_in_common(self._dims, ways, ways)
         self._new.clear()
 
     def _grow(self) -> None:
@@ -237,7 +240,8 @@ class Divisions:
         found: dict[int, Ints] = {}
         pairs: dict[int, Ints] = {}
         for place, (some, others) in enumerate(asked):
-            if some.ndim > others.ndim and some.size * others.size > _TOGETHER:
+            is_table = some.ndim > others.ndim and self._workers <= _FEW_WORKERS
+            if is_table and some.size * others.size > _TOGETHER:
                 found[place] = self._of_table(some, others)
             else:
                 pairs[place] = some * self._count + others
@@ -267,46 +271,12 @@ class Divisions:
         unknown = found == 0
         if unknown.any():
             rows, columns = np.divmod(np.unique(pairs[unknown]), self._count)
-            counted = self._of_equal_pieces(self._ways[rows], self._ways[columns])
-            uneven = np.flatnonzero(counted < 0)
-            most = max(1, _AT_ONCE // self._workers)
-            for start in range(0, len(uneven), most):
-                part = uneven[start : start + most]
-                ways = zip(self._dims, self._ways[rows[part]].T, self._ways[columns[part]].T, strict=True)
-                counted[part] = reduce(np.multiply, [dim.overlap(*both) for dim, *both in ways]).sum(axis=1)
-            self._common[rows, columns] = self._common[columns, rows] = counted + 1
+            for start in range(0, len(rows), _PAIRS):
+                one, other = rows[start : start + _PAIRS], columns[start : start + _PAIRS]
+                counted = elements_in_common(self._dims, self._ways[one].T, self._ways[other].T)
+                self._common[one, other] = self._common[other, one] = counted + 1
             found = self._common[some, others]
         return found - 1
-
-    def _of_equal_pieces(self, some: Ints, others: Ints) -> Ints:
-        """What workers have in common of divisions into equal pieces, given by their ways; -1 for other divisions.
-
-        Where all cuts have as many ways, pieces of two divisions of a dim are one within the other or have nothing in
-        common: they meet where the worker is in the same group of the first cut in both, and of the second, and so on.
-        So a worker has the smaller piece of both along every dim, or nothing, and it has something if its groups of
-        some cuts are the same: of all cuts that such pairs of cuts join, one is left to choose from.
-        """
-        none: Ints = np.full(len(some), -1, dtype=np.int64)
-        if self._workers < _MANY or not self._dims[0].is_regular:
-            return none
-        lengths = [
-            np.minimum(dim.pieces[mine], dim.pieces[theirs])
-            for dim, mine, theirs in zip(self._dims, some.T, others.T, strict=True)
-        ]
-        elements = reduce(np.multiply, lengths)
-        equal = np.flatnonzero(elements)
-        cuts = np.arange(self._dims[0].digits.shape[1])
-        joined = np.tile(cuts, (len(equal), 1))
-        for dim, mine, theirs in zip(self._dims, some[equal].T, others[equal].T, strict=True):
-            for one, other in zip(dim.digits[mine].T, dim.digits[theirs].T, strict=True):
-                here = np.flatnonzero((one != other) & (one >= 0) & (other >= 0))
-                if len(here):
-                    part = joined[here]
-                    first, second = part[np.arange(len(here)), one[here]], part[np.arange(len(here)), other[here]]
-                    joined[here] = np.where(part == second[:, None], first[:, None], part)
-        free = (joined == cuts).sum(axis=1)
-        none[equal] = elements[equal] * self._dims[0].ways[0] ** free
-        return none
 
     def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
         """What ``_of_table`` looks up."""
@@ -320,122 +290,6 @@ class Divisions:
         shape = (len(rows), len(columns), self._workers)
         summed: Ints = np.broadcast_to(total, shape).sum(axis=2)
         return summed
-
-
-class Dim:
-    """The ways in which one dim of an index space is divided. Way 0 gives all of it to every worker.
-
-    Attributes:
-        extent: of the dim.
-        ways: of the cuts, outermost first.
-        workers: how many.
-        is_regular: whether all cuts have as many ways.
-        pieces: by way, how long all pieces are; 0 if they are not of one length.
-        digits: by way of equal pieces, the cuts along the dim, outermost first; -1 behind them.
-    """
-
-    def __init__(self, extent: int, ways: tuple[int, ...]) -> None:
-        self.extent = extent
-        self.ways = ways
-        self.workers = workers = prod(ways)
-        self.is_regular = len(set(ways)) == 1
-        self.pieces = np.zeros(0, dtype=np.int64)
-        self.digits = np.zeros((0, len(ways)), dtype=np.int8)
-        self._count = 0
-        self._lo = self._hi = np.zeros((0, workers), dtype=np.int64)
-        self._by_ends: dict[bytes, int] = {}
-        self._by_cuts: dict[Hashable, int] = {}
-        self._kept = np.zeros((0, 0, workers), dtype=np.int64)
-        self._kept_count = 0
-        self.number_of(np.zeros(workers, dtype=np.int64), np.full(workers, extent, dtype=np.int64))
-        self.pieces[0] = extent
-
-    def number_of_cuts(self, cuts: tuple[int, ...], how: tuple[Piece, ...]) -> int:
-        """The number of the way of these cuts, as ``cuts_along`` gives them."""
-        key = (cuts, how)
-        number = self._by_cuts.get(key)
-        if number is None:
-            (starts, ends), piece = pieces(self.extent, how), piece_of(self.ways, cuts)
-            number = self._by_cuts[key] = self.number_of(starts[piece], ends[piece])
-            lengths = ends - starts
-            if (lengths == lengths[0]).all():
-                self.pieces[number] = lengths[0]
-                self.digits[number, : len(cuts)] = cuts
-        return number
-
-    def number_of(self, lo: Ints, hi: Ints) -> int:
-        """The number of the way with these ends, each of shape [workers]."""
-        number = self._by_ends.setdefault(lo.tobytes() + hi.tobytes(), self._count)
-        if number == self._count:
-            if self._count == len(self._lo):
-                more = np.zeros((max(_ROOM, self._count), self.workers), dtype=np.int64)
-                self._lo, self._hi = np.concatenate([self._lo, more]), np.concatenate([self._hi, more])
-                self.pieces = np.concatenate([self.pieces, more[:, 0]])
-                self.digits = np.concatenate([self.digits, np.full((len(more), len(self.ways)), -1, dtype=np.int8)])
-            self._lo[number], self._hi[number] = lo, hi
-            self._count += 1
-        return number
-
-    def lengths(self, ways: Ints) -> Ints:
-        """Of every worker's piece, shape [ways, workers]."""
-        found: Ints = np.maximum(self._hi[ways] - self._lo[ways], 0)
-        return found
-
-    def overlaps(self, mine: Ints, theirs: Ints) -> Ints:
-        """What workers have in common along this dim; shape [mine, theirs, workers], or 1 for what is all equal."""
-        if self._keeps():
-            kept: Ints = self._kept[mine[:, None], theirs]
-            return kept
-        if len(mine) * len(theirs) * self.workers <= _FEW:
-            return self._common(mine, theirs)
-        different, which = _different(mine)
-        others, other = _different(theirs)
-        along = self._common(different, others)
-        if len(different) in (1, len(which)):  # numbered as they come
-            return along if len(others) in (1, len(other)) else along[:, other]
-        return along[which] if len(others) in (1, len(other)) else along[which[:, None], other]
-
-    def overlap(self, mine: Ints, theirs: Ints) -> Ints:
-        """The same pair by pair; shape [pairs, workers]."""
-        if self._keeps():
-            kept: Ints = self._kept[mine, theirs]
-            return kept
-        along: Ints = np.minimum(self._hi[mine], self._hi[theirs])
-        along -= np.maximum(self._lo[mine], self._lo[theirs])
-        return np.maximum(along, 0, out=along)
-
-    def _keeps(self) -> bool:
-        """Counts what all ways have in common, if they are few, and says whether they are."""
-        known, count = self._kept_count, self._count
-        if known < count:
-            if count * count * self.workers > _KEPT:
-                return False
-            if count > len(self._kept):
-                room = 2 * count
-                kept = np.zeros((room, room, self.workers), dtype=np.int64)
-                kept[:known, :known] = self._kept[:known, :known]
-                self._kept = kept
-            along = self._common(np.arange(count), np.arange(known, count))
-            self._kept[:count, known:count] = along
-            self._kept[known:count, :count] = along.swapaxes(0, 1)
-            self._kept_count = count
-        return True
-
-    def _common(self, mine: Ints, theirs: Ints) -> Ints:
-        along: Ints = np.minimum(self._hi[mine][:, None], self._hi[theirs])
-        along -= np.maximum(self._lo[mine][:, None], self._lo[theirs])
-        return np.maximum(along, 0, out=along)
-
-
-Dims: TypeAlias = dict[tuple[int, tuple[int, ...]], Dim]
-"""By extent and the ways of the cuts."""
-
-
-def _different(values: Ints) -> tuple[Ints, Ints]:
-    """The different ones of a few numbers, and for each of all which one it is."""
-    numbers: dict[int, int] = {}
-    which = [numbers.setdefault(value, len(numbers)) for value in values.tolist()]
-    return np.array(list(numbers), dtype=np.int64), np.array(which, dtype=np.int64)
 
 
 def _partial_groups(made: Tiling) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
+from operator import itemgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -280,6 +281,20 @@ def cuts_along(tiling: Tiling) -> Along:
         elif isinstance(placement, Only):  # a region is empty if it is empty along one dim
             along.setdefault(0, []).append(cut)
     return tuple((dim, tuple(cuts), tuple(_piece(tiling, cut) for cut in cuts)) for dim, cuts in along.items())
+
+
+Parts: TypeAlias = tuple[tuple[int, tuple[Piece, ...]], ...]
+"""By dim that is cut at all, in order, how its cuts divide it."""
+
+
+@lru_cache(maxsize=262144)
+def parts(tiling: Tiling) -> Parts:
+    """What tells apart tilings that have different parts.
+
+    Cuts are independent, so each piece of a dim is there with each of the others: which cut divides which dim only
+    says which worker has which part.
+    """
+    return tuple(sorted(((dim, how) for dim, _, how in cuts_along(tiling)), key=itemgetter(0)))
 
 
 def _piece(tiling: Tiling, cut: int) -> Piece:

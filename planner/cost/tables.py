@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
-from planner.algebra.divisions import Counting, Dims, Divisions, Ints
+from planner.algebra.divisions import Counting, Divisions
 from planner.algebra.partial import IMPOSSIBLE, partial_cuts
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, piece_of, pieces
+from planner.algebra.ways import Dims, Ints
 from planner.graph.model import DType, Tensor
 from planner.tdl.analyse import Read
 from planner.tdl.bind import BoundOp
@@ -71,7 +72,7 @@ class CostTables(TableMemo):
         self.lists: dict[Candidates, Candidates] = {}
         """The one list of each content; searches that share the tables share these."""
         self.local: dict[tuple[object, ...], bool] = {}
-        """Whether a strategy can be computed by local ops, by the op's content and strategy; shared as well."""
+        """By an op's content and a strategy's parts, whether it can be computed by local ops; shared as well."""
 
     def prepare(self, requests: Iterable[Request]) -> None:
         """Counts what these tables need, all together: in much less time than one by one, when they are asked for."""
@@ -316,7 +317,9 @@ class _Intervals:
                     variable: self._range(variable, strategy.ways, how)
                     for variable, how in zip(variables, cuts, strict=True)
                 }
-                way = self._ways[key] = divisions.way(dim, *self._ends(dim, interval, strategy.workers, ranges))
+                ends = self._ends(dim, interval, strategy.workers, ranges)
+                depends = {cut: None for one in cuts if one is not None for cut in one[0]}
+                way = self._ways[key] = divisions.way(dim, *ends, tuple(depends))
             found.append(way)
         return tuple(found)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from planner.algebra.partial import IMPOSSIBLE
-from planner.algebra.tiling import Replicate, Tiling
+from planner.algebra.tiling import Replicate, Tiling, parts
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, repeats
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
@@ -309,7 +309,7 @@ class Problem:
 
     def is_local(self, bound: BoundOp, strategy: Tiling) -> bool:
         """True if every worker's part can be computed by a local op."""
-        key = (bound.content, strategy)
+        key = (bound.content, parts(strategy))
         known = self._local.get(key)
         if known is None:
             known = self._local[key] = not bound.veto(bound.ranges(strategy))

@@ -5,9 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.algebra import divisions as module
-from planner.algebra.divisions import Dims, Divisions
+from planner.algebra import ways as ways_module
+from planner.algebra.divisions import Divisions
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
+from planner.algebra.ways import Dims
 from redistribution import redistribution_table
 
 WAYS = (2, 3)
@@ -46,7 +48,7 @@ def test_pairs_are_counted_alike_together_and_whatever_was_asked_before(asked: l
     st.lists(st.tuples(st.sampled_from([SHAPE, (6, 7), (7, 5, 6)]), some, some), min_size=2, max_size=6), st.booleans()
 )
 def test_index_spaces_share_their_dims(asked: list, keeps: bool) -> None:
-    limit, module._KEPT = module._KEPT, 1 << 18 if keeps else 0
+    limit, ways_module._KEPT = ways_module._KEPT, 1 << 18 if keeps else 0
     try:
         dims: Dims = {}
         divisions = {shape: Divisions(shape, WAYS, dims) for shape, _, _ in asked}
@@ -57,7 +59,7 @@ def test_index_spaces_share_their_dims(asked: list, keeps: bool) -> None:
             assert table.tolist() == right
         assert len(dims) == len({extent for shape, _, _ in asked for extent in shape})
     finally:
-        module._KEPT = limit
+        ways_module._KEPT = limit
 
 
 @given(st.lists(st.integers(0, 7), min_size=24, max_size=24), some)
@@ -82,37 +84,3 @@ def test_partial_results_are_counted_alike_whatever_was_asked_before(asked: list
             assert table.tolist() == redistribution_table(partial, owned, SHAPE).tolist()
     finally:
         module._TOGETHER = before
-
-
-@given(
-    st.sampled_from([(32,), (28, 24), (7, 20, 64)]),
-    st.lists(st.lists(st.integers(0, 3), min_size=4, max_size=4), min_size=2, max_size=12),
-)
-def test_equal_pieces_are_counted_as_worker_by_worker(shape: tuple[int, ...], placed: list[list[int]]) -> None:
-    before, module._MANY = module._MANY, 0
-    try:
-        ways = (2, 2, 2, 2)
-        tilings = [
-            Tiling(tuple(Shard(dim) if dim < len(shape) else Replicate() for dim in one), ways) for one in placed
-        ]
-        divisions = Divisions(shape, ways)
-        numbers = divisions.numbers(tilings)
-        [table] = divisions.counted([divisions.missing(numbers, numbers)])
-        assert table.tolist() == [[missing(need.boxes(shape), own.boxes(shape)) for need in tilings] for own in tilings]
-        counted = divisions._of_equal_pieces(divisions._ways[numbers], divisions._ways[numbers])
-        is_equal = [len({*map(tuple, one.boxes(shape).hi - one.boxes(shape).lo)}) == 1 for one in tilings]
-        assert (counted >= 0).tolist() == is_equal
-    finally:
-        module._MANY = before
-
-
-def test_cuts_of_different_ways_are_counted_worker_by_worker() -> None:
-    before, module._MANY = module._MANY, 0
-    try:
-        divisions = Divisions((36, 36), WAYS)
-        numbers = divisions.numbers([Tiling((Shard(0), Shard(1)), WAYS), Tiling((Shard(1), Shard(0)), WAYS)])
-        [table] = divisions.counted([divisions.missing(numbers, numbers)])
-        assert (divisions._of_equal_pieces(divisions._ways[numbers], divisions._ways[numbers]) == -1).all()
-        assert table[0, 1] == table[1, 0] > 0
-    finally:
-        module._MANY = before
