@@ -153,7 +153,7 @@ class Divisions:
     def _joined(self, made: Sequence[Tiling], owned: Ints) -> Counting:
         """``redistribution`` where partial results are joined, but for what is as if replicated."""
         sources = self.numbers(made)
-        whole = [column for column, tiling in enumerate(made) if not tiling.has_partial]
+        whole = [column for column, tiling in enumerate(made) if not partial_cuts(tiling)]
         if len(whole) == len(made):
             common = yield owned[:, None], sources
             return self._elements[owned][:, None] - common
@@ -161,7 +161,7 @@ class Divisions:
         if whole:
             common = yield owned[:, None], sources[whole]
             table[:, whole] = self._elements[owned][:, None] - common
-        partial = [column for column, tiling in enumerate(made) if tiling.has_partial]
+        partial = [column for column, tiling in enumerate(made) if partial_cuts(tiling)]
         middle = np.array([[self._middle(made[column], goal) for column in partial] for goal in owned.tolist()])
         groups = np.array([_partial_groups(made[column]) for column in partial], dtype=np.int64)
         ends = np.empty((2, *middle.shape), dtype=np.int64)

@@ -20,7 +20,7 @@ from planner.search.recurse import Found, search_recursively
 
 _ROUNDS = 8
 """After so many rounds no op is repeated at all, but those that cannot be divided."""
-_MOST_WAYS = 64
+_MOST_WAYS = 32
 """With so many ways to divide an op, its further cuts are made along the first dim that is large enough: over many cuts
 the ways are too many to be looked at."""
 _MARGIN = 1.25

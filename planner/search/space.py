@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, pieces
@@ -23,6 +23,7 @@ class Space:
     """Whether it may be replicated where it could be divided as well."""
     may_add_partial_sums: bool
     """Whether a tensor may be a sum of partial results, or an op may work on such sums as they are."""
+    _known: dict[tuple[Tiling, int], Candidates] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def directions(self) -> int:
@@ -36,6 +37,12 @@ class Space:
 
         Replication comes after that, so that ties go to splitting; it is offered where nothing can be split, too.
         """
+        known = self._known.get((prefix, ways))
+        if known is None:
+            known = self._known[prefix, ways] = self._proposed(prefix, ways)
+        return known
+
+    def _proposed(self, prefix: Tiling, ways: int) -> Candidates:
         along = {dim: how for dim, _, how in cuts_along(prefix)}
         found = [
             prefix.extend(Shard(dim, block), ways)
@@ -56,11 +63,12 @@ class Space:
                 return False
         if composite.has_partial and not self.may_add_partial_sums:
             return False
-        return self.may_repeat or all(
-            any(isinstance(option.placements[-1], Replicate) for option in self.proposals(prefix, ways))
-            for prefix, placement, ways in composite.cut_by_cut()
-            if isinstance(placement, Replicate)
-        )
+        cuts = enumerate(zip(composite.placements, composite.ways, strict=True))
+        repeats = [(cut, ways) for cut, (placement, ways) in cuts if isinstance(placement, Replicate)]
+        return self.may_repeat or all(self._may_repeat_at(composite.outermost(cut), ways) for cut, ways in repeats)
+
+    def _may_repeat_at(self, prefix: Tiling, ways: int) -> bool:
+        return any(isinstance(option.placements[-1], Replicate) for option in self.proposals(prefix, ways))
 
     def _is_fixed(self, dim: int) -> bool:
         return bool(self.fixed) and self.fixed[dim]
