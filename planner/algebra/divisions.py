@@ -7,7 +7,7 @@ that reads it or makes it; here each pair is counted once.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from math import prod
 from typing import TypeAlias
 
@@ -18,7 +18,7 @@ from planner.algebra.overlaps import elements_in_common
 from planner.algebra.partial import IMPOSSIBLE, partial_cuts, settled
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Along, Partial, Piece, Tiling, cuts_along
-from planner.algebra.ways import Dim, Dims, Ints
+from planner.algebra.ways import Ints, Ways
 
 _UNKNOWN = -1
 _ROOM = 32
@@ -46,23 +46,18 @@ class Divisions:
     piece. There are far fewer ways than divisions, and what two ways have in common is counted once for many pairs.
     """
 
-    def __init__(self, shape: tuple[int, ...], ways: tuple[int, ...], dims: Dims | None = None) -> None:
+    def __init__(self, shape: tuple[int, ...], ways: Ways) -> None:
         """Knows none yet.
 
         Args:
             shape: of the tensor whose index space it is.
-            ways: of the cuts, outermost first; every division has a region for each worker.
-            dims: shared with other index spaces.
+            ways: of the cuts, shared with other index spaces; every division has a region for each worker.
         """
         self._shape = index_space(shape)
         self._all = prod(self._shape)
-        self._workers = prod(ways)
+        self.ways = ways
+        self._whole = [ways.whole(extent) for extent in self._shape]
         self._numbers: dict[Hashable, int] = {}
-        shared = {} if dims is None else dims
-        for extent in self._shape:
-            if (extent, ways) not in shared:
-                shared[extent, ways] = Dim(extent, ways)
-        self._dims = [shared[extent, ways] for extent in self._shape]
         self._count = 0
         self._new: list[tuple[tuple[int, ...], int]] = []
         self._ways = np.zeros((0, len(self._shape)), dtype=np.int64)
@@ -99,25 +94,11 @@ class Divisions:
             hi: where they end.
             cuts: those on whose groups it depends which part a worker has; None if that is not known.
         """
-        return self._dims[dim].number_of(lo, hi, cuts)
+        return self.ways.number_of(self._shape[dim], lo, hi, cuts)
 
-    def way_of_cuts(self, dim: int, cuts: tuple[int, ...], how: tuple[Piece, ...]) -> int:
-        """The number of the way in which these cuts divide a dim; 0 is that of none."""
-        return self._dims[dim].number_of_cuts(cuts, how)
-
-    def counted(self, countings: Sequence[Counting]) -> list[Ints]:
-        """The tables that come about so: what they ask for is counted together."""
-        tables: dict[int, Ints] = {}
-        told: dict[int, Ints | None] = dict.fromkeys(range(len(countings)))
-        while told:
-            asked: dict[int, tuple[Ints, Ints]] = {}
-            for number, answer in told.items():
-                try:
-                    asked[number] = countings[number].send(answer)  # type: ignore[arg-type]  # None begins it
-                except StopIteration as end:
-                    tables[number] = end.value
-            told = dict(zip(asked, self._in_common(list(asked.values())), strict=True))
-        return [tables[number] for number in range(len(countings))]
+    def way_of_cuts(self, dim: int, along: tuple[tuple[int, ...], tuple[Piece, ...]] | None) -> int:
+        """The number of the way in which cuts divide a dim, or that of none."""
+        return self._whole[dim] if along is None else self.ways.number_of_cuts(self._shape[dim], *along)
 
     def missing(self, owned: Ints, needed: Ints) -> Counting:
         """Elements that workers need and do not own, over all workers, shape [owned, needed]."""
@@ -197,9 +178,9 @@ class Divisions:
 
     def _ways_of(self, along: Along) -> tuple[int, ...]:
         """The way in which each dim is divided by cuts along it."""
-        found = [0] * len(self._dims)
+        found = list(self._whole)
         for dim, cuts, how in along:
-            found[dim] = self._dims[dim].number_of_cuts(cuts, how)
+            found[dim] = self.ways.number_of_cuts(self._shape[dim], cuts, how)
         return tuple(found)
 
     def _held(self, along: Along, ways: tuple[int, ...]) -> int:
@@ -211,18 +192,55 @@ class Divisions:
         self._new.append((ways, held))
         self._count += 1
 
-    def _take_in(self) -> None:
-        """Takes in the divisions that were added since it was done last, and counts the elements where it must."""
+    def take_in(self) -> Ints:
+        """Takes in the divisions that were added since it was done last: those of them whose elements are unknown."""
         if self._count > len(self._elements):
             self._grow()
         first = self._count - len(self._new)
-        self._ways[first : self._count] = [ways for ways, _ in self._new]
-        self._elements[first : self._count] = [held for _, held in self._new]
+        if self._new:
+            self._ways[first : self._count] = [ways for ways, _ in self._new]
+            self._elements[first : self._count] = [held for _, held in self._new]
         uncounted = [number for number, (_, held) in enumerate(self._new, first) if held == _UNKNOWN]
-        if uncounted:
-            ways = self._ways[uncounted].T
-            self._elements[uncounted] = elements_in_common(self._dims, ways, ways)
         self._new.clear()
+        return np.array(uncounted, dtype=np.int64)
+
+    def unknown(self, asked: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+        """The pairs, each once, of which it is not known what they have in common; large tables of them are counted."""
+        keys = []
+        for some, others in asked:
+            is_table = some.ndim > others.ndim and self.ways.workers <= _FEW_WORKERS
+            if is_table and some.size * others.size > _TOGETHER:
+                self._count_table(some, others)
+            else:
+                keys.append((some * self._count + others).ravel())
+        if not keys:
+            none = np.zeros(0, dtype=np.int64)
+            return none, none
+        pairs = np.concatenate(keys)
+        is_unknown = self._common[np.divmod(pairs, self._count)] == 0
+        found: tuple[Ints, Ints] = np.divmod(np.unique(pairs[is_unknown]), self._count)
+        return found
+
+    def note(self, some: Ints, others: Ints, common: Ints) -> None:
+        """Takes note of what pairs have in common; with itself, that is the elements of a division."""
+        self._common[some, others] = self._common[others, some] = common + 1
+        itself = some == others
+        self._elements[some[itself]] = common[itself]
+
+    def in_common(self, some: Ints, others: Ints) -> Ints:
+        """Elements that workers have in both of each pair, over all workers, once they are known."""
+        found: Ints = self._common[some, others] - 1
+        return found
+
+    @property
+    def rank(self) -> int:
+        """How many dims there are."""
+        return len(self._shape)
+
+    def ways_of(self, numbers: Ints, rank: int) -> Ints:
+        """The ways of divisions, shape [rank, divisions], as if there were more dims, of extent 1."""
+        more = np.full((rank - len(self._shape), len(numbers)), self.ways.whole(1), dtype=np.int64)
+        return np.concatenate([self._ways[numbers].T, more])
 
     def _grow(self) -> None:
         """Makes room for all, and for twice as many as there was."""
@@ -233,63 +251,69 @@ class Divisions:
         common[:-more, :-more] = self._common
         self._common = common
 
-    def _in_common(self, asked: Sequence[tuple[Ints, Ints]]) -> list[Ints]:
-        """Elements that workers have in both of each pair, over all workers."""
-        if self._new:
-            self._take_in()
-        found: dict[int, Ints] = {}
-        pairs: dict[int, Ints] = {}
-        for place, (some, others) in enumerate(asked):
-            is_table = some.ndim > others.ndim and self._workers <= _FEW_WORKERS
-            if is_table and some.size * others.size > _TOGETHER:
-                found[place] = self._of_table(some, others)
-            else:
-                pairs[place] = some * self._count + others
-        if pairs:
-            told = self._of_pairs(np.concatenate([each.ravel() for each in pairs.values()]))
-            start = 0
-            for place, each in pairs.items():
-                found[place] = told[start : start + each.size].reshape(each.shape)
-                start += each.size
-        return [found[place] for place in range(len(asked))]
-
-    def _of_table(self, rows: Ints, columns: Ints) -> Ints:
-        """The same for all pairs of rows, shape [rows, 1], and columns."""
-        table: Ints = self._common[rows, columns]
-        if not table.all():
-            new, others = np.unique(columns[~table.all(axis=0)]), np.unique(rows)
-            counted = self._overlaps(others, new) + 1
-            self._common[others[:, None], new] = counted
-            self._common[new[:, None], others] = counted.T
-            table = self._common[rows, columns]
-        return table - 1
-
-    def _of_pairs(self, pairs: Ints) -> Ints:
-        """The same for some pairs, given as the one's number times ``_count`` plus the other's."""
-        some, others = np.divmod(pairs, self._count)
-        found: Ints = self._common[some, others]
-        unknown = found == 0
-        if unknown.any():
-            rows, columns = np.divmod(np.unique(pairs[unknown]), self._count)
-            for start in range(0, len(rows), _PAIRS):
-                one, other = rows[start : start + _PAIRS], columns[start : start + _PAIRS]
-                counted = elements_in_common(self._dims, self._ways[one].T, self._ways[other].T)
-                self._common[one, other] = self._common[other, one] = counted + 1
-            found = self._common[some, others]
-        return found - 1
+    def _count_table(self, rows: Ints, columns: Ints) -> None:
+        """Counts what rows, shape [rows, 1], and columns have in common, worker by worker."""
+        is_known = self._common[rows, columns].all(axis=0)
+        if not is_known.all():
+            new, others = np.unique(columns[~is_known]), np.unique(rows)
+            common = self._overlaps(others, new) + 1
+            self._common[others[:, None], new] = common
+            self._common[new[:, None], others] = common.T
 
     def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
-        """What ``_of_table`` looks up."""
-        most = max(1, _AT_ONCE // (len(columns) * self._workers))
+        most = max(1, _AT_ONCE // (len(columns) * self.ways.workers))
         if len(rows) > most:
             parts = [self._overlaps(rows[start : start + most], columns) for start in range(0, len(rows), most)]
             return np.concatenate(parts)
         total: Ints | int = 1
-        for dim, mine, theirs in zip(self._dims, self._ways[rows].T, self._ways[columns].T, strict=True):
-            total = total * (dim.overlaps(mine, theirs) if mine.any() or theirs.any() else dim.extent)
-        shape = (len(rows), len(columns), self._workers)
+        for whole, mine, theirs in zip(self._whole, self._ways[rows].T, self._ways[columns].T, strict=True):
+            is_whole = bool((mine == whole).all() and (theirs == whole).all())
+            total = total * (int(self.ways.pieces[whole]) if is_whole else self.ways.overlaps(mine, theirs))
+        shape = (len(rows), len(columns), self.ways.workers)
         summed: Ints = np.broadcast_to(total, shape).sum(axis=2)
         return summed
+
+
+def counted(countings: Sequence[tuple[Divisions, Counting]]) -> list[Ints]:
+    """The tables that come about so, of these index spaces: what they ask for is counted together."""
+    tables: dict[int, Ints] = {}
+    told: dict[int, Ints | None] = dict.fromkeys(range(len(countings)))
+    while told:
+        asked: dict[int, tuple[Ints, Ints]] = {}
+        for number, answer in told.items():
+            try:
+                asked[number] = countings[number][1].send(answer)  # type: ignore[arg-type]  # None begins it
+            except StopIteration as end:
+                tables[number] = end.value
+        together: dict[Ways, dict[Divisions, list[tuple[Ints, Ints]]]] = {}
+        for number, pairs in asked.items():
+            divisions = countings[number][0]
+            together.setdefault(divisions.ways, {}).setdefault(divisions, []).append(pairs)
+        for ways, by_space in together.items():
+            _count(ways, by_space)
+        told = {number: countings[number][0].in_common(*pairs) for number, pairs in asked.items()}
+    return [tables[number] for number in range(len(countings))]
+
+
+def _count(ways: Ways, asked: Mapping[Divisions, Sequence[tuple[Ints, Ints]]]) -> None:
+    """Counts what is not known of these pairs, and the elements of new divisions; the index spaces take note of it."""
+    wanted = []
+    for divisions, pairs in asked.items():
+        new = divisions.take_in()
+        some, others = divisions.unknown(pairs)
+        if len(new) or len(some):
+            wanted.append((divisions, np.concatenate([new, some]), np.concatenate([new, others])))
+    if not wanted:
+        return
+    rank = max(divisions.rank for divisions, _, _ in wanted)
+    mine = np.concatenate([divisions.ways_of(some, rank) for divisions, some, _ in wanted], axis=1)
+    theirs = np.concatenate([divisions.ways_of(others, rank) for divisions, _, others in wanted], axis=1)
+    parts = [slice(at, at + _PAIRS) for at in range(0, mine.shape[1], _PAIRS)]
+    common = np.concatenate([elements_in_common(ways, mine[:, part], theirs[:, part]) for part in parts])
+    start = 0
+    for divisions, some, others in wanted:
+        divisions.note(some, others, common[start : start + len(some)])
+        start += len(some)
 
 
 def _partial_groups(made: Tiling) -> int:

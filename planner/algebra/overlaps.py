@@ -10,76 +10,68 @@ left to choose from. What remains is to go through the groups of the cuts along 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.algebra.ways import Dim, Ints
+from planner.algebra.ways import Ints, Ways
 
-_MANY = 32
+_MANY = 512
 """Workers from which on groups are looked at, and not each worker."""
 _IN_CACHE = 1 << 17
 """Numbers that stay in the cache; more are counted some after the others."""
 
 
-def elements_in_common(dims: Sequence[Dim], some: Ints, others: Ints) -> Ints:
+def elements_in_common(ways: Ways, some: Ints, others: Ints) -> Ints:
     """Elements that workers have in both divisions of each pair, shape [pairs].
 
     Args:
-        dims: of the index space.
-        some: the ways of the one, shape [dims, pairs].
-        others: the ways of the other, of the same shape.
+        ways: that have been numbered.
+        some: those of the one division, shape [dims, pairs].
+        others: those of the other, of the same shape.
     """
-    if dims[0].workers < _MANY or not dims[0].is_regular:
-        return _by_worker(dims, some, others)
-    knows_cuts = np.ones(some.shape[1], dtype=np.bool_)
-    for dim, mine, theirs in zip(dims, some, others, strict=True):
-        knows_cuts &= dim.knows_cuts[mine] & dim.knows_cuts[theirs]
+    if ways.workers < _MANY or not ways.is_regular:
+        return _by_worker(ways, some, others)
+    knows_cuts = (ways.knows_cuts[some] & ways.knows_cuts[others]).all(axis=0)
     found: Ints = np.empty(some.shape[1], dtype=np.int64)
     for which, count in ((knows_cuts, _by_groups), (~knows_cuts, _by_worker)):
         if which.any():
-            found[which] = count(dims, some[:, which], others[:, which])
+            found[which] = count(ways, some[:, which], others[:, which])
     return found
 
 
-def _by_worker(dims: Sequence[Dim], some: Ints, others: Ints) -> Ints:
+def _by_worker(ways: Ways, some: Ints, others: Ints) -> Ints:
     """``elements_in_common`` of any divisions."""
-    workers, pairs = dims[0].workers, some.shape[1]
-    most = max(1, _IN_CACHE // workers)
+    pairs = some.shape[1]
+    most = max(1, _IN_CACHE // ways.workers)
     if pairs > most:
         places = range(0, pairs, most)
-        return np.concatenate([_by_worker(dims, some[:, at : at + most], others[:, at : at + most]) for at in places])
-    whole = np.ones(pairs, dtype=np.int64)
-    total = np.ones((pairs, workers), dtype=np.int64)
-    for dim, mine, theirs in zip(dims, some, others, strict=True):
-        is_cut = (mine | theirs) > 0
-        cut = np.flatnonzero(is_cut)
-        if len(cut) == pairs:
-            total *= dim.overlap(mine, theirs)
-        elif len(cut):
-            total[cut] *= dim.overlap(mine[cut], theirs[cut])
-        whole *= np.where(is_cut, 1, dim.extent)
+        return np.concatenate([_by_worker(ways, some[:, at : at + most], others[:, at : at + most]) for at in places])
+    is_whole = ways.is_whole[some] & ways.is_whole[others]
+    whole: Ints = np.where(is_whole, ways.pieces[some], 1).prod(axis=0)
+    total = np.ones((pairs, ways.workers), dtype=np.int64)
+    for here, mine, theirs in zip(~is_whole, some, others, strict=True):
+        if here.all():
+            total *= ways.overlap(mine, theirs)
+        elif here.any():
+            total[here] *= ways.overlap(mine[here], theirs[here])
     summed: Ints = total.sum(axis=1)
     return summed * whole
 
 
-def _by_groups(dims: Sequence[Dim], some: Ints, others: Ints) -> Ints:
+def _by_groups(ways: Ways, some: Ints, others: Ints) -> Ints:
     """``elements_in_common`` of divisions that are known by their cuts, all of as many ways."""
-    pairs, cuts = some.shape[1], np.arange(len(dims[0].ways))
-    elements = np.ones(pairs, dtype=np.int64)
+    pairs, groups, cuts = some.shape[1], ways.of_cuts[0], np.arange(len(ways.of_cuts))
+    smaller = np.minimum(ways.pieces[some], ways.pieces[others])
+    elements: Ints = np.maximum(smaller, 1).prod(axis=0)
+    unequal = smaller == 0
     joined = np.tile(cuts, (pairs, 1))
     """Of the cuts whose groups must be the same one stands for all."""
     tried = np.zeros((pairs, len(cuts)), dtype=np.bool_)
     """The cuts along dims of unequal pieces."""
-    unequal = np.zeros((len(dims), pairs), dtype=np.bool_)
-    for number, (dim, mine, theirs) in enumerate(zip(dims, some, others, strict=True)):
-        smaller = np.minimum(dim.pieces[mine], dim.pieces[theirs])
-        unequal[number] = smaller == 0
-        elements *= np.maximum(smaller, 1)
-        _join(joined, np.flatnonzero((smaller > 0) & (mine != theirs)), dim, mine, theirs)
-        here = np.flatnonzero(smaller == 0)
-        for along in (dim.cuts[mine[here]], dim.cuts[theirs[here]]):
+    for mine, theirs, is_unequal in zip(some, others, unequal, strict=True):
+        _join(joined, np.flatnonzero(~is_unequal & (mine != theirs)), ways, mine, theirs)
+        here = np.flatnonzero(is_unequal)
+        for along in (ways.cuts[mine[here]], ways.cuts[theirs[here]]):
             place, depth = np.nonzero(along >= 0)
             tried[here[place], along[place, depth]] = True
     left = (joined == cuts).sum(axis=1)
@@ -87,18 +79,18 @@ def _by_groups(dims: Sequence[Dim], some: Ints, others: Ints) -> Ints:
     counts = tried.sum(axis=1)
     for count in np.unique(counts).tolist():
         alike = np.flatnonzero(counts == count)
-        most = max(1, _IN_CACHE // dims[0].ways[0] ** count)
+        most = max(1, _IN_CACHE // groups**count)
         for start in range(0, len(alike), most):
             part = alike[start : start + most]
             along = np.nonzero(tried[part])[1].reshape(len(part), count)
-            total, decided = _tried(dims, some[:, part], others[:, part], unequal[:, part], joined[part], along)
-            found[part] = total * dims[0].ways[0] ** (left[part] - decided)
+            total, decided = _tried(ways, some[:, part], others[:, part], unequal[:, part], joined[part], along)
+            found[part] = total * groups ** (left[part] - decided)
     return found * elements
 
 
-def _join(joined: Ints, pairs: Ints, dim: Dim, mine: Ints, theirs: Ints) -> None:
+def _join(joined: Ints, pairs: Ints, ways: Ways, mine: Ints, theirs: Ints) -> None:
     """Joins the cuts along a dim of equal pieces: the first of both, the second of both, and so on; in place."""
-    for one, other in zip(dim.cuts[mine[pairs]].T, dim.cuts[theirs[pairs]].T, strict=True):
+    for one, other in zip(ways.cuts[mine[pairs]].T, ways.cuts[theirs[pairs]].T, strict=True):
         apart = np.flatnonzero((one != other) & (one >= 0) & (other >= 0))
         if len(apart):
             rows = joined[pairs[apart]]
@@ -108,30 +100,30 @@ def _join(joined: Ints, pairs: Ints, dim: Dim, mine: Ints, theirs: Ints) -> None
 
 
 def _tried(
-    dims: Sequence[Dim], some: Ints, others: Ints, unequal: NDArray[np.bool_], joined: Ints, along: Ints
+    ways: Ways, some: Ints, others: Ints, unequal: NDArray[np.bool_], joined: Ints, along: Ints
 ) -> tuple[Ints, Ints]:
     """What workers have in common along dims of unequal pieces, and how many choices that settles, shape [pairs].
 
     Args:
-        dims: of the index space.
-        some: the ways of the one, shape [dims, pairs].
-        others: the ways of the other.
+        ways: that have been numbered.
+        some: those of the one division, shape [dims, pairs].
+        others: those of the other.
         unequal: along which dims; of the same shape.
         joined: by pair and cut, which one it is joined to.
         along: the cuts along such dims, shape [pairs, cuts].
     """
-    ways, count = dims[0].ways[0], along.shape[1]
-    grid = np.indices((ways,) * count).reshape(count, ways**count)
-    workers = ways ** (len(dims[0].ways) - 1 - along) @ grid
+    groups, count = ways.of_cuts[0], along.shape[1]
+    grid = np.indices((groups,) * count).reshape(count, groups**count)
+    workers = groups ** (len(ways.of_cuts) - 1 - along) @ grid
     total: Ints = np.ones((len(along), grid.shape[1]), dtype=np.int64)
-    for dim, mine, theirs, which in zip(dims, some, others, unequal, strict=True):
+    for mine, theirs, which in zip(some, others, unequal, strict=True):
         here = np.flatnonzero(which)
         if len(here):
-            total[here] *= dim.overlap_at(mine[here], theirs[here], workers[here])
-    groups = np.take_along_axis(joined, along, axis=1)
+            total[here] *= ways.overlap_at(mine[here], theirs[here], workers[here])
+    same = np.take_along_axis(joined, along, axis=1)
     decided: Ints = np.full(len(along), count, dtype=np.int64)
     for later in range(1, count):
-        is_joined = groups[:, :later] == groups[:, later : later + 1]
+        is_joined = same[:, :later] == same[:, later : later + 1]
         for earlier in np.flatnonzero(is_joined.any(axis=0)).tolist():
             total[np.ix_(is_joined[:, earlier], grid[earlier] != grid[later])] = 0
         decided -= is_joined.any(axis=1)

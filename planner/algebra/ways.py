@@ -1,4 +1,4 @@
-"""The ways in which a dim is divided among workers, numbered, and what two ways have in common."""
+"""The ways in which dims are divided among workers, numbered, and what two ways of a dim have in common."""
 
 from __future__ import annotations
 
@@ -13,69 +13,70 @@ from planner.algebra.tiling import Only, Piece, piece_of, pieces
 
 Ints: TypeAlias = NDArray[np.int64]
 
-_ROOM = 32
+_ROOM = 256
 """Ways that there is room for at first."""
 _FEW = 1 << 14
 """Numbers up to which it takes longer to find equal ways than to count them again."""
-_KEPT = 1 << 18
-"""Numbers up to which all that the ways of a dim have in common is kept."""
 
 
-class Dim:
-    """The ways in which one dim of an index space is divided. Way 0 gives all of it to every worker.
+class Ways:
+    """The ways in which the same cuts divide dims of any extent. Those of dims of different extents are different.
 
     Attributes:
-        extent: of the dim.
-        ways: of the cuts, outermost first.
+        of_cuts: how many groups each cut makes, outermost first.
         workers: how many.
-        is_regular: whether all cuts have as many ways.
+        is_regular: whether all cuts make as many.
+        is_whole: by way, whether it gives all of a dim to every worker.
         pieces: by way that is known by its cuts, how long all pieces are; 0 if they are not of one length.
         cuts: by way the cuts on whose groups it depends which part a worker has, -1 behind them: those along the dim,
             outermost first, where a way is known by its cuts.
-        knows_cuts: by way whether these are known.
+        knows_cuts: by way, whether these are known.
     """
 
-    def __init__(self, extent: int, ways: tuple[int, ...]) -> None:
-        self.extent = extent
-        self.ways = ways
-        self.workers = workers = prod(ways)
-        self.is_regular = len(set(ways)) == 1
+    def __init__(self, of_cuts: tuple[int, ...]) -> None:
+        self.of_cuts = of_cuts
+        self.workers = prod(of_cuts)
+        self.is_regular = len(set(of_cuts)) == 1
+        self.is_whole = np.zeros(0, dtype=np.bool_)
         self.pieces = np.zeros(0, dtype=np.int64)
-        self.cuts = np.zeros((0, len(ways)), dtype=np.int64)
+        self.cuts = np.zeros((0, len(of_cuts)), dtype=np.int64)
         self.knows_cuts = np.zeros(0, dtype=np.bool_)
         self._count = 0
-        self._lo = self._hi = np.zeros((0, workers), dtype=np.int64)
-        self._by_ends: dict[bytes, int] = {}
+        self._lo = self._hi = np.zeros((0, self.workers), dtype=np.int64)
+        self._by_ends: dict[tuple[int, bytes], int] = {}
         self._by_cuts: dict[Hashable, int] = {}
-        self._kept = np.zeros((0, 0, workers), dtype=np.int64)
-        self._kept_count = 0
-        self.number_of(np.zeros(workers, dtype=np.int64), np.full(workers, extent, dtype=np.int64), ())
-        self.pieces[0] = extent
+        self._whole: dict[int, int] = {}
 
-    def number_of_cuts(self, cuts: tuple[int, ...], how: tuple[Piece, ...]) -> int:
+    def whole(self, extent: int) -> int:
+        """The number of the way in which every worker has all of a dim."""
+        number = self._whole.get(extent)
+        if number is None:
+            lo, hi = np.zeros(self.workers, dtype=np.int64), np.full(self.workers, extent, dtype=np.int64)
+            number = self._whole[extent] = self.number_of(extent, lo, hi, ())
+            self.is_whole[number], self.pieces[number] = True, extent
+        return number
+
+    def number_of_cuts(self, extent: int, cuts: tuple[int, ...], how: tuple[Piece, ...]) -> int:
         """The number of the way of these cuts, as ``cuts_along`` gives them."""
-        key = (cuts, how)
+        key = (extent, cuts, how)
         number = self._by_cuts.get(key)
         if number is None:
-            (starts, ends), piece = pieces(self.extent, how), piece_of(self.ways, cuts)
+            (starts, ends), piece = pieces(extent, how), piece_of(self.of_cuts, cuts)
             has_parts = not any(isinstance(one, Only) for _, one in how)
-            number = self._by_cuts[key] = self.number_of(starts[piece], ends[piece], cuts if has_parts else None)
+            number = self.number_of(extent, starts[piece], ends[piece], cuts if has_parts else None)
+            self._by_cuts[key] = number
             lengths = ends - starts
             if has_parts and (lengths == lengths[0]).all():
                 self.pieces[number] = lengths[0]
-                self.cuts[number] = (*cuts, *[-1] * (len(self.ways) - len(cuts)))
+                self.cuts[number] = (*cuts, *[-1] * (len(self.of_cuts) - len(cuts)))
         return number
 
-    def number_of(self, lo: Ints, hi: Ints, cuts: tuple[int, ...] | None = None) -> int:
+    def number_of(self, extent: int, lo: Ints, hi: Ints, cuts: tuple[int, ...] | None = None) -> int:
         """The number of the way with these ends, each of shape [workers], that depend on the groups of these cuts."""
-        number = self._by_ends.setdefault(lo.tobytes() + hi.tobytes(), self._count)
+        number = self._by_ends.setdefault((extent, lo.tobytes() + hi.tobytes()), self._count)
         if number == self._count:
             if self._count == len(self._lo):
-                more = np.zeros((max(_ROOM, self._count), self.workers), dtype=np.int64)
-                self._lo, self._hi = np.concatenate([self._lo, more]), np.concatenate([self._hi, more])
-                self.pieces = np.concatenate([self.pieces, more[:, 0]])
-                self.cuts = np.concatenate([self.cuts, np.full((len(more), len(self.ways)), -1, dtype=np.int64)])
-                self.knows_cuts = np.concatenate([self.knows_cuts, np.zeros(len(more), dtype=np.bool_)])
+                self._grow()
             self._lo[number], self._hi[number] = lo, hi
             self._count += 1
         if cuts is not None and not self.knows_cuts[number]:
@@ -83,16 +84,17 @@ class Dim:
             self.cuts[number, : len(cuts)] = cuts
         return number
 
-    def lengths(self, ways: Ints) -> Ints:
-        """Of every worker's piece, shape [ways, workers]."""
-        found: Ints = np.maximum(self._hi[ways] - self._lo[ways], 0)
-        return found
+    def _grow(self) -> None:
+        """Makes room for as many again."""
+        more = np.zeros((max(_ROOM, self._count), self.workers), dtype=np.int64)
+        self._lo, self._hi = np.concatenate([self._lo, more]), np.concatenate([self._hi, more])
+        self.pieces = np.concatenate([self.pieces, more[:, 0]])
+        self.cuts = np.concatenate([self.cuts, np.full((len(more), len(self.of_cuts)), -1, dtype=np.int64)])
+        self.knows_cuts = np.concatenate([self.knows_cuts, np.zeros(len(more), dtype=np.bool_)])
+        self.is_whole = np.concatenate([self.is_whole, np.zeros(len(more), dtype=np.bool_)])
 
     def overlaps(self, mine: Ints, theirs: Ints) -> Ints:
-        """What workers have in common along this dim; shape [mine, theirs, workers], or 1 for what is all equal."""
-        if self._keeps():
-            kept: Ints = self._kept[mine[:, None], theirs]
-            return kept
+        """What workers have in common along a dim, with its ways in any order; shape [mine, theirs, workers]."""
         if len(mine) * len(theirs) * self.workers <= _FEW:
             return self._common(mine, theirs)
         different, which = _different(mine)
@@ -104,9 +106,6 @@ class Dim:
 
     def overlap(self, mine: Ints, theirs: Ints) -> Ints:
         """The same pair by pair; shape [pairs, workers]."""
-        if self._keeps():
-            kept: Ints = self._kept[mine, theirs]
-            return kept
         along: Ints = np.minimum(self._hi[mine], self._hi[theirs])
         along -= np.maximum(self._lo[mine], self._lo[theirs])
         return np.maximum(along, 0, out=along)
@@ -118,31 +117,10 @@ class Dim:
         along -= np.maximum(self._lo[one, workers], self._lo[other, workers])
         return np.maximum(along, 0, out=along)
 
-    def _keeps(self) -> bool:
-        """Counts what all ways have in common, if they are few, and says whether they are."""
-        known, count = self._kept_count, self._count
-        if known < count:
-            if count * count * self.workers > _KEPT:
-                return False
-            if count > len(self._kept):
-                room = 2 * count
-                kept = np.zeros((room, room, self.workers), dtype=np.int64)
-                kept[:known, :known] = self._kept[:known, :known]
-                self._kept = kept
-            along = self._common(np.arange(count), np.arange(known, count))
-            self._kept[:count, known:count] = along
-            self._kept[known:count, :count] = along.swapaxes(0, 1)
-            self._kept_count = count
-        return True
-
     def _common(self, mine: Ints, theirs: Ints) -> Ints:
         along: Ints = np.minimum(self._hi[mine][:, None], self._hi[theirs])
         along -= np.maximum(self._lo[mine][:, None], self._lo[theirs])
         return np.maximum(along, 0, out=along)
-
-
-Dims: TypeAlias = dict[tuple[int, tuple[int, ...]], Dim]
-"""By extent and the ways of the cuts."""
 
 
 def _different(values: Ints) -> tuple[Ints, Ints]:

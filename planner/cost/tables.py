@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
-from planner.algebra.divisions import Counting, Divisions
+from planner.algebra.divisions import Counting, Divisions, counted
 from planner.algebra.partial import IMPOSSIBLE, partial_cuts
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, piece_of, pieces
-from planner.algebra.ways import Dims, Ints
+from planner.algebra.ways import Ints, Ways
 from planner.graph.model import DType, Tensor
 from planner.tdl.analyse import Read
 from planner.tdl.bind import BoundOp
@@ -64,7 +64,7 @@ class CostTables(TableMemo):
     def __init__(self) -> None:
         super().__init__()
         self._divisions: dict[tuple[tuple[int, ...], tuple[int, ...]], Divisions] = {}
-        self._dims: Dims = {}
+        self._ways: dict[tuple[int, ...], Ways] = {}
         self._owned: dict[tuple[object, ...], tuple[Ints, Candidates]] = {}
         self._reads: dict[tuple[object, ...], _Read] = {}
         self._makes: dict[tuple[object, ...], _Made] = {}
@@ -76,17 +76,18 @@ class CostTables(TableMemo):
 
     def prepare(self, requests: Iterable[Request]) -> None:
         """Counts what these tables need, all together: in much less time than one by one, when they are asked for."""
-        asked: dict[Divisions, dict[tuple[_Read | _Made, int, int], tuple[Candidates, Candidates]]] = {}
+        asked: dict[tuple[_Read | _Made, int, int], tuple[Candidates, Candidates]] = {}
+        countings: list[tuple[Divisions, Counting]] = []
         for bound, is_input, position, tilings, strategies in requests:
             access = self._read(bound, position) if is_input else self._made(bound, position)
-            if not self._is_known((access,), (tilings, strategies)):
+            key = (access, id(tilings), id(strategies))
+            if key not in asked and not self._is_known((access,), (tilings, strategies)):
                 shape = (bound.node.input_shapes if is_input else bound.node.output_shapes)[position]
-                wanted = asked.setdefault(self._divided(shape, tilings), {})
-                wanted[access, id(tilings), id(strategies)] = tilings, strategies
-        for divisions, wanted in asked.items():
-            countings = [self._counting(key[0], divisions, *lists) for key, lists in wanted.items()]
-            for (key, lists), table in zip(wanted.items(), divisions.counted(countings), strict=True):
-                self._remember(key[:1], lists, table)
+                divisions = self._divided(shape, tilings)
+                asked[key] = tilings, strategies
+                countings.append((divisions, self._counting(access, divisions, tilings, strategies)))
+        for (key, lists), table in zip(asked.items(), counted(countings), strict=True):
+            self._remember(key[:1], lists, table)
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
@@ -149,7 +150,7 @@ class CostTables(TableMemo):
 
         def make() -> Table:
             divisions = self._divided(shape, tilings)
-            return divisions.counted([self._counting(access, divisions, tilings, strategies)])[0]
+            return counted([(divisions, self._counting(access, divisions, tilings, strategies))])[0]
 
         return self._once((access,), (tilings, strategies), make)
 
@@ -158,7 +159,9 @@ class CostTables(TableMemo):
         assert shape is not None, "an absent input or output has no table"
         key = (shape, tilings[0].ways)
         if key not in self._divisions:
-            self._divisions[key] = Divisions(*key, self._dims)
+            if key[1] not in self._ways:
+                self._ways[key[1]] = Ways(key[1])
+            self._divisions[key] = Divisions(shape, self._ways[key[1]])
         return self._divisions[key]
 
     def _counting(
@@ -308,7 +311,7 @@ class _Intervals:
         for dim, (interval, variables) in enumerate(self._dims):
             cuts = tuple([along.get(variable) for variable in variables])
             if self._is_plain[dim]:
-                found.append(0 if cuts[0] is None else divisions.way_of_cuts(dim, *cuts[0]))
+                found.append(divisions.way_of_cuts(dim, cuts[0]))
                 continue
             key = (dim, strategy.ways, cuts)
             way = self._ways.get(key)

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from planner.algebra import divisions as module
 from planner.algebra import ways as ways_module
-from planner.algebra.divisions import Divisions
+from planner.algebra.divisions import Divisions, counted
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
-from planner.algebra.ways import Dims
+from planner.algebra.ways import Ways
 from redistribution import redistribution_table
 
 WAYS = (2, 3)
@@ -33,10 +33,10 @@ def missing(needed: Boxes, owned: Boxes) -> int:
 def test_pairs_are_counted_alike_together_and_whatever_was_asked_before(asked: list, limit: int) -> None:
     before, module._TOGETHER = module._TOGETHER, limit
     try:
-        divisions = Divisions(SHAPE, WAYS)
+        divisions = Divisions(SHAPE, Ways(WAYS))
         for together in asked:
             numbers = [tuple(map(divisions.numbers, both)) for both in together]
-            tables = divisions.counted([divisions.missing(*both) for both in numbers])
+            tables = counted([(divisions, divisions.missing(*both)) for both in numbers])
             for (owned, needed), table in zip(together, tables, strict=True):
                 right = [[missing(need.boxes(SHAPE), own.boxes(SHAPE)) for need in needed] for own in owned]
                 assert table.tolist() == right
@@ -45,31 +45,35 @@ def test_pairs_are_counted_alike_together_and_whatever_was_asked_before(asked: l
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([SHAPE, (6, 7), (7, 5, 6)]), some, some), min_size=2, max_size=6), st.booleans()
+    st.lists(st.tuples(st.sampled_from([SHAPE, (6, 7), (7, 5, 6)]), some, some), min_size=2, max_size=6),
+    st.booleans(),
+    st.sampled_from([0, 99]),
 )
-def test_index_spaces_share_their_dims(asked: list, keeps: bool) -> None:
-    limit, ways_module._KEPT = ways_module._KEPT, 1 << 18 if keeps else 0
+def test_index_spaces_are_counted_together(asked: list, finds_equal: bool, limit: int) -> None:
+    before = ways_module._FEW, module._TOGETHER
+    ways_module._FEW, module._TOGETHER = 0 if finds_equal else 1 << 14, limit
     try:
-        dims: Dims = {}
-        divisions = {shape: Divisions(shape, WAYS, dims) for shape, _, _ in asked}
+        ways = Ways(WAYS)
+        divisions = {shape: Divisions(shape, ways) for shape, _, _ in asked}
+        countings = []
         for shape, owned, needed in asked:
-            known = divisions[shape]
-            [table] = known.counted([known.missing(known.numbers(owned), known.numbers(needed))])
+            space = divisions[shape]
+            countings.append((space, space.missing(space.numbers(owned), space.numbers(needed))))
+        for (shape, owned, needed), table in zip(asked, counted(countings), strict=True):
             right = [[missing(need.boxes(shape), own.boxes(shape)) for need in needed] for own in owned]
             assert table.tolist() == right
-        assert len(dims) == len({extent for shape, _, _ in asked for extent in shape})
     finally:
-        ways_module._KEPT = limit
+        ways_module._FEW, module._TOGETHER = before
 
 
 @given(st.lists(st.integers(0, 7), min_size=24, max_size=24), some)
 def test_regions_that_are_no_tilings_are_counted_as_well(ends: list[int], owned: list[Tiling]) -> None:
     ends_of = np.sort(np.array(ends, dtype=np.int64).reshape(6, 2, 2), axis=1)
     boxes = Boxes(ends_of[:, 0], np.minimum(ends_of[:, 1], SHAPE))
-    divisions = Divisions(SHAPE, WAYS)
+    divisions = Divisions(SHAPE, Ways(WAYS))
     number = divisions.number_of(boxes)
     assert divisions.number_of(Boxes(boxes.lo.copy(), boxes.hi.copy())) == number
-    [table] = divisions.counted([divisions.missing(divisions.numbers(owned), np.array([number]))])
+    [table] = counted([(divisions, divisions.missing(divisions.numbers(owned), np.array([number])))])
     assert table[:, 0].tolist() == [missing(boxes, own.boxes(SHAPE)) for own in owned]
 
 
@@ -77,10 +81,10 @@ def test_regions_that_are_no_tilings_are_counted_as_well(ends: list[int], owned:
 def test_partial_results_are_counted_alike_whatever_was_asked_before(asked: list, limit: int) -> None:
     before, module._TOGETHER = module._TOGETHER, limit
     try:
-        divisions = Divisions(SHAPE, WAYS)
+        divisions = Divisions(SHAPE, Ways(WAYS))
         for owned, made in asked:
             partial = [Tiling((Partial(), tiling.placements[1]), WAYS) for tiling in made]
-            [table] = divisions.counted([divisions.redistribution(partial, divisions.numbers(owned))])
+            [table] = counted([(divisions, divisions.redistribution(partial, divisions.numbers(owned)))])
             assert table.tolist() == redistribution_table(partial, owned, SHAPE).tolist()
     finally:
         module._TOGETHER = before

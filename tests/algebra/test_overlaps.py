@@ -9,7 +9,7 @@ from planner.algebra import overlaps
 from planner.algebra.overlaps import elements_in_common
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Only, Partial, Placement, Replicate, Shard, Tiling, cuts_along
-from planner.algebra.ways import Dim, Ints
+from planner.algebra.ways import Ints, Ways
 
 placements = st.sampled_from([Shard(0), Shard(1), Shard(2), Shard(1, 3), Replicate(), Partial(), Only(1)])
 
@@ -21,12 +21,12 @@ def _few_are_many() -> object:
     overlaps._MANY = before
 
 
-def ways_of(dims: list[Dim], tilings: list[Tiling]) -> Ints:
+def numbers(ways: Ways, shape: tuple[int, ...], tilings: list[Tiling]) -> Ints:
     """The ways of tilings, shape [dims, tilings]."""
-    found = np.zeros((len(dims), len(tilings)), dtype=np.int64)
+    found = np.array([[ways.whole(extent)] * len(tilings) for extent in shape], dtype=np.int64)
     for number, tiling in enumerate(tilings):
         for dim, cuts, how in cuts_along(tiling):
-            found[dim, number] = dims[dim].number_of_cuts(cuts, how)
+            found[dim, number] = ways.number_of_cuts(shape[dim], cuts, how)
     return found
 
 
@@ -37,8 +37,8 @@ def fits(tiling: Tiling, shape: tuple[int, ...]) -> Tiling:
 
 
 def check(shape: tuple[int, ...], some: list[Tiling], others: list[Tiling]) -> None:
-    dims = [Dim(extent, some[0].ways) for extent in shape]
-    counted = elements_in_common(dims, ways_of(dims, some), ways_of(dims, others))
+    ways = Ways(some[0].ways)
+    counted = elements_in_common(ways, numbers(ways, shape, some), numbers(ways, shape, others))
     pairs = zip(some, others, strict=True)
     assert counted.tolist() == [int(one.boxes(shape).overlap(other.boxes(shape)).sum()) for one, other in pairs]
 
@@ -68,16 +68,14 @@ def test_unequal_pieces_along_joined_cuts() -> None:
 @pytest.mark.parametrize("cuts", [(1, 0), (0, 1, 2)])
 def test_regions_are_known_by_the_cuts_on_which_they_depend(cuts: tuple[int, ...]) -> None:
     """Pieces of 3 with a margin of 1 on either side: those of the tiling have as much in common with them."""
-    ways, extent = (2, 2, 2), 12
-    tiling = Tiling((Shard(0), Shard(0), Replicate()), ways)
+    ways, extent = Ways((2, 2, 2)), 12
+    tiling = Tiling((Shard(0), Shard(0), Replicate()), ways.of_cuts)
     boxes = tiling.boxes((extent,))
     halo = Boxes(np.maximum(boxes.lo - 1, 0), np.minimum(boxes.hi + 1, extent))
-    dim = Dim(extent, ways)
-    number = dim.number_of(halo.lo[:, 0].copy(), halo.hi[:, 0].copy(), cuts)
-    assert dim.knows_cuts[number]
-    counted = elements_in_common(
-        [dim], np.array([[number, number]]), np.array([[number, ways_of([dim], [tiling])[0, 0]]])
-    )
+    number = ways.number_of(extent, halo.lo[:, 0].copy(), halo.hi[:, 0].copy(), cuts)
+    assert ways.knows_cuts[number]
+    others = np.concatenate([[[number]], numbers(ways, (extent,), [tiling])], axis=1)
+    counted = elements_in_common(ways, np.array([[number, number]]), others)
     assert counted.tolist() == [int(halo.elements.sum()), int(boxes.elements.sum())]
 
 

@@ -8,6 +8,7 @@ import opdefs
 from planner import zoo
 from planner.algebra.divisions import Divisions
 from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
+from planner.algebra.ways import Ways
 from planner.cost.tables import CostTables
 from planner.tdl.bind import BoundOp
 
@@ -40,7 +41,7 @@ def test_regions_are_found_dim_by_dim(model: str) -> None:
             assert shape is not None
             if access._dims is None and access._dim_by_dim is not None:
                 some = strategies(bound, ways, draw)
-                divisions = Divisions(shape, ways)
+                divisions = Divisions(shape, Ways(ways))
                 assert access._needed(divisions, some) == access._regions(divisions, some)
                 halos += sum(not access._dim_by_dim.leaves_idle(strategy) for strategy in some)
     assert halos, "something is read otherwise than by the op's variables alone"

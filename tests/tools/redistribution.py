@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.algebra.divisions import Divisions
+from planner.algebra.divisions import Divisions, counted
 from planner.algebra.tiling import Tiling
+from planner.algebra.ways import Ways
 
 
 def redistribution_table(made: Sequence[Tiling], owned: Sequence[Tiling], shape: tuple[int, ...]) -> np.ndarray:
     """``Divisions.redistribution`` of a tensor of this shape."""
-    divisions = Divisions(shape, made[0].ways)
-    [table] = divisions.counted([divisions.redistribution(made, divisions.numbers(owned))])
+    divisions = Divisions(shape, Ways(made[0].ways))
+    [table] = counted([(divisions, divisions.redistribution(made, divisions.numbers(owned)))])
     return table
