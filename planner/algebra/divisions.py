@@ -26,7 +26,7 @@ _ROOM = 32
 _AT_ONCE = 1 << 20
 """Numbers that are counted at once; of more, some after the others, so that they take little memory."""
 _PAIRS = 1 << 16
-"""Pairs that are counted at once."""
+"""Pairs of a large table that are counted at once."""
 _FEW_WORKERS = 128
 """Workers up to which it takes less time to count a large table worker by worker, than pair by pair."""
 _TOGETHER = 1 << 12
@@ -40,10 +40,10 @@ The two arrays of numbers go together as numpy broadcasts them, and what they ha
 
 
 class Divisions:
-    """The divisions of an index space among some workers that were asked for so far.
+    """The divisions of an index space, by the same cuts, that were asked for so far.
 
     A division is kept dim by dim, as the number of the *way* in which the dim is divided: the ends of every worker's
-    piece. There are far fewer ways than divisions, and what two ways have in common is counted once for many pairs.
+    piece. There are far fewer ways than divisions.
     """
 
     def __init__(self, shape: tuple[int, ...], ways: Ways) -> None:
@@ -204,19 +204,19 @@ class Divisions:
         self._new.clear()
         return np.array(uncounted, dtype=np.int64)
 
+    def count_large(self, asked: Sequence[tuple[Ints, Ints]]) -> None:
+        """Counts the large tables of these pairs: rows, shape [rows, 1], against columns."""
+        for rows, columns in asked:
+            if _is_large(rows, columns):
+                if self.ways.workers <= _FEW_WORKERS:
+                    self._count_table(rows, columns)
+                else:
+                    self._count_some_rows(rows, columns)
+
     def unknown(self, asked: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
-        """The pairs, each once, of which it is not known what they have in common; large tables of them are counted."""
-        keys = []
-        for some, others in asked:
-            is_table = some.ndim > others.ndim and self.ways.workers <= _FEW_WORKERS
-            if is_table and some.size * others.size > _TOGETHER:
-                self._count_table(some, others)
-            else:
-                keys.append((some * self._count + others).ravel())
-        if not keys:
-            none = np.zeros(0, dtype=np.int64)
-            return none, none
-        pairs = np.concatenate(keys)
+        """The pairs, each once, of which it is not known what they have in common; without large tables."""
+        keys = [(some * self._count + others).ravel() for some, others in asked if not _is_large(some, others)]
+        pairs = np.concatenate(keys) if keys else np.zeros(0, dtype=np.int64)
         is_unknown = self._common[np.divmod(pairs, self._count)] == 0
         found: tuple[Ints, Ints] = np.divmod(np.unique(pairs[is_unknown]), self._count)
         return found
@@ -260,6 +260,16 @@ class Divisions:
             self._common[others[:, None], new] = common
             self._common[new[:, None], others] = common.T
 
+    def _count_some_rows(self, rows: Ints, columns: Ints) -> None:
+        """The same pair by pair, for some rows after the others."""
+        most = max(1, _PAIRS // len(columns))
+        for start in range(0, len(rows), most):
+            some = rows[start : start + most]
+            row, column = np.nonzero(self._common[some, columns] == 0)
+            one, other = some[row, 0], columns[column]
+            rank = len(self._shape)
+            self.note(one, other, elements_in_common(self.ways, self.ways_of(one, rank), self.ways_of(other, rank)))
+
     def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
         most = max(1, _AT_ONCE // (len(columns) * self.ways.workers))
         if len(rows) > most:
@@ -268,7 +278,7 @@ class Divisions:
         total: Ints | int = 1
         for whole, mine, theirs in zip(self._whole, self._ways[rows].T, self._ways[columns].T, strict=True):
             is_whole = bool((mine == whole).all() and (theirs == whole).all())
-            total = total * (int(self.ways.pieces[whole]) if is_whole else self.ways.overlaps(mine, theirs))
+            total = total * (int(self.ways.lengths[whole]) if is_whole else self.ways.overlaps(mine, theirs))
         shape = (len(rows), len(columns), self.ways.workers)
         summed: Ints = np.broadcast_to(total, shape).sum(axis=2)
         return summed
@@ -277,21 +287,26 @@ class Divisions:
 def counted(countings: Sequence[tuple[Divisions, Counting]]) -> list[Ints]:
     """The tables that come about so, of these index spaces: what they ask for is counted together."""
     tables: dict[int, Ints] = {}
-    told: dict[int, Ints | None] = dict.fromkeys(range(len(countings)))
-    while told:
-        asked: dict[int, tuple[Ints, Ints]] = {}
-        for number, answer in told.items():
-            try:
-                asked[number] = countings[number][1].send(answer)  # type: ignore[arg-type]  # None begins it
-            except StopIteration as end:
-                tables[number] = end.value
+    asked: dict[int, tuple[Ints, Ints]] = {}
+
+    def tell(number: int, answer: Ints | None) -> None:
+        """Goes on with a table, of which None is the beginning."""
+        try:
+            asked[number] = countings[number][1].send(answer)  # type: ignore[arg-type]
+        except StopIteration as end:
+            tables[number] = end.value
+
+    for number in range(len(countings)):
+        tell(number, None)
+    while asked:
         together: dict[Ways, dict[Divisions, list[tuple[Ints, Ints]]]] = {}
         for number, pairs in asked.items():
             divisions = countings[number][0]
             together.setdefault(divisions.ways, {}).setdefault(divisions, []).append(pairs)
         for ways, by_space in together.items():
             _count(ways, by_space)
-        told = {number: countings[number][0].in_common(*pairs) for number, pairs in asked.items()}
+        for number in list(asked):
+            tell(number, countings[number][0].in_common(*asked.pop(number)))
     return [tables[number] for number in range(len(countings))]
 
 
@@ -300,6 +315,7 @@ def _count(ways: Ways, asked: Mapping[Divisions, Sequence[tuple[Ints, Ints]]]) -
     wanted = []
     for divisions, pairs in asked.items():
         new = divisions.take_in()
+        divisions.count_large(pairs)
         some, others = divisions.unknown(pairs)
         if len(new) or len(some):
             wanted.append((divisions, np.concatenate([new, some]), np.concatenate([new, others])))
@@ -308,12 +324,16 @@ def _count(ways: Ways, asked: Mapping[Divisions, Sequence[tuple[Ints, Ints]]]) -
     rank = max(divisions.rank for divisions, _, _ in wanted)
     mine = np.concatenate([divisions.ways_of(some, rank) for divisions, some, _ in wanted], axis=1)
     theirs = np.concatenate([divisions.ways_of(others, rank) for divisions, _, others in wanted], axis=1)
-    parts = [slice(at, at + _PAIRS) for at in range(0, mine.shape[1], _PAIRS)]
-    common = np.concatenate([elements_in_common(ways, mine[:, part], theirs[:, part]) for part in parts])
+    common = elements_in_common(ways, mine, theirs)
     start = 0
     for divisions, some, others in wanted:
         divisions.note(some, others, common[start : start + len(some)])
         start += len(some)
+
+
+def _is_large(some: Ints, others: Ints) -> bool:
+    """True if these are the rows and columns of a table that is large enough to be counted alone."""
+    return some.ndim > others.ndim and some.size * others.size > _TOGETHER
 
 
 def _partial_groups(made: Tiling) -> int:

@@ -47,7 +47,7 @@ def _by_worker(ways: Ways, some: Ints, others: Ints) -> Ints:
         places = range(0, pairs, most)
         return np.concatenate([_by_worker(ways, some[:, at : at + most], others[:, at : at + most]) for at in places])
     is_whole = ways.is_whole[some] & ways.is_whole[others]
-    whole: Ints = np.where(is_whole, ways.pieces[some], 1).prod(axis=0)
+    whole: Ints = np.where(is_whole, ways.lengths[some], 1).prod(axis=0)
     total = np.ones((pairs, ways.workers), dtype=np.int64)
     for here, mine, theirs in zip(~is_whole, some, others, strict=True):
         if here.all():
@@ -61,13 +61,11 @@ def _by_worker(ways: Ways, some: Ints, others: Ints) -> Ints:
 def _by_groups(ways: Ways, some: Ints, others: Ints) -> Ints:
     """``elements_in_common`` of divisions that are known by their cuts, all of as many ways."""
     pairs, groups, cuts = some.shape[1], ways.of_cuts[0], np.arange(len(ways.of_cuts))
-    smaller = np.minimum(ways.pieces[some], ways.pieces[others])
+    smaller = np.minimum(ways.lengths[some], ways.lengths[others])
     elements: Ints = np.maximum(smaller, 1).prod(axis=0)
     unequal = smaller == 0
-    joined = np.tile(cuts, (pairs, 1))
-    """Of the cuts whose groups must be the same one stands for all."""
-    tried = np.zeros((pairs, len(cuts)), dtype=np.bool_)
-    """The cuts along dims of unequal pieces."""
+    joined = np.tile(cuts, (pairs, 1))  # by pair and cut: of those whose groups must be the same one stands for all
+    tried = np.zeros((pairs, len(cuts)), dtype=np.bool_)  # by pair, the cuts along dims of unequal pieces
     for mine, theirs, is_unequal in zip(some, others, unequal, strict=True):
         _join(joined, np.flatnonzero(~is_unequal & (mine != theirs)), ways, mine, theirs)
         here = np.flatnonzero(is_unequal)
@@ -108,8 +106,8 @@ def _tried(
         ways: that have been numbered.
         some: those of the one division, shape [dims, pairs].
         others: those of the other.
-        unequal: along which dims; of the same shape.
-        joined: by pair and cut, which one it is joined to.
+        unequal: along which dims, shape [dims, pairs].
+        joined: which cut each one is joined to, shape [pairs, all cuts].
         along: the cuts along such dims, shape [pairs, cuts].
     """
     groups, count = ways.of_cuts[0], along.shape[1]

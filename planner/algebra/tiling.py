@@ -292,7 +292,7 @@ def parts(tiling: Tiling) -> Parts:
     """What tells apart tilings that have different parts.
 
     Cuts are independent, so each piece of a dim is there with each of the others: which cut divides which dim only
-    says which worker has which part.
+    says which worker has which part. Cuts that divide nothing (``R``, ``P``) give several workers the same.
     """
     return tuple(sorted(((dim, how) for dim, _, how in cuts_along(tiling)), key=itemgetter(0)))
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.algebra.tiling import Only, Piece, piece_of, pieces
+from planner.algebra.tiling import Piece, piece_of, pieces
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -27,7 +27,7 @@ class Ways:
         workers: how many.
         is_regular: whether all cuts make as many.
         is_whole: by way, whether it gives all of a dim to every worker.
-        pieces: by way that is known by its cuts, how long all pieces are; 0 if they are not of one length.
+        lengths: by way that is known by its cuts, how long each worker's piece is; 0 if they are not of one length.
         cuts: by way the cuts on whose groups it depends which part a worker has, -1 behind them: those along the dim,
             outermost first, where a way is known by its cuts.
         knows_cuts: by way, whether these are known.
@@ -38,7 +38,7 @@ class Ways:
         self.workers = prod(of_cuts)
         self.is_regular = len(set(of_cuts)) == 1
         self.is_whole = np.zeros(0, dtype=np.bool_)
-        self.pieces = np.zeros(0, dtype=np.int64)
+        self.lengths = np.zeros(0, dtype=np.int64)
         self.cuts = np.zeros((0, len(of_cuts)), dtype=np.int64)
         self.knows_cuts = np.zeros(0, dtype=np.bool_)
         self._count = 0
@@ -53,7 +53,7 @@ class Ways:
         if number is None:
             lo, hi = np.zeros(self.workers, dtype=np.int64), np.full(self.workers, extent, dtype=np.int64)
             number = self._whole[extent] = self.number_of(extent, lo, hi, ())
-            self.is_whole[number], self.pieces[number] = True, extent
+            self.is_whole[number], self.lengths[number], self.cuts[number] = True, extent, -1
         return number
 
     def number_of_cuts(self, extent: int, cuts: tuple[int, ...], how: tuple[Piece, ...]) -> int:
@@ -62,12 +62,10 @@ class Ways:
         number = self._by_cuts.get(key)
         if number is None:
             (starts, ends), piece = pieces(extent, how), piece_of(self.of_cuts, cuts)
-            has_parts = not any(isinstance(one, Only) for _, one in how)
-            number = self.number_of(extent, starts[piece], ends[piece], cuts if has_parts else None)
-            self._by_cuts[key] = number
+            number = self._by_cuts[key] = self.number_of(extent, starts[piece], ends[piece], cuts)
             lengths = ends - starts
-            if has_parts and (lengths == lengths[0]).all():
-                self.pieces[number] = lengths[0]
+            if (lengths == lengths[0]).all():
+                self.lengths[number] = lengths[0]
                 self.cuts[number] = (*cuts, *[-1] * (len(self.of_cuts) - len(cuts)))
         return number
 
@@ -88,7 +86,7 @@ class Ways:
         """Makes room for as many again."""
         more = np.zeros((max(_ROOM, self._count), self.workers), dtype=np.int64)
         self._lo, self._hi = np.concatenate([self._lo, more]), np.concatenate([self._hi, more])
-        self.pieces = np.concatenate([self.pieces, more[:, 0]])
+        self.lengths = np.concatenate([self.lengths, more[:, 0]])
         self.cuts = np.concatenate([self.cuts, np.full((len(more), len(self.of_cuts)), -1, dtype=np.int64)])
         self.knows_cuts = np.concatenate([self.knows_cuts, np.zeros(len(more), dtype=np.bool_)])
         self.is_whole = np.concatenate([self.is_whole, np.zeros(len(more), dtype=np.bool_)])

@@ -40,7 +40,7 @@ class TimedTables(CostTables):
         return IMPOSSIBLE
 
     def prepare(self, requests: Iterable[Request]) -> None:
-        """Does nothing: times are not counted together."""
+        """Does nothing: times come of tables of their own, made one by one."""
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates

@@ -63,7 +63,7 @@ def within_budget(
             else:  # exact, and so at least as good as all that is near the plan
                 found = search_recursively(smaller, cuts, restrict, progress)
         except InfeasibleError:  # what the user wants to be partial is read by ops that are repeated then
-            break
+            return found if number else improve(problem, cuts, restrict, found, progress, is_brief=is_brief)
         problem.eliminated_entries += smaller.eliminated_entries
     return found
 

@@ -98,12 +98,15 @@ def decide(
     progress("tables of the graph")
     shared = CostTables() if tables is None else tables
 
+    # Neither the order of the file nor names decide between plans of equal bytes.
+    ordered = in_order_of_places(graph)
+    bound = {one.op.name: one for one in ops}
+    in_order = tuple(bound[op.name] for op in ordered.ops)
+
     def searched(graph: Graph, ops: tuple[BoundOp, ...], stands_for: Mapping[str, int]) -> _Answer:
-        # Neither the order of the file nor names decide between plans of equal bytes.
-        ordered, bound = in_order_of_places(graph), {one.op.name: one for one in ops}
         problem = Problem(
-            ordered,
-            tuple(bound[op.name] for op in ordered.ops),
+            graph,
+            ops,
             workers,
             partitioned_inputs,
             effort=effort,
@@ -122,7 +125,7 @@ def decide(
 
     # With little effort equal blocks are planned alike, where no rule and no other plan tells them apart.
     all_are_alike = strategy == "tofu" and rules == NO_RULES and not held and near is None
-    short = shortened(graph, ops) if effort == "quick" and all_are_alike and len(ops) > MANY_OPS else None
+    short = shortened(ordered, in_order) if effort == "quick" and all_are_alike and len(ops) > MANY_OPS else None
     answer, whole = None, None
     if short is not None:
         answer = searched(short.graph, short.ops, short.stands_for)
@@ -130,7 +133,7 @@ def decide(
         if whole is not None and _overdraws(ops, answer, whole):
             whole = None
     if answer is None or whole is None:
-        answer = searched(graph, ops, {})
+        answer = searched(ordered, in_order, {})
         whole = Whole(*answer.by_name(), {})
     seconds = time.perf_counter() - started
     plan = _plan(graph, ops, answer, whole, strategy, model_digest)

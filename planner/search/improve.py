@@ -77,7 +77,7 @@ def improve(
 def _one_by_one(
     problem: Problem, near: Neighbourhood, found: Found, progress: Callable[[str], None], is_brief: bool
 ) -> Found:
-    """One kind of change after the other, until none makes the plan better.
+    """One kind of change after the other, until none makes the plan better; or once, and the first once more.
 
     What a kind of change leads to it cannot make better, and need not be asked again before another has.
     """

@@ -98,10 +98,11 @@ class Wiring:
 def find_runs(wiring: Wiring) -> list[Run]:
     """Finds the runs of a graph.
 
-    Which ops are in one depends neither on names nor on the order of the graph.
+    Which ops are in one does not depend on names. Of runs that are equally long and equally deep, one after the other,
+    the one that is found is the one whose ops come first.
 
     Args:
-        wiring: of the training graph.
+        wiring: of the training graph, its ops in an order of their places (``planner.graph.structure``).
     """
     runs: list[Run] = []
     taken: set[int] = set()

@@ -23,7 +23,8 @@ class Space:
     """Whether it may be replicated where it could be divided as well."""
     may_add_partial_sums: bool
     """Whether a tensor may be a sum of partial results, or an op may work on such sums as they are."""
-    _known: dict[tuple[Tiling, int], Candidates] = field(default_factory=dict, init=False, repr=False)
+    _repeats: dict[tuple[Tiling, int], bool] = field(default_factory=dict, init=False, repr=False)
+    """By prefix and ways, whether the next cut may replicate."""
 
     @property
     def directions(self) -> int:
@@ -37,12 +38,6 @@ class Space:
 
         Replication comes after that, so that ties go to splitting; it is offered where nothing can be split, too.
         """
-        known = self._known.get((prefix, ways))
-        if known is None:
-            known = self._known[prefix, ways] = self._proposed(prefix, ways)
-        return known
-
-    def _proposed(self, prefix: Tiling, ways: int) -> Candidates:
         along = {dim: how for dim, _, how in cuts_along(prefix)}
         found = [
             prefix.extend(Shard(dim, block), ways)
@@ -68,7 +63,11 @@ class Space:
         return self.may_repeat or all(self._may_repeat_at(composite.outermost(cut), ways) for cut, ways in repeats)
 
     def _may_repeat_at(self, prefix: Tiling, ways: int) -> bool:
-        return any(isinstance(option.placements[-1], Replicate) for option in self.proposals(prefix, ways))
+        known = self._repeats.get((prefix, ways))
+        if known is None:
+            options = [option.placements[-1] for option in self.proposals(prefix, ways)]
+            known = self._repeats[prefix, ways] = any(isinstance(option, Replicate) for option in options)
+        return known
 
     def _is_fixed(self, dim: int) -> bool:
         return bool(self.fixed) and self.fixed[dim]

@@ -29,9 +29,11 @@ def missing(needed: Boxes, owned: Boxes) -> int:
 @given(
     st.lists(st.lists(st.tuples(some, some), min_size=1, max_size=3), min_size=1, max_size=3),
     st.sampled_from([0, 4, 99]),
+    st.booleans(),
 )
-def test_pairs_are_counted_alike_together_and_whatever_was_asked_before(asked: list, limit: int) -> None:
-    before, module._TOGETHER = module._TOGETHER, limit
+def test_pairs_are_counted_alike_together_and_whatever_was_asked_before(asked: list, limit: int, many: bool) -> None:
+    before = module._TOGETHER, module._FEW_WORKERS, module._PAIRS
+    module._TOGETHER, module._FEW_WORKERS, module._PAIRS = limit, 0 if many else 128, 5
     try:
         divisions = Divisions(SHAPE, Ways(WAYS))
         for together in asked:
@@ -41,7 +43,7 @@ def test_pairs_are_counted_alike_together_and_whatever_was_asked_before(asked: l
                 right = [[missing(need.boxes(SHAPE), own.boxes(SHAPE)) for need in needed] for own in owned]
                 assert table.tolist() == right
     finally:
-        module._TOGETHER = before
+        module._TOGETHER, module._FEW_WORKERS, module._PAIRS = before
 
 
 @given(

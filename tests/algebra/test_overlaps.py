@@ -85,3 +85,12 @@ def test_groups_are_looked_at_where_they_are_fewer_than_workers(monkeypatch: pyt
     check(
         (7, 8), [Tiling((Shard(0), Shard(1), Shard(1), Replicate()), ways)], [Tiling((Shard(1), *[Shard(0)] * 3), ways)]
     )
+
+
+def test_all_of_a_dim_is_known_by_no_cuts_whatever_was_said_before() -> None:
+    """A part that does not depend on the cuts on which it might."""
+    ways = Ways((2, 2))
+    all_of_it = ways.number_of(4, np.zeros(4, dtype=np.int64), np.full(4, 4, dtype=np.int64), (0, 1))
+    assert ways.whole(4) == all_of_it
+    half = numbers(ways, (4,), [Tiling((Replicate(), Shard(0)), (2, 2))])
+    assert elements_in_common(ways, np.array([[all_of_it]]), half).tolist() == [8]

@@ -9,6 +9,7 @@ import opdefs
 from planner import zoo
 from planner.algebra.tiling import Replicate, Shard, Tiling
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work
+from planner.errors import InfeasibleError
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.search import baselines, budget
 from planner.search.budget import within_budget
@@ -69,6 +70,19 @@ def test_a_plan_that_repeats_too_much_is_mended() -> None:
     assert not problem.overdraws(mended.composites)
     assert share(problem, mended) <= REPLICATED_SHARE_LIMIT < share(problem, found)
     assert found.moved_bytes <= mended.moved_bytes == moved(problem, mended)
+
+
+def test_a_plan_that_cannot_be_mended_is_improved_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problem_of("cnn-5x2048-6")
+    found = search_recursively(problem, CUTS, no_restriction)
+    monkeypatch.setattr(type(problem), "overdraws", lambda problem, composites: True)
+
+    def refused(*_: object) -> Found:
+        raise InfeasibleError("what is to be partial cannot be")
+
+    monkeypatch.setattr(budget, "_mended", refused)
+    kept = within_budget(problem, CUTS, no_restriction, found)
+    assert kept.moved_bytes == improve(problem, CUTS, no_restriction, found).moved_bytes < found.moved_bytes
 
 
 def test_what_cannot_be_cut_once_is_not_repeated_for_nothing_at_other_cuts() -> None:

@@ -136,6 +136,35 @@ def test_neither_names_nor_order_matter(renamed: Renamed, reordered: Reordered) 
     assert {new[name]: amount for name, amount in plan.tensor_bytes.items()} == dict(there.tensor_bytes)
 
 
+def towers(first: str) -> Graph:
+    """Two towers of as many blocks as deep, side by side, whose results are subtracted; one's ops come first."""
+    float32, size = DType.FLOAT32, (48, 48)
+    tensors = {name: Tensor(name, size, float32) for name in ("x", "y")}
+    ops: dict[str, list[Op]] = {"Softmax": [], "Sigmoid": []}
+    for kind, tower in ops.items():
+        before = "x"
+        for block in range(60):
+            weight, *made = (f"{kind}.{block}.{what}" for what in ("w", "a", "b", "c"))
+            tensors.update((name, Tensor(name, size, float32)) for name in (weight, *made))
+            tower.append(Op(f"{made[0]}.op", kind, (before,), (made[0],)))
+            tower.append(Op(f"{made[1]}.op", "MatMul", (made[0], weight), (made[1],)))
+            tower.append(Op(f"{made[2]}.op", "Transpose", (made[1],), (made[2],)))
+            before = made[2]
+    ordered = sorted(ops, key=lambda kind: kind != first)
+    ends = tuple(ops[kind][-1].outputs[0] for kind in ("Softmax", "Sigmoid"))
+    inputs = tuple(name for name in tensors if name == "x" or name.endswith(".w"))
+    made_by = [op for kind in ordered for op in ops[kind]]
+    graph = Graph("towers", tensors, (*made_by, Op("y.op", "Sub", ends, ("y",))), inputs, ("y",), {})
+    check_graph(graph)
+    return graph
+
+
+def test_which_of_two_towers_comes_first_does_not_matter() -> None:
+    one, other = (quick(towers(first), 8) for first in ("Softmax", "Sigmoid"))
+    assert dict(one.tilings) == dict(other.tilings)
+    assert one.moved_bytes == other.moved_bytes
+
+
 def test_blocks_of_a_chain_are_found() -> None:
     graph = chain(20)
     (run,) = find_runs(Wiring(graph, bound(graph)))
