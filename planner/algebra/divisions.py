@@ -194,12 +194,13 @@ class Divisions:
 
     def take_in(self) -> Ints:
         """Takes in the divisions that were added since it was done last: those of them whose elements are unknown."""
+        if not self._new:
+            return np.zeros(0, dtype=np.int64)
         if self._count > len(self._elements):
             self._grow()
         first = self._count - len(self._new)
-        if self._new:
-            self._ways[first : self._count] = [ways for ways, _ in self._new]
-            self._elements[first : self._count] = [held for _, held in self._new]
+        self._ways[first : self._count] = [ways for ways, _ in self._new]
+        self._elements[first : self._count] = [held for _, held in self._new]
         uncounted = [number for number, (_, held) in enumerate(self._new, first) if held == _UNKNOWN]
         self._new.clear()
         return np.array(uncounted, dtype=np.int64)

@@ -94,30 +94,26 @@ class Ways:
     def overlaps(self, mine: Ints, theirs: Ints) -> Ints:
         """What workers have in common along a dim, with its ways in any order; shape [mine, theirs, workers]."""
         if len(mine) * len(theirs) * self.workers <= _FEW:
-            return self._common(mine, theirs)
+            return self._in_both(mine[:, None], theirs)
         different, which = _different(mine)
         others, other = _different(theirs)
-        along = self._common(different, others)
+        along = self._in_both(different[:, None], others)
         if len(different) in (1, len(which)):  # numbered as they come
             return along if len(others) in (1, len(other)) else along[:, other]
         return along[which] if len(others) in (1, len(other)) else along[which[:, None], other]
 
     def overlap(self, mine: Ints, theirs: Ints) -> Ints:
         """The same pair by pair; shape [pairs, workers]."""
-        along: Ints = np.minimum(self._hi[mine], self._hi[theirs])
-        along -= np.maximum(self._lo[mine], self._lo[theirs])
-        return np.maximum(along, 0, out=along)
+        return self._in_both(mine, theirs)
 
     def overlap_at(self, mine: Ints, theirs: Ints, workers: Ints) -> Ints:
         """The same of some workers, shape [pairs, ...]."""
-        one, other = mine[:, None], theirs[:, None]
-        along: Ints = np.minimum(self._hi[one, workers], self._hi[other, workers])
-        along -= np.maximum(self._lo[one, workers], self._lo[other, workers])
-        return np.maximum(along, 0, out=along)
+        return self._in_both((mine[:, None], workers), (theirs[:, None], workers))
 
-    def _common(self, mine: Ints, theirs: Ints) -> Ints:
-        along: Ints = np.minimum(self._hi[mine][:, None], self._hi[theirs])
-        along -= np.maximum(self._lo[mine][:, None], self._lo[theirs])
+    def _in_both(self, mine: Ints | tuple[Ints, Ints], theirs: Ints | tuple[Ints, Ints]) -> Ints:
+        """What parts have in common: of ways, or of ways and workers, which go together as numpy broadcasts them."""
+        along: Ints = np.minimum(self._hi[mine], self._hi[theirs])
+        along -= np.maximum(self._lo[mine], self._lo[theirs])
         return np.maximum(along, 0, out=along)
 
 

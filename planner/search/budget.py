@@ -100,7 +100,8 @@ def _saved(problem: Problem, variable: SearchVariable, composites: Sequence[Tili
     """Bytes that an op's repetition saves, with all tensors as they are."""
     own = composites[variable.number]
     strategies = problem.intern((own, *_divided(problem, variable, own)))
-    total = sum(problem.table(link, problem.intern((composites[link.tensor],)), strategies)[0] for link in links)
+    asked = [(link, problem.intern((composites[link.tensor],)), strategies) for link in links]
+    total = sum(table[0] for table in problem.made(asked))
     return int(min(total[1:], default=total[0]) - total[0])
 
 

@@ -59,8 +59,8 @@ def test_a_composite_can_be_what_proposals_lead_to() -> None:
 def test_a_plan_may_be_changed_once_in_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """And else until it is stable."""
     monkeypatch.setattr(improve, "_MAX_ENTRIES", 500)  # too few for all kinds of change together
-    graph, cuts = build("mlp-4x300"), (2, 2, 2)
-    problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 8)
+    graph, cuts = build("mlp-5x300"), (2, 2, 2, 2)
+    problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 16)
     start = search_recursively(problem, cuts, no_restriction)
 
     def rounds(is_brief: bool) -> tuple[int, int]:
@@ -71,4 +71,4 @@ def test_a_plan_may_be_changed_once_in_each_way(monkeypatch: pytest.MonkeyPatch)
     stable, brief = rounds(False), rounds(True)
     once = 1 + (len(cuts) + 1) + 1 + 1  # all together, kind by kind, the first once more, and all together once more
     assert brief[0] == once < stable[0]
-    assert stable[1] <= brief[1] < start.moved_bytes
+    assert stable[1] < brief[1] < start.moved_bytes
