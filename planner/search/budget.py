@@ -7,7 +7,7 @@ divided in one of the ways that leave their other cuts as they are; and the rest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from planner.algebra.tiling import UNCUT, Partial, Replicate, Tiling
@@ -82,10 +82,8 @@ def _least_worth(problem: Problem, found: Found, divided: frozenset[str]) -> fro
     for link in problem.links:
         if link.op in links:
             links[link.op].append(link)
-    price = {
-        number: _saved(problem, problem.variables[number], found.composites, near) / repeated[number]
-        for number, near in links.items()
-    }
+    saved = _saved(problem, found.composites, links)
+    price = {number: saved[number] / repeated[number] for number in links}
     left = _MARGIN * (sum(repeated) - problem.allowed_work)
     chosen: set[int] = set()
     for number in sorted(price, key=lambda number: (price[number], number)):
@@ -96,13 +94,22 @@ def _least_worth(problem: Problem, found: Found, divided: frozenset[str]) -> fro
     return frozenset(name for name, number in problem.variable_of_op.items() if number in chosen)
 
 
-def _saved(problem: Problem, variable: SearchVariable, composites: Sequence[Tiling], links: Sequence[Link]) -> int:
-    """Bytes that an op's repetition saves, with all tensors as they are."""
-    own = composites[variable.number]
-    strategies = problem.intern((own, *_divided(problem, variable, own)))
-    asked = [(link, problem.intern((composites[link.tensor],)), strategies) for link in links]
-    total = sum(table[0] for table in problem.made(asked))
-    return int(min(total[1:], default=total[0]) - total[0])
+def _saved(problem: Problem, composites: Sequence[Tiling], links: Mapping[int, Sequence[Link]]) -> dict[int, int]:
+    """By op, given with its links, the bytes that its repetition saves, with all tensors as they are."""
+    group = problem.alike(composites)[1].tolist()
+    key = {
+        number: (group[number], *[(link.kind, link.times, group[link.tensor]) for link in near])
+        for number, near in links.items()
+    }
+    known: dict[object, int] = {}
+    for number, near in links.items():
+        if key[number] not in known:
+            own = composites[number]
+            strategies = problem.intern((own, *_divided(problem, problem.variables[number], own)))
+            asked = [(link, problem.intern((composites[link.tensor],)), strategies) for link in near]
+            total = sum(table[0] for table in problem.made(asked))
+            known[key[number]] = int(min(total[1:], default=total[0]) - total[0])
+    return {number: known[key[number]] for number in links}
 
 
 def _divided(problem: Problem, variable: SearchVariable, composite: Tiling) -> list[Tiling]:

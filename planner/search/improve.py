@@ -63,9 +63,11 @@ def improve(
         try:
             better = _solved(problem, near.of(best, near.kinds), best)
         except InfeasibleError:  # too entangled for all at once
+            if is_brief:
+                return _one_by_one(problem, near, best, progress, is_brief=True)
             if is_settled:
                 break
-            better, is_settled = _one_by_one(problem, near, best, progress, is_brief), True
+            better, is_settled = _one_by_one(problem, near, best, progress, is_brief=False), True
         else:
             is_settled = False
         if better is best:
@@ -75,7 +77,7 @@ def improve(
 
 
 def _one_by_one(
-    problem: Problem, near: Neighbourhood, found: Found, progress: Callable[[str], None], is_brief: bool
+    problem: Problem, near: Neighbourhood, found: Found, progress: Callable[[str], None], *, is_brief: bool
 ) -> Found:
     """One kind of change after the other, until none makes the plan better; or once, and the first once more.
 

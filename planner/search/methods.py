@@ -75,15 +75,20 @@ def _joint(
     convolutions with many channels out of a recursive one, on a deep network that could repeat more than it may out of
     one in which only the smallest ops are repeated. What they are made of is put together again. A small graph is
     bounded first: where that proves its plan best, no other start is needed. With little effort a large graph has one
-    start; where a plan of nearly the same graph is to be beaten, that is the other one.
+    start, and plans of a small one from other starts are crossed as they are; where a plan of nearly the same graph is
+    to be beaten, that is the other start.
     """
     free = narrow(no_restriction, cuts)
 
     is_small = len(problem.ops) <= MANY_OPS
-    has_one_start = problem.effort == "quick" and not is_small
+    is_quick = problem.effort == "quick"
+    has_one_start = is_quick and not is_small
+
+    def recursive(start: Restriction) -> Found:
+        return search_recursively(problem, cuts, narrow(start, cuts), progress)
 
     def improved(start: Restriction) -> Found:
-        found = search_recursively(problem, cuts, narrow(start, cuts), progress)
+        found = recursive(start)
         if has_one_start and problem.overdraws(found.composites):
             return found  # it is improved when it has been kept to the budget
         return improve(problem, cuts, free, found, progress, is_brief=has_one_start)
@@ -92,7 +97,7 @@ def _joint(
 
     def allowed(found: Found) -> Found:
         """The plan itself, or one within the budget of repeated work."""
-        if problem.effort != "quick" and problem.overdraws(found.composites):
+        if not is_quick and problem.overdraws(found.composites):
             pricing.note(found)
             pricing.search()
             found = pricing.best() or found
@@ -106,7 +111,7 @@ def _joint(
         return replace(bounded, lower_bytes=known)
 
     first = improved(no_restriction)
-    if len(cuts) < 2 and not (problem.overdraws(first.composites) and problem.effort != "quick"):
+    if len(cuts) < 2 and not (problem.overdraws(first.composites) and not is_quick):
         # What is solved exactly moves the least of all that is offered.
         is_least = not cuts or problem.offers_all_repetition
         return cuts, replace(allowed(first), lower_bytes=first.moved_bytes if is_least else None)
@@ -122,7 +127,7 @@ def _joint(
     starts = [near.keep] if near is not None else _starts(problem, len(cuts)) if len(cuts) > 1 else []
     for start in starts:
         with contextlib.suppress(InfeasibleError):  # it has no plan that keeps to the rules
-            plans.append(improved(start))
+            plans.append(recursive(start) if is_quick else improved(start))
     if near is None:
         plans += _of_the_smallest(problem, cuts, narrow, progress)
     kept = [plan for plan in plans if not problem.overdraws(plan.composites)]

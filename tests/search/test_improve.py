@@ -69,6 +69,6 @@ def test_a_plan_may_be_changed_once_in_each_way(monkeypatch: pytest.MonkeyPatch)
         return len(lines), found.moved_bytes
 
     stable, brief = rounds(False), rounds(True)
-    once = 1 + (len(cuts) + 1) + 1 + 1  # all together, kind by kind, the first once more, and all together once more
+    once = 1 + (len(cuts) + 1) + 1  # all together, kind by kind, and the first once more
     assert brief[0] == once < stable[0]
     assert stable[1] < brief[1] < start.moved_bytes
