@@ -7,6 +7,7 @@ divided in one of the ways that leave their other cuts as they are; and the rest
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -55,7 +56,7 @@ def within_budget(
             divided |= _least_worth(problem, found, divided)
         else:
             divided = frozenset(bound.op.name for bound in problem.ops)
-        smaller = replace(problem, divided=divided, variables=[], links=[], eliminated_entries=0)
+        smaller = problem.dividing(divided)
         try:
             if len(cuts) > 1:
                 mended = _mended(smaller, restrict, found)
@@ -83,7 +84,8 @@ def _least_worth(problem: Problem, found: Found, divided: frozenset[str]) -> fro
         if link.op in links:
             links[link.op].append(link)
     saved = _saved(problem, found.composites, links)
-    price = {number: saved[number] / repeated[number] for number in links}
+    once, copies = problem.repeated_once(found.composites), Counter(problem.variable_of_op.values())
+    price = {number: saved[number] / (once[number] * copies[number]) for number in links}
     left = _MARGIN * (sum(repeated) - problem.allowed_work)
     chosen: set[int] = set()
     for number in sorted(price, key=lambda number: (price[number], number)):

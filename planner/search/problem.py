@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -87,14 +88,14 @@ class Problem:
     any_may_repeat: bool = False
     """Any op may be repeated that the budget holds alone, so that a plan may overdraw it and has to be mended; else the
     smallest ones may, as many as it holds together, and few plans overdraw it."""
-    divided: frozenset[str] = frozenset()
-    """Ops that may not be repeated where they can be divided, however little work they are."""
     effort: EffortName = "normal"
     """How much work may be done to bound what a plan can be."""
     with_partial_sums: bool = False
     """Offer ``P`` to tensors that may be sums of partial results, joined later (``planner.search.partial_sums``)."""
     near: Near | None = None
     """A plan to begin from, if there is one."""
+    divided: frozenset[str] = frozenset()
+    """Ops that may not be repeated where they can be divided, however little work they are."""
     stands_for: Mapping[str, int] = field(default_factory=dict)
     """By op, of how many ops the work is counted where this one is repeated; 1 for the others."""
     variables: list[SearchVariable] = field(default_factory=list)
@@ -110,10 +111,9 @@ class Problem:
         budget = WorkBudget.of(self.graph, self.ops, self.workers, self.replication_budget, self.stands_for)
         self.works, self.allowed_work, self.smallest = budget.works, budget.allowed, budget.smallest
         self._negligible = budget.negligible
-        cheap = budget.alone if self.any_may_repeat else budget.smallest
+        cheap = self._cheap = budget.alone if self.any_may_repeat else budget.smallest
         self.offers_all_repetition = budget.alone <= cheap
         """No plan within the budget repeats an op that is not offered so."""
-        self.may_replicate = {name: name in cheap and name not in self.divided for name in self.works}
         sums = find_partial_sums(self.graph, self.ops, cheap) if self.with_partial_sums else PartialSums()
         self._add_variables(parted(find_copies(self.graph, self.ops), sums))
         self._partial = {self.variable_of_tensor[name] for name in sums.tensors}
@@ -123,23 +123,42 @@ class Problem:
         self._local = self.tables.local
         self._proposals: dict[tuple[Space, Tiling, int], Candidates] = {}
         self._spaces: dict[tuple[object, ...], Space] = {}
-        self._with_vetoes: set[int] = set()
-        self._grouped: tuple[tuple[Tiling, ...], list[int], Ints] = ((), [], np.zeros(0, dtype=np.int64))
         self._lists = self.tables.lists
-        self._numbered: dict[object, int] = {}
         copies: Counter[int] = Counter()
         for name, variable in self.variable_of_op.items():
             copies[variable] += self.stands_for.get(name, 1)
         self._times_there = [copies[variable.number] for variable in self.variables]
-        self.content = [self._content_of(variable) for variable in self.variables]
-        self._contents = np.array(self.content, dtype=np.int64)
         self._sums = [link for link in self.links if link.tensor in self._partial or link.op in self._partial]
         self._impossible = impossible_entry(self.graph, self.workers, self.links, len(self._sums), self.tables)
+        self._settle_spaces()
+        self._network = Network(self._directions_of_spaces(), merged(self.links), self.content)
+
+    def dividing(self, ops: frozenset[str]) -> Problem:
+        """The same, but that some ops may not be repeated where they can be divided."""
+        other = copy(self)
+        other.divided, other.eliminated_entries = ops, 0
+        other._settle_spaces()
+        directions = other._directions_of_spaces()
+        if directions != self._directions_of_spaces():  # an op takes no partial sums, if it would be repeated so
+            other._network = Network(directions, merged(self.links), other.content)
+        return other
+
+    def _settle_spaces(self) -> None:
+        """How each variable can be divided, and which are alike, by which ops may be repeated."""
+        self.may_replicate = {name: name in self._cheap and name not in self.divided for name in self.works}
+        self._numbered: dict[object, int] = {}
+        self.content = [self._content_of(variable) for variable in self.variables]
+        self._contents = np.array(self.content, dtype=np.int64)
+        self._with_vetoes: set[int] = set()
+        self._grouped: tuple[tuple[Tiling, ...], list[int], Ints] = ((), [], np.zeros(0, dtype=np.int64))
         first = dict(zip(reversed(self.content), reversed(self.variables), strict=True))
         space = {content: self._space_of(variable) for content, variable in first.items()}
         self.spaces = [space[content] for content in self.content]
-        free = {content: one.directions for content, one in space.items()}
-        self._network = Network([free[content] for content in self.content], merged(self.links), self.content)
+
+    def _directions_of_spaces(self) -> list[int]:
+        """Along how many directions each variable can be divided."""
+        known = {space: space.directions for space in dict.fromkeys(self.spaces)}
+        return [known[space] for space in self.spaces]
 
     def _add_variables(self, copies: Copies) -> None:
         """One variable for each tensor and op, its copies and its next state included."""

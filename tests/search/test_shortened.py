@@ -1,7 +1,6 @@
 """Deep networks planned by short ones."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 import opdefs
 from planner import zoo
 from planner.algebra.tiling import Shard, Tiling
+from planner.cost.compute import REPLICATED_SHARE_LIMIT
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.structure import in_order_of_places
@@ -227,23 +227,34 @@ def test_where_no_block_can_stand_for_others_the_whole_is_searched(monkeypatch: 
     assert plan.tensor_bytes == true_bytes(graph, plan, 4)
 
 
-def test_any_block_may_stand_for_those_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = zoo.build("gpt-16x64-2h")
-    plan, steady = quick(graph, 4), Shortened._steady
-    asked: list[int | None] = []
+def test_the_short_network_has_as_few_blocks_as_stand_for_all() -> None:
+    """One that stands for those taken out, what it reads from and what reads from it; and the run's ends."""
+    graph = chain(20)
+    wiring = Wiring(in_order_of_places(graph), ordered := bound(in_order_of_places(graph)))
+    (run,) = find_runs(wiring)
+    short = Shortened(wiring.graph, ordered, wiring, [run])
+    taken_out = run.blocks - (2 * run.reach + 1)
+    assert len(short.ops) == len(ordered) - taken_out * sum(chain[0] < len(ordered) for chain in run.chains)
+    assert set(short.stands_for.values()) == {taken_out + 1}
 
-    for apart in (0, 1):
 
-        def shifted(self: Shortened, cut: Any, *plans: Any, apart: int = apart) -> int | None:
-            block = steady(self, cut, *plans)
-            asked.append(block)
-            return None if block is None else block + apart
+@pytest.mark.slow
+def test_blocks_of_which_one_stands_for_many_are_mended_alike() -> None:
+    """Repeated work is divided by what it saves for what it is, of one block; so blocks stay alike."""
+    graph = zoo.build("wresnet-152-10")
+    searched: list[bool] = []
 
-        monkeypatch.setattr(Shortened, "_steady", shifted)
-        there = quick(graph, 4)
-        assert there.tensor_bytes == true_bytes(graph, there, 4)
-        assert there.tilings == plan.tilings
-    assert None not in asked
+    def noted(self: Shortened, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]) -> Whole | None:
+        whole = expanded(self, tilings, strategies)
+        searched.append(whole is not None)
+        return whole
+
+    expanded = Shortened.expanded
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Shortened, "expanded", noted)
+        plan = quick(graph, 16)
+    assert searched == [True]
+    assert plan.replicated_flop_share < REPLICATED_SHARE_LIMIT
 
 
 @st.composite
