@@ -88,6 +88,7 @@ def _least_worth(problem: Problem, found: Found, divided: frozenset[str]) -> fro
     price = {number: saved[number] / (once[number] * copies[number]) for number in links}
     left = _MARGIN * (sum(repeated) - problem.allowed_work)
     chosen: set[int] = set()
+    # Of equal prices the first ops count: a run of equal blocks may be divided up to some block.
     for number in sorted(price, key=lambda number: (price[number], number)):
         if left <= 0:
             break
@@ -97,7 +98,13 @@ def _least_worth(problem: Problem, found: Found, divided: frozenset[str]) -> fro
 
 
 def _saved(problem: Problem, composites: Sequence[Tiling], links: Mapping[int, Sequence[Link]]) -> dict[int, int]:
-    """By op, given with its links, the bytes that its repetition saves, with all tensors as they are."""
+    """The bytes that the repetition of each op saves, with all tensors as they are.
+
+    Args:
+        problem: the graph's variables and tables.
+        composites: of all variables.
+        links: by op, those of its inputs and outputs.
+    """
     group = problem.alike(composites)[1].tolist()
     key = {
         number: (group[number], *[(link.kind, link.times, group[link.tensor]) for link in near])

@@ -33,6 +33,9 @@ from planner.search.recurse import Found, search_recursively
 MANY_OPS = 300
 """A graph of more ops than this is bounded after it has been searched from all starts, or from one."""
 
+_IMPROVED = 3
+"""Plans from other starts that are improved with little effort, before all are crossed."""
+
 Progress: TypeAlias = Callable[[str], None]
 Narrow: TypeAlias = Callable[[Restriction, tuple[int, ...]], Restriction]
 """Puts the user's pins above a method's restriction, for these cuts."""
@@ -74,9 +77,9 @@ def _joint(
     Improvement is local, so where it starts matters: on a transformer the best plan grows out of a hybrid one, on
     convolutions with many channels out of a recursive one, on a deep network that could repeat more than it may out of
     one in which only the smallest ops are repeated. What they are made of is put together again. A small graph is
-    bounded first: where that proves its plan best, no other start is needed. With little effort a large graph has one
-    start, and plans of a small one from other starts are crossed as they are; where a plan of nearly the same graph is
-    to be beaten, that is the other start.
+    bounded first: where that proves its plan best, no other start is needed. A large graph for which a plan of nearly
+    the same graph is to be beaten has that as its only other start. With little effort a large graph has one start, and
+    of a small one's other plans only the best few are improved before all are crossed.
     """
     free = narrow(no_restriction, cuts)
 
@@ -125,9 +128,15 @@ def _joint(
         return cuts, found
     plans = [found]
     starts = [near.keep] if near is not None else _starts(problem, len(cuts)) if len(cuts) > 1 else []
+    others = []
     for start in starts:
         with contextlib.suppress(InfeasibleError):  # it has no plan that keeps to the rules
-            plans.append(recursive(start) if is_quick else improved(start))
+            others.append(recursive(start) if is_quick else improved(start))
+    if is_quick:
+        others.sort(key=lambda plan: plan.moved_bytes)
+        few = [improve(problem, cuts, free, plan, progress) for plan in others[:_IMPROVED]]
+        others = [*few, *others[_IMPROVED:]]
+    plans += others
     if near is None:
         plans += _of_the_smallest(problem, cuts, narrow, progress)
     kept = [plan for plan in plans if not problem.overdraws(plan.composites)]

@@ -134,17 +134,20 @@ class Problem:
         self._network = Network(self._directions_of_spaces(), merged(self.links), self.content)
 
     def dividing(self, ops: frozenset[str]) -> Problem:
-        """The same, but that some ops may not be repeated where they can be divided."""
+        """This problem, but that these ops are the ones that may not be repeated where they can be divided.
+
+        Both have the same lists of variables and links, and the same tables.
+        """
         other = copy(self)
         other.divided, other.eliminated_entries = ops, 0
         other._settle_spaces()
         directions = other._directions_of_spaces()
-        if directions != self._directions_of_spaces():  # an op takes no partial sums, if it would be repeated so
+        if directions != self._directions_of_spaces():  # an op that would be repeated by them loses its partial sums
             other._network = Network(directions, merged(self.links), other.content)
         return other
 
     def _settle_spaces(self) -> None:
-        """How each variable can be divided, and which are alike, by which ops may be repeated."""
+        """Settles by which ops may be repeated how each variable can be divided, and which variables are alike."""
         self.may_replicate = {name: name in self._cheap and name not in self.divided for name in self.works}
         self._numbered: dict[object, int] = {}
         self.content = [self._content_of(variable) for variable in self.variables]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.graph.model import Graph
@@ -106,15 +106,10 @@ def find_runs(wiring: Wiring) -> list[Run]:
     """
     runs: list[Run] = []
     taken: set[int] = set()
-    tried: set[tuple[int, int]] = set()
     for one, next_one in _seeds(wiring):
-        if one in taken or next_one in taken or not tried.isdisjoint(((one, next_one), (next_one, one))):
+        if one in taken or next_one in taken:
             continue
-        following = _shifted(wiring, one, next_one)
-        if following is None or len(following) < _LEAST * (_FEWEST - 1):
-            continue
-        tried.update(following.items())
-        run = _run(wiring, following, one)
+        run = _run(wiring, one, next_one)
         if run is not None and taken.isdisjoint(number for chain in run.chains for number in chain):
             runs.append(run)
             taken.update(number for chain in run.chains for number in chain)
@@ -151,14 +146,11 @@ def _seeds(wiring: Wiring) -> list[tuple[int, int]]:
     return list(distinct.values())[:_SEEDS]
 
 
-def _run(wiring: Wiring, following: Mapping[int, int], one: int) -> Run | None:
-    """The run in which an op is of some block; None if there is none to speak of.
-
-    Args:
-        wiring: of the training graph.
-        following: by op the same one of the next block.
-        one: the op.
-    """
+def _run(wiring: Wiring, one: int, next_one: int) -> Run | None:
+    """The run in which these are the same op of two neighbouring blocks; None if there is none to speak of."""
+    following = _shifted(wiring, one, next_one)
+    if following is None or len(following) < _LEAST * (_FEWEST - 1):
+        return None
     images = set(following.values())
     chains: list[tuple[int, ...]] = []
     chain_of: dict[int, tuple[int, int]] = {}

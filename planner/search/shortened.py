@@ -34,6 +34,10 @@ class _Cut:
         """A chain's op in a block of the short network, which has numbers without a gap."""
         return self.run.chains[chain][block + (self.count if block > self.after else 0) - self.run.starts[chain]]
 
+    def ends(self) -> tuple[int, int]:
+        """The first and the last block of the short network that are equal."""
+        return self.run.first, self.run.last - self.count
+
 
 @dataclass(frozen=True, slots=True)
 class Whole:
@@ -61,9 +65,9 @@ class Shortened:
         self._wiring = wiring
         self._cuts: list[_Cut] = []
         for run in runs:
-            left = 2 * run.reach + 1  # a block that stands for others, what it reads from and what reads from it
-            if run.blocks > left:
-                self._cuts.append(_Cut(run, run.first + run.reach, run.blocks - left))
+            left = run.reach + 1  # on either side of the gap
+            if run.blocks > 2 * left:
+                self._cuts.append(_Cut(run, run.first + left - 1, run.blocks - 2 * left))
         self.stands_for: dict[str, int] = {}
         removed: set[int] = set()
         inputs: dict[int, tuple[str, ...]] = {}
@@ -123,11 +127,12 @@ class Shortened:
         """
         stands: dict[int, int] = {}
         for cut in self._cuts:
-            if not self._are_alike(cut, tilings, strategies):
+            block = self._steady(cut, tilings, strategies)
+            if block is None:
                 return None
             for chain, members in enumerate(cut.run.chains):
                 for at, number in enumerate(members, start=cut.run.starts[chain]):
-                    other = cut.op(chain, at if at <= cut.after else max(cut.after, at - cut.count))
+                    other = cut.op(chain, at if at <= block else max(block, at - cut.count))
                     if other != number:
                         stands[number] = other
         all_tilings, all_strategies, names = dict(tilings), dict(strategies), dict[str, str]()
@@ -140,15 +145,19 @@ class Shortened:
                 all_strategies[own], names[own] = strategies[its], its
         return Whole(all_tilings, all_strategies, names)
 
-    def _are_alike(self, cut: _Cut, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]) -> bool:
-        """True if the block that stands for others is planned as those are that it reads from or that read from it.
-
-        It reads from the blocks before and behind, and what it stands for from copies of itself.
-        """
-        chains, reach = range(len(cut.run.chains)), cut.run.reach
-        around = range(cut.after - reach, cut.after + reach + 1)
-        plans = [[self._plan(cut.op(chain, block), tilings, strategies) for chain in chains] for block in around]
-        return all(plan == plans[0] for plan in plans)
+    def _steady(self, cut: _Cut, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]) -> int | None:
+        """A block around which blocks are planned alike, as far as ops read: the nearest to the gap."""
+        (first, last), reach = cut.ends(), cut.run.reach
+        plans = {
+            block: [self._plan(cut.op(chain, block), tilings, strategies) for chain in range(len(cut.run.chains))]
+            for block in range(first, last + 1)
+        }
+        for block in sorted(range(first + reach, last - reach + 1), key=lambda one: (abs(one - cut.after), one)):
+            # What stands for a copy reads from the blocks before and behind, and the copy from copies.
+            around = range(block - reach, block + reach + 1)
+            if all(plans[other] == plans[block] for other in around):
+                return block
+        return None
 
     def _plan(
         self, number: int, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]

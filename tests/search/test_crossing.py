@@ -126,3 +126,21 @@ def test_groups_of_equal_variables() -> None:
         first = firsts[number]
         assert problem.content[variable] == problem.content[first]
         assert found.composites[variable] == found.composites[first]
+
+
+def test_what_repetition_saves_is_a_matter_of_the_neighbours() -> None:
+    """Two equal ops are repeated: to divide one is free, and the other's input would have to be divided otherwise."""
+    tensors = {name: Tensor(name, (64, 64), DType.FLOAT32) for name in ("x", "y", "a", "b")}
+    ops = (Op("free", "Relu", ("x",), ("y",)), Op("dear", "Relu", ("a",), ("b",)))
+    graph = Graph("two", tensors, ops, ("x", "a"), ("y", "b"), {})
+    problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 2)
+    rows, columns, everywhere = (Tiling((one,), (2,)) for one in (Shard(0), Shard(1), Replicate()))
+    placed = {"x": rows, "y": rows, "a": rows, "b": columns}
+    composites = tuple(placed[one.tensors[0]] if one.op is None else everywhere for one in problem.variables)
+    links = {
+        number: [link for link in problem.links if link.op == number] for number in problem.variable_of_op.values()
+    }
+    saved = budget._saved(problem, composites, links)
+    half = 64 * 64 * 4 // 2
+    by_name = {name: saved[number] for name, number in problem.variable_of_op.items()}
+    assert by_name == {"free": -2 * half, "dear": -half}, "what is repeated reads all; what is divided, half of a half"

@@ -38,11 +38,16 @@ def test_it_is_the_problem_that_would_be_made_anew(name: str) -> None:
     every_other = {number for number in problem.variable_of_op.values() if number % 2}
     divided = frozenset(name for name, number in problem.variable_of_op.items() if number in every_other)
     before = search_recursively(problem, CUTS, no_restriction)
+    problem.alike(before.composites)
     there = problem.dividing(divided)
+    assert there._network is problem._network
+    assert (there.eliminated_entries, problem.eliminated_entries > 0) == (0, True)
     assert may_be_repeated(there) == repeated - divided
     assert may_be_repeated(problem) == repeated
     anew = replace(problem_of(name), divided=divided, variables=[], links=[])
     assert there.content == anew.content
+    for mine, theirs in zip(there.alike(before.composites), anew.alike(before.composites), strict=True):
+        assert list(mine) == list(theirs)
     found, expected = (search_recursively(one, CUTS, no_restriction) for one in (there, anew))
     assert (found.moved_bytes, found.composites) == (expected.moved_bytes, expected.composites)
     assert search_recursively(problem, CUTS, no_restriction) == before
@@ -66,6 +71,7 @@ def test_an_op_that_may_not_be_repeated_takes_no_partial_sums_that_would_repeat_
     number = problem.variable_of_op["turn"]
     assert problem.spaces[number].may_add_partial_sums
     there = problem.dividing(frozenset(("turn",)))
+    assert there._network is not problem._network
     assert not there.spaces[number].may_add_partial_sums
     assert there.spaces[number].directions == problem.spaces[number].directions - 1
     anew = replace(problem, divided=frozenset(("turn",)), variables=[], links=[])

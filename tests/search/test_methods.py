@@ -132,14 +132,14 @@ def test_one_of_several_equal_ops_is_repeated_where_the_budget_does_not_hold_all
     assert 0 < plan.replicated_flop_share < REPLICATED_SHARE_LIMIT
 
 
-@pytest.mark.parametrize("workers", [8, 16])
-@pytest.mark.parametrize("model", ["mlp-4x8192", "lenet-5", "alexnet"])
-def test_starts_that_are_crossed_as_they_are_lead_as_far(model: str, workers: int) -> None:
-    """With little effort only what they are made of together is improved."""
+@pytest.mark.parametrize("workers", [8, 12, 16])
+@pytest.mark.parametrize("model", ["mlp-4x8192", "mlp-5x300", "lenet-5"])
+def test_starts_of_which_few_are_improved_lead_as_far(model: str, workers: int) -> None:
+    """With little effort the others are crossed as they are."""
     graph = zoo.build(model)
     ops, lines = opdefs.standard().bind_all(graph), list[str]()
     quick = decide(graph, ops, workers, effort="quick", progress=lines.append).plan
     assert quick.moved_bytes <= 1.001 * decide(graph, ops, workers).plan.moved_bytes
     recursions = sum(line.startswith("cut 1 ") for line in lines)
-    improvements = sum(before.startswith("cut") and not line.startswith("cut") for before, line in pairwise(lines))
-    assert improvements < recursions - 3
+    improved_at_once = sum(pair[0].startswith("cut") and pair[1].startswith("improving") for pair in pairwise(lines))
+    assert improved_at_once <= 2 < recursions, "the first, and the one after the last"
