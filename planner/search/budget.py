@@ -106,19 +106,18 @@ def _saved(problem: Problem, composites: Sequence[Tiling], links: Mapping[int, S
         links: by op, those of its inputs and outputs.
     """
     group = problem.alike(composites)[1].tolist()
-    key = {
-        number: (group[number], *[(link.kind, link.times, group[link.tensor]) for link in near])
-        for number, near in links.items()
-    }
     known: dict[object, int] = {}
+    saved: dict[int, int] = {}
     for number, near in links.items():
-        if key[number] not in known:
+        key = (group[number], *[(link.kind, link.times, group[link.tensor]) for link in near])
+        if key not in known:
             own = composites[number]
             strategies = problem.intern((own, *_divided(problem, problem.variables[number], own)))
             asked = [(link, problem.intern((composites[link.tensor],)), strategies) for link in near]
             total = sum(table[0] for table in problem.made(asked))
-            known[key[number]] = int(min(total[1:], default=total[0]) - total[0])
-    return {number: known[key[number]] for number in links}
+            known[key] = int(min(total[1:], default=total[0]) - total[0])
+        saved[number] = known[key]
+    return saved
 
 
 def _divided(problem: Problem, variable: SearchVariable, composite: Tiling) -> list[Tiling]:

@@ -88,14 +88,14 @@ class Problem:
     any_may_repeat: bool = False
     """Any op may be repeated that the budget holds alone, so that a plan may overdraw it and has to be mended; else the
     smallest ones may, as many as it holds together, and few plans overdraw it."""
+    divided: frozenset[str] = frozenset()
+    """Ops that may not be repeated where they can be divided, however little work they are."""
     effort: EffortName = "normal"
     """How much work may be done to bound what a plan can be."""
     with_partial_sums: bool = False
     """Offer ``P`` to tensors that may be sums of partial results, joined later (``planner.search.partial_sums``)."""
     near: Near | None = None
     """A plan to begin from, if there is one."""
-    divided: frozenset[str] = frozenset()
-    """Ops that may not be repeated where they can be divided, however little work they are."""
     stands_for: Mapping[str, int] = field(default_factory=dict)
     """By op, of how many ops the work is counted where this one is repeated; 1 for the others."""
     variables: list[SearchVariable] = field(default_factory=list)
