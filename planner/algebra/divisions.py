@@ -7,15 +7,13 @@ that reads it or makes it; here each pair is counted once.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from math import prod
-from typing import TypeAlias
 
 import numpy as np
 
 from planner.algebra.delivery import reduction, shared_along
 from planner.algebra.overlaps import elements_in_common
-from planner.algebra.partial import IMPOSSIBLE, partial_cuts, settled
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Along, Partial, Piece, Tiling, cuts_along
 from planner.algebra.ways import Ints, Ways
@@ -29,14 +27,6 @@ _PAIRS = 1 << 16
 """Pairs of a large table that are counted at once."""
 _FEW_WORKERS = 128
 """Workers up to which it takes less time to count a large table worker by worker, than pair by pair."""
-_TOGETHER = 1 << 12
-"""Pairs up to which a table's are counted together with others': a call takes longer than what there is to be done."""
-
-Counting: TypeAlias = Generator[tuple[Ints, Ints], Ints, Ints]
-"""How a table comes about: it asks what pairs of divisions have in common, is told, and returns itself.
-
-The two arrays of numbers go together as numpy broadcasts them, and what they have in common comes in that shape.
-"""
 
 
 class Divisions:
@@ -62,16 +52,27 @@ class Divisions:
         self._new: list[tuple[tuple[int, ...], int]] = []
         self._ways = np.zeros((0, len(self._shape)), dtype=np.int64)
         self._elements = np.zeros(0, dtype=np.int64)
+        self._contributions = np.ones(0, dtype=np.int64)
+        self._uncounted: list[int] = []
+        """Divisions whose elements are not known."""
         self._common = np.zeros((0, 0), dtype=np.int64)
         """One more than what two divisions have in common; 0 where it is not known, so that room takes no memory."""
         self._tilings: dict[int, Tiling] = {}
         self._partial: set[int] = set()
         """The tilings that have contributions."""
-        self._middles: dict[tuple[Tiling, int], int] = {}
+        self._middles: dict[tuple[int, int], int] = {}
 
-    def numbers(self, tilings: Sequence[Tiling]) -> Ints:
+    def numbers(self, tilings: Sequence[Tiling]) -> list[int]:
         """The numbers of divisions that are tilings."""
-        return np.array([self._number_of(tiling) for tiling in tilings], dtype=np.int64)
+        return [self._number_of(tiling) for tiling in tilings]
+
+    def tiling(self, number: int) -> Tiling:
+        """The tiling of such a number."""
+        return self._tilings[number]
+
+    def has_partial(self, numbers: Iterable[int]) -> bool:
+        """True if some of these tilings have contributions."""
+        return not self._partial.isdisjoint(numbers)
 
     def number_of(self, boxes: Boxes) -> int:
         """The number of a division that need not be a tiling."""
@@ -100,69 +101,17 @@ class Divisions:
         """The number of the way in which cuts divide a dim, or that of none."""
         return self._whole[dim] if along is None else self.ways.number_of_cuts(self._shape[dim], *along)
 
-    def missing(self, owned: Ints, needed: Ints) -> Counting:
-        """Elements that workers need and do not own, over all workers, shape [owned, needed]."""
-        common = yield owned[:, None], needed
-        table: Ints = self._elements[needed] - common
-        return table
-
-    def redistribution(self, made: Sequence[Tiling], owned: Ints) -> Counting:
-        """Elements that move to bring a tensor from how an op makes it to where it is owned, shape [owned, made].
-
-        What arrives at the workers that reduce needs no look at who sends it: the tiles of the cuts that shard a
-        partial result make up the whole of it, so a region is met by as many contributions as the partial cuts have
-        groups.
-
-        Args:
-            made: how the op makes it; tilings, since partial results say more than who holds them.
-            owned: numbers of tilings. Where one is partial, contributions are not joined at all
-                (``planner.algebra.partial``).
-        """
-        if not self._partial or self._partial.isdisjoint(owned.tolist()):
-            return (yield from self._joined(made, owned))
-        apart = [partial_cuts(self._tilings[goal]) for goal in owned.tolist()]
-        table: Ints = np.full((len(owned), len(made)), IMPOSSIBLE, dtype=np.int64)
-        for cuts in dict.fromkeys(apart):
-            rows = [row for row, own in enumerate(apart) if own == cuts]
-            seen = [settled(source, self._tilings[int(owned[rows[0]])]) for source in made]
-            columns = [column for column, source in enumerate(seen) if source is not None]
-            if columns:
-                inside = [source for source in seen if source is not None]
-                table[np.ix_(rows, columns)] = yield from self._joined(inside, owned[rows])
-        return table
-
-    def _joined(self, made: Sequence[Tiling], owned: Ints) -> Counting:
-        """``redistribution`` where partial results are joined, but for what is as if replicated."""
-        sources = self.numbers(made)
-        whole = [column for column, tiling in enumerate(made) if not partial_cuts(tiling)]
-        if len(whole) == len(made):
-            common = yield owned[:, None], sources
-            return self._elements[owned][:, None] - common
-        table: Ints = np.empty((len(owned), len(made)), dtype=np.int64)
-        if whole:
-            common = yield owned[:, None], sources[whole]
-            table[:, whole] = self._elements[owned][:, None] - common
-        partial = [column for column, tiling in enumerate(made) if partial_cuts(tiling)]
-        middle = np.array([[self._middle(made[column], goal) for column in partial] for goal in owned.tolist()])
-        groups = np.array([_partial_groups(made[column]) for column in partial], dtype=np.int64)
-        ends = np.empty((2, *middle.shape), dtype=np.int64)
-        ends[0], ends[1] = sources[partial], owned[:, None]
-        already, kept = yield middle, ends
-        arriving = self._elements[middle] * groups - already
-        table[:, partial] = arriving + self._elements[owned][:, None] - kept
-        return table
-
-    def _middle(self, made: Tiling, owned: int) -> int:
-        """The division in which partial results are reduced on their way."""
-        key = (made, owned)
-        if key not in self._middles:
-            base, cuts = reduction(made, self._tilings[owned])
+    def middle(self, made: int, owned: int) -> int:
+        """The number of the division in which partial results are reduced on their way, both being tilings."""
+        number = self._middles.get((made, owned))
+        if number is None:
+            base, cuts = reduction(self._tilings[made], self._tilings[owned])
             along = shared_along(base, cuts, self._shape)
             ways = self._ways_of(along)
-            number = self._middles[key] = self._numbers.setdefault(ways, self._count)
+            number = self._middles[made, owned] = self._numbers.setdefault(ways, self._count)
             if number == self._count:
                 self._add(ways, self._held(along, base.ways))
-        return self._middles[key]
+        return number
 
     def _number_of(self, tiling: Tiling) -> int:
         number = self._numbers.get(tiling)
@@ -192,35 +141,44 @@ class Divisions:
         self._new.append((ways, held))
         self._count += 1
 
-    def take_in(self) -> Ints:
-        """Takes in the divisions that were added since it was done last: those of them whose elements are unknown."""
+    def take_in(self) -> None:
+        """Takes in the divisions that were added since it was done last: before anything is asked about them."""
         if not self._new:
-            return np.zeros(0, dtype=np.int64)
+            return
         if self._count > len(self._elements):
             self._grow()
         first = self._count - len(self._new)
         self._ways[first : self._count] = [ways for ways, _ in self._new]
         self._elements[first : self._count] = [held for _, held in self._new]
-        uncounted = [number for number, (_, held) in enumerate(self._new, first) if held == _UNKNOWN]
+        self._uncounted += [number for number, (_, held) in enumerate(self._new, first) if held == _UNKNOWN]
+        for number in range(first, self._count):
+            if number in self._partial:
+                self._contributions[number] = _partial_groups(self._tilings[number])
         self._new.clear()
-        return np.array(uncounted, dtype=np.int64)
 
-    def count_large(self, asked: Sequence[tuple[Ints, Ints]]) -> None:
-        """Counts the large tables of these pairs: rows, shape [rows, 1], against columns."""
-        for rows, columns in asked:
-            if _is_large(rows, columns):
-                if self.ways.workers <= _FEW_WORKERS:
-                    self._count_table(rows, columns)
-                else:
-                    self._count_some_rows(rows, columns)
+    def count_table(self, rows: Ints, columns: Ints) -> None:
+        """Counts what is not known of a large table: rows, shape [rows, 1], against columns."""
+        if self.ways.workers <= _FEW_WORKERS:
+            self._count_table(rows, columns)
+        else:
+            self._count_some_rows(rows, columns)
 
-    def unknown(self, asked: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
-        """The pairs, each once, of which it is not known what they have in common; without large tables."""
-        keys = [(some * self._count + others).ravel() for some, others in asked if not _is_large(some, others)]
-        pairs = np.concatenate(keys) if keys else np.zeros(0, dtype=np.int64)
-        is_unknown = self._common[np.divmod(pairs, self._count)] == 0
-        found: tuple[Ints, Ints] = np.divmod(np.unique(pairs[is_unknown]), self._count)
-        return found
+    def unknown(self, some: Ints, others: Ints) -> tuple[Ints, Ints]:
+        """Of these pairs, those of which it is not known what they have in common, each once; and the divisions whose
+        elements are not known, each with itself.
+        """
+        is_unknown = self._common[some, others] == 0
+        one, other = self.uncounted()
+        if not is_unknown.any():
+            return one, other
+        first, second = np.divmod(np.unique(some[is_unknown] * self._count + others[is_unknown]), self._count)
+        return np.concatenate([one, first]), np.concatenate([other, second])
+
+    def uncounted(self) -> tuple[Ints, Ints]:
+        """The divisions whose elements are not known, each with itself; they are about to be counted."""
+        numbers = np.array(self._uncounted, dtype=np.int64)
+        self._uncounted.clear()
+        return numbers, numbers
 
     def note(self, some: Ints, others: Ints, common: Ints) -> None:
         """Takes note of what pairs have in common; with itself, that is the elements of a division."""
@@ -231,6 +189,16 @@ class Divisions:
     def in_common(self, some: Ints, others: Ints) -> Ints:
         """Elements that workers have in both of each pair, over all workers, once they are known."""
         found: Ints = self._common[some, others] - 1
+        return found
+
+    def elements(self, numbers: Ints) -> Ints:
+        """Elements of divisions, over all workers, once they are known."""
+        found: Ints = self._elements[numbers]
+        return found
+
+    def contributions(self, numbers: Ints) -> Ints:
+        """How many partial results of each element there are; 1 where it is no partial result."""
+        found: Ints = self._contributions[numbers]
         return found
 
     @property
@@ -248,6 +216,7 @@ class Divisions:
         more = max(_ROOM, len(self._elements), self._count - len(self._elements))
         self._ways = np.concatenate([self._ways, np.zeros((more, len(self._shape)), dtype=np.int64)])
         self._elements = np.concatenate([self._elements, np.zeros(more, dtype=np.int64)])
+        self._contributions = np.concatenate([self._contributions, np.ones(more, dtype=np.int64)])
         common = np.zeros((len(self._ways), len(self._ways)), dtype=np.int64)
         common[:-more, :-more] = self._common
         self._common = common
@@ -283,58 +252,6 @@ class Divisions:
         shape = (len(rows), len(columns), self.ways.workers)
         summed: Ints = np.broadcast_to(total, shape).sum(axis=2)
         return summed
-
-
-def counted(countings: Sequence[tuple[Divisions, Counting]]) -> list[Ints]:
-    """The tables that come about so, of these index spaces: what they ask for is counted together."""
-    tables: dict[int, Ints] = {}
-    asked: dict[int, tuple[Ints, Ints]] = {}
-
-    def tell(number: int, answer: Ints | None) -> None:
-        """Goes on with a table, of which None is the beginning."""
-        try:
-            asked[number] = countings[number][1].send(answer)  # type: ignore[arg-type]
-        except StopIteration as end:
-            tables[number] = end.value
-
-    for number in range(len(countings)):
-        tell(number, None)
-    while asked:
-        together: dict[Ways, dict[Divisions, list[tuple[Ints, Ints]]]] = {}
-        for number, pairs in asked.items():
-            divisions = countings[number][0]
-            together.setdefault(divisions.ways, {}).setdefault(divisions, []).append(pairs)
-        for ways, by_space in together.items():
-            _count(ways, by_space)
-        for number in list(asked):
-            tell(number, countings[number][0].in_common(*asked.pop(number)))
-    return [tables[number] for number in range(len(countings))]
-
-
-def _count(ways: Ways, asked: Mapping[Divisions, Sequence[tuple[Ints, Ints]]]) -> None:
-    """Counts what is not known of these pairs, and the elements of new divisions; the index spaces take note of it."""
-    wanted = []
-    for divisions, pairs in asked.items():
-        new = divisions.take_in()
-        divisions.count_large(pairs)
-        some, others = divisions.unknown(pairs)
-        if len(new) or len(some):
-            wanted.append((divisions, np.concatenate([new, some]), np.concatenate([new, others])))
-    if not wanted:
-        return
-    rank = max(divisions.rank for divisions, _, _ in wanted)
-    mine = np.concatenate([divisions.ways_of(some, rank) for divisions, some, _ in wanted], axis=1)
-    theirs = np.concatenate([divisions.ways_of(others, rank) for divisions, _, others in wanted], axis=1)
-    common = elements_in_common(ways, mine, theirs)
-    start = 0
-    for divisions, some, others in wanted:
-        divisions.note(some, others, common[start : start + len(some)])
-        start += len(some)
-
-
-def _is_large(some: Ints, others: Ints) -> bool:
-    """True if these are the rows and columns of a table that is large enough to be counted alone."""
-    return some.ndim > others.ndim and some.size * others.size > _TOGETHER
 
 
 def _partial_groups(made: Tiling) -> int:

@@ -60,7 +60,7 @@ def redistributed(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> tuple[
     """What arrives to bring a tensor from how an op makes it to where it is owned, by phase and depth.
 
     One phase, [workers, cuts]; two where partial results are reduced first. Over all workers and depths these are the
-    elements of ``Divisions.redistribution``.
+    elements of ``movements.made``.
 
     Args:
         made: how the op makes it.

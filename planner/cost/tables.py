@@ -12,9 +12,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.algebra import movements
 from planner.algebra.delivery import made_tiling
-from planner.algebra.divisions import Counting, Divisions, counted
-from planner.algebra.partial import IMPOSSIBLE, partial_cuts
+from planner.algebra.divisions import Divisions
+from planner.algebra.movements import Movements, counted
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, piece_of, pieces
 from planner.algebra.ways import Ints, Ways
@@ -65,7 +66,7 @@ class CostTables(TableMemo):
         super().__init__()
         self._divisions: dict[tuple[tuple[int, ...], tuple[int, ...]], Divisions] = {}
         self._ways: dict[tuple[int, ...], Ways] = {}
-        self._owned: dict[tuple[object, ...], tuple[Ints, Candidates]] = {}
+        self._owned: dict[tuple[object, ...], tuple[list[int], Candidates]] = {}
         self._reads: dict[tuple[object, ...], _Read] = {}
         self._makes: dict[tuple[object, ...], _Made] = {}
         self._kinds: dict[tuple[object, ...], tuple[object, ...]] = {}
@@ -77,16 +78,15 @@ class CostTables(TableMemo):
     def prepare(self, requests: Iterable[Request]) -> None:
         """Counts what these tables need, all together: in much less time than one by one, when they are asked for."""
         asked: dict[tuple[_Read | _Made, int, int], tuple[Candidates, Candidates]] = {}
-        countings: list[tuple[Divisions, Counting]] = []
+        tables: list[Movements] = []
         for bound, is_input, position, tilings, strategies in requests:
             access = self._read(bound, position) if is_input else self._made(bound, position)
             key = (access, id(tilings), id(strategies))
             if key not in asked and not self._is_known((access,), (tilings, strategies)):
                 shape = (bound.node.input_shapes if is_input else bound.node.output_shapes)[position]
-                divisions = self._divided(shape, tilings)
                 asked[key] = tilings, strategies
-                countings.append((divisions, self._counting(access, divisions, tilings, strategies)))
-        for (key, lists), table in zip(asked.items(), counted(countings), strict=True):
+                tables.append(self._movements(access, shape, tilings, strategies))
+        for (key, lists), table in zip(asked.items(), counted(tables), strict=True):
             self._remember(key[:1], lists, table)
 
     def input_bytes(
@@ -149,8 +149,7 @@ class CostTables(TableMemo):
         """Elements that move, shape [tilings, strategies]."""
 
         def make() -> Table:
-            divisions = self._divided(shape, tilings)
-            return counted([(divisions, self._counting(access, divisions, tilings, strategies))])[0]
+            return counted([self._movements(access, shape, tilings, strategies)])[0]
 
         return self._once((access,), (tilings, strategies), make)
 
@@ -164,16 +163,15 @@ class CostTables(TableMemo):
             self._divisions[key] = Divisions(shape, self._ways[key[1]])
         return self._divisions[key]
 
-    def _counting(
-        self, access: _Read | _Made, divisions: Divisions, tilings: Candidates, strategies: Candidates
-    ) -> Counting:
-        """How a table comes about, shape [tilings, strategies]."""
+    def _movements(
+        self, access: _Read | _Made, shape: tuple[int, ...] | None, tilings: Candidates, strategies: Candidates
+    ) -> Movements:
+        """A table to be counted, shape [tilings, strategies]."""
+        divisions = self._divided(shape, tilings)
         owned = self._owned.get((divisions, id(tilings)))
         if owned is None:
             owned = self._owned[divisions, id(tilings)] = (divisions.numbers(tilings), tilings)
-        if isinstance(access, _Read) and any(map(partial_cuts, (*tilings, *strategies))):
-            return access.possible(divisions, owned[0], tilings, strategies)
-        return access.table(divisions, owned[0], strategies)
+        return access.movements(divisions, owned[0], strategies)
 
 
 class _Read:
@@ -192,26 +190,18 @@ class _Read:
         self._dim_by_dim = None if dims is not None else _Intervals.of(bound, slot)
         self._numbers: dict[Tiling, int] = {}
         """By strategy the division of the input that workers need."""
+        self._some_are_partial = False
         self._by_read: dict[Tiling, int] = {}
         """The same by what ``_as_read`` leaves of strategies."""
 
-    def table(self, divisions: Divisions, owned: Ints, strategies: Sequence[Tiling]) -> Counting:
+    def movements(self, divisions: Divisions, owned: Sequence[int], strategies: Candidates) -> Movements:
         """What moves, shape [owned, strategies]."""
         new = [strategy for strategy in strategies if strategy not in self._numbers]
         if new:
             self._numbers.update(zip(new, self._needed(divisions, new), strict=True))
-        numbers = np.array([self._numbers[strategy] for strategy in strategies], dtype=np.int64)
-        return divisions.missing(owned, numbers)
-
-    def possible(self, divisions: Divisions, owned: Ints, tilings: Candidates, strategies: Candidates) -> Counting:
-        """The same where some are partial: what is partial at other cuts than the tensor cannot be read."""
-        rows, columns = map(_by_partial_cuts, (tilings, strategies))
-        table: Table = np.full((len(tilings), len(strategies)), IMPOSSIBLE, dtype=np.int64)
-        for cuts in rows:
-            if cuts in columns:
-                here = [strategies[column] for column in columns[cuts]]
-                table[np.ix_(rows[cuts], columns[cuts])] = yield from self.table(divisions, owned[rows[cuts]], here)
-        return table
+            self._some_are_partial = self._some_are_partial or any(strategy.has_partial for strategy in new)
+        needed = [self._numbers[strategy] for strategy in strategies]
+        return movements.read(divisions, owned, needed, strategies if self._some_are_partial else ())
 
     def _needed(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
         """The divisions of the input that workers need."""
@@ -224,7 +214,7 @@ class _Read:
     def _plain(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
         concatenated = (None,) * len(strategies[0].ways)
         tilings = [made_tiling(strategy, self._dims or (), concatenated) for strategy in strategies]
-        return [int(number) for number in divisions.numbers(tilings)]
+        return divisions.numbers(tilings)
 
     def _regions(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
         alike = [self._as_read(strategy) for strategy in strategies]
@@ -250,14 +240,6 @@ class _Read:
             ),
             strategy.ways,
         )
-
-
-def _by_partial_cuts(candidates: Candidates) -> dict[tuple[int, ...], list[int]]:
-    """The numbers of candidates, by the cuts at which these are partial."""
-    found: dict[tuple[int, ...], list[int]] = {}
-    for number, candidate in enumerate(candidates):
-        found.setdefault(partial_cuts(candidate), []).append(number)
-    return found
 
 
 class _Intervals:
@@ -358,17 +340,13 @@ class _Made:
         dims = bound.analysis.outputs[position]
         assert dims is not None, "an absent output has no table"
         self._bound, self._dims = bound, dims
-        self._tilings: dict[Tiling, Tiling] = {}
-        """By strategy how the output is made."""
+        self._numbers: dict[Tiling, int] = {}
+        """By strategy the tiling in which the output is made."""
 
-    def table(self, divisions: Divisions, owned: Ints, strategies: Candidates) -> Counting:
+    def movements(self, divisions: Divisions, owned: Sequence[int], strategies: Candidates) -> Movements:
         """What moves, shape [owned, strategies]."""
-        numbers: dict[Tiling, int] = {}
-        which = []
-        for strategy in strategies:
-            made = self._tilings.get(strategy)
-            if made is None:
-                made = self._tilings[strategy] = made_tiling(strategy, self._dims, self._bound.reducers(strategy))
-            which.append(numbers.setdefault(made, len(numbers)))
-        table = yield from divisions.redistribution(list(numbers), owned)
-        return table[:, which]
+        new = [strategy for strategy in strategies if strategy not in self._numbers]
+        if new:
+            sources = [made_tiling(strategy, self._dims, self._bound.reducers(strategy)) for strategy in new]
+            self._numbers.update(zip(new, divisions.numbers(sources), strict=True))
+        return movements.made(divisions, owned, [self._numbers[strategy] for strategy in strategies])

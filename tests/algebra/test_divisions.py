@@ -4,9 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.algebra import divisions as module
+from planner.algebra import divisions as divisions_module
+from planner.algebra import movements as module
 from planner.algebra import ways as ways_module
-from planner.algebra.divisions import Divisions, counted
+from planner.algebra.divisions import Divisions
+from planner.algebra.movements import counted, made, read
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
 from planner.algebra.ways import Ways
@@ -32,18 +34,18 @@ def missing(needed: Boxes, owned: Boxes) -> int:
     st.booleans(),
 )
 def test_pairs_are_counted_alike_together_and_whatever_was_asked_before(asked: list, limit: int, many: bool) -> None:
-    before = module._TOGETHER, module._FEW_WORKERS, module._PAIRS
-    module._TOGETHER, module._FEW_WORKERS, module._PAIRS = limit, 0 if many else 128, 5
+    before = module._TOGETHER, divisions_module._FEW_WORKERS, divisions_module._PAIRS
+    module._TOGETHER, divisions_module._FEW_WORKERS, divisions_module._PAIRS = limit, 0 if many else 128, 5
     try:
         divisions = Divisions(SHAPE, Ways(WAYS))
         for together in asked:
             numbers = [tuple(map(divisions.numbers, both)) for both in together]
-            tables = counted([(divisions, divisions.missing(*both)) for both in numbers])
+            tables = counted([read(divisions, *both) for both in numbers])
             for (owned, needed), table in zip(together, tables, strict=True):
                 right = [[missing(need.boxes(SHAPE), own.boxes(SHAPE)) for need in needed] for own in owned]
                 assert table.tolist() == right
     finally:
-        module._TOGETHER, module._FEW_WORKERS, module._PAIRS = before
+        module._TOGETHER, divisions_module._FEW_WORKERS, divisions_module._PAIRS = before
 
 
 @given(
@@ -57,11 +59,11 @@ def test_index_spaces_are_counted_together(asked: list, finds_equal: bool, limit
     try:
         ways = Ways(WAYS)
         divisions = {shape: Divisions(shape, ways) for shape, _, _ in asked}
-        countings = []
+        tables = []
         for shape, owned, needed in asked:
             space = divisions[shape]
-            countings.append((space, space.missing(space.numbers(owned), space.numbers(needed))))
-        for (shape, owned, needed), table in zip(asked, counted(countings), strict=True):
+            tables.append(read(space, space.numbers(owned), space.numbers(needed)))
+        for (shape, owned, needed), table in zip(asked, counted(tables), strict=True):
             right = [[missing(need.boxes(shape), own.boxes(shape)) for need in needed] for own in owned]
             assert table.tolist() == right
     finally:
@@ -75,7 +77,7 @@ def test_regions_that_are_no_tilings_are_counted_as_well(ends: list[int], owned:
     divisions = Divisions(SHAPE, Ways(WAYS))
     number = divisions.number_of(boxes)
     assert divisions.number_of(Boxes(boxes.lo.copy(), boxes.hi.copy())) == number
-    [table] = counted([(divisions, divisions.missing(divisions.numbers(owned), np.array([number])))])
+    [table] = counted([read(divisions, divisions.numbers(owned), [number])])
     assert table[:, 0].tolist() == [missing(boxes, own.boxes(SHAPE)) for own in owned]
 
 
@@ -84,9 +86,9 @@ def test_partial_results_are_counted_alike_whatever_was_asked_before(asked: list
     before, module._TOGETHER = module._TOGETHER, limit
     try:
         divisions = Divisions(SHAPE, Ways(WAYS))
-        for owned, made in asked:
-            partial = [Tiling((Partial(), tiling.placements[1]), WAYS) for tiling in made]
-            [table] = counted([(divisions, divisions.redistribution(partial, divisions.numbers(owned)))])
+        for owned, sources in asked:
+            partial = [Tiling((Partial(), tiling.placements[1]), WAYS) for tiling in sources]
+            [table] = counted([made(divisions, divisions.numbers(owned), divisions.numbers(partial))])
             assert table.tolist() == redistribution_table(partial, owned, SHAPE).tolist()
     finally:
         module._TOGETHER = before

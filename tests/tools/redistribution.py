@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.algebra.divisions import Divisions, counted
+from planner.algebra import movements
+from planner.algebra.divisions import Divisions
 from planner.algebra.tiling import Tiling
 from planner.algebra.ways import Ways
 
 
 def redistribution_table(made: Sequence[Tiling], owned: Sequence[Tiling], shape: tuple[int, ...]) -> np.ndarray:
-    """``Divisions.redistribution`` of a tensor of this shape."""
+    """``movements.made`` of a tensor of this shape."""
     divisions = Divisions(shape, Ways(made[0].ways))
-    [table] = counted([(divisions, divisions.redistribution(made, divisions.numbers(owned)))])
+    [table] = movements.counted([movements.made(divisions, divisions.numbers(owned), divisions.numbers(made))])
     return table

@@ -1,0 +1,239 @@
+"""Tables of what moves between divisions of an index space: asked for one by one, counted together.
+
+Whatever moves is of one form: what workers are to hold, less what they have of it already. An op's input is what it
+needs less what is owned; an output is what is owned less what was made; and partial results are what is held in the
+middle, where they are reduced, once for each contribution, less what was made, and then what is owned less the middle.
+So the tables of a whole solution, a few numbers each, are some long arrays of pairs of divisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.algebra.divisions import Divisions
+from planner.algebra.overlaps import elements_in_common
+from planner.algebra.partial import IMPOSSIBLE, partial_cuts, settled
+from planner.algebra.tiling import Tiling
+from planner.algebra.ways import Ints, Ways
+
+_TOGETHER = 1 << 12
+"""Entries up to which a table is counted together with others: a call takes longer than what there is to be done."""
+
+
+class Block(NamedTuple):
+    """What moves from any of some divisions to any of others, of one index space."""
+
+    divisions: Divisions
+    owned: Sequence[int]
+    """Numbers of tilings: the rows."""
+    others: Sequence[int]
+    """Numbers of what is needed, or of the tilings in which it is made: the columns."""
+    is_made: bool
+    place: tuple[Sequence[int], Sequence[int]] | None = None
+    """The rows and columns of its table; None: it is all of it."""
+
+
+class Movements(NamedTuple):
+    """A table to be counted: what is in none of its blocks is impossible (``planner.algebra.partial``)."""
+
+    shape: tuple[int, int]
+    blocks: tuple[Block, ...]
+
+
+def read(
+    divisions: Divisions, owned: Sequence[int], needed: Sequence[int], strategies: Sequence[Tiling] = ()
+) -> Movements:
+    """Elements that workers need and do not own, over all workers, shape [owned, needed].
+
+    Args:
+        divisions: of the index space.
+        owned: numbers of tilings: how the tensor is.
+        needed: numbers of what workers need.
+        strategies: those that need it, where some are partial: what is partial at other cuts than its reader cannot be
+            read.
+    """
+    shape = (len(owned), len(needed))
+    if not strategies and not divisions.has_partial(owned):
+        return Movements(shape, (Block(divisions, owned, needed, False),))
+    rows = _places([partial_cuts(divisions.tiling(number)) for number in owned])
+    columns = _places([partial_cuts(strategy) for strategy in strategies] or [()] * len(needed))
+    places = [(rows[cuts], columns[cuts]) for cuts in rows if cuts in columns]
+    return Movements(
+        shape,
+        tuple(
+            Block(divisions, [owned[row] for row in here], [needed[column] for column in there], False, (here, there))
+            for here, there in places
+        ),
+    )
+
+
+def made(divisions: Divisions, owned: Sequence[int], sources: Sequence[int]) -> Movements:
+    """Elements that move to bring a tensor from how an op makes it to where it is owned, shape [owned, sources].
+
+    What arrives at the workers that reduce needs no look at who sends it: the tiles of the cuts that shard a partial
+    result make up the whole of it, so a region is met by as many contributions as the partial cuts have groups. Where
+    the tensor is owned as contributions, these are not joined at all.
+
+    Args:
+        divisions: of the index space.
+        owned: numbers of tilings: how the tensor is.
+        sources: numbers of tilings: how it is made. Partial results say more than who holds them.
+    """
+    shape = (len(owned), len(sources))
+    if not divisions.has_partial(owned):
+        return Movements(shape, (Block(divisions, owned, sources, True),))
+    goals = [divisions.tiling(number) for number in owned]
+    blocks = []
+    for rows in _places([partial_cuts(goal) for goal in goals]).values():
+        inside = [settled(divisions.tiling(source), goals[rows[0]]) for source in sources]
+        columns = [column for column, source in enumerate(inside) if source is not None]
+        others = divisions.numbers([source for source in inside if source is not None])
+        blocks.append(Block(divisions, [owned[row] for row in rows], others, True, (rows, columns)))
+    return Movements(shape, tuple(blocks))
+
+
+def _places(values: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:
+    """Where each value is."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for place, value in enumerate(values):
+        found.setdefault(value, []).append(place)
+    return found
+
+
+def counted(tables: Sequence[Movements]) -> list[Ints]:
+    """The tables, in elements."""
+    blocks = iter(_counted(list(chain.from_iterable(table.blocks for table in tables))))
+    return [_put_together(table, blocks) for table in tables]
+
+
+def _put_together(table: Movements, counted_blocks: Iterator[Ints]) -> Ints:
+    """A table, of whose blocks the counted ones come next."""
+    if len(table.blocks) == 1 and table.blocks[0].place is None:
+        return next(counted_blocks)
+    found: Ints = np.full(table.shape, IMPOSSIBLE, dtype=np.int64)
+    for block in table.blocks:
+        assert block.place is not None, "several blocks have places"
+        found[np.ix_(*block.place)] = next(counted_blocks)
+    return found
+
+
+def _counted(blocks: Sequence[Block]) -> list[Ints]:
+    found: dict[int, Ints] = {}
+    together: dict[Ways, dict[Divisions, list[int]]] = {}
+    for number, block in enumerate(blocks):
+        if len(block.owned) * len(block.others) > _TOGETHER:
+            found[number] = _large(block)
+        else:
+            together.setdefault(block.divisions.ways, {}).setdefault(block.divisions, []).append(number)
+    for ways, by_space in together.items():
+        numbers = list(chain.from_iterable(by_space.values()))
+        found.update(zip(numbers, _alike(ways, by_space, [blocks[number] for number in numbers]), strict=True))
+    return [found[number] for number in range(len(blocks))]
+
+
+def _large(block: Block) -> Ints:
+    """A large table, by itself: rows against columns where nothing is reduced on the way."""
+    divisions, columns = block.divisions, np.array(block.others, dtype=np.int64)
+    rows = np.array(block.owned, dtype=np.int64)[:, None]
+    divisions.take_in()
+    is_partial = divisions.contributions(columns) > 1 if block.is_made else np.zeros(len(columns), dtype=np.bool_)
+    table: Ints = np.empty((len(rows), len(columns)), dtype=np.int64)
+    if not is_partial.all():
+        direct = columns[~is_partial]
+        _count(divisions.ways, [(divisions, *divisions.uncounted())])
+        divisions.count_table(rows, direct)
+        held = rows if block.is_made else direct
+        table[:, ~is_partial] = divisions.elements(held) - divisions.in_common(rows, direct)
+    if is_partial.any():
+        rest = block._replace(others=columns[is_partial].tolist())
+        [table[:, is_partial]] = _alike(divisions.ways, {divisions: [0]}, [rest])
+    return table
+
+
+def _alike(ways: Ways, spaces: Iterable[Divisions], blocks: Sequence[Block]) -> list[Ints]:
+    """Tables of the same cuts, the blocks in the order of their index spaces."""
+    heights = np.array([len(block.owned) for block in blocks], dtype=np.int64)
+    widths = np.array([len(block.others) for block in blocks], dtype=np.int64)
+    sizes = heights * widths
+    stops = sizes.cumsum()
+    of = np.repeat(np.arange(len(blocks)), sizes)
+    place = np.arange(len(of)) - (stops - sizes)[of]
+    down, along = np.divmod(place, widths[of])
+    rows = _flat(block.owned for block in blocks)[(heights.cumsum() - heights)[of] + down]
+    columns = _flat(block.others for block in blocks)[(widths.cumsum() - widths)[of] + along]
+    is_made = np.array([block.is_made for block in blocks], dtype=np.bool_)[of]
+    moves: list[_Moves] = []
+    first = last = 0
+    for space in spaces:
+        while last < len(blocks) and blocks[last].divisions is space:
+            last += 1
+        here = slice(int(stops[first] - sizes[first]), int(stops[last - 1]))
+        moves.append(_Moves(space, rows[here], columns[here], is_made[here]))
+        first = last
+    _count(ways, [(one.divisions, *one.unknown()) for one in moves])
+    elements = np.concatenate([one.elements() for one in moves])
+    shapes = zip(heights.tolist(), widths.tolist(), strict=True)
+    ends = [0, *stops.tolist()]
+    return [elements[ends[number] : ends[number + 1]].reshape(shape) for number, shape in enumerate(shapes)]
+
+
+def _flat(numbers: Iterable[Sequence[int]]) -> Ints:
+    return np.array(list(chain.from_iterable(numbers)), dtype=np.int64)
+
+
+def _count(ways: Ways, wanted: Sequence[tuple[Divisions, Ints, Ints]]) -> None:
+    """Counts what these pairs have in common, all together; the index spaces take note of it."""
+    wanted = [one for one in wanted if len(one[1])]
+    if not wanted:
+        return
+    rank = max(divisions.rank for divisions, _, _ in wanted)
+    mine = np.concatenate([divisions.ways_of(some, rank) for divisions, some, _ in wanted], axis=1)
+    theirs = np.concatenate([divisions.ways_of(others, rank) for divisions, _, others in wanted], axis=1)
+    common = elements_in_common(ways, mine, theirs)
+    start = 0
+    for divisions, some, others in wanted:
+        divisions.note(some, others, common[start : start + len(some)])
+        start += len(some)
+
+
+class _Moves:
+    """Entries of tables of one index space."""
+
+    def __init__(self, divisions: Divisions, owned: Ints, others: Ints, is_made: NDArray[np.bool_]) -> None:
+        """Looks at what partial results there are.
+
+        Args:
+            divisions: of the index space.
+            owned: by entry, how the tensor is.
+            others: by entry, what is needed of it, or how it is made.
+            is_made: by entry, whether it is made so.
+        """
+        self.divisions = divisions
+        divisions.take_in()
+        self._goal = np.where(is_made, owned, others)
+        self._source = np.where(is_made, others, owned)
+        self._times = np.where(is_made, divisions.contributions(others), 1)
+        self._reduced = np.flatnonzero(self._times > 1)
+        """The entries for which partial results are reduced: the goal is the middle first, and then where it is owned.
+        """
+        self._last = owned[self._reduced]
+        pairs = zip(others[self._reduced].tolist(), self._last.tolist(), strict=True)
+        self._goal[self._reduced] = [divisions.middle(source, last) for source, last in pairs]
+        divisions.take_in()
+
+    def unknown(self) -> tuple[Ints, Ints]:
+        """The pairs of divisions, each once, of which is to be counted what they have in common."""
+        middle = self._goal[self._reduced]
+        return self.divisions.unknown(np.concatenate([self._goal, self._last]), np.concatenate([self._source, middle]))
+
+    def elements(self) -> Ints:
+        """What moves, by entry."""
+        divisions, middle = self.divisions, self._goal[self._reduced]
+        found = divisions.elements(self._goal) * self._times - divisions.in_common(self._goal, self._source)
+        found[self._reduced] += divisions.elements(self._last) - divisions.in_common(self._last, middle)
+        return found
