@@ -7,6 +7,7 @@ content (the op's analysis and extents, position, shapes, candidate lists), so r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ from planner.algebra.delivery import made_tiling
 from planner.algebra.divisions import Divisions
 from planner.algebra.movements import Movements, counted
 from planner.algebra.region import Boxes, index_space
-from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, piece_of, pieces
+from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, piece_of, pieces, shortest_piece
 from planner.algebra.ways import Ints, Ways
 from planner.graph.model import DType, Tensor
 from planner.tdl.analyse import Read
@@ -121,7 +122,8 @@ class CostTables(TableMemo):
             dims, shape = bound.plain_read(slot), bound.node.input_shapes[slot]
             # Most ops read by their variables alone: then only how these are laid out matters.
             common = key if dims is None else ("in", shape, dims)
-            access = self._reads[key] = self._reads.setdefault(common, _Read(bound, slot, dims))
+            access = self._reads.get(common) or _Read(bound, slot, dims)
+            self._reads[key] = self._reads[common] = access
         return access
 
     def _made(self, bound: BoundOp, position: int) -> _Made:
@@ -130,7 +132,9 @@ class CostTables(TableMemo):
         if access is None:
             dims, shape = bound.analysis.outputs[position], bound.node.output_shapes[position]
             reducers = tuple(variable.reducer for variable in bound.variables)
-            access = self._makes[key] = self._makes.setdefault(("out", shape, dims, reducers), _Made(bound, position))
+            common = ("out", shape, dims, reducers)
+            access = self._makes.get(common) or _Made(bound, position)
+            self._makes[key] = self._makes[common] = access
         return access
 
     def impossible(self, most_bytes: int) -> int:
@@ -207,9 +211,12 @@ class _Read:
         """The divisions of the input that workers need."""
         if self._dims is not None:
             return self._plain(divisions, strategies)
-        if self._dim_by_dim is not None and not any(map(self._dim_by_dim.leaves_idle, strategies)):
-            return [divisions.number_of_ways(self._dim_by_dim.ways(divisions, strategy)) for strategy in strategies]
-        return self._regions(divisions, strategies)
+        if self._dim_by_dim is None:
+            return self._regions(divisions, strategies)
+        found = [self._dim_by_dim.number(divisions, strategy) for strategy in strategies]
+        idle = [strategy for strategy, number in zip(strategies, found, strict=True) if number is None]
+        regions = iter(self._regions(divisions, idle))
+        return [next(regions) if number is None else number for number in found]
 
     def _plain(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
         concatenated = (None,) * len(strategies[0].ways)
@@ -266,60 +273,81 @@ class _Intervals:
             is_variable = interval is not None and interval.alone is not None and len(variables) == 1
             self._is_plain.append(is_variable and bound.extents[variables[0]] == self._sizes[dim])
             self._dims.append((interval, variables))
+        self._along = {variable for _, variables in self._dims for variable in variables}
+        self._numbers: dict[tuple[object, ...], int] = {}
+        """By how the variables are divided that the input is read along, the number of the division."""
         self._ways: dict[tuple[object, ...], int] = {}
+        """The same by dim, and the number of its way."""
+        self._of_pieces: dict[tuple[int, tuple[Piece, ...]], tuple[Ints, Ints]] = {}
+        """By dim and pieces of its only variable, what is needed for each of these."""
         self._idle: dict[tuple[int, tuple[Piece, ...]], bool] = {}
 
     @classmethod
     def of(cls, bound: BoundOp, slot: int) -> _Intervals | None:
         """Of an input; None if several places of it are read."""
-        reads = [read for read in bound.analysis.reads if read.slot == slot]
+        reads = [read for read in bound.sized_reads if read.slot == slot]
         return cls(bound, reads[0]) if len(reads) == 1 and 0 not in bound.extents else None
 
-    def leaves_idle(self, strategy: Tiling) -> bool:
-        """True if some worker has no part."""
-        for variable, _, how in cuts_along(strategy):
-            idle = self._idle.get((variable, how))
-            if idle is None:
-                lo, hi = pieces(self._bound.extents[variable], how)
-                idle = self._idle[variable, how] = bool((lo >= hi).any())
-            if idle:
-                return True
-        return False
+    def number(self, divisions: Divisions, strategy: Tiling) -> int | None:
+        """The number of the division that workers need; None if some worker has no part."""
+        divided = cuts_along(strategy)
+        if any([self._leaves_idle(variable, how) for variable, _, how in divided]):
+            return None
+        key = (strategy.ways, *[one for one in divided if one[0] in self._along])
+        number = self._numbers.get(key)
+        if number is None:
+            along = {variable: (cuts, how) for variable, cuts, how in divided}
+            ways = tuple([self._way(divisions, dim, strategy.ways, along) for dim in range(len(self._dims))])
+            number = self._numbers[key] = divisions.number_of_ways(ways)
+        return number
 
-    def ways(self, divisions: Divisions, strategy: Tiling) -> tuple[int, ...]:
-        """By dim the number of the way in which workers need it."""
-        along = {variable: (cuts, how) for variable, cuts, how in cuts_along(strategy)}
-        found = []
-        for dim, (interval, variables) in enumerate(self._dims):
-            cuts = tuple([along.get(variable) for variable in variables])
-            if self._is_plain[dim]:
-                found.append(divisions.way_of_cuts(dim, cuts[0]))
-                continue
-            key = (dim, strategy.ways, cuts)
-            way = self._ways.get(key)
-            if way is None:
-                ranges = {
-                    variable: self._range(variable, strategy.ways, how)
-                    for variable, how in zip(variables, cuts, strict=True)
-                }
-                ends = self._ends(dim, interval, strategy.workers, ranges)
-                depends = {cut: None for one in cuts if one is not None for cut in one[0]}
-                way = self._ways[key] = divisions.way(dim, *ends, tuple(depends))
-            found.append(way)
-        return tuple(found)
+    def _leaves_idle(self, variable: int, how: tuple[Piece, ...]) -> bool:
+        """True if a piece of a variable is empty."""
+        idle = self._idle.get((variable, how))
+        if idle is None:
+            idle = self._idle[variable, how] = shortest_piece(self._bound.extents[variable], how) <= 0
+        return idle
 
-    def _range(self, variable: int, ways: tuple[int, ...], cuts: _Cuts | None) -> tuple[Ints, Ints]:
-        """Where each worker's part of a variable begins and ends; of shape [1] if every worker has all of it."""
-        starts, ends = pieces(self._bound.extents[variable], cuts[1] if cuts else ())
-        piece = piece_of(ways, cuts[0]) if cuts else np.zeros(1, dtype=np.int64)
-        return starts[piece], ends[piece]
+    def _way(self, divisions: Divisions, dim: int, ways: tuple[int, ...], along: Mapping[int, _Cuts]) -> int:
+        """The number of the way in which workers need a dim."""
+        interval, variables = self._dims[dim]
+        cuts = tuple([along.get(variable) for variable in variables])
+        if self._is_plain[dim]:
+            return divisions.way_of_cuts(dim, cuts[0])
+        key = (dim, ways, cuts)
+        way = self._ways.get(key)
+        if way is None:
+            ends = self._ends(dim, interval, ways, dict(zip(variables, cuts, strict=True)))
+            depends = {cut: None for one in cuts if one is not None for cut in one[0]}
+            way = self._ways[key] = divisions.way(dim, *ends, tuple(depends))
+        return way
 
     def _ends(
-        self, dim: int, interval: Interval | None, workers: int, ranges: Mapping[int, tuple[Ints, Ints]]
+        self, dim: int, interval: Interval | None, ways: tuple[int, ...], cuts: Mapping[int, _Cuts | None]
     ) -> tuple[Ints, Ints]:
         """Where each worker's part of a dim begins and ends."""
+        if len(cuts) != 1:
+            ranges = {}
+            for variable, one in cuts.items():
+                starts, ends = pieces(self._bound.extents[variable], one[1] if one else ())
+                piece = _piece_of(ways, one)
+                ranges[variable] = starts[piece], ends[piece]
+            return self._read(dim, interval, prod(ways), ranges)
+        [(variable, one)] = cuts.items()
+        key = (dim, one[1] if one else ())
+        known = self._of_pieces.get(key)
+        if known is None:
+            starts, ends = pieces(self._bound.extents[variable], key[1])
+            known = self._of_pieces[key] = self._read(dim, interval, len(starts), {variable: (starts, ends)})
+        piece = _piece_of(ways, one)
+        return known[0][piece], known[1][piece]
+
+    def _read(
+        self, dim: int, interval: Interval | None, parts: int, ranges: Mapping[int, tuple[Ints, Ints]]
+    ) -> tuple[Ints, Ints]:
+        """Where the parts of a dim begin and end that are read for parts of variables, as many of each."""
         size = self._sizes[dim]
-        low, high = np.zeros(workers, dtype=np.int64), np.full(workers, size, dtype=np.int64)
+        low, high = np.zeros(parts, dtype=np.int64), np.full(parts, size, dtype=np.int64)
         if interval is not None:
             ends: dict[Symbol, Ints] = {}
             for number, (lo, hi) in ranges.items():
@@ -331,6 +359,11 @@ class _Intervals:
             for number in self._once:
                 high = np.where(ranges[number][0] > 0, low, high)
         return low, high
+
+
+def _piece_of(ways: tuple[int, ...], cuts: _Cuts | None) -> Ints:
+    """Which piece of a variable each worker has."""
+    return piece_of(ways, cuts[0]) if cuts else np.zeros(prod(ways), dtype=np.int64)
 
 
 class _Made:

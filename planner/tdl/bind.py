@@ -6,7 +6,7 @@ What is known of the op's signature (``planner.tdl.analyse``) is there already; 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -16,7 +16,7 @@ import numpy as np
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import Partial, Placement, Reducer, Shard, Tiling
 from planner.graph.model import Op
-from planner.tdl.analyse import Analysis, Variable
+from planner.tdl.analyse import Analysis, Read, Variable
 from planner.tdl.builder import Description, NodeView
 from planner.tdl.interval import End, Interval, Ints, Symbol
 from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
@@ -95,13 +95,28 @@ class BoundOp:
         """Inputs that the description reads; the others (axes, a shape) only parameterise the op."""
         return self.analysis.read_slots
 
+    @cached_property
+    def sized_reads(self) -> tuple[Read, ...]:
+        """The reads of ops of this size: a variable of extent 1 is 0 and need not be said.
+
+        So a convolution with a kernel of 1 x 1 reads an image by the image's variables alone.
+        """
+        sizes = zip(self.variables, self.extents, strict=True)
+        single = frozenset(variable.name for variable, extent in sizes if extent == 1)
+        if not single:
+            return self.analysis.reads
+        return tuple(
+            replace(read, dims=tuple(None if dim is None else dim.at_origin(single) for dim in read.dims))
+            for read in self.analysis.reads
+        )
+
     def plain_read(self, slot: int) -> tuple[int, ...] | None:
         """The variable that indexes each dim of an input, by number, where what workers read of it is a tiling.
 
         Dims of which all is read have -1, as have those of size 1 that are broadcast. None if an index is more than a
         variable, or the input is read twice.
         """
-        reads = [read for read in self.analysis.reads if read.slot == slot]
+        reads = [read for read in self.sized_reads if read.slot == slot]
         shape = self.node.input_shapes[slot]
         if len(reads) != 1 or reads[0].once or shape is None or 0 in self.extents:
             return None
@@ -120,7 +135,7 @@ class BoundOp:
     def read_along(self, slot: int) -> frozenset[int]:
         """The variables, by number, on which it depends what workers that have a part read of an input."""
         names: set[str] = set()
-        for read in self.analysis.reads:
+        for read in self.sized_reads:
             if read.slot == slot:
                 names.update(read.once, *(interval.along for interval in read.dims if interval is not None))
         return frozenset(number for number, variable in enumerate(self.variables) if variable.name in names)

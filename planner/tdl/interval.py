@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
@@ -103,6 +104,24 @@ class Affine:
                     yield from first.along()
                     yield from last.along()
 
+    def at_origin(self, variables: AbstractSet[str]) -> Affine:
+        """The form where these variables are 0, as those are that have no other value."""
+        constant, terms = self.constant, dict[Term, Fraction]()
+        for term, value in self.terms:
+            left: Term | None = term
+            match term:
+                case Symbol(variable) if variable in variables:
+                    left = None
+                case Floor(of, divisor):
+                    inner = of.at_origin(variables)
+                    left = Floor(inner, divisor) if inner.terms else None
+                    constant += value * (inner.constant // divisor) if left is None else 0
+                case Remainder(first, last, divisor, end):
+                    left = Remainder(first.at_origin(variables), last.at_origin(variables), divisor, end)
+            if left is not None:
+                terms[left] = terms.get(left, Fraction(0)) + value
+        return Affine.of(terms, constant)
+
     @property
     def alone(self) -> Symbol | None:
         """The symbol that it is; None if it is anything else."""
@@ -188,6 +207,10 @@ class Interval:
         if first is None or last is None or first.variable != last.variable:
             return None
         return first.variable if (first.end, last.end) == (End.FIRST, End.LAST) else None
+
+    def at_origin(self, variables: AbstractSet[str]) -> Interval:
+        """The interval where these variables are 0."""
+        return Interval(self.first.at_origin(variables), self.last.at_origin(variables))
 
     def __add__(self, other: Interval) -> Interval:
         return Interval(self.first + other.first, self.last + other.last)
