@@ -291,7 +291,7 @@ class _Intervals:
     def number(self, divisions: Divisions, strategy: Tiling) -> int | None:
         """The number of the division that workers need; None if some worker has no part."""
         divided = cuts_along(strategy)
-        if any([self._leaves_idle(variable, how) for variable, _, how in divided]):
+        if any(self._leaves_idle(variable, how) for variable, _, how in divided):
             return None
         key = (strategy.ways, *[one for one in divided if one[0] in self._along])
         number = self._numbers.get(key)

@@ -14,7 +14,6 @@ from planner.cost.compute import replicated_share
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph
-from planner.graph.structure import in_order_of_places
 from planner.plan import OpStrategy, Plan
 from planner.search.effort import EffortName
 from planner.search.factors import cuts_of_levels
@@ -23,7 +22,7 @@ from planner.search.pins import ruled
 from planner.search.problem import Near, Problem, Restriction, SearchVariable
 from planner.search.recurse import Found
 from planner.search.rules import NO_RULES, Rules
-from planner.search.shortened import Whole, shortened
+from planner.search.shortened import Whole, in_order, shortened
 from planner.tdl.bind import BoundOp
 
 STRATEGIES = tuple(METHODS)
@@ -98,11 +97,6 @@ def decide(
     progress("tables of the graph")
     shared = CostTables() if tables is None else tables
 
-    # Neither the order of the file nor names decide between plans of equal bytes.
-    ordered = in_order_of_places(graph)
-    bound = {one.op.name: one for one in ops}
-    in_order = tuple(bound[op.name] for op in ordered.ops)
-
     def searched(graph: Graph, ops: tuple[BoundOp, ...], stands_for: Mapping[str, int]) -> _Answer:
         problem = Problem(
             graph,
@@ -125,7 +119,7 @@ def decide(
 
     # With little effort equal blocks are planned alike, where no rule and no other plan tells them apart.
     all_are_alike = strategy == "tofu" and rules == NO_RULES and not held and near is None
-    short = shortened(ordered, in_order) if effort == "quick" and all_are_alike and len(ops) > MANY_OPS else None
+    short = shortened(graph, ops) if effort == "quick" and all_are_alike and len(ops) > MANY_OPS else None
     answer, whole = None, None
     if short is not None:
         answer = searched(short.graph, short.ops, short.stands_for)
@@ -133,7 +127,8 @@ def decide(
         if whole is not None and _overdraws(ops, answer, whole):
             whole = None
     if answer is None or whole is None:
-        answer = searched(ordered, in_order, {})
+        # Neither the order of the file nor names decide between plans of equal bytes.
+        answer = searched(*in_order(graph, ops), {})
         whole = Whole(*answer.by_name(), {})
     seconds = time.perf_counter() - started
     plan = _plan(graph, ops, answer, whole, strategy, model_digest)

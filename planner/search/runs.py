@@ -9,9 +9,9 @@ of a recurrent network (section 5.1), which share their weights; blocks here hav
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from planner.graph.model import Graph
 from planner.tdl.bind import BoundOp
@@ -45,6 +45,19 @@ class Run:
         return self.last - self.first + 1
 
 
+class _Seed(NamedTuple):
+    """A pair of ops that may be the same of two neighbouring blocks. What comes before them is not told by order."""
+
+    steps: int
+    """How many pairs in a row lie as far apart, negative."""
+    depth: int
+    """How far: a number of levels."""
+    level: int
+    form: tuple[tuple[int, ...], str]
+    one: int
+    other: int
+
+
 class Wiring:
     """Which op makes each tensor and which ops read it, by number.
 
@@ -52,6 +65,7 @@ class Wiring:
     it after the step.
 
     Attributes:
+        bound: the ops.
         ops: how many nodes are ops.
         inputs: of each node, the tensors that it reads.
         outputs: of each node, those that it makes.
@@ -63,6 +77,7 @@ class Wiring:
 
     def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
         self.graph = graph
+        self.bound = ops
         self.ops = len(ops)
         self.inputs = [bound.op.inputs for bound in ops]
         self.outputs = [bound.op.outputs for bound in ops]
@@ -95,18 +110,25 @@ class Wiring:
                 readers.setdefault(following[name], []).append((number, 0))
 
 
-def find_runs(wiring: Wiring) -> list[Run]:
+def find_runs(wiring: Wiring, *, is_in_order: bool = False) -> list[Run] | None:
     """Finds the runs of a graph.
 
-    Which ops are in one does not depend on names. Of runs that are equally long and equally deep, one after the other,
-    the one that is found is the one whose ops come first.
+    Which ops are in one depends neither on names nor on the order of ops.
 
     Args:
-        wiring: of the training graph, its ops in an order of their places (``planner.graph.structure``).
+        wiring: of the training graph.
+        is_in_order: its ops are in an order of their places (``planner.graph.structure``): of pairs of ops that nothing
+            else tells apart the first may be tried.
+
+    Returns:
+        The runs, none of whose ops are another's; None where only an order of places could tell which they are.
     """
+    seeds = _seeds(wiring, is_in_order=is_in_order)
+    if seeds is None:
+        return None
     runs: list[Run] = []
     taken: set[int] = set()
-    for one, next_one in _seeds(wiring):
+    for one, next_one in seeds:
         if one in taken or next_one in taken:
             continue
         run = _run(wiring, one, next_one)
@@ -116,13 +138,16 @@ def find_runs(wiring: Wiring) -> list[Run]:
     return runs
 
 
-def _seeds(wiring: Wiring) -> list[tuple[int, int]]:
-    """Pairs of ops that may be the same of two neighbouring blocks, those of the longest runs first."""
+def _seeds(wiring: Wiring, *, is_in_order: bool) -> list[tuple[int, int]] | None:
+    """Pairs of ops that may be the same of two neighbouring blocks, those of the longest runs first.
+
+    None if there are two of which nothing but their order says which is to be tried.
+    """
     members: dict[int, list[int]] = {}
     for number, kind in enumerate(wiring.kinds[: wiring.ops]):
         members.setdefault(kind, []).append(number)
-    levels, tensors = wiring.levels, wiring.graph.tensors
-    found = []
+    levels = wiring.levels
+    found: list[_Seed] = []
     for alike in members.values():
         if len(alike) < _FEWEST:
             continue
@@ -135,15 +160,25 @@ def _seeds(wiring: Wiring) -> list[tuple[int, int]]:
             start += count
         count, start, depth = longest
         if count + 1 >= _FEWEST:
-            middle = start + count // 2
+            middle = start + count // 2  # within equal steps, so that no other op like it is at its level
             one, other = alike[middle : middle + 2]
-            shape = tensors[next(name for name in wiring.outputs[one] if name)].shape
-            found.append((-count, depth, levels[one], shape, one, other))
+            found.append(_Seed(-count, depth, levels[one], _form(wiring.bound[one]), one, other))
     found.sort(key=lambda seed: seed[:4])
-    distinct: dict[tuple[int, int], tuple[int, int]] = {}
-    for count, depth, _, _, one, other in found:
-        distinct.setdefault((count, depth), (one, other))
-    return list(distinct.values())[:_SEEDS]
+    first_of: list[_Seed] = []
+    for _, equal_steps in itertools.groupby(found, key=lambda seed: seed[:2]):
+        first, *others = equal_steps
+        if others and others[0][:4] == first[:4] and not is_in_order:
+            return None
+        first_of.append(first)
+    return [(seed.one, seed.other) for seed in first_of[:_SEEDS]]
+
+
+def _form(bound: BoundOp) -> tuple[tuple[int, ...], str]:
+    """What tells ops apart that are not alike: nearly all of them."""
+    op, node = bound.op, bound.node
+    shapes = zip(op.outputs, node.output_shapes, strict=True)
+    first = next(shape for name, shape in shapes if name and shape is not None)
+    return first, repr((op.domain, op.op_type, op.attributes, node.input_shapes, node.output_shapes, node.input_dtypes))
 
 
 def _run(wiring: Wiring, one: int, next_one: int) -> Run | None:
@@ -225,19 +260,26 @@ def _alone(pairs: Sequence[tuple[tuple[int, int], int]]) -> dict[tuple[int, int]
 def _starts(
     wiring: Wiring, chains: Sequence[tuple[int, ...]], chain_of: dict[int, tuple[int, int]], one: int
 ) -> dict[int, int]:
-    """By chain the block of its first op: what is read is in the same block as far as can be; those that are joined."""
+    """By chain the block of its first op: what is read is in the same block as far as can be; those that are joined.
+
+    Where chains that are equally far away say different blocks, it is the first of these.
+    """
     starts = {chain_of[one][0]: -chain_of[one][1]}
-    waiting = deque(starts)
-    while waiting:
-        chain = waiting.popleft()
-        middle = len(chains[chain]) // 2
-        number = chains[chain][middle]
-        near = [wiring.producer[name] for name in wiring.inputs[number] if name in wiring.producer]
-        near += [reader for name in wiring.outputs[number] for reader, _ in wiring.readers.get(name, ())]
-        for other in near:
-            if other in chain_of and chain_of[other][0] not in starts:
-                starts[chain_of[other][0]] = starts[chain] + middle - chain_of[other][1]
-                waiting.append(chain_of[other][0])
+    layer = list(starts)
+    while layer:
+        further: dict[int, int] = {}
+        for chain in layer:
+            middle = len(chains[chain]) // 2
+            number = chains[chain][middle]
+            near = [wiring.producer[name] for name in wiring.inputs[number] if name in wiring.producer]
+            near += [reader for name in wiring.outputs[number] for reader, _ in wiring.readers.get(name, ())]
+            for other in near:
+                if other in chain_of and chain_of[other][0] not in starts:
+                    place, at = chain_of[other]
+                    block = starts[chain] + middle - at
+                    further[place] = min(block, further.get(place, block))
+        starts.update(further)
+        layer = list(further)
     return starts
 
 

@@ -14,6 +14,7 @@ from graphlib import TopologicalSorter
 
 from planner.algebra.tiling import Tiling
 from planner.graph.model import Graph, StatePair
+from planner.graph.structure import in_order_of_places
 from planner.search.runs import Run, Wiring, find_runs
 from planner.search.unrolled import is_unrolled
 from planner.tdl.bind import BoundOp
@@ -55,8 +56,8 @@ class Shortened:
     """A graph without most of its equal blocks.
 
     Attributes:
-        graph: the short one; what is left has the names that it had.
-        ops: its ops with their descriptions.
+        graph: the short one, in an order of its places; what is left has the names that it had.
+        ops: its ops with their descriptions, in the same order.
         stands_for: of an op by name, how many of the whole graph it stands for; of the others it is 1.
     """
 
@@ -88,7 +89,7 @@ class Shortened:
             for number, name in enumerate(graph.inputs, start=len(ops))
             if number not in removed
         }
-        self.graph = _restricted(graph, self.ops, kept)
+        self.graph, self.ops = in_order(_restricted(graph, self.ops, kept), self.ops)
         for cut in self._cuts:
             for number in range(len(cut.run.chains)):
                 op = cut.op(number, cut.after)
@@ -173,17 +174,28 @@ def shortened(graph: Graph, ops: Sequence[BoundOp]) -> Shortened | None:
     """A graph without most of its equal blocks; None if it has few.
 
     Args:
-        graph: the training graph.
+        graph: the training graph, its ops in any order in which they can be executed.
         ops: its ops with their descriptions.
     """
     if is_unrolled(graph, ops):
         return None
     wiring = Wiring(graph, ops)
     runs = find_runs(wiring)
+    if runs is None:
+        graph, ops = in_order(graph, ops)
+        wiring = Wiring(graph, ops)
+        runs = find_runs(wiring, is_in_order=True)
     if not runs:
         return None
     found = Shortened(graph, ops, wiring, runs)
     return found if len(found.ops) <= (1 - _LEAST) * len(ops) else None
+
+
+def in_order(graph: Graph, ops: Sequence[BoundOp]) -> tuple[Graph, tuple[BoundOp, ...]]:
+    """A graph and its ops in an order that depends neither on the file's nor on names."""
+    ordered = in_order_of_places(graph)
+    bound = {one.op.name: one for one in ops}
+    return ordered, tuple(bound[op.name] for op in ordered.ops)
 
 
 def _reading(bound: BoundOp, inputs: tuple[str, ...]) -> BoundOp:

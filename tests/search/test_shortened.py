@@ -16,6 +16,7 @@ from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.structure import in_order_of_places
 from planner.plan import Plan
 from planner.search import decide as deciding
+from planner.search import runs
 from planner.search.decide import decide
 from planner.search.methods import MANY_OPS
 from planner.search.problem import Problem
@@ -158,6 +159,47 @@ def towers(first: str) -> Graph:
     graph = Graph("towers", tensors, (*made_by, Op("y.op", "Sub", ends, ("y",))), inputs, ("y",), {})
     check_graph(graph)
     return graph
+
+
+@pytest.mark.parametrize("name", [*DEEP, "wresnet-152-4"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_same_runs_are_found_in_any_order(name: str, seed: int, reordered: Reordered) -> None:
+    graph = zoo.build(name)
+    assert runs_by_name(graph) == runs_by_name(reordered(graph, seed))
+
+
+def runs_by_name(graph: Graph) -> list[tuple[int, int, int, set[tuple[int, tuple[str, ...]]]]]:
+    """Where the runs begin and end, how far they reach, and their chains with the block of each one's first op."""
+    ops = bound(graph)
+    found = find_runs(Wiring(graph, ops))
+    assert found, "runs are found, whatever the order"
+    names = [*(one.op.name for one in ops), *graph.inputs]
+    return [
+        (
+            run.first,
+            run.last,
+            run.reach,
+            {(start, tuple(names[one] for one in chain)) for start, chain in zip(run.starts, run.chains, strict=True)},
+        )
+        for run in found
+    ]
+
+
+def test_a_graph_is_put_in_order_where_only_that_tells_which_run_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def names(first: str) -> set[str]:
+        graph = towers(first)
+        short = shortened(graph, bound(graph))
+        assert short is not None
+        return {one.op.name for one in short.ops}
+
+    told_apart = names("Softmax")
+    monkeypatch.setattr(runs, "_form", lambda bound: ((), ""))
+    graph = towers("Softmax")
+    wiring = Wiring(graph, bound(graph))
+    assert find_runs(wiring) is None
+    assert find_runs(wiring, is_in_order=True)
+    assert names("Softmax") == names("Sigmoid")
+    assert len(names("Softmax")) == len(told_apart)
 
 
 def test_which_of_two_towers_comes_first_does_not_matter() -> None:
