@@ -9,35 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import accumulate
 from math import prod
 from operator import mul
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.search.order import Ints, Pattern
+from planner.search.sums import Shape, SumForm, Table, placed
 
 _TOGETHER = 1 << 11
 """Buckets up to this size are solved together: a call takes longer than what there is to be done."""
 
-_AT_ONCE = 1 << 17
-"""A bucket larger than this is minimised value by value, so that it stays in the cache and takes less memory."""
-_DECIDED = 1 << 20
-"""A large bucket over up to so many values of neighbours keeps where its minima are; of others they are found again."""
-_MOST = 1 << 62
-"""Sums are below this."""
-
-Table: TypeAlias = NDArray[np.int64]
 Key: TypeAlias = tuple[int, ...]
 """Of a bucket: the number of its pattern, and those of its tables."""
-Shape: TypeAlias = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Bucket:
+class Bucket(NamedTuple):
     """What an elimination makes of its tables."""
 
     key: Key
@@ -63,6 +52,10 @@ class _Layout:
     entries: int
     cells: Ints
     """By table and entry, the variable's values innermost, where in the table its term is; empty if it is large."""
+    form: SumForm | None
+    """How its tables are added if it is large."""
+    strides: tuple[int, ...]
+    """Of what is over the neighbours."""
 
 
 class _Stack:
@@ -96,6 +89,8 @@ class KnownTables:
         """The tables of up to ``_TOGETHER`` entries."""
         self._tables: dict[int, Table] = {}
         """The larger ones, and those that were asked for."""
+        self._most: dict[int, int] = {}
+        """The largest entries of those of which it was asked."""
         self._by_content: dict[tuple[Shape, bytes], int] = {}
         self._patterns: dict[Pattern, int] = {}
         self._by_number: list[Pattern] = []
@@ -167,10 +162,10 @@ class KnownTables:
             if key not in self._buckets:
                 layout = self._layout(key)
                 self.entries += layout.entries
-                if layout.cells.size or len(key) == 1:
+                if layout.form is None:
                     new.setdefault(len(key), []).append((key, layout))
                 else:
-                    self._buckets[key] = self._large(key, layout)
+                    self._buckets[key] = self._large(key, layout, layout.form)
         for alike in new.values():
             self._solve(alike)
         return [self._buckets[key] for key in keys]
@@ -186,13 +181,19 @@ class KnownTables:
                     whole[axis] = size
             entries = prod(whole)
             cells = np.zeros((len(shapes), 0), dtype=np.int64)
-            if entries <= _TOGETHER:
+            form = None
+            if entries > _TOGETHER:
+                form = SumForm(pattern, shapes, tuple(whole))
+            else:
                 turned = (*whole[1:], whole[0])
                 numbered = [np.arange(prod(shape)).reshape(shape) for shape in shapes]
-                views = [_over(table, axes, len(whole)) for table, axes in zip(numbered, pattern, strict=True)]
+                views = [
+                    placed(axes, table.shape, len(whole)).of(table)
+                    for axes, table in zip(pattern, numbered, strict=True)
+                ]
                 spread = [np.broadcast_to(np.moveaxis(view, 0, -1), turned).ravel() for view in views]
                 cells = np.array(spread, dtype=np.int64).reshape(len(shapes), entries)
-            found = self._layouts[key[0], shapes] = _Layout(tuple(whole), entries, cells)
+            found = self._layouts[key[0], shapes] = _Layout(tuple(whole), entries, cells, form, _strides(whole[1:]))
         return found
 
     def _solve(self, new: Sequence[tuple[Key, _Layout]]) -> None:
@@ -218,15 +219,20 @@ class KnownTables:
         for (key, layout), stop, low in zip(new, stops.tolist(), lowest.tolist(), strict=True):
             shape = layout.shape[1:]
             result = self._number_of(rest[start:stop], shape)
-            self._buckets[key] = Bucket(key, result, low, layout.entries, first + start, _strides(shape))
+            self._buckets[key] = Bucket(key, result, low, layout.entries, first + start, layout.strides)
             start = stop
 
-    def _large(self, key: Key, layout: _Layout) -> Bucket:
+    def _large(self, key: Key, layout: _Layout, form: SumForm) -> Bucket:
         """Solves a bucket of its own."""
-        pattern, rank = self._by_number[key[0]], len(layout.shape)
-        views = [_over(self.table(number), axes, rank) for axes, number in zip(pattern, key[1:], strict=True)]
-        least, best = _least(views, layout.shape)
-        return Bucket(key, *self.intern(least), layout.entries, best, _strides(layout.shape[1:]))
+        least, best = form.least([self.table(number) for number in key[1:]], sum(map(self._most_of, key[1:])))
+        return Bucket(key, *self.intern(least), layout.entries, best, layout.strides)
+
+    def _most_of(self, number: int) -> int:
+        """The largest entry of a table."""
+        most = self._most.get(number)
+        if most is None:
+            most = self._most[number] = int(self.table(number).max())
+        return most
 
     def values(self, bucket: Bucket, rest: Ints) -> Ints:
         """The values of a variable when its neighbours have theirs.
@@ -254,51 +260,6 @@ class KnownTables:
         return values
 
 
-def _least(views: Sequence[Table], shape: Shape) -> tuple[Table, Ints | None]:
-    """The minimum of a sum of tables over the first of their axes, by the others, and where it is, if that is kept.
-
-    What is within another table is added to it first, so that there are mostly two. Their sum is made with all axes
-    together that are both tables' or one's, so that there are few. The place of the minimum is found with it: sums have
-    the value's number as their last bits.
-    """
-    different: list[Table] = []
-    for view in sorted(views, key=lambda view: -view.size):
-        for place, larger in enumerate(different):
-            if all(own in (1, theirs) for own, theirs in zip(view.shape, larger.shape, strict=True)):
-                different[place] = larger + view
-                break
-        else:
-            different.append(view)
-    one, other = different[0], reduce(np.add, different[1:], np.zeros([1] * len(shape), dtype=np.int64))
-    bits = 0
-    if prod(shape[1:]) <= _DECIDED and int(one.max()) + int(other.max()) < _MOST >> shape[0].bit_length():
-        bits = shape[0].bit_length()
-        one = (one << bits) + np.arange(shape[0]).reshape(-1, *[1] * (len(shape) - 1))
-        other = other << bits
-    axes = range(1, len(shape))
-    both = [axis for axis in axes if one.shape[axis] == other.shape[axis]]
-    left = [axis for axis in axes if one.shape[axis] > other.shape[axis]]
-    right = [axis for axis in axes if one.shape[axis] < other.shape[axis]]
-    order = [*both, *left, *right]
-    sizes = [prod([shape[axis] for axis in axes]) for axes in (both, left, right)]
-    one = one.transpose(0, *order).reshape(-1, sizes[0], sizes[1], 1)
-    other = np.broadcast_to(other, (shape[0], *other.shape[1:])).transpose(0, *order).reshape(-1, sizes[0], 1, sizes[2])
-    if prod(shape) <= _AT_ONCE:
-        least = (one + other).min(axis=0)
-    else:
-        least = one[0] + other[0]
-        total = np.empty_like(least)
-        for value in range(1, shape[0]):
-            np.minimum(least, np.add(one[value], other[value], out=total), out=least)
-    least = least.reshape([shape[axis] for axis in order]).transpose(sorted(range(len(order)), key=order.__getitem__))
-    if not bits:
-        return least, None
-    least = np.ascontiguousarray(least)
-    best = (least & ((1 << bits) - 1)).astype(np.min_scalar_type(shape[0])).ravel()
-    least >>= bits
-    return least, best
-
-
 def _mark(table: Table) -> bytes:
     """Equal for equal tables, and seldom for others: in less time than its content would take."""
     flat = table.ravel()
@@ -308,12 +269,3 @@ def _mark(table: Table) -> bytes:
 def _strides(shape: Sequence[int]) -> tuple[int, ...]:
     """How far apart in a flat array are two entries that are neighbours along each axis of an array of this shape."""
     return tuple(accumulate(reversed(shape), mul, initial=1))[-2::-1]
-
-
-def _over(table: Table, axes: tuple[int, ...], rank: int) -> Table:
-    """A table with the axes of a bucket, of which it has some."""
-    shape = [1] * rank
-    for axis, size in zip(axes, table.shape, strict=True):
-        shape[axis] = size
-    in_order = table.transpose(sorted(range(len(axes)), key=axes.__getitem__)) if len(axes) > 1 else table
-    return in_order.reshape(shape)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.tiling import Tiling
-from planner.search.buckets import KnownTables, Table
+from planner.search.buckets import KnownTables
 from planner.search.choices import Choices
 from planner.search.coarse import Groups
 from planner.search.dual import Dual, Floats
@@ -22,6 +22,7 @@ from planner.search.eliminate import Reduced, eliminate
 from planner.search.order import Ints, Order, find_order
 from planner.search.problem import Problem
 from planner.search.recurse import Found
+from planner.search.sums import Table
 
 _NEAR = 1 << 21
 """Where only the values near the bound are solved exactly, to find a better plan, no bucket is larger than this."""

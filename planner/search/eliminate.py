@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.errors import InfeasibleError
-from planner.search.buckets import Bucket, KnownTables, Table
+from planner.search.buckets import Bucket, KnownTables
 from planner.search.order import Ints, Order, distinct_rows, find_order, order_of
+from planner.search.sums import Table
 
 MAX_TABLE_ENTRIES = 1 << 26
 """A bucket larger than this would not fit in memory; the search refuses rather than guesses."""

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.search import buckets as module
 from planner.search.buckets import KnownTables
 from planner.search.order import Pattern
 
@@ -21,9 +20,10 @@ PATTERNS: tuple[Pattern, ...] = (
 
 WAYS: dict[str, dict[str, int]] = {
     "together": {},
-    "alone": {"_TOGETHER": 3},
-    "value by value": {"_TOGETHER": 3, "_AT_ONCE": 3},
-    "not kept": {"_TOGETHER": 3, "_DECIDED": 0},
+    "alone": {"planner.search.buckets._TOGETHER": 3},
+    "value by value": {"planner.search.buckets._TOGETHER": 3, "planner.search.sums._AT_ONCE": 3},
+    "not kept": {"planner.search.buckets._TOGETHER": 3, "planner.search.sums._DECIDED": 0},
+    "too much to be kept": {"planner.search.buckets._TOGETHER": 3, "planner.search.sums._MOST": 8},
 }
 """How buckets of more than a few entries are solved."""
 
@@ -33,7 +33,7 @@ WAYS: dict[str, dict[str, int]] = {
 def test_buckets_are_minima_of_sums(way: str, asked: list[tuple[Pattern, int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name, limit in WAYS[way].items():
-            patch.setattr(module, name, limit)
+            patch.setattr(name, limit)
         check(asked)
 
 
@@ -67,8 +67,8 @@ def check(asked: list[tuple[Pattern, int]]) -> None:
 
 
 def test_tables_of_one_mark_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_TOGETHER", 3)
-    monkeypatch.setattr(module, "_mark", lambda table: b"")
+    monkeypatch.setattr("planner.search.buckets._TOGETHER", 3)
+    monkeypatch.setattr("planner.search.buckets._mark", lambda table: b"")
     known = KnownTables()
     tables = [np.array([0, 1, 2, 3]), np.array([0, 3, 2, 1]), np.array([0, 1, 1, 3])]
     numbers = [known.intern(table)[0] for table in (*tables, *tables)]
