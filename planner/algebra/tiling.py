@@ -259,6 +259,14 @@ def pieces(extent: int, cuts: tuple[Piece, ...]) -> tuple[NDArray[np.int64], NDA
     return lo, hi
 
 
+@lru_cache(maxsize=65536)
+def distinct_pieces(extent: int, cuts: tuple[Piece, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where pieces of one dim begin and end, one of all that are as long and as many borders of the dim are theirs."""
+    lo, hi = pieces(extent, cuts)
+    _, first = np.unique(4 * (hi - lo) + 2 * (lo == 0) + (hi == extent), return_index=True)
+    return lo[first], hi[first]
+
+
 @lru_cache(maxsize=4096)
 def piece_of(ways: tuple[int, ...], cuts: tuple[int, ...]) -> NDArray[np.int64]:
     """Which piece of a dim each worker has, when these of all cuts are along it; shape [workers]."""

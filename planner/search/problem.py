@@ -334,7 +334,7 @@ class Problem:
         key = (bound.content, parts(strategy))
         known = self._local.get(key)
         if known is None:
-            known = self._local[key] = not bound.veto(bound.ranges(strategy))
+            known = self._local[key] = bound.is_local(strategy)
         return known
 
     def factors(self, candidates: Sequence[Candidates]) -> list[Factor]:

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from planner.algebra.region import Boxes, Region, index_space
-from planner.algebra.tiling import Partial, Placement, Reducer, Shard, Tiling
+from planner.algebra.tiling import Partial, Placement, Reducer, Shard, Tiling, distinct_pieces, parts, pieces
 from planner.graph.model import Op
 from planner.tdl.analyse import Analysis, Read, Variable
 from planner.tdl.builder import Description, NodeView
@@ -23,7 +23,7 @@ from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
 
 _ORIGIN = Interval.constant(Fraction(0))
 """The index 0 alone."""
-_FEW = 4
+_FEW = 24
 """Rows that it takes longer to compare than to look at one by one."""
 
 
@@ -160,6 +160,53 @@ class BoundOp:
         """Each worker's part of the iteration space."""
         return strategy.boxes(self.extents)
 
+    def is_local(self, strategy: Tiling) -> bool:
+        """True if every worker's part can be computed by a local op: ``veto`` says why not."""
+        return self._is_always_local or not self.veto(self._unlike_ranges(strategy))
+
+    def _unlike_ranges(self, strategy: Tiling) -> Boxes:
+        """A strategy's parts, at least one of all that differ in no more than where they lie: far fewer than workers.
+
+        Along a variable that is read as it is, and in no other way, parts of one length are alike but for those at a
+        border.
+        """
+        divided = parts(strategy)
+        some = [
+            (distinct_pieces if variable in self._read_as_they_are else pieces)(self.extents[variable], how)
+            for variable, how in divided
+        ]
+        counts = [len(starts) for starts, _ in some]
+        which = np.indices(counts).reshape(len(counts), prod(counts))
+        chosen = Boxes.whole(self.extents, prod(counts))
+        for (variable, _), (starts, ends), place in zip(divided, some, which, strict=True):
+            chosen.lo[:, variable], chosen.hi[:, variable] = starts[place], ends[place]
+        return chosen
+
+    @cached_property
+    def _read_as_they_are(self) -> frozenset[int]:
+        """The variables, by number, that are read as indices of dims as long as they are, or not at all."""
+        found = set(range(len(self.variables)))
+        for read, numbers in self._plain_dims:
+            for interval, number in zip(read.dims, numbers, strict=False):
+                if interval is not None and number is None:
+                    found -= {self.variable_number(name) for name in interval.along}
+        return frozenset(found)
+
+    @cached_property
+    def _plain_dims(self) -> tuple[tuple[Read, tuple[int | None, ...]], ...]:
+        """Beside each read, by dim the variable, by number, that is its index and is as long; None if there is none."""
+        return tuple(
+            (read, tuple(self._plain_dim(read.slot, dim, interval) for dim, interval in enumerate(read.dims)))
+            for read in self.sized_reads
+        )
+
+    def _plain_dim(self, slot: int, dim: int, interval: Interval | None) -> int | None:
+        shape = self.node.input_shapes[slot]
+        if interval is None or interval.alone is None or shape is None:
+            return None
+        number = self.variable_number(interval.alone)
+        return number if self.extents[number] == index_space(shape)[dim] else None
+
     def reads(self, ranges: Boxes, only: int | None = None) -> dict[int, InputBoxes]:
         """The region of each input that each worker reads, by input position.
 
@@ -173,30 +220,32 @@ class BoundOp:
             ends[Symbol(variable.name, End.LAST)] = ranges.hi[:, number] - 1
         idle = ranges.elements == 0
         found: dict[int, InputBoxes] = {}
-        for read in self.analysis.reads:
+        for read, plain in self._plain_dims:
             if only not in (None, read.slot):
                 continue
             shape = self.node.input_shapes[read.slot]
             assert shape is not None, "an absent input is never read"
-            size = np.array(index_space(shape), dtype=np.int64)
-            whole = Boxes.whole(shape, ranges.workers)
-            low, high = whole.lo.copy(), whole.hi.copy()
-            for dim, interval in enumerate(read.dims):
-                if interval is not None:
-                    low[:, dim], high[:, dim] = interval.integers(ends)
-            before, after = np.maximum(0, -low), np.maximum(0, high - size)
-            clipped = Boxes(np.clip(low, 0, size), np.clip(high, 0, size))
-            skip = idle.copy()
+            boxes = Boxes.whole(shape, ranges.workers)
+            before, after = np.zeros_like(boxes.lo), np.zeros_like(boxes.lo)
+            for dim, (size, interval, same) in enumerate(zip(index_space(shape), read.dims, plain, strict=False)):
+                if same is not None:
+                    boxes.lo[:, dim], boxes.hi[:, dim] = ranges.lo[:, same], ranges.hi[:, same]
+                elif interval is not None:
+                    low, high = interval.integers(ends)
+                    before[:, dim], after[:, dim] = np.maximum(0, -low), np.maximum(0, high - size)
+                    boxes.lo[:, dim] = np.minimum(np.maximum(low, 0), size)
+                    boxes.hi[:, dim] = np.minimum(np.maximum(high, 0), size)
+            skip = idle
             for name in read.once:
-                skip |= ranges.lo[:, self.variable_number(name)] > 0
-            clipped.hi[skip, 0] = clipped.lo[skip, 0]
+                skip = skip | (ranges.lo[:, self.variable_number(name)] > 0)
+            boxes.hi[skip, 0] = boxes.lo[skip, 0]
             if read.slot in found:
                 known = found[read.slot]
                 found[read.slot] = InputBoxes(
-                    known.boxes.hull(clipped), np.maximum(known.before, before), np.maximum(known.after, after)
+                    known.boxes.hull(boxes), np.maximum(known.before, before), np.maximum(known.after, after)
                 )
             else:
-                found[read.slot] = InputBoxes(clipped, before, after)
+                found[read.slot] = InputBoxes(boxes, before, after)
         return found
 
     def makes(self, ranges: Boxes, position: int) -> Boxes:

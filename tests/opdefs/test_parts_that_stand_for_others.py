@@ -47,3 +47,4 @@ def test_one_part_stands_for_those_that_lie_elsewhere(op_type: str, monkeypatch:
                 strategy = Tiling(placements, ways)
                 said = bound.veto(bound.ranges(strategy))
                 assert bool(said) == lacks_a_local_op(bound, strategy), (str(case), str(strategy), said)
+                assert bound.is_local(strategy) == (not said), (str(case), str(strategy), said)
