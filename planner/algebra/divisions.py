@@ -15,6 +15,7 @@ import numpy as np
 from planner.algebra.delivery import reduction, shared_along
 from planner.algebra.overlaps import elements_in_common
 from planner.algebra.region import Boxes, index_space
+from planner.algebra.room import enlarged
 from planner.algebra.tiling import Along, Partial, Piece, Tiling, cuts_along
 from planner.algebra.ways import Ints, Ways
 
@@ -61,6 +62,8 @@ class Divisions:
         self._partial: set[int] = set()
         """The tilings that have contributions."""
         self._middles: dict[tuple[int, int], int] = {}
+        self._of_tiles: dict[tuple[Tiling, tuple[int, ...]], int] = {}
+        """By the tiles in which partial results are reduced, and the cuts that share these, the division."""
 
     def numbers(self, tilings: Sequence[Tiling]) -> list[int]:
         """The numbers of divisions that are tilings."""
@@ -105,12 +108,15 @@ class Divisions:
         """The number of the division in which partial results are reduced on their way, both being tilings."""
         number = self._middles.get((made, owned))
         if number is None:
-            base, cuts = reduction(self._tilings[made], self._tilings[owned])
-            along = shared_along(base, cuts, self._shape)
-            ways = self._ways_of(along)
-            number = self._middles[made, owned] = self._numbers.setdefault(ways, self._count)
-            if number == self._count:
-                self._add(ways, self._held(along, base.ways))
+            tiles = reduction(self._tilings[made], self._tilings[owned])
+            number = self._of_tiles.get(tiles)
+            if number is None:
+                along = shared_along(*tiles, self._shape)
+                ways = self._ways_of(along)
+                number = self._of_tiles[tiles] = self._numbers.setdefault(ways, self._count)
+                if number == self._count:
+                    self._add(ways, self._held(along, self.ways.of_cuts))
+            self._middles[made, owned] = number
         return number
 
     def _number_of(self, tiling: Tiling) -> int:
@@ -213,12 +219,13 @@ class Divisions:
 
     def _grow(self) -> None:
         """Makes room for all, and for twice as many as there was."""
-        more = max(_ROOM, len(self._elements), self._count - len(self._elements))
-        self._ways = np.concatenate([self._ways, np.zeros((more, len(self._shape)), dtype=np.int64)])
-        self._elements = np.concatenate([self._elements, np.zeros(more, dtype=np.int64)])
-        self._contributions = np.concatenate([self._contributions, np.ones(more, dtype=np.int64)])
-        common = np.zeros((len(self._ways), len(self._ways)), dtype=np.int64)
-        common[:-more, :-more] = self._common
+        before = len(self._elements)
+        room = max(before + _ROOM, 2 * before, self._count)
+        self._ways, self._elements = enlarged(self._ways, room), enlarged(self._elements, room)
+        self._contributions = enlarged(self._contributions, room)
+        self._contributions[before:] = 1
+        common = np.zeros((room, room), dtype=np.int64)
+        common[:before, :before] = self._common
         self._common = common
 
     def _count_table(self, rows: Ints, columns: Ints) -> None:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.algebra.room import enlarged
 from planner.algebra.tiling import Piece, piece_of, pieces
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -84,12 +85,11 @@ class Ways:
 
     def _grow(self) -> None:
         """Makes room for as many again."""
-        more = np.zeros((max(_ROOM, self._count), self.workers), dtype=np.int64)
-        self._lo, self._hi = np.concatenate([self._lo, more]), np.concatenate([self._hi, more])
-        self.lengths = np.concatenate([self.lengths, more[:, 0]])
-        self.cuts = np.concatenate([self.cuts, np.full((len(more), len(self.of_cuts)), -1, dtype=np.int64)])
-        self.knows_cuts = np.concatenate([self.knows_cuts, np.zeros(len(more), dtype=np.bool_)])
-        self.is_whole = np.concatenate([self.is_whole, np.zeros(len(more), dtype=np.bool_)])
+        room = max(_ROOM, 2 * self._count)
+        self._lo, self._hi = enlarged(self._lo, room), enlarged(self._hi, room)
+        self.lengths, self.is_whole = enlarged(self.lengths, room), enlarged(self.is_whole, room)
+        self.knows_cuts, self.cuts = enlarged(self.knows_cuts, room), enlarged(self.cuts, room)
+        self.cuts[self._count :] = -1
 
     def overlaps(self, mine: Ints, theirs: Ints) -> Ints:
         """What workers have in common along a dim, with its ways in any order; shape [mine, theirs, workers]."""

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from planner.algebra.room import enlarged
 from planner.search.order import Ints, Pattern
 from planner.search.sums import Shape, SumForm, Table, placed
 
@@ -69,7 +70,7 @@ class _Stack:
         """Puts these on top, and says where they begin."""
         start, self.used = self.used, self.used + values.size
         if self.used > len(self.values):
-            self.values = np.concatenate([self.values[:start], np.zeros(2 * self.used - start, dtype=np.int64)])
+            self.values = enlarged(self.values, 2 * self.used)
         self.values[start : self.used] = values.ravel()
         return start
 
