@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,9 +46,19 @@ class Shard(NamedTuple):
         return f"S({self.dim})" if self.block == 1 else f"S({self.dim},{self.block})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Replicate:
-    """Every group has all of it."""
+    """Every group has all of it. It is always the same object, so that equal tilings are quickly seen to be so."""
+
+    _one: ClassVar[Replicate | None] = None
+
+    def __new__(cls) -> Replicate:
+        if cls._one is None:
+            cls._one = object.__new__(cls)
+        return cls._one
+
+    def __hash__(self) -> int:
+        return 1
 
     def __str__(self) -> str:
         return "R"
