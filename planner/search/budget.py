@@ -106,18 +106,23 @@ def _saved(problem: Problem, composites: Sequence[Tiling], links: Mapping[int, S
         links: by op, those of its inputs and outputs.
     """
     group = problem.alike(composites)[1].tolist()
-    known: dict[object, int] = {}
-    saved: dict[int, int] = {}
+    key_of = {
+        number: (group[number], *[(link.kind, link.times, group[link.tensor]) for link in near])
+        for number, near in links.items()
+    }
+    asked: dict[object, list[tuple[Link, Candidates, Candidates]]] = {}
     for number, near in links.items():
-        key = (group[number], *[(link.kind, link.times, group[link.tensor]) for link in near])
-        if key not in known:
+        if key_of[number] not in asked:
             own = composites[number]
             strategies = problem.intern((own, *_divided(problem, problem.variables[number], own)))
-            asked = [(link, problem.intern((composites[link.tensor],)), strategies) for link in near]
-            total = sum(table[0] for table in problem.made(asked))
-            known[key] = int(min(total[1:], default=total[0]) - total[0])
-        saved[number] = known[key]
-    return saved
+            tilings = [problem.intern((composites[link.tensor],)) for link in near]
+            asked[key_of[number]] = [(link, tiling, strategies) for link, tiling in zip(near, tilings, strict=True)]
+    tables = iter(problem.made([one for alike in asked.values() for one in alike]))
+    saved: dict[object, int] = {}
+    for key, alike in asked.items():
+        total = sum(next(tables)[0] for _ in alike)
+        saved[key] = int(min(total[1:], default=total[0]) - total[0])
+    return {number: saved[key] for number, key in key_of.items()}
 
 
 def _divided(problem: Problem, variable: SearchVariable, composite: Tiling) -> list[Tiling]:
@@ -125,6 +130,8 @@ def _divided(problem: Problem, variable: SearchVariable, composite: Tiling) -> l
 
     What is partial may be divided instead, too, for its neighbours may not be partial any more.
     """
+    if not any(isinstance(placement, Replicate | Partial) for placement in composite.placements):
+        return [composite]
     found = [UNCUT]
     for placement, ways in zip(composite.placements, composite.ways, strict=True):
         most = 1 if len(found) >= _MOST_WAYS else None
