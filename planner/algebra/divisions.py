@@ -90,14 +90,7 @@ class Divisions:
         return number
 
     def way(self, dim: int, lo: Ints, hi: Ints, cuts: tuple[int, ...] | None = None) -> int:
-        """The number of the way in which workers have these parts of a dim, each of shape [workers].
-
-        Args:
-            dim: which.
-            lo: where the parts begin.
-            hi: where they end.
-            cuts: those on whose groups it depends which part a worker has; None if that is not known.
-        """
+        """The number of the way in which a dim has these parts: see ``Ways.number_of``."""
         return self.ways.number_of(self._shape[dim], lo, hi, cuts)
 
     def way_of_cuts(self, dim: int, along: tuple[tuple[int, ...], tuple[Piece, ...]] | None) -> int:

@@ -112,12 +112,11 @@ def _tried(
     """
     groups, count = ways.of_cuts[0], along.shape[1]
     grid = np.indices((groups,) * count).reshape(count, groups**count)
-    workers = groups ** (len(ways.of_cuts) - 1 - along) @ grid
     total: Ints = np.ones((len(along), grid.shape[1]), dtype=np.int64)
     for mine, theirs, which in zip(some, others, unequal, strict=True):
         here = np.flatnonzero(which)
         if len(here):
-            total[here] *= ways.overlap_at(mine[here], theirs[here], workers[here])
+            total[here] *= ways.overlap_at(mine[here], theirs[here], along[here], grid)
     same = np.take_along_axis(joined, along, axis=1)
     decided: Ints = np.full(len(along), count, dtype=np.int64)
     for later in range(1, count):

@@ -23,15 +23,17 @@ _FEW = 1 << 14
 class Ways:
     """The ways in which the same cuts divide dims of any extent. Those of dims of different extents are different.
 
+    A way is known by the cuts on whose groups it depends which part a worker has, and by the part of each combination
+    of their groups: mostly there are far fewer than workers.
+
     Attributes:
         of_cuts: how many groups each cut makes, outermost first.
         workers: how many.
         is_regular: whether all cuts make as many.
         is_whole: by way, whether it gives all of a dim to every worker.
-        lengths: by way that is known by its cuts, how long each worker's piece is; 0 if they are not of one length.
-        cuts: by way the cuts on whose groups it depends which part a worker has, -1 behind them: those along the dim,
-            outermost first, where a way is known by its cuts.
-        knows_cuts: by way, whether these are known.
+        lengths: by way that is a tiling's, how long each worker's piece is; 0 if they are not of one length.
+        cuts: by way the cuts on whose groups it depends which part a worker has, outermost first, -1 behind them.
+        knows_cuts: by way, whether these are known; else it is taken to depend on all.
     """
 
     def __init__(self, of_cuts: tuple[int, ...]) -> None:
@@ -43,18 +45,27 @@ class Ways:
         self.cuts = np.zeros((0, len(of_cuts)), dtype=np.int64)
         self.knows_cuts = np.zeros(0, dtype=np.bool_)
         self._count = 0
-        self._lo = self._hi = np.zeros((0, self.workers), dtype=np.int64)
-        self._by_ends: dict[tuple[int, bytes], int] = {}
+        self._numbers: dict[tuple[int, tuple[int, ...] | None, bytes], int] = {}
         self._by_cuts: dict[Hashable, int] = {}
         self._whole: dict[int, int] = {}
+        # The parts of all ways, one way after the other; where a way's begin, and how far apart they are in it for
+        # neighbouring groups of each cut.
+        self._lo = self._hi = np.zeros(0, dtype=np.int64)
+        self._used = 0
+        self._first = np.zeros(0, dtype=np.int64)
+        self._steps = np.zeros((0, len(of_cuts)), dtype=np.int64)
+        # The parts worker by worker, row by row, of those ways of which they were asked for.
+        self._row = np.zeros(0, dtype=np.int64)
+        self._all_lo = self._all_hi = np.zeros((0, self.workers), dtype=np.int64)
+        self._rows = 0
 
     def whole(self, extent: int) -> int:
         """The number of the way in which every worker has all of a dim."""
         number = self._whole.get(extent)
         if number is None:
-            lo, hi = np.zeros(self.workers, dtype=np.int64), np.full(self.workers, extent, dtype=np.int64)
+            lo, hi = np.zeros(1, dtype=np.int64), np.full(1, extent, dtype=np.int64)
             number = self._whole[extent] = self.number_of(extent, lo, hi, ())
-            self.is_whole[number], self.lengths[number], self.cuts[number] = True, extent, -1
+            self.is_whole[number], self.lengths[number] = True, extent
         return number
 
     def number_of_cuts(self, extent: int, cuts: tuple[int, ...], how: tuple[Piece, ...]) -> int:
@@ -62,59 +73,105 @@ class Ways:
         key = (extent, cuts, how)
         number = self._by_cuts.get(key)
         if number is None:
-            (starts, ends), piece = pieces(extent, how), piece_of(self.of_cuts, cuts)
-            number = self._by_cuts[key] = self.number_of(extent, starts[piece], ends[piece], cuts)
+            starts, ends = pieces(extent, how)
+            number = self._by_cuts[key] = self.number_of(extent, starts, ends, cuts)
             lengths = ends - starts
             if (lengths == lengths[0]).all():
                 self.lengths[number] = lengths[0]
-                self.cuts[number] = (*cuts, *[-1] * (len(self.of_cuts) - len(cuts)))
         return number
 
     def number_of(self, extent: int, lo: Ints, hi: Ints, cuts: tuple[int, ...] | None = None) -> int:
-        """The number of the way with these ends, each of shape [workers], that depend on the groups of these cuts."""
-        number = self._by_ends.setdefault((extent, lo.tobytes() + hi.tobytes()), self._count)
+        """The number of the way with these ends.
+
+        Args:
+            extent: of the dim.
+            lo: where the part of each combination of the cuts' groups begins, the last cut's varying fastest.
+            hi: where it ends.
+            cuts: those on whose groups the part depends, outermost first; None if they are not known, so that there is
+                a part for each worker.
+        """
+        if cuts is not None and len(cuts) and not lo.any() and (hi == extent).all():
+            return self.whole(extent)
+        number = self._numbers.setdefault((extent, cuts, lo.tobytes() + hi.tobytes()), self._count)
         if number == self._count:
-            if self._count == len(self._lo):
+            if self._count == len(self._first):
                 self._grow()
-            self._lo[number], self._hi[number] = lo, hi
             self._count += 1
-        if cuts is not None and not self.knows_cuts[number]:
-            self.knows_cuts[number] = True
-            self.cuts[number, : len(cuts)] = cuts
+            stop = self._used + len(lo)
+            if stop > len(self._lo):
+                self._lo, self._hi = (enlarged(values, 2 * stop) for values in (self._lo, self._hi))
+            self._lo[self._used : stop], self._hi[self._used : stop] = lo, hi
+            self._first[number], self._used = self._used, stop
+            self.knows_cuts[number] = cuts is not None
+            along = range(len(self.of_cuts)) if cuts is None else cuts
+            self.cuts[number, : len(along)] = along
+            step = 1
+            for cut in reversed(along):
+                self._steps[number, cut], step = step, step * self.of_cuts[cut]
         return number
 
     def _grow(self) -> None:
         """Makes room for as many again."""
         room = max(_ROOM, 2 * self._count)
-        self._lo, self._hi = enlarged(self._lo, room), enlarged(self._hi, room)
         self.lengths, self.is_whole = enlarged(self.lengths, room), enlarged(self.is_whole, room)
         self.knows_cuts, self.cuts = enlarged(self.knows_cuts, room), enlarged(self.cuts, room)
-        self.cuts[self._count :] = -1
+        self._first, self._steps = enlarged(self._first, room), enlarged(self._steps, room)
+        self._row = enlarged(self._row, room)
+        self.cuts[self._count :] = self._row[self._count :] = -1
+
+    def _rows_of(self, numbers: Ints) -> Ints:
+        """Where the parts of ways are worker by worker."""
+        rows: Ints = self._row[numbers]
+        if (rows < 0).any():
+            for number in np.unique(numbers[rows < 0]).tolist():
+                if self._rows == len(self._all_lo):
+                    room = max(_ROOM, 2 * self._rows)
+                    self._all_lo, self._all_hi = (enlarged(values, room) for values in (self._all_lo, self._all_hi))
+                cuts = tuple(cut for cut in self.cuts[number].tolist() if cut >= 0)
+                part = self._first[number] + piece_of(self.of_cuts, cuts)
+                self._all_lo[self._rows], self._all_hi[self._rows] = self._lo[part], self._hi[part]
+                self._row[number] = self._rows
+                self._rows += 1
+            rows = self._row[numbers]
+        return rows
 
     def overlaps(self, mine: Ints, theirs: Ints) -> Ints:
         """What workers have in common along a dim, with its ways in any order; shape [mine, theirs, workers]."""
         if len(mine) * len(theirs) * self.workers <= _FEW:
-            return self._in_both(mine[:, None], theirs)
+            return self.overlap(mine[:, None], theirs)
         different, which = _different(mine)
         others, other = _different(theirs)
-        along = self._in_both(different[:, None], others)
+        along = self.overlap(different[:, None], others)
         if len(different) in (1, len(which)):  # numbered as they come
             return along if len(others) in (1, len(other)) else along[:, other]
         return along[which] if len(others) in (1, len(other)) else along[which[:, None], other]
 
     def overlap(self, mine: Ints, theirs: Ints) -> Ints:
-        """The same pair by pair; shape [pairs, workers]."""
-        return self._in_both(mine, theirs)
+        """The same pair by pair, as numpy broadcasts them; shape [..., workers]."""
+        one, other = self._rows_of(mine), self._rows_of(theirs)
+        return _in_both(self._all_lo, self._all_hi, one, other)
 
-    def overlap_at(self, mine: Ints, theirs: Ints, workers: Ints) -> Ints:
-        """The same of some workers, shape [pairs, ...]."""
-        return self._in_both((mine[:, None], workers), (theirs[:, None], workers))
+    def overlap_at(self, mine: Ints, theirs: Ints, cuts: Ints, groups: Ints) -> Ints:
+        """The same of combinations of groups of those cuts on which a pair's parts depend, shape [pairs, combinations].
 
-    def _in_both(self, mine: Ints | tuple[Ints, Ints], theirs: Ints | tuple[Ints, Ints]) -> Ints:
-        """What parts have in common: of ways, or of ways and workers, which go together as numpy broadcasts them."""
-        along: Ints = np.minimum(self._hi[mine], self._hi[theirs])
-        along -= np.maximum(self._lo[mine], self._lo[theirs])
-        return np.maximum(along, 0, out=along)
+        Args:
+            mine: ways, shape [pairs].
+            theirs: the others.
+            cuts: of each pair, shape [pairs, cuts].
+            groups: of each combination, shape [cuts, combinations].
+        """
+        one, other = (
+            self._first[numbers][:, None] + np.take_along_axis(self._steps[numbers], cuts, axis=1) @ groups
+            for numbers in (mine, theirs)
+        )
+        return _in_both(self._lo, self._hi, one, other)
+
+
+def _in_both(lo: Ints, hi: Ints, mine: Ints, theirs: Ints) -> Ints:
+    """What parts have in common, by where they are."""
+    along: Ints = np.minimum(hi[mine], hi[theirs])
+    along -= np.maximum(lo[mine], lo[theirs])
+    return np.maximum(along, 0, out=along)
 
 
 def _different(values: Ints) -> tuple[Ints, Ints]:

@@ -278,8 +278,8 @@ class _Intervals:
         """By how the variables are divided that the input is read along, the number of the division."""
         self._ways: dict[tuple[object, ...], int] = {}
         """The same by dim, and the number of its way."""
-        self._of_pieces: dict[tuple[int, tuple[Piece, ...]], tuple[Ints, Ints]] = {}
-        """By dim and pieces of its only variable, what is needed for each of these."""
+        self._of_groups: dict[tuple[object, ...], tuple[Ints, Ints]] = {}
+        """By dim and how groups divide its variables, what is needed for each combination of groups."""
         self._idle: dict[tuple[int, tuple[Piece, ...]], bool] = {}
 
     @classmethod
@@ -317,30 +317,26 @@ class _Intervals:
         key = (dim, ways, cuts)
         way = self._ways.get(key)
         if way is None:
-            ends = self._ends(dim, interval, ways, dict(zip(variables, cuts, strict=True)))
-            depends = {cut: None for one in cuts if one is not None for cut in one[0]}
-            way = self._ways[key] = divisions.way(dim, *ends, tuple(depends))
+            known = dict(zip(variables, cuts, strict=True))
+            way = self._ways[key] = divisions.way(dim, *self._ends(dim, interval, ways, known))
         return way
 
     def _ends(
         self, dim: int, interval: Interval | None, ways: tuple[int, ...], cuts: Mapping[int, _Cuts | None]
-    ) -> tuple[Ints, Ints]:
-        """Where each worker's part of a dim begins and ends."""
-        if len(cuts) != 1:
+    ) -> tuple[Ints, Ints, tuple[int, ...]]:
+        """Where the part of each combination of groups begins and ends, and the cuts whose groups these are."""
+        along = tuple(sorted({cut for one in cuts.values() if one is not None for cut in one[0]}))
+        key = (dim, *[None if one is None else (tuple(map(along.index, one[0])), one[1]) for one in cuts.values()])
+        known = self._of_groups.get(key)
+        if known is None:
+            groups = tuple([ways[cut] for cut in along])
             ranges = {}
             for variable, one in cuts.items():
                 starts, ends = pieces(self._bound.extents[variable], one[1] if one else ())
-                piece = _piece_of(ways, one)
+                piece = piece_of(groups, tuple(map(along.index, one[0])) if one else ())
                 ranges[variable] = starts[piece], ends[piece]
-            return self._read(dim, interval, prod(ways), ranges)
-        [(variable, one)] = cuts.items()
-        key = (dim, one[1] if one else ())
-        known = self._of_pieces.get(key)
-        if known is None:
-            starts, ends = pieces(self._bound.extents[variable], key[1])
-            known = self._of_pieces[key] = self._read(dim, interval, len(starts), {variable: (starts, ends)})
-        piece = _piece_of(ways, one)
-        return known[0][piece], known[1][piece]
+            known = self._of_groups[key] = self._read(dim, interval, prod(groups), ranges)
+        return *known, along
 
     def _read(
         self, dim: int, interval: Interval | None, parts: int, ranges: Mapping[int, tuple[Ints, Ints]]
@@ -359,11 +355,6 @@ class _Intervals:
             for number in self._once:
                 high = np.where(ranges[number][0] > 0, low, high)
         return low, high
-
-
-def _piece_of(ways: tuple[int, ...], cuts: _Cuts | None) -> Ints:
-    """Which piece of a variable each worker has."""
-    return piece_of(ways, cuts[0]) if cuts else np.zeros(prod(ways), dtype=np.int64)
 
 
 class _Made:
