@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planner.algebra.ways import Ints, Ways
 
-_MANY = 512
+_MANY = 64
 """Workers from which on groups are looked at, and not each worker."""
 _IN_CACHE = 1 << 17
 """Numbers that stay in the cache; more are counted some after the others."""
