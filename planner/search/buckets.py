@@ -18,10 +18,12 @@ import numpy as np
 
 from planner.algebra.room import enlarged
 from planner.search.order import Ints, Pattern
-from planner.search.sums import Shape, SumForm, Table, placed
+from planner.search.sums import Shape, SumForm, Table
 
 _TOGETHER = 1 << 11
 """Buckets up to this size are solved together: a call takes longer than what there is to be done."""
+
+_BYTES = np.dtype(np.int64).itemsize
 
 Key: TypeAlias = tuple[int, ...]
 """Of a bucket: the number of its pattern, and those of its tables."""
@@ -96,6 +98,7 @@ class KnownTables:
         self._patterns: dict[Pattern, int] = {}
         self._by_number: list[Pattern] = []
         self._layouts: dict[tuple[int, tuple[Shape, ...]], _Layout] = {}
+        self._places: dict[Shape, Ints] = {}
         self._buckets: dict[Key, Bucket] = {}
         self._best = _Stack()
         self.entries = self.held = 0
@@ -112,33 +115,53 @@ class KnownTables:
 
     def interned(self, tables: Sequence[Table], which: Ints) -> tuple[Ints, int]:
         """The number of each factor's table, and the sum of what was taken out; ``which`` says which table that is."""
-        pairs = [self.intern(table) for table in tables]
-        numbers = np.array([number for number, _ in pairs], dtype=np.int64)
-        least = np.array([least for _, least in pairs], dtype=np.int64)
-        return numbers[which], int(least[which].sum())
+        pairs = np.array(self.intern(tables), dtype=np.int64).reshape(-1, 2)
+        return pairs[which, 0], int(pairs[which, 1].sum())
 
-    def intern(self, table: Table) -> tuple[int, int]:
-        """The number of a table less its minimum, and the minimum."""
+    def intern(self, tables: Sequence[Table]) -> list[tuple[int, int]]:
+        """The numbers of tables less their minima, and the minima."""
+        small = [place for place, table in enumerate(tables) if table.size <= _TOGETHER]
+        found: dict[int, tuple[int, int]] = {}
+        if small:
+            sizes = np.array([tables[place].size for place in small], dtype=np.int64)
+            flat = np.concatenate([tables[place].ravel() for place in small])
+            least = np.minimum.reduceat(flat, sizes.cumsum() - sizes)
+            numbers = self._numbers_of(flat - np.repeat(least, sizes), [tables[place].shape for place in small])
+            found.update(zip(small, zip(numbers, least.tolist(), strict=True), strict=True))
+        return [found[place] if place in found else self._intern_large(table) for place, table in enumerate(tables)]
+
+    def _numbers_of(self, flat: Ints, shapes: Sequence[Shape]) -> list[int]:
+        """The numbers of small tables of these shapes, whose entries lie one after the other."""
+        first, content, stop = self._small.add(flat), flat.tobytes(), 0
+        found = []
+        for shape in shapes:
+            start, stop = stop, stop + prod(shape)
+            key = (shape, content[start * _BYTES : stop * _BYTES])
+            number = self._by_content.get(key)
+            if number is None:
+                number = self._by_content[key] = self._add(shape, first + start)
+            found.append(number)
+        return found
+
+    def _intern_large(self, table: Table) -> tuple[int, int]:
         least = int(table.min())
         rest = np.ascontiguousarray(table - least if least else table)
-        return self._number_of(rest, rest.shape), least
-
-    def _number_of(self, rest: Table, shape: Shape) -> int:
-        """The number of a table of this shape, given by its entries in order."""
-        is_small = rest.size <= _TOGETHER
-        key = (shape, rest.tobytes() if is_small else _mark(rest))
+        key = (rest.shape, _mark(rest))
         number = self._by_content.get(key)
-        while number is not None and not is_small and not np.array_equal(self._tables[number], rest):
-            key = (shape, key[1] + b"'")  # another one with the same mark
+        while number is not None and not np.array_equal(self._tables[number], rest):
+            key = (rest.shape, key[1] + b"'")  # another one with the same mark
             number = self._by_content.get(key)
         if number is None:
-            number = self._by_content[key] = len(self._shapes)
-            self._shapes.append(shape)
-            self.held += rest.size
-            self._starts.append(self._small.add(rest) if is_small else -1)
-            if not is_small:
-                self._tables[number] = rest
-        return number
+            number = self._by_content[key] = self._add(rest.shape, -1)
+            self._tables[number] = rest
+        return number, least
+
+    def _add(self, shape: Shape, start: int) -> int:
+        """The number of a new table."""
+        self._shapes.append(shape)
+        self._starts.append(start)
+        self.held += prod(shape)
+        return len(self._shapes) - 1
 
     def table(self, number: int) -> Table:
         """A table by its number: always the same object."""
@@ -186,16 +209,21 @@ class KnownTables:
             if entries > _TOGETHER:
                 form = SumForm(pattern, shapes, tuple(whole))
             else:
-                turned = (*whole[1:], whole[0])
-                numbered = [np.arange(prod(shape)).reshape(shape) for shape in shapes]
-                views = [
-                    placed(axes, table.shape, len(whole)).of(table)
-                    for axes, table in zip(pattern, numbered, strict=True)
-                ]
-                spread = [np.broadcast_to(np.moveaxis(view, 0, -1), turned).ravel() for view in views]
-                cells = np.array(spread, dtype=np.int64).reshape(len(shapes), entries)
+                # The cell of an entry is as far on for each axis as the table's entries are apart along it.
+                apart = np.zeros((len(shapes), len(whole)), dtype=np.int64)
+                for table, (axes, shape) in enumerate(zip(pattern, shapes, strict=True)):
+                    apart[table, axes] = _strides(shape)
+                cells = apart @ self._entries_of(tuple(whole))
             found = self._layouts[key[0], shapes] = _Layout(tuple(whole), entries, cells, form, _strides(whole[1:]))
         return found
+
+    def _entries_of(self, shape: Shape) -> Ints:
+        """The place of each entry along each axis, axis 0 varying fastest; shape [axes, entries]."""
+        places = self._places.get(shape)
+        if places is None:
+            turned = np.indices((*shape[1:], shape[0])).reshape(len(shape), prod(shape))
+            places = self._places[shape] = np.concatenate([turned[-1:], turned[:-1]])
+        return places
 
     def _solve(self, new: Sequence[tuple[Key, _Layout]]) -> None:
         """Solves small buckets of as many tables each, all together."""
@@ -216,17 +244,16 @@ class KnownTables:
         stops = width.cumsum()
         lowest = np.minimum.reduceat(least, stops - width)
         rest = least - np.repeat(lowest, width)
-        start = 0
-        for (key, layout), stop, low in zip(new, stops.tolist(), lowest.tolist(), strict=True):
-            shape = layout.shape[1:]
-            result = self._number_of(rest[start:stop], shape)
-            self._buckets[key] = Bucket(key, result, low, layout.entries, first + start, layout.strides)
-            start = stop
+        results = self._numbers_of(rest, [layout.shape[1:] for layout in layouts])
+        begin = [first, *(first + stops).tolist()]
+        for (key, layout), result, low, at in zip(new, results, lowest.tolist(), begin, strict=False):
+            self._buckets[key] = Bucket(key, result, low, layout.entries, at, layout.strides)
 
     def _large(self, key: Key, layout: _Layout, form: SumForm) -> Bucket:
         """Solves a bucket of its own."""
         least, best = form.least([self.table(number) for number in key[1:]], sum(map(self._most_of, key[1:])))
-        return Bucket(key, *self.intern(least), layout.entries, best, layout.strides)
+        [(result, lowest)] = self.intern([least])
+        return Bucket(key, result, lowest, layout.entries, best, layout.strides)
 
     def _most_of(self, number: int) -> int:
         """The largest entry of a table."""

@@ -118,9 +118,9 @@ class Network:
         keys = [(kind, id(tilings), id(strategies)) for kind, (tilings, strategies) in zip(kinds, lists, strict=True)]
         new = [place for place, key in enumerate(keys) if key not in self._numbers]
         tables = self._tables([links[place] for place in new], choices, make)
-        for place, table in zip(new, tables, strict=True):
+        for place, known in zip(new, self._known.intern(tables), strict=True):
             # The lists are kept with the number: an identity means something only while its object lives.
-            self._numbers[keys[place]] = (*self._known.intern(table), *lists[place])
+            self._numbers[keys[place]] = (*known, *lists[place])
         return [self._numbers[key][:2] for key in keys]
 
     def tables(self, choices: Choices, make: MakeTables) -> tuple[list[Table], Ints]:

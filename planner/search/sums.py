@@ -31,14 +31,13 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class _View:
     """A table as a part of a sum: its axes in the sum's order, those that it lacks of size 1."""
 
     order: tuple[int, ...]
     shape: Shape
 
     def of(self, table: Table) -> Table:
-        """The table so."""
         return table.transpose(self.order).reshape(self.shape)
 
 
@@ -61,7 +60,7 @@ class SumForm:
         self.shape = shape
         self.keeps_best = prod(shape[1:]) <= _DECIDED
         self._bits = shape[0].bit_length()
-        self._views = [placed(axes, sizes, len(shape)) for axes, sizes in zip(pattern, shapes, strict=True)]
+        self._views = [_view(axes, sizes, len(shape)) for axes, sizes in zip(pattern, shapes, strict=True)]
         # Each of these is a table, the largest first, and those within it.
         self._groups: list[list[int]] = []
         for table in sorted(range(len(shapes)), key=lambda table: -prod(shapes[table])):
@@ -129,9 +128,8 @@ class SumForm:
         return least
 
 
-def placed(axes: tuple[int, ...], sizes: Shape, rank: int) -> View:
-    """How a table of these axes and sizes is a part of a sum of this rank."""
+def _view(axes: tuple[int, ...], sizes: Shape, rank: int) -> _View:
     shape = [1] * rank
     for axis, size in zip(axes, sizes, strict=True):
         shape[axis] = size
-    return View(tuple(sorted(range(len(axes)), key=axes.__getitem__)), tuple(shape))
+    return _View(tuple(sorted(range(len(axes)), key=axes.__getitem__)), tuple(shape))

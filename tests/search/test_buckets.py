@@ -48,7 +48,7 @@ def check(asked: list[tuple[Pattern, int]]) -> None:
         numbers, constant = [], 0
         for axes in pattern:
             table = rng.integers(0, 9, [sizes[axis] for axis in axes])
-            number, least = known.intern(table)
+            [(number, least)] = known.intern([table])
             numbers.append(number)
             constant += least
             spread = np.moveaxis(np.expand_dims(table, tuple(range(len(axes), 4))), range(len(axes)), axes)
@@ -71,6 +71,6 @@ def test_tables_of_one_mark_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("planner.search.buckets._mark", lambda table: b"")
     known = KnownTables()
     tables = [np.array([0, 1, 2, 3]), np.array([0, 3, 2, 1]), np.array([0, 1, 1, 3])]
-    numbers = [known.intern(table)[0] for table in (*tables, *tables)]
+    numbers = [number for number, _ in known.intern([*tables, *tables])]
     assert numbers == [0, 1, 2, 0, 1, 2]
     assert [known.table(number).tolist() for number in numbers[:3]] == [table.tolist() for table in tables]
