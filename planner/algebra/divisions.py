@@ -53,7 +53,7 @@ class Divisions:
         self._new: list[tuple[tuple[int, ...], int]] = []
         self._ways = np.zeros((0, len(self._shape)), dtype=np.int64)
         self._elements = np.zeros(0, dtype=np.int64)
-        self._contributions = np.ones(0, dtype=np.int64)
+        self._contributions = np.zeros(0, dtype=np.int64)
         self._uncounted: list[int] = []
         """Divisions whose elements are not known."""
         self._common = np.zeros((0, 0), dtype=np.int64)
@@ -158,9 +158,9 @@ class Divisions:
     def count_table(self, rows: Ints, columns: Ints) -> None:
         """Counts what is not known of a large table: rows, shape [rows, 1], against columns."""
         if self.ways.workers <= _FEW_WORKERS:
-            self._count_table(rows, columns)
+            self._count_by_worker(rows, columns)
         else:
-            self._count_some_rows(rows, columns)
+            self._count_by_pair(rows, columns)
 
     def unknown(self, some: Ints, others: Ints) -> tuple[Ints, Ints]:
         """Of these pairs, those of which it is not known what they have in common, each once; and the divisions whose
@@ -196,7 +196,7 @@ class Divisions:
         return found
 
     def contributions(self, numbers: Ints) -> Ints:
-        """How many partial results of each element there are; 1 where it is no partial result."""
+        """How many partial results of each element there are; 0 where it is no partial result."""
         found: Ints = self._contributions[numbers]
         return found
 
@@ -216,12 +216,11 @@ class Divisions:
         room = max(before + _ROOM, 2 * before, self._count)
         self._ways, self._elements = enlarged(self._ways, room), enlarged(self._elements, room)
         self._contributions = enlarged(self._contributions, room)
-        self._contributions[before:] = 1
         common = np.zeros((room, room), dtype=np.int64)
         common[:before, :before] = self._common
         self._common = common
 
-    def _count_table(self, rows: Ints, columns: Ints) -> None:
+    def _count_by_worker(self, rows: Ints, columns: Ints) -> None:
         """Counts what rows, shape [rows, 1], and columns have in common, worker by worker."""
         is_known = self._common[rows, columns].all(axis=0)
         if not is_known.all():
@@ -230,7 +229,7 @@ class Divisions:
             self._common[others[:, None], new] = common
             self._common[new[:, None], others] = common.T
 
-    def _count_some_rows(self, rows: Ints, columns: Ints) -> None:
+    def _count_by_pair(self, rows: Ints, columns: Ints) -> None:
         """The same pair by pair, for some rows after the others."""
         most = max(1, _PAIRS // len(columns))
         for start in range(0, len(rows), most):

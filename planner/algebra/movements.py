@@ -141,7 +141,7 @@ def _large(block: Block) -> Ints:
     divisions, columns = block.divisions, np.array(block.others, dtype=np.int64)
     rows = np.array(block.owned, dtype=np.int64)[:, None]
     divisions.take_in()
-    is_partial = divisions.contributions(columns) > 1 if block.is_made else np.zeros(len(columns), dtype=np.bool_)
+    is_partial = divisions.contributions(columns) > 0 if block.is_made else np.zeros(len(columns), dtype=np.bool_)
     table: Ints = np.empty((len(rows), len(columns)), dtype=np.int64)
     if not is_partial.all():
         direct = columns[~is_partial]
@@ -217,8 +217,9 @@ class _Moves:
         divisions.take_in()
         self._goal = np.where(is_made, owned, others)
         self._source = np.where(is_made, others, owned)
-        self._times = np.where(is_made, divisions.contributions(others), 1)
-        self._reduced = np.flatnonzero(self._times > 1)
+        contributions = np.where(is_made, divisions.contributions(others), 0)
+        self._times = np.maximum(contributions, 1)
+        self._reduced = np.flatnonzero(contributions)
         """The entries for which partial results are reduced: the goal is the middle first, and then where it is owned.
         """
         self._last = owned[self._reduced]

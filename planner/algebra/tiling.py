@@ -36,7 +36,10 @@ class Reducer(enum.Enum):
 
 
 class Shard(NamedTuple):
-    """Divided along one dim; pieces differ by at most one block."""
+    """Divided along one dim; pieces differ by at most one block.
+
+    A tuple, since tilings are compared and looked up all the time, which for tuples takes the least.
+    """
 
     dim: int
     block: int = 1
@@ -271,10 +274,12 @@ def pieces(extent: int, cuts: tuple[Piece, ...]) -> tuple[NDArray[np.int64], NDA
 
 @lru_cache(maxsize=65536)
 def distinct_pieces(extent: int, cuts: tuple[Piece, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where pieces of one dim begin and end, one of all that are as long and as many borders of the dim are theirs."""
+    """Where pieces of one dim begin and end, one of all that are as long and lie at the same borders of the dim."""
     lo, hi = pieces(extent, cuts)
     _, first = np.unique(4 * (hi - lo) + 2 * (lo == 0) + (hi == extent), return_index=True)
-    return lo[first], hi[first]
+    lo, hi = lo[first], hi[first]
+    lo.flags.writeable = hi.flags.writeable = False
+    return lo, hi
 
 
 @lru_cache(maxsize=4096)

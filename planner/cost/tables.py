@@ -195,6 +195,7 @@ class _Read:
         self._numbers: dict[Tiling, int] = {}
         """By strategy the division of the input that workers need."""
         self._some_are_partial = False
+        """Whether a strategy met so far is: else there is nothing to be told apart."""
         self._by_read: dict[Tiling, int] = {}
         """The same by what ``_as_read`` leaves of strategies."""
 

@@ -132,14 +132,14 @@ class KnownTables:
 
     def _numbers_of(self, flat: Ints, shapes: Sequence[Shape]) -> list[int]:
         """The numbers of small tables of these shapes, whose entries lie one after the other."""
-        first, content, stop = self._small.add(flat), flat.tobytes(), 0
+        content, stop = flat.tobytes(), 0
         found = []
         for shape in shapes:
             start, stop = stop, stop + prod(shape)
             key = (shape, content[start * _BYTES : stop * _BYTES])
             number = self._by_content.get(key)
             if number is None:
-                number = self._by_content[key] = self._add(shape, first + start)
+                number = self._by_content[key] = self._add(shape, self._small.add(flat[start:stop]))
             found.append(number)
         return found
 

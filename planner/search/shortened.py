@@ -77,7 +77,7 @@ class Shortened:
                 removed.update(chain[cut.after + 1 - start : cut.after + 1 - start + cut.count])
             inputs.update(self._rewired(cut))
         changed = {number: names for number, names in inputs.items() if names != wiring.inputs[number]}
-        self.ops = _in_order(
+        self.ops = _executable(
             [
                 _reading(bound, changed[number]) if number in changed else bound
                 for number, bound in enumerate(ops)
@@ -192,7 +192,7 @@ def shortened(graph: Graph, ops: Sequence[BoundOp]) -> Shortened | None:
 
 
 def in_order(graph: Graph, ops: Sequence[BoundOp]) -> tuple[Graph, tuple[BoundOp, ...]]:
-    """A graph and its ops in an order that depends neither on the file's nor on names."""
+    """A graph and its ops in an order of places, not of the file nor of names; ops in the same place stay as they are."""
     ordered = in_order_of_places(graph)
     bound = {one.op.name: one for one in ops}
     return ordered, tuple(bound[op.name] for op in ordered.ops)
@@ -203,7 +203,7 @@ def _reading(bound: BoundOp, inputs: tuple[str, ...]) -> BoundOp:
     return replace(bound, node=replace(bound.node, op=replace(bound.op, inputs=inputs)))
 
 
-def _in_order(ops: Sequence[BoundOp]) -> tuple[BoundOp, ...]:
+def _executable(ops: Sequence[BoundOp]) -> tuple[BoundOp, ...]:
     """The ops such that each comes after those that it reads from: where blocks meet it may not."""
     made = {name: number for number, bound in enumerate(ops) for name in bound.op.outputs if name}
     sorter = TopologicalSorter(

@@ -113,6 +113,7 @@ class BoundOp:
     def plain_read(self, slot: int) -> tuple[int, ...] | None:
         """The variable that indexes each dim of an input, by number, where what workers read of it is a tiling.
 
+        It is one where every worker has a part: what would be read for a part that is empty is not looked at.
         Dims of which all is read have -1, as have those of size 1 that are broadcast. None if an index is more than a
         variable, or the input is read twice.
         """
@@ -167,8 +168,9 @@ class BoundOp:
     def _unlike_ranges(self, strategy: Tiling) -> Boxes:
         """A strategy's parts, at least one of all that differ in no more than where they lie: far fewer than workers.
 
-        Along a variable that is read as it is, and in no other way, parts of one length are alike but for those at a
-        border.
+        Along a variable that is an index of dims as long as it is, and is read in no other way, parts of one length are
+        alike but for those at a border. All pieces of others are looked at: where an op's parts must be whole groups,
+        or lie in one, it reads by the group's number, a quotient.
         """
         divided = parts(strategy)
         some = [

@@ -83,12 +83,16 @@ def test_regions_that_are_no_tilings_are_counted_as_well(ends: list[int], owned:
 
 @given(st.lists(st.tuples(some, some), min_size=2, max_size=4), st.sampled_from([0, 4, 99]))
 def test_partial_results_are_counted_alike_whatever_was_asked_before(asked: list, limit: int) -> None:
+    with_partial = [
+        (owned, [Tiling((Partial(), tiling.placements[1]), WAYS) for tiling in sources] + sources[:1])
+        for owned, sources in asked
+    ]
+    right = [redistribution_table(made_so, owned, SHAPE).tolist() for owned, made_so in with_partial]
     before, module._TOGETHER = module._TOGETHER, limit
     try:
         divisions = Divisions(SHAPE, Ways(WAYS))
-        for owned, sources in asked:
-            partial = [Tiling((Partial(), tiling.placements[1]), WAYS) for tiling in sources]
+        for (owned, partial), table_alone in zip(with_partial, right, strict=True):
             [table] = counted([made(divisions, divisions.numbers(owned), divisions.numbers(partial))])
-            assert table.tolist() == redistribution_table(partial, owned, SHAPE).tolist()
+            assert table.tolist() == table_alone
     finally:
         module._TOGETHER = before

@@ -12,7 +12,7 @@ from planner.algebra.tiling import Shard, Tiling
 from planner.tdl import bind
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import NotLocalError
-from planner.verify.cases import all_cases, bind_case, by_type
+from planner.verify.cases import all_cases, bind_case, by_type, make
 
 CASES = by_type(all_cases())
 DESCRIPTIONS = opdefs.standard()
@@ -29,6 +29,16 @@ def lacks_a_local_op(bound: BoundOp, strategy: Tiling) -> bool:
         except NotLocalError:
             return True
     return False
+
+
+@pytest.mark.parametrize("block", [1, 3])
+def test_parts_of_groups_are_not_alike_for_being_as_long(block: int) -> None:
+    """24 channels in 3 groups: parts of 4 and 5 lie in a group, or across two of them."""
+    case = make("Conv", (2, 24, 9), (48, 8, 3), (48,), group=3, pads=(1, 1))
+    strategy = Tiling((Shard(1), Shard(1, block)), (5, 4))
+    bound = bind_case(case, DESCRIPTIONS)[0]
+    assert bound.is_local(strategy) != lacks_a_local_op(bound, strategy)
+    assert lacks_a_local_op(bound, strategy)
 
 
 @pytest.mark.parametrize("op_type", sorted(CASES))

@@ -29,16 +29,19 @@ WAYS: dict[str, dict[str, int]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@given(st.lists(st.tuples(st.sampled_from(PATTERNS), st.integers(0, 1 << 30)), min_size=1, max_size=5))
-def test_buckets_are_minima_of_sums(way: str, asked: list[tuple[Pattern, int]]) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from(PATTERNS), st.integers(0, 1 << 30)), min_size=1, max_size=5),
+    st.sampled_from([1, 1 << 56]),
+)
+def test_buckets_are_minima_of_sums(way: str, asked: list[tuple[Pattern, int]], unit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name, limit in WAYS[way].items():
             patch.setattr(name, limit)
-        check(asked)
+        check(asked, unit)
 
 
-def check(asked: list[tuple[Pattern, int]]) -> None:
-    """Solves buckets of these patterns, their tables made from these seeds, and compares."""
+def check(asked: list[tuple[Pattern, int]], unit: int) -> None:
+    """Solves buckets of these patterns, their tables made from these seeds in multiples of a unit, and compares."""
     known = KnownTables()
     sums, constants, keys = [], [], []
     for pattern, seed in asked:
@@ -47,7 +50,7 @@ def check(asked: list[tuple[Pattern, int]]) -> None:
         total: np.ndarray = np.zeros((1, 1, 1, 1), dtype=np.int64)
         numbers, constant = [], 0
         for axes in pattern:
-            table = rng.integers(0, 9, [sizes[axis] for axis in axes])
+            table = unit * rng.integers(0, 9, [sizes[axis] for axis in axes])
             [(number, least)] = known.intern([table])
             numbers.append(number)
             constant += least

@@ -59,6 +59,18 @@ def test_halo_of_a_convolution() -> None:
     assert reads[0].after.tolist() == [[0, 0, 0, 1], [0, 0, 1, 1]]
 
 
+def test_a_convolution_of_1_x_1_reads_by_the_variables_of_the_image() -> None:
+    names = ("b", "ci", "y0", "y1")
+    one = standard("Conv", (2, 3, 8, 8), (4, 3, 1, 1))
+    assert one.plain_read(0) == tuple(one.variable_number(name) for name in names)
+    assert one.read_along(0) == {one.variable_number(name) for name in names}
+    for other in (
+        standard("Conv", (2, 3, 8, 8), (4, 3, 3, 3), pads=(1, 1, 1, 1)),
+        standard("Conv", (2, 3, 8, 8), (4, 3, 1, 1), strides=(2, 2)),
+    ):
+        assert other.plain_read(0) is None
+
+
 def test_a_term_outside_of_a_reduction_is_read_by_its_first_worker_only() -> None:
     gemm = standard("Gemm", (5, 6), (6, 4), (4,))
     cut = gemm.reads(gemm.ranges(Tiling((Shard(gemm.variable_number("k")),), (3,))))

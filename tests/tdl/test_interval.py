@@ -45,6 +45,10 @@ def values(index: Index, box: Box) -> list[Fraction]:
 def bounds(index: Index, box: Box) -> tuple[int, int]:
     interval = interval_of(index)
     assert interval is not None
+    return integers(interval, box)
+
+
+def integers(interval: Interval, box: Box) -> tuple[int, int]:
     ends = {}
     for name, (lo, hi) in box.items():
         ends[Symbol(name, End.FIRST)], ends[Symbol(name, End.LAST)] = np.array([lo]), np.array([hi - 1])
@@ -92,6 +96,15 @@ def boxes(draw: st.DrawFn) -> Box:
 def test_every_read_lies_in_the_interval(index: Index, box: Box) -> None:
     low, high = bounds(index, box)
     assert all(low <= value < high for value in values(index, box))
+
+
+@given(whole_numbered, boxes(), st.frozensets(st.sampled_from(NAMES)))
+def test_a_variable_that_is_0_alone_need_not_be_said(index: Index, box: Box, single: frozenset[str]) -> None:
+    interval = interval_of(index)
+    assert interval is not None
+    there = {name: (0, 1) if name in single else ends for name, ends in box.items()}
+    assert integers(interval.at_origin(single), there) == integers(interval, there)
+    assert single.isdisjoint(interval.at_origin(single).along)
 
 
 def repeats_a_variable(index: Index) -> bool:
