@@ -192,7 +192,7 @@ def shortened(graph: Graph, ops: Sequence[BoundOp]) -> Shortened | None:
 
 
 def in_order(graph: Graph, ops: Sequence[BoundOp]) -> tuple[Graph, tuple[BoundOp, ...]]:
-    """A graph and its ops in an order of places, not of the file nor of names; ops in the same place stay as they are."""
+    """A graph and its ops in an order of places, not of the file or of names, but for ops in the same place."""
     ordered = in_order_of_places(graph)
     bound = {one.op.name: one for one in ops}
     return ordered, tuple(bound[op.name] for op in ordered.ops)
