@@ -256,7 +256,7 @@ class _Intervals:
     So it is found once for all strategies that divide those alike. Every worker has a part.
     """
 
-    def __init__(self, bound: BoundOp, read: Read) -> None:
+    def __init__(self, bound: BoundOp, read: Read, plain: Sequence[int | None]) -> None:
         shape = bound.node.input_shapes[read.slot]
         assert shape is not None, "an absent input is never read"
         self._bound = bound
@@ -271,43 +271,28 @@ class _Intervals:
             along = {numbers[name] for name in (interval.along if interval is not None else ())}
             # A part that is read by the first worker of some has no elements on others: it is empty along dim 0.
             variables = tuple(sorted(along.union(self._once if dim == 0 else ())))
-            is_variable = interval is not None and interval.alone is not None and len(variables) == 1
-            self._is_plain.append(is_variable and bound.extents[variables[0]] == self._sizes[dim])
+            self._is_plain.append(dim < len(plain) and plain[dim] is not None and len(variables) == 1)
             self._dims.append((interval, variables))
-        self._along = {variable for _, variables in self._dims for variable in variables}
-        self._numbers: dict[tuple[object, ...], int] = {}
-        """By how the variables are divided that the input is read along, the number of the division."""
         self._ways: dict[tuple[object, ...], int] = {}
-        """The same by dim, and the number of its way."""
+        """By dim and how its variables are divided, the number of its way."""
         self._of_groups: dict[tuple[object, ...], tuple[Ints, Ints]] = {}
         """By dim and how groups divide its variables, what is needed for each combination of groups."""
-        self._idle: dict[tuple[int, tuple[Piece, ...]], bool] = {}
 
     @classmethod
     def of(cls, bound: BoundOp, slot: int) -> _Intervals | None:
         """Of an input; None if several places of it are read."""
-        reads = [read for read in bound.sized_reads if read.slot == slot]
-        return cls(bound, reads[0]) if len(reads) == 1 and 0 not in bound.extents else None
+        reads = [(read, plain) for read, plain in bound.plain_dims if read.slot == slot]
+        return cls(bound, *reads[0]) if len(reads) == 1 and 0 not in bound.extents else None
 
     def number(self, divisions: Divisions, strategy: Tiling) -> int | None:
         """The number of the division that workers need; None if some worker has no part."""
         divided = cuts_along(strategy)
-        if any(self._leaves_idle(variable, how) for variable, _, how in divided):
+        if any(shortest_piece(self._bound.extents[variable], how) <= 0 for variable, _, how in divided):
             return None
-        key = (strategy.ways, *[one for one in divided if one[0] in self._along])
-        number = self._numbers.get(key)
-        if number is None:
-            along = {variable: (cuts, how) for variable, cuts, how in divided}
-            ways = tuple([self._way(divisions, dim, strategy.ways, along) for dim in range(len(self._dims))])
-            number = self._numbers[key] = divisions.number_of_ways(ways)
-        return number
-
-    def _leaves_idle(self, variable: int, how: tuple[Piece, ...]) -> bool:
-        """True if a piece of a variable is empty."""
-        idle = self._idle.get((variable, how))
-        if idle is None:
-            idle = self._idle[variable, how] = shortest_piece(self._bound.extents[variable], how) <= 0
-        return idle
+        along = {variable: (cuts, how) for variable, cuts, how in divided}
+        return divisions.number_of_ways(
+            tuple([self._way(divisions, dim, strategy.ways, along) for dim in range(len(self._dims))])
+        )
 
     def _way(self, divisions: Divisions, dim: int, ways: tuple[int, ...], along: Mapping[int, _Cuts]) -> int:
         """The number of the way in which workers need a dim."""

@@ -117,20 +117,19 @@ class BoundOp:
         Dims of which all is read have -1, as have those of size 1 that are broadcast. None if an index is more than a
         variable, or the input is read twice.
         """
-        reads = [read for read in self.sized_reads if read.slot == slot]
+        reads = [(read, numbers) for read, numbers in self.plain_dims if read.slot == slot]
         shape = self.node.input_shapes[slot]
-        if len(reads) != 1 or reads[0].once or shape is None or 0 in self.extents:
+        if len(reads) != 1 or reads[0][0].once or shape is None or 0 in self.extents:
             return None
-        found = []
-        for size, interval in zip(shape, reads[0].dims, strict=False):  # a scalar has an index space of one dim
+        [(read, numbers)] = reads
+        found: list[int] = []
+        for size, interval, number in zip(shape, read.dims, numbers, strict=False):  # a scalar has one dim in its space
             if interval is None or (size == 1 and interval == _ORIGIN):
                 found.append(-1)
-                continue
-            name = interval.alone
-            number = -1 if name is None else self.variable_number(name)
-            if name is None or self.extents[number] != size or number in found:
+            elif number is None or number in found:
                 return None
-            found.append(number)
+            else:
+                found.append(number)
         return tuple(found)
 
     def read_along(self, slot: int) -> frozenset[int]:
@@ -188,14 +187,14 @@ class BoundOp:
     def _read_as_they_are(self) -> frozenset[int]:
         """The variables, by number, that are read as indices of dims as long as they are, or not at all."""
         found = set(range(len(self.variables)))
-        for read, numbers in self._plain_dims:
+        for read, numbers in self.plain_dims:
             for interval, number in zip(read.dims, numbers, strict=False):
                 if interval is not None and number is None:
                     found -= {self.variable_number(name) for name in interval.along}
         return frozenset(found)
 
     @cached_property
-    def _plain_dims(self) -> tuple[tuple[Read, tuple[int | None, ...]], ...]:
+    def plain_dims(self) -> tuple[tuple[Read, tuple[int | None, ...]], ...]:
         """Beside each read, by dim the variable, by number, that is its index and is as long; None if there is none."""
         return tuple(
             (read, tuple(self._plain_dim(read.slot, dim, interval) for dim, interval in enumerate(read.dims)))
@@ -222,7 +221,7 @@ class BoundOp:
             ends[Symbol(variable.name, End.LAST)] = ranges.hi[:, number] - 1
         idle = ranges.elements == 0
         found: dict[int, InputBoxes] = {}
-        for read, plain in self._plain_dims:
+        for read, plain in self.plain_dims:
             if only not in (None, read.slot):
                 continue
             shape = self.node.input_shapes[read.slot]
