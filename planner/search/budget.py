@@ -14,7 +14,7 @@ from dataclasses import replace
 from planner.algebra.tiling import UNCUT, Partial, Replicate, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
-from planner.search.improve import improve
+from planner.search.improve import Improve, improve
 from planner.search.network import Link
 from planner.search.problem import Problem, Restriction, SearchVariable
 from planner.search.recurse import Found, search_recursively
@@ -35,7 +35,7 @@ def within_budget(
     found: Found,
     progress: Callable[[str], None] = lambda line: None,
     *,
-    is_brief: bool = False,
+    improved: Improve = improve,
 ) -> Found:
     """The plan itself, if it repeats no more work than allowed, or one near it that does not.
 
@@ -45,7 +45,7 @@ def within_budget(
         restrict: narrows the candidates of a variable.
         found: the plan.
         progress: told what is being done.
-        is_brief: see ``improve``.
+        improved: improves what was mended.
     """
     divided: frozenset[str] = frozenset()
     for number in range(_ROUNDS + 1):
@@ -60,11 +60,11 @@ def within_budget(
         try:
             if len(cuts) > 1:
                 mended = _mended(smaller, restrict, found)
-                found = improve(smaller, cuts, restrict, mended, progress, is_brief=is_brief)
+                found = improved(smaller, cuts, restrict, mended, progress)
             else:  # exact, and so at least as good as all that is near the plan
                 found = search_recursively(smaller, cuts, restrict, progress)
         except InfeasibleError:  # what the user wants to be partial is read by ops that are repeated then
-            return found if number else improve(problem, cuts, restrict, found, progress, is_brief=is_brief)
+            return found if number else improved(problem, cuts, restrict, found, progress)
         problem.eliminated_entries += smaller.eliminated_entries
     return found
 

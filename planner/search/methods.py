@@ -22,7 +22,7 @@ from planner.search.budget import within_budget
 from planner.search.certify import certify
 from planner.search.crossing import crossed
 from planner.search.effort import EFFORTS
-from planner.search.improve import improve
+from planner.search.improve import improve, improve_once
 from planner.search.layers import search_layers
 from planner.search.levels import search_by_levels
 from planner.search.megatron import tensor_parallel
@@ -92,9 +92,11 @@ def _joint(
 
     def improved(start: Restriction) -> Found:
         found = recursive(start)
-        if has_one_start and problem.overdraws(found.composites):
+        if not has_one_start:
+            return improve(problem, cuts, free, found, progress)
+        if problem.overdraws(found.composites):
             return found  # it is improved when it has been kept to the budget
-        return improve(problem, cuts, free, found, progress, is_brief=has_one_start)
+        return improve_once(problem, cuts, free, found, progress, is_recursive=True)
 
     pricing = Pricing(problem, cuts, free, progress)
 
@@ -104,7 +106,7 @@ def _joint(
             pricing.note(found)
             pricing.search()
             found = pricing.best() or found
-        return within_budget(problem, cuts, free, found, progress, is_brief=has_one_start)
+        return within_budget(problem, cuts, free, found, progress, improved=improve_once if has_one_start else improve)
 
     def certified(found: Found, lower: int | None = None) -> Found:
         """With a bound."""

@@ -1,6 +1,7 @@
 """The neighbourhood that improvement looks at."""
 
 import itertools
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -63,12 +64,25 @@ def test_a_plan_may_be_changed_once_in_each_way(monkeypatch: pytest.MonkeyPatch)
     problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 16)
     start = search_recursively(problem, cuts, no_restriction)
 
-    def rounds(is_brief: bool) -> tuple[int, int]:
+    def rounds(improved: improve.Improve) -> tuple[int, int]:
         lines: list[str] = []
-        found = improve.improve(problem, cuts, no_restriction, start, lines.append, is_brief=is_brief)
+        found = improved(problem, cuts, no_restriction, start, lines.append)
         return len(lines), found.moved_bytes
 
-    stable, brief = rounds(False), rounds(True)
-    once = 1 + (len(cuts) + 1) + 1  # all together, kind by kind, and the first once more
-    assert brief[0] == once < stable[0]
-    assert stable[1] < brief[1] < start.moved_bytes
+    stable, once = rounds(improve.improve), rounds(improve.improve_once)
+    assert once[0] == len(cuts) + 1 < stable[0]  # each cut, and orders
+    assert stable[1] < once[1] < start.moved_bytes
+    but_last = rounds(partial(improve.improve_once, is_recursive=True))
+    assert but_last[0] == len(cuts)
+    assert but_last[1] < start.moved_bytes
+
+
+def test_the_last_cut_of_a_recursive_plan_is_settled() -> None:
+    """To place it otherwise, all else as it is, makes no plan better: so it may be left out."""
+    graph, cuts = build("mlp-5x300"), (2, 2, 2, 2)
+    problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 12)
+    start = search_recursively(problem, cuts, no_restriction)
+    near = improve.Neighbourhood(problem, cuts, no_restriction)
+    *others, last = near.kinds
+    assert improve._better(problem, near, last, start, lambda line: None) is start
+    assert any(improve._better(problem, near, kind, start, lambda line: None) is not start for kind in others)
