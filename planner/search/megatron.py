@@ -41,10 +41,11 @@ def tensor_parallel(problem: Problem) -> Restriction:
 
 def _inner(problem: Problem) -> frozenset[Place]:
     """Dims and index variables between the two products of a half of a block."""
-    batch = problem.directions.reachable(batch_places(problem.graph))
-    weights = list(_weights(problem))
     residual: set[int] = set()
-    for heads in _heads(problem):
+    heads_of = list(_heads(problem))
+    batch = problem.directions.reachable(batch_places(problem.graph)) if heads_of else frozenset()
+    weights = list(_weights(problem)) if heads_of else []
+    for heads in heads_of:
         if heads not in batch:
             between = problem.directions.reachable([heads])
             sides = [(side in between, other) for pair in weights for side, other in (pair, pair[::-1])]

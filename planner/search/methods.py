@@ -78,25 +78,20 @@ def _joint(
     convolutions with many channels out of a recursive one, on a deep network that could repeat more than it may out of
     one in which only the smallest ops are repeated. What they are made of is put together again. A small graph is
     bounded first: where that proves its plan best, no other start is needed. A large graph for which a plan of nearly
-    the same graph is to be beaten has that as its only other start. With little effort a large graph has one start, and
-    of a small one's other plans only the best few are improved before all are crossed.
+    the same graph is to be beaten has that as its only other start. With little effort a large graph is searched
+    ``_briefly``, and of a small one's other plans only the best few are improved before all are crossed.
     """
-    free = narrow(no_restriction, cuts)
-
     is_small = len(problem.ops) <= MANY_OPS
     is_quick = problem.effort == "quick"
-    has_one_start = is_quick and not is_small
+    if is_quick and not is_small:
+        return cuts, _briefly(problem, cuts, narrow, progress)
+    free = narrow(no_restriction, cuts)
 
     def recursive(start: Restriction) -> Found:
         return search_recursively(problem, cuts, narrow(start, cuts), progress)
 
     def improved(start: Restriction) -> Found:
-        found = recursive(start)
-        if not has_one_start:
-            return improve(problem, cuts, free, found, progress)
-        if problem.overdraws(found.composites):
-            return found  # it is improved when it has been kept to the budget
-        return improve_once(problem, cuts, free, found, progress, is_recursive=True)
+        return improve(problem, cuts, free, recursive(start), progress)
 
     pricing = Pricing(problem, cuts, free, progress)
 
@@ -106,7 +101,7 @@ def _joint(
             pricing.note(found)
             pricing.search()
             found = pricing.best() or found
-        return within_budget(problem, cuts, free, found, progress, improved=improve_once if has_one_start else improve)
+        return within_budget(problem, cuts, free, found, progress)
 
     def certified(found: Found, lower: int | None = None) -> Found:
         """With a bound."""
@@ -117,13 +112,9 @@ def _joint(
 
     first = improved(no_restriction)
     if len(cuts) < 2 and not (problem.overdraws(first.composites) and not is_quick):
-        # What is solved exactly moves the least of all that is offered.
-        is_least = not cuts or problem.offers_all_repetition
-        return cuts, replace(allowed(first), lower_bytes=first.moved_bytes if is_least else None)
-    near = None if is_small or has_one_start else problem.near
+        return cuts, replace(allowed(first), lower_bytes=_bound_of_one_cut(problem, cuts, first))
+    near = None if is_small else problem.near
     found = allowed(first) if near is None else first
-    if has_one_start:
-        return cuts, found
     if is_small:
         found = certified(found)
     if found.lower_bytes == found.moved_bytes:
@@ -155,6 +146,37 @@ def _joint(
     return cuts, certified(best, first.moved_bytes if len(cuts) == 1 else None)
 
 
+def _briefly(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress) -> Found:
+    """A recursive plan, improved once, and crossed with one that grows out of Megatron-LM's on a transformer."""
+    free = narrow(no_restriction, cuts)
+
+    def allowed(found: Found) -> Found:
+        return within_budget(problem, cuts, free, found, progress, improved=improve_once)
+
+    def grown(found: Found, *, is_recursive: bool) -> Found:
+        if not problem.overdraws(found.composites):  # else it is improved when it has been kept to the budget
+            found = improve_once(problem, cuts, free, found, progress, is_recursive=is_recursive)
+        return allowed(found)
+
+    first = search_recursively(problem, cuts, free, progress)
+    if len(cuts) < 2:
+        return replace(allowed(first), lower_bytes=_bound_of_one_cut(problem, cuts, first))
+    plans = [grown(first, is_recursive=True)]
+    for start in _of_transformers(problem, len(cuts)):
+        with contextlib.suppress(InfeasibleError):  # it has no plan that keeps to the rules
+            found = search_recursively(problem, cuts, narrow(start, cuts), progress)
+            plans.append(grown(found, is_recursive=False))
+    if len(plans) == 1:
+        return plans[0]
+    kept = [plan for plan in plans if not problem.overdraws(plan.composites)]
+    return min((allowed(crossed(problem, plans)), *kept), key=lambda plan: plan.moved_bytes)
+
+
+def _bound_of_one_cut(problem: Problem, cuts: tuple[int, ...], found: Found) -> int | None:
+    """What is solved exactly moves the least of all that is offered; None if a plan may do what is not offered."""
+    return found.moved_bytes if not cuts or problem.offers_all_repetition else None
+
+
 def _of_the_smallest(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress) -> list[Found]:
     """The plan in which only the smallest ops are repeated, which overdraws little; none where any may not anyway."""
     few = replace(problem, any_may_repeat=False, variables=[], links=[], eliminated_entries=0)
@@ -175,6 +197,14 @@ def _starts(problem: Problem, cuts: int) -> list[Restriction]:
         hybrids = [*_hybrids(problem, cuts), baselines.data_parallel(problem)]
         starts += [*hybrids, *map(baselines.preferring, hybrids)]
     return starts
+
+
+def _of_transformers(problem: Problem, cuts: int) -> list[Restriction]:
+    """Megatron-LM's way in the largest groups but the whole, data across; none where there is no attention."""
+    with contextlib.suppress(ModelError):
+        within = tensor_parallel(problem)
+        return _grouped(baselines.data_parallel(problem), within, cuts, [1])
+    return []
 
 
 def _hybrids(problem: Problem, cuts: int) -> list[Restriction]:

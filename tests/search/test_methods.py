@@ -8,12 +8,14 @@ import opdefs
 from planner import zoo
 from planner.algebra.tiling import Replicate
 from planner.cost.compute import REPLICATED_SHARE_LIMIT
-from planner.cost.tables import CostTables
+from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, UnsupportedError
 from planner.graph.model import DType, Graph, Op, Role, Tensor
 from planner.partition.build import partition
+from planner.search import methods
 from planner.search.decide import decide
 from planner.search.methods import METHODS
+from planner.search.problem import Problem, Restriction, SearchVariable
 from planner.zoo import mlp
 
 
@@ -143,3 +145,41 @@ def test_starts_of_which_few_are_improved_lead_as_far(model: str, workers: int) 
     recursions = sum(line.startswith("cut 1 ") for line in lines)
     improved_at_once = sum(pair[0].startswith("cut") and pair[1].startswith("improving") for pair in pairwise(lines))
     assert improved_at_once <= 2 < recursions, "the first, and the one after the last"
+
+
+def test_a_quick_plan_of_a_transformer_grows_out_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recursive one leads less far than Megatron-LM's, which repeats ten times the work that may be."""
+    graph, workers = zoo.build("gpt-6x1024-16h"), 8
+    ops = opdefs.standard().bind_all(graph)
+    assert len(ops) > methods.MANY_OPS
+    megatron = decide(graph, ops, workers, strategy="megatron").plan
+    assert megatron.replicated_flop_share > REPLICATED_SHARE_LIMIT
+    found = decide(graph, ops, workers, effort="quick").plan
+    assert found.replicated_flop_share < REPLICATED_SHARE_LIMIT
+    assert found.moved_bytes <= 1.001 * megatron.moved_bytes
+    monkeypatch.setattr(methods, "_of_transformers", lambda problem, cuts: [])
+    assert found.moved_bytes < 0.97 * decide(graph, ops, workers, effort="quick").plan.moved_bytes
+
+
+def test_no_second_start_where_there_is_no_attention_or_no_plan_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def searched(graph: Graph) -> tuple[int, int]:
+        """How many recursions, and the bytes that the plan moves."""
+        lines: list[str] = []
+        ops = opdefs.standard().bind_all(graph)
+        found = decide(graph, ops, 4, effort="quick", progress=lines.append).plan
+        return sum(line.startswith("cut 1 ") for line in lines), found.moved_bytes
+
+    def without_a_plan(problem: Problem) -> Restriction:
+        def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
+            raise InfeasibleError("no plan keeps to this")
+
+        return restrict
+
+    assert searched(zoo.build("resnet-50", batch=16))[0] == 1
+    graph = zoo.build("gpt-6x64-2h")
+    assert searched(graph)[0] == 2
+    monkeypatch.setattr(methods, "tensor_parallel", without_a_plan)
+    recursions, moved_bytes = searched(graph)
+    assert recursions == 2
+    monkeypatch.setattr(methods, "_of_transformers", lambda problem, cuts: [])
+    assert searched(graph) == (1, moved_bytes)
