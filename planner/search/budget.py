@@ -18,6 +18,7 @@ from planner.search.improve import Improve, improve
 from planner.search.network import Link
 from planner.search.problem import Problem, Restriction, SearchVariable
 from planner.search.recurse import Found, search_recursively
+from planner.search.repetition import overdraws, repeated_by_choice, repeated_once
 
 _ROUNDS = 8
 """After so many rounds no op is repeated at all, but those that cannot be divided."""
@@ -49,7 +50,7 @@ def within_budget(
     """
     divided: frozenset[str] = frozenset()
     for number in range(_ROUNDS + 1):
-        if not problem.overdraws(found.composites):
+        if not overdraws(problem, found.composites):
             break
         progress(f"dividing what is repeated too often: {found.moved_bytes:,} bytes")
         if number < _ROUNDS:
@@ -75,7 +76,7 @@ def _least_worth(problem: Problem, found: Found, divided: frozenset[str]) -> fro
     What one saves is looked at with everything else as it is. Ops that may not be repeated any more, ``divided``, are
     left out: where they are repeated, they could not be cut.
     """
-    repeated = problem.repeated_by_choice(found.composites)
+    repeated = repeated_by_choice(problem, found.composites)
     already = {problem.variable_of_op[name] for name in divided}
     links: dict[int, list[Link]] = {
         number: [] for number, amount in enumerate(repeated) if amount and number not in already
@@ -84,7 +85,7 @@ def _least_worth(problem: Problem, found: Found, divided: frozenset[str]) -> fro
         if link.op in links:
             links[link.op].append(link)
     saved = _saved(problem, found.composites, links)
-    once, copies = problem.repeated_once(found.composites), Counter(problem.variable_of_op.values())
+    once, copies = repeated_once(problem, found.composites), Counter(problem.variable_of_op.values())
     price = {number: saved[number] / (once[number] * copies[number]) for number in links}
     left = _MARGIN * (sum(repeated) - problem.allowed_work)
     chosen: set[int] = set()

@@ -36,6 +36,7 @@ from planner.search.order import Ints, find_order
 from planner.search.pricing import Pricing
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found
+from planner.search.repetition import overdraws
 from planner.search.work_cases import least_within_budget
 from planner.search.work_prices import FREE
 
@@ -83,14 +84,14 @@ def certify(
     if core_entries(order, sizes) > effort.pair_entries:
         return found
     joints = Joints(problem, choices, order, effort, progress)
-    joint = joints.at(FREE if pricing is None or problem.overdraws(found.composites) else pricing.price)
+    joint = joints.at(FREE if pricing is None or overdraws(problem, found.composites) else pricing.price)
     seen = _Seen(problem, joint, found, pricing)
 
     def closed(total: int, values: Ints, lower: int) -> Found:
         """Where the exact solution is known. Its plan may need a strategy that no local op has, or repeat too much."""
         seen.look_at(values)
         bounded = seen.bounded(max(lower, min(total - joint.spare, seen.best.moved_bytes)))
-        if bounded.lower_bytes == seen.best.moved_bytes or problem.overdraws(seen.best.composites):
+        if bounded.lower_bytes == seen.best.moved_bytes or overdraws(problem, seen.best.composites):
             return bounded
         left = joint.core.left(problem)
         return least_within_budget(problem, left, bounded, joint.price, effort, progress)
@@ -217,7 +218,7 @@ class _Seen:
             self._pricing.note(found)
         costs, before = self._charged.total_bytes(composites), self._cheapest
         self._cheapest = min(costs, before)
-        is_allowed = not self._problem.overdraws(composites) or self._problem.overdraws(self.best.composites)
+        is_allowed = not overdraws(self._problem, composites) or overdraws(self._problem, self.best.composites)
         if is_allowed and found.moved_bytes < self.best.moved_bytes:
             self.best = found
             return True

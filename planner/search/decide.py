@@ -21,6 +21,7 @@ from planner.search.methods import MANY_OPS, METHODS
 from planner.search.pins import ruled
 from planner.search.problem import Near, Problem, Restriction, SearchVariable
 from planner.search.recurse import Found
+from planner.search.repetition import overdraws, repeated_once, unsplit
 from planner.search.rules import NO_RULES, Rules
 from planner.search.shortened import Whole, in_order, shortened
 from planner.tdl.bind import BoundOp
@@ -205,7 +206,7 @@ def _plan(
             known[key] = OpStrategy(tiling, tuple(variable.name for variable in bound.variables))
         strategies[bound.op.name] = known[key]
     tilings = {name: whole.tilings[name] for name in graph.tensors if name in whole.tilings}
-    stuck = problem.unsplit(found.composites)
+    stuck = unsplit(problem, found.composites)
     standing = [whole.stands.get(bound.op.name, bound.op.name) for bound in ops]
     works = [
         (problem.works[other], bound, whole.strategies[bound.op.name])
@@ -236,9 +237,9 @@ def _plan(
 def _overdraws(ops: Sequence[BoundOp], answer: _Answer, whole: Whole) -> bool:
     """True if the plan of the whole graph repeats more work than allowed, though that of the short one does not."""
     problem, composites = answer.problem, answer.found.composites
-    once = problem.repeated_once(composites)
+    once = repeated_once(problem, composites)
     places = (problem.variable_of_op[whole.stands.get(bound.op.name, bound.op.name)] for bound in ops)
-    return sum(once[place] for place in places) > problem.allowed_work and not problem.overdraws(composites)
+    return sum(once[place] for place in places) > problem.allowed_work and not overdraws(problem, composites)
 
 
 def _bytes_by_tensor(

@@ -29,6 +29,7 @@ from planner.search.megatron import tensor_parallel
 from planner.search.pricing import Pricing
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found, search_recursively
+from planner.search.repetition import overdraws
 
 MANY_OPS = 300
 """A graph of more ops than this is bounded after it has been searched from all starts, or from one."""
@@ -97,7 +98,7 @@ def _joint(
 
     def allowed(found: Found) -> Found:
         """The plan itself, or one within the budget of repeated work."""
-        if not is_quick and problem.overdraws(found.composites):
+        if not is_quick and overdraws(problem, found.composites):
             pricing.note(found)
             pricing.search()
             found = pricing.best() or found
@@ -111,7 +112,7 @@ def _joint(
         return replace(bounded, lower_bytes=known)
 
     first = improved(no_restriction)
-    if len(cuts) < 2 and not (problem.overdraws(first.composites) and not is_quick):
+    if len(cuts) < 2 and not (overdraws(problem, first.composites) and not is_quick):
         return cuts, replace(allowed(first), lower_bytes=_bound_of_one_cut(problem, cuts, first))
     near = None if is_small else problem.near
     found = allowed(first) if near is None else first
@@ -132,7 +133,7 @@ def _joint(
     plans += others
     if near is None:
         plans += _of_the_smallest(problem, cuts, narrow, progress)
-    kept = [plan for plan in plans if not problem.overdraws(plan.composites)]
+    kept = [plan for plan in plans if not overdraws(problem, plan.composites)]
     for plan in plans:
         pricing.note(plan)
     made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress))
@@ -154,7 +155,7 @@ def _briefly(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: 
         return within_budget(problem, cuts, free, found, progress, improved=improve_once)
 
     def grown(found: Found, *, is_recursive: bool) -> Found:
-        if not problem.overdraws(found.composites):  # else it is improved when it has been kept to the budget
+        if not overdraws(problem, found.composites):  # else it is improved when it has been kept to the budget
             found = improve_once(problem, cuts, free, found, progress, is_recursive=is_recursive)
         return allowed(found)
 
@@ -168,7 +169,7 @@ def _briefly(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: 
             plans.append(grown(found, is_recursive=False))
     if len(plans) == 1:
         return plans[0]
-    kept = [plan for plan in plans if not problem.overdraws(plan.composites)]
+    kept = [plan for plan in plans if not overdraws(problem, plan.composites)]
     return min((allowed(crossed(problem, plans)), *kept), key=lambda plan: plan.moved_bytes)
 
 

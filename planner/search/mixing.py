@@ -16,6 +16,7 @@ from planner.search.choices import Choices
 from planner.search.parts import in_a_row
 from planner.search.problem import Problem
 from planner.search.recurse import Found
+from planner.search.repetition import overdraws
 
 _SEAM = 150
 """Variables where plans meet that may be what they are in either: about a block of a residual network."""
@@ -44,7 +45,7 @@ def mixed(problem: Problem, over: Found, under: Found) -> Found:
         while most - least > _NEAR:
             middle = (least + most) // 2
             found = _met(problem, over, under, order, middle)
-            if found is None or problem.overdraws(found.composites):
+            if found is None or overdraws(problem, found.composites):
                 most = middle
                 continue
             least = middle

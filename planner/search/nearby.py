@@ -29,6 +29,7 @@ from planner.search.memory_branches import Charges, Ints, Spans, Variables
 from planner.search.pins import ruled
 from planner.search.problem import Problem, SearchVariable, no_restriction
 from planner.search.recurse import Found
+from planner.search.repetition import overdraws, repeated_by, unsplit
 from planner.search.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp
 
@@ -106,7 +107,7 @@ class Nearby:
             composites: by variable.
         """
         problem, like = self._problem, self._like
-        stuck = problem.unsplit(composites)
+        stuck = unsplit(problem, composites)
         return replace(
             like,
             tilings={name: composites[problem.variable_of_tensor[name]] for name in like.tilings},
@@ -123,7 +124,7 @@ class Nearby:
 
     def overdraws(self, composites: Sequence[Tiling]) -> bool:
         """Whether the plan repeats more work than it may."""
-        return self._problem.overdraws(composites)
+        return overdraws(self._problem, composites)
 
     def taken(self, composites: Sequence[Tiling]) -> Ints:
         """What each variable takes (``bytes_of``), by variable."""
@@ -212,7 +213,7 @@ class Nearby:
         bound = self._problem.variables[number].op
         if bound is None or bound.op.name in self._problem.smallest:
             return offered
-        repeated = partial(self._problem.repeated_by, bound.op.name)
+        repeated = partial(repeated_by, self._problem, bound.op.name)
         return tuple(one for one in offered if repeated(one) <= repeated(own))
 
     def _chosen(self, lists: Sequence[Mapping[Tiling, None]]) -> Choices:

@@ -19,6 +19,7 @@ from planner.search.improve import improve
 from planner.search.mixing import mixed
 from planner.search.problem import Problem, Restriction
 from planner.search.recurse import Found
+from planner.search.repetition import overdraws, repeated_by_choice
 from planner.search.work_prices import FREE, Price
 
 _STEEPER = 64.0
@@ -59,7 +60,7 @@ class Pricing:
     def note(self, found: Found) -> None:
         """Takes note of a plan, by its bytes without a price."""
         if all(found.composites != known.composites for known, _ in self._plans):
-            self._plans.append((found, sum(self._problem.repeated_by_choice(found.composites))))
+            self._plans.append((found, sum(repeated_by_choice(self._problem, found.composites))))
 
     @property
     def price(self) -> Price:
@@ -106,7 +107,7 @@ class Pricing:
         found, work = over[0]
         for number in range(_DEAREST):
             dear, _ = self._at(Price(found.moved_bytes / work * _STEEPER**number), found)
-            if not self._problem.overdraws(dear.composites):
+            if not overdraws(self._problem, dear.composites):
                 self.note(dear)
                 break
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Replicate, Tiling, parts
-from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, repeats
+from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeats
 from planner.cost.tables import Candidates, CostTables, Table
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role
@@ -110,7 +110,7 @@ class Problem:
         self.variable_of_op: dict[str, int] = {}
         budget = WorkBudget.of(self.graph, self.ops, self.workers, self.replication_budget, self.stands_for)
         self.works, self.allowed_work, self.smallest = budget.works, budget.allowed, budget.smallest
-        self._negligible = budget.negligible
+        self.negligible_work = budget.negligible
         cheap = self._cheap = budget.alone if self.any_may_repeat else budget.smallest
         self.offers_all_repetition = budget.alone <= cheap
         """No plan within the budget repeats an op that is not offered so."""
@@ -127,7 +127,7 @@ class Problem:
         copies: Counter[int] = Counter()
         for name, variable in self.variable_of_op.items():
             copies[variable] += self.stands_for.get(name, 1)
-        self._times_there = [copies[variable.number] for variable in self.variables]
+        self.times_there = [copies[variable.number] for variable in self.variables]
         self._sums = [link for link in self.links if link.tensor in self._partial or link.op in self._partial]
         self._impossible = impossible_entry(self.graph, self.workers, self.links, len(self._sums), self.tables)
         self._settle_spaces()
@@ -268,49 +268,6 @@ class Problem:
         """Whether a solution is a plan: no op takes contributions for the whole, or the other way."""
         pairs = ((link, composites[link.tensor], composites[link.op]) for link in self._sums)
         return all(is_possible(self._bound[link.op_name], link, tiling, strategy) for link, tiling, strategy in pairs)
-
-    def unsplit(self, composites: Sequence[Tiling]) -> frozenset[int]:
-        """Ops that repeat work at a cut where they cannot be split, and are too much work for that to be free."""
-        firsts, group = self.alike(composites)
-        stuck = np.array([self._forced(self.variables[first], composites[first]) > 1 for first in firsts])
-        return frozenset(np.flatnonzero(stuck[group]).tolist())
-
-    def overdraws(self, composites: Sequence[Tiling]) -> bool:
-        """True if more work is repeated than may be, because that is cheaper and not because an op could not be cut."""
-        return sum(self.repeated_by_choice(composites)) > self.allowed_work
-
-    def repeated_by_choice(self, composites: Sequence[Tiling]) -> list[int]:
-        """By variable the work that is done again though it could be divided, that of copies added; 0 for tensors."""
-        each = self.repeated_once(composites)
-        return [amount * times for amount, times in zip(each, self._times_there, strict=True)]
-
-    def repeated_once(self, composites: Sequence[Tiling]) -> list[int]:
-        """The same of one copy, standing for itself."""
-        firsts, group = self.alike(composites)
-        each = [self._chosen(self.variables[first], composites[first]) for first in firsts]
-        return [each[number] for number in group.tolist()]
-
-    def repeated_by(self, op: str, strategy: Tiling) -> int:
-        """The work of an op that is done again though it could be divided, if this is its strategy."""
-        return self._chosen(self.variables[self.variable_of_op[op]], strategy)
-
-    def _chosen(self, variable: SearchVariable, composite: Tiling) -> int:
-        if variable.op is None:
-            return 0
-        amount = self.works[variable.op.op.name]
-        return repeated_work([(amount, variable.op, composite)]) - amount * (self._forced(variable, composite) - 1)
-
-    def _forced(self, variable: SearchVariable, composite: Tiling) -> int:
-        """How often an op is executed since it cannot be split: the ways of such cuts; 1 for negligible work."""
-        if variable.op is None or self.works[variable.op.op.name] <= self._negligible:
-            return 1
-        forced = 1
-        for prefix, placement, ways in composite.cut_by_cut():
-            if isinstance(placement, Replicate):
-                options = self.extensions(variable, prefix, ways)
-                if all(repeats(variable.op, option.placements[-1]) for option in options):
-                    forced *= ways
-        return forced
 
     def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         """The composites that add one cut to ``prefix``; replication last, so that ties go to splitting."""

@@ -22,6 +22,7 @@ from planner.search.eliminate import eliminate_known
 from planner.search.order import find_order
 from planner.search.problem import Problem
 from planner.search.recurse import Found
+from planner.search.repetition import repeated_by, repeated_by_choice
 from planner.search.work_prices import FREE, Price
 
 _FACTOR = 5000
@@ -159,7 +160,7 @@ class _Search:
         problem.eliminated_entries += solution.entries
         self.entries += solution.entries + _FACTOR * len(problem.scopes)
         composites = choices.chosen(solution.values)
-        moved, repeated = problem.total_bytes(composites), sum(problem.repeated_by_choice(composites))
+        moved, repeated = problem.total_bytes(composites), sum(repeated_by_choice(problem, composites))
         is_better = moved < self.best.moved_bytes and repeated <= problem.allowed_work
         if is_better and problem.are_local(composites):
             self.best = replace(self.best, composites=composites, moved_bytes=moved)
@@ -175,7 +176,7 @@ class _Search:
             return None
         over = case.over.composites
         under = self._least(case.choices) if case.under is None else case.under.composites
-        amounts = [self._problem.repeated_by_choice(plan) for plan in (over, under)]
+        amounts = [repeated_by_choice(self._problem, plan) for plan in (over, under)]
         if sum(amounts[1]) > self._problem.allowed_work:
             return ()
         apart = [abs(first - second) for first, second in zip(*amounts, strict=True)]
@@ -199,7 +200,7 @@ class _Search:
 
     def _repeats(self, variable: int, composite: Tiling) -> int:
         op = self._problem.variables[variable].op
-        return 0 if op is None else self._problem.repeated_by(op.op.name, composite)
+        return 0 if op is None else repeated_by(self._problem, op.op.name, composite)
 
 
 def _next(price: Price, over: _Solved | None, under: _Solved | None) -> Price:

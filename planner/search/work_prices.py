@@ -17,6 +17,7 @@ from planner.algebra.partial import IMPOSSIBLE
 from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.graph.model import DType, Tensor
 from planner.search.problem import Problem
+from planner.search.repetition import repeated_by
 from planner.tdl.bind import BoundOp
 
 
@@ -85,6 +86,6 @@ class _PricedTables(CostTables):
         )
 
     def _prices(self, bound: BoundOp, strategies: Candidates) -> Table:
-        again = [self._problem.repeated_by(bound.op.name, strategy) for strategy in strategies]
+        again = [repeated_by(self._problem, bound.op.name, strategy) for strategy in strategies]
         # Rounded down: what all repetitions of a plan cost is no more than the price of their work.
         return np.array([floor(self._price * amount) for amount in again], dtype=np.int64)

@@ -17,6 +17,7 @@ from planner.search.crossing import crossed
 from planner.search.improve import improve
 from planner.search.problem import Problem, no_restriction
 from planner.search.recurse import Found, search_recursively
+from planner.search.repetition import overdraws, repeated_by_choice, unsplit
 
 CUTS = (2, 2, 2)
 
@@ -65,9 +66,9 @@ def test_a_plan_that_repeats_too_much_is_mended() -> None:
     # A budget a hundred times the limit stands for one that was drawn up too generously.
     generous = replace(problem, replication_budget=100 * REPLICATED_SHARE_LIMIT, variables=[], links=[])
     found = improve(generous, CUTS, no_restriction, search_recursively(generous, CUTS, no_restriction))
-    assert generous.overdraws(found.composites)
+    assert overdraws(generous, found.composites)
     mended = within_budget(problem, CUTS, no_restriction, found)
-    assert not problem.overdraws(mended.composites)
+    assert not overdraws(problem, mended.composites)
     assert share(problem, mended) <= REPLICATED_SHARE_LIMIT < share(problem, found)
     assert found.moved_bytes <= mended.moved_bytes == moved(problem, mended)
 
@@ -75,7 +76,7 @@ def test_a_plan_that_repeats_too_much_is_mended() -> None:
 def test_a_plan_that_cannot_be_mended_is_improved_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_of("cnn-5x2048-6")
     found = search_recursively(problem, CUTS, no_restriction)
-    monkeypatch.setattr(type(problem), "overdraws", lambda problem, composites: True)
+    monkeypatch.setattr(budget, "overdraws", lambda problem, composites: True)
 
     def refused(*_: object) -> Found:
         raise InfeasibleError("what is to be partial cannot be")
@@ -93,9 +94,11 @@ def test_what_cannot_be_cut_once_is_not_repeated_for_nothing_at_other_cuts() -> 
     op, work = problem.variable_of_op["det"], problem.works["det"]
     for text, times in (("R/3 S(0)/2", 0), ("R/3 R/2", 3)):
         composites = [Tiling.parse(text, (3, 2))] * len(problem.variables)
-        assert problem.unsplit(composites) == {op}
-        assert problem.repeated_by_choice(composites)[op] == times * work == sum(problem.repeated_by_choice(composites))
-        assert problem.overdraws(composites) == (times > 0)
+        assert unsplit(problem, composites) == {op}
+        assert (
+            repeated_by_choice(problem, composites)[op] == times * work == sum(repeated_by_choice(problem, composites))
+        )
+        assert overdraws(problem, composites) == (times > 0)
 
 
 def test_the_ways_to_divide_an_op_do_not_grow_with_the_cuts_for_ever() -> None:

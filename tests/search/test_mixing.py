@@ -7,6 +7,7 @@ from planner.search.improve import improve
 from planner.search.mixing import mixed
 from planner.search.problem import Problem, no_restriction
 from planner.search.recurse import Found, search_recursively
+from planner.search.repetition import overdraws, repeated_by_choice
 from planner.zoo import mlp
 
 CUTS = (2, 2)
@@ -27,12 +28,12 @@ def plans(layers: int) -> tuple[Problem, Found, Found]:
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9])
 def test_a_mixture_repeats_what_it_may_and_saves_bytes_by_it(share: float) -> None:
     problem, over, under = plans(60)
-    works = [sum(problem.repeated_by_choice(plan.composites)) for plan in (over, under)]
+    works = [sum(repeated_by_choice(problem, plan.composites)) for plan in (over, under)]
     assert over.moved_bytes < under.moved_bytes
     assert works[0] > works[1] == 0
     problem.allowed_work = share * works[0]
     best = mixed(problem, over, under)
-    assert not problem.overdraws(best.composites)
+    assert not overdraws(problem, best.composites)
     assert best.moved_bytes == problem.total_bytes(best.composites)
     # Layers are alike, so a part of them saves about as large a part.
     saved = (under.moved_bytes - best.moved_bytes) / (under.moved_bytes - over.moved_bytes)

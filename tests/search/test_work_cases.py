@@ -19,6 +19,7 @@ from planner.search.effort import EFFORTS
 from planner.search.improve import improve
 from planner.search.problem import Problem, no_restriction
 from planner.search.recurse import Found, search_recursively
+from planner.search.repetition import overdraws
 from planner.search.work_cases import least_within_budget
 from planner.search.work_prices import FREE, Price
 from random_graphs import graphs
@@ -40,9 +41,9 @@ def begun(graph: Graph, cuts: tuple[int, ...], budget: float) -> tuple[Problem, 
 
 def check(graph: Graph, cuts: tuple[int, ...], budget: float, price: Price) -> None:
     problem, choices, start = begun(graph, cuts, budget)
-    assume(not problem.overdraws(start.composites))
+    assume(not overdraws(problem, start.composites))
     found = least_within_budget(problem, choices, start, price, MUCH)
-    assert not problem.overdraws(found.composites)
+    assert not overdraws(problem, found.composites)
     assert problem.total_bytes(found.composites) == found.moved_bytes == found.lower_bytes
     assert found.moved_bytes == least_of_all(problem, cuts, within_budget=True)
 
@@ -73,7 +74,7 @@ def test_the_best_of_many_plans_within_the_budget_is_found(
 def test_a_bound_holds_whenever_cases_end(graph: Graph, budget: float, most: int) -> None:
     cuts = (2, 2)
     problem, choices, start = begun(graph, cuts, budget)
-    assume(not problem.overdraws(start.composites))
+    assume(not overdraws(problem, start.composites))
     some = replace(MUCH, budget_entries=most * work_cases._FACTOR * len(problem.scopes))
     found = least_within_budget(problem, choices, start, FREE, some)
     assert found.lower_bytes is not None

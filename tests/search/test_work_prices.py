@@ -12,6 +12,7 @@ from planner.search.improve import improve
 from planner.search.pricing import Pricing
 from planner.search.problem import Problem, no_restriction
 from planner.search.recurse import Found, search_recursively
+from planner.search.repetition import overdraws, repeated_by_choice
 from planner.search.work_prices import FREE, Price, _PricedTables
 
 CUTS = (2, 2, 2)
@@ -23,7 +24,7 @@ def overdrawn(name: str, times: int) -> tuple[Problem, Found]:
     ops = opdefs.standard().bind_all(graph)
     problem = Problem(graph, ops, 8, replication_budget=times * REPLICATED_SHARE_LIMIT)
     found = improve(problem, CUTS, no_restriction, search_recursively(problem, CUTS, no_restriction))
-    assert problem.overdraws(found.composites)
+    assert overdraws(problem, found.composites)
     return problem, found
 
 
@@ -37,7 +38,7 @@ def test_a_price_keeps_a_plan_to_the_budget_and_costs_no_more_than_mending(name:
     pricing.search()
     priced = pricing.best()
     assert priced is not None
-    assert not problem.overdraws(priced.composites)
+    assert not overdraws(problem, priced.composites)
     assert priced.moved_bytes == sum(amount for _, amount in problem.bytes_by_tensor(priced.composites))
     assert found.moved_bytes <= priced.moved_bytes
     assert priced.moved_bytes <= within_budget(problem, CUTS, no_restriction, found).moved_bytes
@@ -50,7 +51,7 @@ def test_the_price_is_that_at_which_the_plans_known_cost_the_same() -> None:
     pricing.note(found)
     pricing.note(within_budget(problem, CUTS, no_restriction, found))
     first, second = (
-        (plan.moved_bytes, sum(problem.repeated_by_choice(plan.composites)))
+        (plan.moved_bytes, sum(repeated_by_choice(problem, plan.composites)))
         for plan in (found, within_budget(problem, CUTS, no_restriction, found))
     )
     price = pricing.price.bytes_per_work
@@ -75,6 +76,6 @@ def test_the_price_of_a_plan_is_that_of_what_it_repeats() -> None:
     plain = sum(amount for _, amount in problem.bytes_by_tensor(found.composites))
     charged = sum(amount for _, amount in priced.bytes_by_tensor(found.composites))
     assert charged - plain == pytest.approx(
-        price * sum(problem.repeated_by_choice(found.composites)), abs=len(problem.ops)
+        price * sum(repeated_by_choice(problem, found.composites)), abs=len(problem.ops)
     )
     assert charged > plain

@@ -8,6 +8,7 @@ from planner.algebra.tiling import Tiling
 from planner.cost.tables import Candidates
 from planner.search.choices import Choices
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
+from planner.search.repetition import repeated_by
 
 
 def composites(
@@ -82,7 +83,7 @@ def least_of_all(
             if variable.op is not None:
                 first = start[variable.number]
                 for value, strategy in enumerate(choices[variable.number]):
-                    works[first + value] = problem.repeated_by(variable.op.op.name, strategy)
+                    works[first + value] = repeated_by(problem, variable.op.op.name, strategy)
         constraints.append(LinearConstraint(works[None], -np.inf, problem.allowed_work))
     result = milp(
         np.concatenate(costs),
