@@ -83,7 +83,7 @@ def improve_once(
     *,
     is_recursive: bool = False,
 ) -> Found:
-    """Makes each kind of change once: most of what ``improve`` gains, in a fraction of its time.
+    """Makes each kind of change once, orders first: most of what ``improve`` gains, in a fraction of its time.
 
     Args:
         problem: as of ``improve``, and so are the next four.
@@ -99,8 +99,7 @@ def improve_once(
     best = found
     if len(cuts) > 1:
         near = Neighbourhood(problem, cuts, restrict)
-        orders, *placements = near.kinds
-        for kind in (*(placements[:-1] if is_recursive else placements), orders):
+        for kind in near.kinds[:-1] if is_recursive else near.kinds:
             best = _better(problem, near, kind, best, progress)
     return best
 
