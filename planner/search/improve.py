@@ -25,7 +25,7 @@ from planner.search.recurse import Found
 from planner.search.space import Space
 
 Improve: TypeAlias = Callable[[Problem, tuple[int, ...], Restriction, Found, Callable[[str], None]], Found]
-"""As ``improve`` and ``improve_once``."""
+"""A way to make a plan better: ``improve`` or ``improve_once``; the arguments are theirs."""
 
 MAX_ROUNDS = 20
 """A bound on the rounds; in practice a plan is stable after two or three."""
@@ -86,7 +86,7 @@ def improve_once(
     """Makes each kind of change once, orders first: most of what ``improve`` gains, in a fraction of its time.
 
     Args:
-        problem: as of ``improve``, and so are the next four.
+        problem: the graph's variables and tables.
         cuts: the ways of each cut, outermost first.
         restrict: narrows the candidates of a variable.
         found: the plan to start from.
@@ -96,12 +96,12 @@ def improve_once(
     Returns:
         A plan that moves no more bytes.
     """
-    best = found
-    if len(cuts) > 1:
-        near = Neighbourhood(problem, cuts, restrict)
-        for kind in near.kinds[:-1] if is_recursive else near.kinds:
-            best = _better(problem, near, kind, best, progress)
-    return best
+    if len(cuts) < 2:
+        return found
+    near = Neighbourhood(problem, cuts, restrict)
+    for kind in near.kinds[:-1] if is_recursive else near.kinds:
+        found = _better(problem, near, kind, found, progress)
+    return found
 
 
 def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: Callable[[str], None]) -> Found:

@@ -41,20 +41,19 @@ def tensor_parallel(problem: Problem) -> Restriction:
 
 def _inner(problem: Problem) -> frozenset[Place]:
     """Dims and index variables between the two products of a half of a block."""
+    heads = list(_heads(problem))
+    if not heads:
+        raise _nothing_to_divide()
+    batch = problem.directions.reachable(batch_places(problem.graph))
+    weights = list(_weights(problem))
     residual: set[int] = set()
-    heads_of = list(_heads(problem))
-    batch = problem.directions.reachable(batch_places(problem.graph)) if heads_of else frozenset()
-    weights = list(_weights(problem)) if heads_of else []
-    for heads in heads_of:
-        if heads not in batch:
-            between = problem.directions.reachable([heads])
+    for dim in heads:
+        if dim not in batch:
+            between = problem.directions.reachable([dim])
             sides = [(side in between, other) for pair in weights for side, other in (pair, pair[::-1])]
             residual.update(problem.directions.group[other] for is_inner, other in sides if is_inner)
     if not residual:
-        raise UnsupportedError(
-            "there is no attention whose heads lead from products with weights to another, so none can be divided",
-            hint="Megatron-LM's way is for transformers, and wants heads as a dim of their own, not one with samples",
-        )
+        raise _nothing_to_divide()
     across = [
         other
         for pair in weights
@@ -62,6 +61,13 @@ def _inner(problem: Problem) -> frozenset[Place]:
         if problem.directions.group[side] in residual and problem.directions.group[other] not in residual
     ]
     return problem.directions.reachable(across) - batch
+
+
+def _nothing_to_divide() -> UnsupportedError:
+    return UnsupportedError(
+        "there is no attention whose heads lead from products with weights to another, so none can be divided",
+        hint="Megatron-LM's way is for transformers, and wants heads as a dim of their own, not one with samples",
+    )
 
 
 def _weights(problem: Problem) -> Iterator[tuple[Place, Place]]:

@@ -6,7 +6,7 @@ All of them count the same bytes for the same plan, so that they can stand in on
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
@@ -133,11 +133,10 @@ def _joint(
     plans += others
     if near is None:
         plans += _of_the_smallest(problem, cuts, narrow, progress)
-    kept = [plan for plan in plans if not overdraws(problem, plan.composites)]
     for plan in plans:
         pricing.note(plan)
     made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress))
-    best = min((made, *kept), key=lambda plan: plan.moved_bytes)
+    best = _best(problem, [made, *plans])
     if near is not None and best.moved_bytes > near.most_bytes:
         return cuts, best
     # A plan that cannot be kept to the budget, because of a pin, may be below the bound of those that are.
@@ -148,7 +147,10 @@ def _joint(
 
 
 def _briefly(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress) -> Found:
-    """A recursive plan, improved once, and crossed with one that grows out of Megatron-LM's on a transformer."""
+    """A recursive plan, in which each kind of change is made once; on a transformer crossed with a second one.
+
+    That grows out of Megatron-LM's plan, which is near better ones than the recursive plan is.
+    """
     free = narrow(no_restriction, cuts)
 
     def allowed(found: Found) -> Found:
@@ -163,14 +165,20 @@ def _briefly(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: 
     if len(cuts) < 2:
         return replace(allowed(first), lower_bytes=_bound_of_one_cut(problem, cuts, first))
     plans = [grown(first, is_recursive=True)]
-    for start in _of_transformers(problem, len(cuts)):
-        with contextlib.suppress(InfeasibleError):  # it has no plan that keeps to the rules
-            found = search_recursively(problem, cuts, narrow(start, cuts), progress)
-            plans.append(grown(found, is_recursive=False))
-    if len(plans) == 1:
+    start = _transformer_start(problem, len(cuts))
+    if start is None:
         return plans[0]
+    with contextlib.suppress(InfeasibleError):  # it has no plan that keeps to the rules
+        found = search_recursively(problem, cuts, narrow(start, cuts), progress)
+        plans.append(grown(found, is_recursive=False))
+        plans.append(allowed(crossed(problem, plans)))
+    return _best(problem, plans)
+
+
+def _best(problem: Problem, plans: Sequence[Found]) -> Found:
+    """Of the plans within the budget of repeated work the one that moves the least; the first one if none is."""
     kept = [plan for plan in plans if not overdraws(problem, plan.composites)]
-    return min((allowed(crossed(problem, plans)), *kept), key=lambda plan: plan.moved_bytes)
+    return min(kept or plans[:1], key=lambda plan: plan.moved_bytes)
 
 
 def _bound_of_one_cut(problem: Problem, cuts: tuple[int, ...], found: Found) -> int | None:
@@ -200,12 +208,13 @@ def _starts(problem: Problem, cuts: int) -> list[Restriction]:
     return starts
 
 
-def _of_transformers(problem: Problem, cuts: int) -> list[Restriction]:
-    """Megatron-LM's way in the largest groups but the whole, data across; none where there is no attention."""
-    with contextlib.suppress(ModelError):
+def _transformer_start(problem: Problem, cuts: int) -> Restriction | None:
+    """Data parallelism at the outermost cut, Megatron-LM's way within; None where it divides nothing."""
+    with contextlib.suppress(ModelError):  # no attention with heads of their own, or no batch
         within = tensor_parallel(problem)
-        return _grouped(baselines.data_parallel(problem), within, cuts, [1])
-    return []
+        [start] = _grouped(baselines.data_parallel(problem), within, cuts, [1])
+        return start
+    return None
 
 
 def _hybrids(problem: Problem, cuts: int) -> list[Restriction]:

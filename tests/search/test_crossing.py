@@ -17,7 +17,7 @@ from planner.search.crossing import crossed
 from planner.search.improve import improve
 from planner.search.problem import Problem, no_restriction
 from planner.search.recurse import Found, search_recursively
-from planner.search.repetition import overdraws, repeated_by_choice, unsplit
+from planner.search.repetition import overdraws
 
 CUTS = (2, 2, 2)
 
@@ -84,21 +84,6 @@ def test_a_plan_that_cannot_be_mended_is_improved_as_it_is(monkeypatch: pytest.M
     monkeypatch.setattr(budget, "_mended", refused)
     kept = within_budget(problem, CUTS, no_restriction, found)
     assert kept.moved_bytes == improve(problem, CUTS, no_restriction, found).moved_bytes < found.moved_bytes
-
-
-def test_what_cannot_be_cut_once_is_not_repeated_for_nothing_at_other_cuts() -> None:
-    """Two determinants, on 3 x 2 workers: each is found three times, since two cannot be cut 3 ways, but not six."""
-    tensors = {name: Tensor(name, shape, DType.FLOAT32) for name, shape in (("x", (2, 64, 64)), ("y", (2,)))}
-    graph = Graph("det", tensors, (Op("det", "Det", ("x",), ("y",)),), ("x",), ("y",), {})
-    problem = Problem(graph, opdefs.standard().bind_all(graph), 6)
-    op, work = problem.variable_of_op["det"], problem.works["det"]
-    for text, times in (("R/3 S(0)/2", 0), ("R/3 R/2", 3)):
-        composites = [Tiling.parse(text, (3, 2))] * len(problem.variables)
-        assert unsplit(problem, composites) == {op}
-        assert (
-            repeated_by_choice(problem, composites)[op] == times * work == sum(repeated_by_choice(problem, composites))
-        )
-        assert overdraws(problem, composites) == (times > 0)
 
 
 def test_the_ways_to_divide_an_op_do_not_grow_with_the_cuts_for_ever() -> None:

@@ -11,7 +11,7 @@ import opdefs
 from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
 from planner.search import improve
 from planner.search.problem import Problem, SearchVariable, no_restriction
-from planner.search.recurse import search_recursively
+from planner.search.recurse import Found, search_recursively
 from planner.zoo import build
 
 placements = st.lists(st.sampled_from([Shard(0), Shard(1), Replicate()]), max_size=6).map(tuple)
@@ -80,9 +80,20 @@ def test_a_plan_may_be_changed_once_in_each_way(monkeypatch: pytest.MonkeyPatch)
 def test_the_last_cut_of_a_recursive_plan_is_settled() -> None:
     """To place it otherwise, all else as it is, makes no plan better: so it may be left out."""
     graph, cuts = build("mlp-5x300"), (2, 2, 2, 2)
-    problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 12)
+    problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 16)
     start = search_recursively(problem, cuts, no_restriction)
     near = improve.Neighbourhood(problem, cuts, no_restriction)
     *others, last = near.kinds
     assert improve._better(problem, near, last, start, lambda line: None) is start
     assert any(improve._better(problem, near, kind, start, lambda line: None) is not start for kind in others)
+    assert kinds_tried(partial(improve.improve_once, is_recursive=True), problem, cuts, start) == others
+    assert kinds_tried(improve.improve_once, problem, cuts, start) == [*others, last]
+
+
+def kinds_tried(improved: improve.Improve, problem: Problem, cuts: tuple[int, ...], start: Found) -> list[int]:
+    """The kinds of change that are made one after the other."""
+    tried: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(improve, "_better", lambda problem, near, kind, found, progress: tried.append(kind) or found)
+        improved(problem, cuts, no_restriction, start, lambda line: None)
+    return tried

@@ -6,16 +6,22 @@ import pytest
 
 import opdefs
 from planner import zoo
-from planner.algebra.tiling import Replicate
+from planner.algebra.tiling import UNCUT, Replicate, Tiling
 from planner.cost.compute import REPLICATED_SHARE_LIMIT
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, UnsupportedError
 from planner.graph.model import DType, Graph, Op, Role, Tensor
 from planner.partition.build import partition
 from planner.search import methods
+from planner.search.baselines import data_parallel
+from planner.search.budget import within_budget
 from planner.search.decide import decide
+from planner.search.improve import Improve, improve_once
+from planner.search.megatron import tensor_parallel
 from planner.search.methods import METHODS
-from planner.search.problem import Problem, Restriction, SearchVariable
+from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
+from planner.search.recurse import Found
+from planner.search.rules import Rules
 from planner.zoo import mlp
 
 
@@ -157,8 +163,79 @@ def test_a_quick_plan_of_a_transformer_grows_out_of_two(monkeypatch: pytest.Monk
     found = decide(graph, ops, workers, effort="quick").plan
     assert found.replicated_flop_share < REPLICATED_SHARE_LIMIT
     assert found.moved_bytes <= 1.001 * megatron.moved_bytes
-    monkeypatch.setattr(methods, "_of_transformers", lambda problem, cuts: [])
+    monkeypatch.setattr(methods, "_transformer_start", lambda problem, cuts: None)
     assert found.moved_bytes < 0.97 * decide(graph, ops, workers, effort="quick").plan.moved_bytes
+
+
+def test_both_plans_of_a_transformer_are_crossed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each is better in places, and both are improved once in each way, the first but for its last cut."""
+    graph, workers = zoo.build("gpt-4x512-8h", batch=1), 8
+    ops = opdefs.standard().bind_all(graph)
+    calls: list[tuple[bool, object]] = []
+
+    def improved(*args: object, is_recursive: bool = False) -> Found:
+        calls.append((is_recursive, improve_once))
+        return improve_once(*args, is_recursive=is_recursive)  # type: ignore[arg-type]
+
+    def kept(*args: object, improved: Improve) -> Found:
+        calls.append((False, improved))
+        return within_budget(*args, improved=improved)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(methods, "improve_once", improved)
+    monkeypatch.setattr(methods, "within_budget", kept)
+    found = decide(graph, ops, workers, effort="quick").plan
+    assert calls[0] == (True, improve_once), "a recursive plan, which does not overdraw"
+    assert [is_recursive for is_recursive, _ in calls].count(True) == 1
+    assert all(improver in (improve_once, improved) for _, improver in calls)
+    monkeypatch.setattr(methods, "crossed", lambda problem, plans: min(plans, key=lambda plan: plan.moved_bytes))
+    assert found.moved_bytes < 0.98 * decide(graph, ops, workers, effort="quick").plan.moved_bytes
+    calls.clear()
+    monkeypatch.setattr(methods, "overdraws", lambda problem, composites: False)
+    decide(graph, ops, workers, effort="quick")
+    assert [is_recursive for is_recursive, improver in calls if improver is improve_once][:2] == [True, False]
+
+
+def test_the_best_plan_keeps_to_the_budget_if_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem(mlp(1, 4, 4), (), 2)
+    plans = [Found((Tiling((Replicate(),) * depth, (2,) * depth),), 10 - depth, 0) for depth in (1, 2, 3)]
+    for most, moved_bytes in ((3, 7), (2, 8), (1, 9), (0, 9)):
+        monkeypatch.setattr(methods, "overdraws", lambda _, composites, most=most: len(composites[0].ways) > most)
+        assert methods._best(problem, plans).moved_bytes == moved_bytes
+
+
+def test_a_transformer_s_second_start_is_by_data_across_and_in_parts_of_layers_within() -> None:
+    graph, cuts = zoo.build("gpt-2x64-2h"), (2, 2, 2)
+    problem = Problem(graph, opdefs.standard().bind_all(graph), 8)
+    start = methods._transformer_start(problem, len(cuts))
+    assert start is not None
+    own = [data_parallel(problem), tensor_parallel(problem), tensor_parallel(problem)]
+    differ = 0
+    for variable in problem.variables:
+        prefix = UNCUT
+        for restrict, ways in zip(own, cuts, strict=True):
+            offered = problem.proposals(variable, prefix, ways)
+            assert start(variable, offered) == restrict(variable, offered)
+            differ += restrict(variable, offered) != data_parallel(problem)(variable, offered)
+            prefix = start(variable, offered)[0]
+    assert differ > 0
+
+
+@pytest.mark.parametrize(("model", "workers"), [("gpt-6x64-2h", 4), ("gpt-6x1024-16h", 8)])
+@pytest.mark.parametrize("has_best_start", [False, True])
+def test_a_quick_plan_of_a_large_graph_keeps_to_rules(
+    model: str, workers: int, has_best_start: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever start it grows out of, and though another plan would move less."""
+    if has_best_start:
+        monkeypatch.setattr(methods, "_transformer_start", lambda problem, cuts: no_restriction)
+    graph = zoo.build(model)
+    ops = opdefs.standard().bind_all(graph)
+    free = decide(graph, ops, workers, effort="quick").plan
+    weights = [pair.current for pair in graph.state if len(graph.tensors[pair.current].shape) == 2]
+    for placement in ("R", "S(0)"):
+        plan = decide(graph, ops, workers, effort="quick", rules=Rules(dict.fromkeys(weights, placement))).plan
+        assert {str(one) for name in weights for one in plan.tilings[name].placements} == {placement}
+        assert plan.moved_bytes >= free.moved_bytes
 
 
 def test_no_second_start_where_there_is_no_attention_or_no_plan_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,5 +258,5 @@ def test_no_second_start_where_there_is_no_attention_or_no_plan_for_it(monkeypat
     monkeypatch.setattr(methods, "tensor_parallel", without_a_plan)
     recursions, moved_bytes = searched(graph)
     assert recursions == 2
-    monkeypatch.setattr(methods, "_of_transformers", lambda problem, cuts: [])
+    monkeypatch.setattr(methods, "_transformer_start", lambda problem, cuts: None)
     assert searched(graph) == (1, moved_bytes)
