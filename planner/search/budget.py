@@ -18,7 +18,7 @@ from planner.search.improve import Improve, improve
 from planner.search.network import Link
 from planner.search.problem import Problem, Restriction, SearchVariable
 from planner.search.recurse import Found, search_recursively
-from planner.search.repetition import overdraws, repeated_by_choice, repeated_once
+from planner.search.repetition import overdraws, repeated_by_choice
 
 _ROUNDS = 8
 """After so many rounds no op is repeated at all, but those that cannot be divided."""
@@ -85,7 +85,8 @@ def _least_worth(problem: Problem, found: Found, divided: frozenset[str]) -> fro
         if link.op in links:
             links[link.op].append(link)
     saved = _saved(problem, found.composites, links)
-    once, copies = repeated_once(problem, found.composites), Counter(problem.variable_of_op.values())
+    copies = Counter(problem.variable_of_op.values())
+    once = {number: repeated[number] // problem.times_there[number] for number in links}
     price = {number: saved[number] / (once[number] * copies[number]) for number in links}
     left = _MARGIN * (sum(repeated) - problem.allowed_work)
     chosen: set[int] = set()

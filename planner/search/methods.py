@@ -212,8 +212,7 @@ def _transformer_start(problem: Problem, cuts: int) -> Restriction | None:
     """Data parallelism at the outermost cut, Megatron-LM's way within; None where it divides nothing."""
     with contextlib.suppress(ModelError):  # no attention with heads of their own, or no batch
         within = tensor_parallel(problem)
-        [start] = _grouped(baselines.data_parallel(problem), within, cuts, [1])
-        return start
+        return baselines.by_cut((baselines.data_parallel(problem), *[within] * (cuts - 1)))
     return None
 
 

@@ -111,6 +111,7 @@ class Problem:
         budget = WorkBudget.of(self.graph, self.ops, self.workers, self.replication_budget, self.stands_for)
         self.works, self.allowed_work, self.smallest = budget.works, budget.allowed, budget.smallest
         self.negligible_work = budget.negligible
+        """So little work of an op is repeated at no charge where it cannot be split."""
         cheap = self._cheap = budget.alone if self.any_may_repeat else budget.smallest
         self.offers_all_repetition = budget.alone <= cheap
         """No plan within the budget repeats an op that is not offered so."""
@@ -128,6 +129,7 @@ class Problem:
         for name, variable in self.variable_of_op.items():
             copies[variable] += self.stands_for.get(name, 1)
         self.times_there = [copies[variable.number] for variable in self.variables]
+        """By variable how many ops it is, its copies and those that they stand for; 0 for tensors."""
         self._sums = [link for link in self.links if link.tensor in self._partial or link.op in self._partial]
         self._impossible = impossible_entry(self.graph, self.workers, self.links, len(self._sums), self.tables)
         self._settle_spaces()
