@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from opdefs.convolution import local_groups, only_bias
+from opdefs.convolution import is_one_group, local_groups, only_bias
 from opdefs.parts import input_region, int64
 from opdefs.windows import Window, listed
 from planner.errors import DescriptionError
@@ -102,7 +102,7 @@ def _without(changed: dict[str, Attribute], node: NodeView) -> dict[str, Attribu
     return merged
 
 
-@op("ConvTranspose", local=conv_transpose_local)
+@op("ConvTranspose", local=conv_transpose_local, always_local=is_one_group)
 def conv_transpose(node: NodeView, X: TensorArg, W: TensorArg, B: TensorArg | None = None) -> object:
     """Y[b, co, y] = Sum over ci and k of X[b, ci, (y + pad - k*dilation) / stride] * W[ci, co, k], plus B[co].
 

@@ -35,6 +35,11 @@ def local_groups(part: Part, group: int, output: str, outputs_per_group: int, in
     return last - first + 1
 
 
+def is_one_group(node: NodeView) -> bool:
+    """Then a convolution's part is another convolution, wherever it is cut."""
+    return bool(node.attribute("group", 1) == 1)
+
+
 def only_bias(node: NodeView, part: Part) -> LocalOp:
     """The local op of a part to which no input contributes: the bias, or zeros."""
     if len(part.inputs) < 3 or part.inputs[2] is None:
@@ -60,7 +65,7 @@ def conv_local(node: NodeView, part: Part) -> LocalOp:
     return same_op(node, part, attributes=changed, drop=() if part.is_first else (2,))
 
 
-@op("Conv", local=conv_local)
+@op("Conv", local=conv_local, always_local=is_one_group)
 def conv(node: NodeView, X: TensorArg, W: TensorArg, B: TensorArg | None = None) -> object:
     """Y[b, co, y] = Sum over ci and k of X[b, ci, y*stride + k*dilation - pad] * W[co, ci, k], plus B[co].
 

@@ -30,7 +30,7 @@ def gemm_local(node: NodeView, part: Part) -> LocalOp:
     return same_op(node, part, drop=() if part.is_first else (2,))
 
 
-@op("Gemm", local=gemm_local)
+@op("Gemm", local=gemm_local, always_local=lambda node: True)
 def gemm(node: NodeView, A: TensorArg, B: TensorArg, C: TensorArg | None = None) -> object:
     """Alpha * A' B' + beta * C, where C broadcasts."""
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)

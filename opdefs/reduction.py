@@ -86,7 +86,7 @@ def scaled_sum(node: NodeView, axes: Sequence[int], keepdims: bool, count: int) 
     )
 
 
-@op(*REDUCERS, local=reduce_local)
+@op(*REDUCERS, local=reduce_local, always_local=lambda node: node.op.op_type != "ReduceMean")
 def reduce(node: NodeView, X: TensorArg, axes: TensorArg | None = None) -> object:
     """Reduces over axes; with keepdims they stay, with size 1."""
     over = reduced_axes(node, X.rank)

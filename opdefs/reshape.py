@@ -205,7 +205,7 @@ def _axes(node: NodeView, rank: int) -> tuple[int, ...] | None:
     return None if stated is None else normal_axes([int(axis) for axis in stated], rank)
 
 
-@op("Squeeze", local=plain_local)
+@op("Squeeze", local=plain_local, always_local=lambda node: True)
 def squeeze(node: NodeView, X: TensorArg, axes: TensorArg | None = None) -> object:
     """Leaves out dims of size 1: all of them, or those named."""
     dropped = _axes(node, X.rank)
@@ -215,7 +215,7 @@ def squeeze(node: NodeView, X: TensorArg, axes: TensorArg | None = None) -> obje
     return lambda *i: X[tuple(i[kept.index(dim)] if dim in kept else 0 for dim in range(X.rank))]
 
 
-@op("Unsqueeze", local=plain_local)
+@op("Unsqueeze", local=plain_local, always_local=lambda node: True)
 def unsqueeze(node: NodeView, X: TensorArg, axes: TensorArg | None = None) -> object:
     """Puts in dims of size 1."""
     added = _axes(node, node.output_rank()) or ()

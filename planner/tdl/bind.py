@@ -162,7 +162,7 @@ class BoundOp:
 
     def is_local(self, strategy: Tiling) -> bool:
         """True if every worker's part can be computed by a local op: ``veto`` says why not."""
-        return self._is_always_local or not self.veto(self._unlike_ranges(strategy))
+        return self.is_always_local or not self.veto(self._unlike_ranges(strategy))
 
     def _unlike_ranges(self, strategy: Tiling) -> Boxes:
         """A strategy's parts, at least one of all that differ in no more than where they lie: far fewer than workers.
@@ -342,7 +342,7 @@ class BoundOp:
         Args:
             ranges: the workers' parts of the iteration space.
         """
-        if self._is_always_local:
+        if self.is_always_local:
             return ""
         reads = self.reads(ranges)
         busy = np.flatnonzero(ranges.elements)
@@ -362,9 +362,12 @@ class BoundOp:
         return ""
 
     @cached_property
-    def _is_always_local(self) -> bool:
-        """True if workers execute the op itself, and each that has a part reads something of every input."""
-        return self.description.local is None and all(self.plain_read(slot) is not None for slot in self.read_slots)
+    def is_always_local(self) -> bool:
+        """True if the local rule refuses no part; or if there is none, and each part reads something of every input."""
+        rule, always = self.description.local, self.description.always_local
+        if rule is not None:
+            return always is not None and always(self.node)
+        return all(self.plain_read(slot) is not None for slot in self.read_slots)
 
     def _unlike(self, ranges: Boxes, reads: Mapping[int, InputBoxes], busy: Ints) -> list[tuple[int, bytes]]:
         """Of the workers that have a part, the first of all that differ in no more than where their parts lie.

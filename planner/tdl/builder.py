@@ -64,6 +64,7 @@ __all__ = [
 ]
 
 DescriptionFunction: TypeAlias = Callable[..., Any]
+AlwaysLocal: TypeAlias = Callable[[NodeView], bool]
 ReferenceFunction: TypeAlias = Callable[..., Any]
 """From the op and its inputs, as arrays of which floating-point ones are float64, to the output or a tuple of them."""
 
@@ -77,6 +78,8 @@ class Description:
     domain: str = ""
     local: LocalRule | None = None
     """None: the local op is the same op on smaller tensors."""
+    always_local: AlwaysLocal | None = None
+    """Of a node, whether the local rule has a local op for every part, so that none is tried; None: it may refuse."""
     reference: ReferenceFunction | None = None
     """The operator in NumPy, to verify runs by; None where nobody wrote it."""
     shape_only: tuple[int, ...] = ()
@@ -119,6 +122,7 @@ def op(
     *op_types: str,
     domain: str = "",
     local: LocalRule | None = None,
+    always_local: AlwaysLocal | None = None,
     reference: ReferenceFunction | None = None,
     shape_only: tuple[int, ...] = (),
 ) -> Callable[[DescriptionFunction], Description]:
@@ -128,11 +132,12 @@ def op(
         op_types: ONNX operator names that share the description.
         domain: the operators' domain; "" is ONNX's default one.
         local: builds the local op where it is not the same op with the same attributes.
+        always_local: says of a node that ``local`` refuses no part of it, so that the search need not try any.
         reference: the operator in NumPy, ``reference(op, *inputs)``, by which `tofu run --verify` judges runs.
         shape_only: inputs of which nothing but the shape matters; the local rule does without them.
     """
 
     def wrap(function: DescriptionFunction) -> Description:
-        return Description(op_types, function, domain, local, reference, shape_only)
+        return Description(op_types, function, domain, local, always_local, reference, shape_only)
 
     return wrap
