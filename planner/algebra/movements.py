@@ -13,13 +13,12 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.algebra.counts import Counts
 from planner.algebra.divisions import Divisions
-from planner.algebra.overlaps import elements_in_common
 from planner.algebra.partial import IMPOSSIBLE, partial_cuts, settled
 from planner.algebra.tiling import Tiling
-from planner.algebra.ways import Ints, Ways
+from planner.algebra.ways import Ints
 
 _TOGETHER = 1 << 12
 """Entries up to which a table is counted together with others: a call takes longer than what there is to be done."""
@@ -124,39 +123,37 @@ def _put_together(table: Movements, counted_blocks: Iterator[Ints]) -> Ints:
 
 def _counted(blocks: Sequence[Block]) -> list[Ints]:
     found: dict[int, Ints] = {}
-    together: dict[Ways, dict[Divisions, list[int]]] = {}
+    together: dict[Counts, list[int]] = {}
     for number, block in enumerate(blocks):
         if len(block.owned) * len(block.others) > _TOGETHER:
             found[number] = _large(block)
         else:
-            together.setdefault(block.divisions.ways, {}).setdefault(block.divisions, []).append(number)
-    for ways, by_space in together.items():
-        numbers = list(chain.from_iterable(by_space.values()))
-        found.update(zip(numbers, _alike(ways, by_space, [blocks[number] for number in numbers]), strict=True))
+            together.setdefault(block.divisions.counts, []).append(number)
+    for numbers in together.values():
+        found.update(zip(numbers, _alike([blocks[number] for number in numbers]), strict=True))
     return [found[number] for number in range(len(blocks))]
 
 
 def _large(block: Block) -> Ints:
     """A large table, by itself: rows against columns where nothing is reduced on the way."""
-    divisions, columns = block.divisions, np.array(block.others, dtype=np.int64)
+    counts, columns = block.divisions.counts, np.array(block.others, dtype=np.int64)
     rows = np.array(block.owned, dtype=np.int64)[:, None]
-    divisions.take_in()
-    is_partial = divisions.contributions(columns) > 0 if block.is_made else np.zeros(len(columns), dtype=np.bool_)
+    counts.take_in()
+    is_partial = counts.contributions(columns) > 0 if block.is_made else np.zeros(len(columns), dtype=np.bool_)
     table: Ints = np.empty((len(rows), len(columns)), dtype=np.int64)
     if not is_partial.all():
         direct = columns[~is_partial]
-        _count(divisions.ways, [(divisions, *divisions.uncounted())])
-        divisions.count_table(rows, direct)
+        counts.count_table(rows, direct)
         held = rows if block.is_made else direct
-        table[:, ~is_partial] = divisions.elements(held) - divisions.in_common(rows, direct)
+        table[:, ~is_partial] = counts.elements(held) - counts.in_common(rows, direct)
     if is_partial.any():
-        rest = block._replace(others=columns[is_partial].tolist())
-        [table[:, is_partial]] = _alike(divisions.ways, {divisions: [0]}, [rest])
+        [table[:, is_partial]] = _alike([block._replace(others=columns[is_partial].tolist())])
     return table
 
 
-def _alike(ways: Ways, spaces: Iterable[Divisions], blocks: Sequence[Block]) -> list[Ints]:
-    """Tables of the same cuts, the blocks in the order of their index spaces."""
+def _alike(blocks: Sequence[Block]) -> list[Ints]:
+    """Tables of the same cuts, entry by entry."""
+    counts = blocks[0].divisions.counts
     heights = np.array([len(block.owned) for block in blocks], dtype=np.int64)
     widths = np.array([len(block.others) for block in blocks], dtype=np.int64)
     sizes = heights * widths
@@ -164,77 +161,32 @@ def _alike(ways: Ways, spaces: Iterable[Divisions], blocks: Sequence[Block]) -> 
     of = np.repeat(np.arange(len(blocks)), sizes)
     place = np.arange(len(of)) - (stops - sizes)[of]
     down, along = np.divmod(place, widths[of])
-    rows = _flat(block.owned for block in blocks)[(heights.cumsum() - heights)[of] + down]
-    columns = _flat(block.others for block in blocks)[(widths.cumsum() - widths)[of] + along]
+    owned = _flat(block.owned for block in blocks)[(heights.cumsum() - heights)[of] + down]
+    others = _flat(block.others for block in blocks)[(widths.cumsum() - widths)[of] + along]
     is_made = np.array([block.is_made for block in blocks], dtype=np.bool_)[of]
-    moves: list[_Moves] = []
-    first = last = 0
-    for space in spaces:
-        while last < len(blocks) and blocks[last].divisions is space:
-            last += 1
-        here = slice(int(stops[first] - sizes[first]), int(stops[last - 1]))
-        moves.append(_Moves(space, rows[here], columns[here], is_made[here]))
-        first = last
-    _count(ways, [(one.divisions, *one.unknown()) for one in moves])
-    elements = np.concatenate([one.elements() for one in moves])
+    counts.take_in()
+    goal, source = np.where(is_made, owned, others), np.where(is_made, others, owned)
+    contributions = np.where(is_made, counts.contributions(others), 0)
+    # Where partial results are reduced, the goal is the middle first, and then where the tensor is owned.
+    reduced = np.flatnonzero(contributions)
+    last, made_as = owned[reduced], others[reduced]
+    middle = goal[reduced] = _middles(blocks, of[reduced], made_as, last)
+    counts.take_in()
+    counts.count(np.concatenate([goal, last]), np.concatenate([source, middle]))
+    elements = counts.elements(goal) * np.maximum(contributions, 1) - counts.in_common(goal, source)
+    elements[reduced] += counts.elements(last) - counts.in_common(last, middle)
     shapes = zip(heights.tolist(), widths.tolist(), strict=True)
     ends = [0, *stops.tolist()]
     return [elements[ends[number] : ends[number + 1]].reshape(shape) for number, shape in enumerate(shapes)]
 
 
+def _middles(blocks: Sequence[Block], of: Ints, made_as: Ints, owned: Ints) -> Ints:
+    """The divisions in which partial results are reduced, of entries of these blocks."""
+    _, first, which = np.unique(made_as << 32 | owned, return_index=True, return_inverse=True)
+    pairs = zip(of[first].tolist(), made_as[first].tolist(), owned[first].tolist(), strict=True)
+    middles = [blocks[number].divisions.middle(source, goal) for number, source, goal in pairs]
+    return np.array(middles, dtype=np.int64)[which]
+
+
 def _flat(numbers: Iterable[Sequence[int]]) -> Ints:
     return np.array(list(chain.from_iterable(numbers)), dtype=np.int64)
-
-
-def _count(ways: Ways, wanted: Sequence[tuple[Divisions, Ints, Ints]]) -> None:
-    """Counts what these pairs have in common, all together; the index spaces take note of it."""
-    wanted = [one for one in wanted if len(one[1])]
-    if not wanted:
-        return
-    rank = max(divisions.rank for divisions, _, _ in wanted)
-    mine = np.concatenate([divisions.ways_of(some, rank) for divisions, some, _ in wanted], axis=1)
-    theirs = np.concatenate([divisions.ways_of(others, rank) for divisions, _, others in wanted], axis=1)
-    common = elements_in_common(ways, mine, theirs)
-    start = 0
-    for divisions, some, others in wanted:
-        divisions.note(some, others, common[start : start + len(some)])
-        start += len(some)
-
-
-class _Moves:
-    """Entries of tables of one index space."""
-
-    def __init__(self, divisions: Divisions, owned: Ints, others: Ints, is_made: NDArray[np.bool_]) -> None:
-        """Looks at what partial results there are.
-
-        Args:
-            divisions: of the index space.
-            owned: by entry, how the tensor is.
-            others: by entry, what is needed of it, or how it is made.
-            is_made: by entry, whether it is made so.
-        """
-        self.divisions = divisions
-        divisions.take_in()
-        self._goal = np.where(is_made, owned, others)
-        self._source = np.where(is_made, others, owned)
-        contributions = np.where(is_made, divisions.contributions(others), 0)
-        self._times = np.maximum(contributions, 1)
-        self._reduced = np.flatnonzero(contributions)
-        """The entries for which partial results are reduced: the goal is the middle first, and then where it is owned.
-        """
-        self._last = owned[self._reduced]
-        pairs = zip(others[self._reduced].tolist(), self._last.tolist(), strict=True)
-        self._goal[self._reduced] = [divisions.middle(source, last) for source, last in pairs]
-        divisions.take_in()
-
-    def unknown(self) -> tuple[Ints, Ints]:
-        """The pairs of divisions, each once, of which is to be counted what they have in common."""
-        middle = self._goal[self._reduced]
-        return self.divisions.unknown(np.concatenate([self._goal, self._last]), np.concatenate([self._source, middle]))
-
-    def elements(self) -> Ints:
-        """What moves, by entry."""
-        divisions, middle = self.divisions, self._goal[self._reduced]
-        found = divisions.elements(self._goal) * self._times - divisions.in_common(self._goal, self._source)
-        found[self._reduced] += divisions.elements(self._last) - divisions.in_common(self._last, middle)
-        return found

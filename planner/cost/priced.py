@@ -6,13 +6,13 @@ is residence (``planner.cost.residence``) at the moments at which plans are full
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 
 from planner.cost.residence import Residence, Weights
-from planner.cost.tables import Candidates, CostTables, Request, Table
-from planner.graph.model import DType, Tensor
+from planner.cost.tables import CostTables, Request, Table
+from planner.graph.model import DType
 from planner.tdl.bind import BoundOp
 
 
@@ -62,34 +62,13 @@ class PricedTables(CostTables):
         most = max((sum(weights) for weights in self._weights.values()), default=Fraction(0))
         return self._plain.impossible(most_bytes) + most_bytes * ceil(most)
 
-    def prepare(self, requests: Iterable[Request]) -> None:
-        """Counts what moves."""
-        self._plain.prepare(requests)
+    def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
+        """What moves, and the charge; each of shape [tilings, strategies]."""
+        moved = self._plain.bytes_of(requests)
+        return [self._charged(request, table) for request, table in zip(requests, moved, strict=True)]
 
-    def input_bytes(
-        self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
-    ) -> Table:
-        """What moves, and the charge; shape [tilings, strategies]."""
-        moved = self._plain.input_bytes(bound, slot, tensor, tilings, strategies)
-        return self._charged(moved, bound, True, slot, tensor, tilings, strategies)
-
-    def output_bytes(
-        self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
-    ) -> Table:
-        """What moves, and the charge; shape [tilings, strategies]."""
-        moved = self._plain.output_bytes(bound, position, tensor, tilings, strategies)
-        return self._charged(moved, bound, False, position, tensor, tilings, strategies)
-
-    def _charged(
-        self,
-        moved: Table,
-        bound: BoundOp,
-        is_input: bool,
-        position: int,
-        tensor: Tensor,
-        tilings: Candidates,
-        strategies: Candidates,
-    ) -> Table:
+    def _charged(self, request: Request, moved: Table) -> Table:
+        bound, is_input, position, tensor, tilings, strategies = request
         weights = self._weights.get((bound.op.name, is_input, position))
         if weights is None:
             return moved

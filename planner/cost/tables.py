@@ -6,14 +6,15 @@ content (the op's analysis and extents, position, shapes, candidate lists), so r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra import movements
+from planner.algebra.counts import Counts
 from planner.algebra.delivery import made_tiling
 from planner.algebra.divisions import Divisions
 from planner.algebra.movements import Movements, counted
@@ -27,10 +28,21 @@ from planner.tdl.interval import End, Interval, Symbol
 
 Candidates: TypeAlias = tuple[Tiling, ...]
 Table: TypeAlias = NDArray[np.int64]
-Request: TypeAlias = tuple[BoundOp, bool, int, Candidates, Candidates]
-"""An op, whether it is an input of it, which one, and the candidates of the tensor and of the op."""
 _Cuts: TypeAlias = tuple[tuple[int, ...], tuple[Piece, ...]]
 """Which cuts are along a variable, and how each of them divides it (``cuts_along``)."""
+
+
+class Request(NamedTuple):
+    """A table that is asked for, of an op's input or output."""
+
+    bound: BoundOp
+    is_input: bool
+    position: int
+    tensor: Tensor
+    tilings: Candidates
+    """Of the tensor: the rows."""
+    strategies: Candidates
+    """Of the op: the columns."""
 
 
 class TableMemo:
@@ -50,9 +62,6 @@ class TableMemo:
         known = self._tables.get((*key, *map(id, lists)))
         return self._remember(key, lists, make()) if known is None else known[0]
 
-    def _is_known(self, key: tuple[object, ...], lists: tuple[Candidates, ...]) -> bool:
-        return (*key, *map(id, lists)) in self._tables
-
     def _remember(self, key: tuple[object, ...], lists: tuple[Candidates, ...], table: Table) -> Table:
         # The lists are kept with the table: an identity means something only while its object lives.
         self._tables[*key, *map(id, lists)] = (table, lists)
@@ -66,75 +75,68 @@ class CostTables(TableMemo):
     def __init__(self) -> None:
         super().__init__()
         self._divisions: dict[tuple[tuple[int, ...], tuple[int, ...]], Divisions] = {}
-        self._ways: dict[tuple[int, ...], Ways] = {}
-        self._owned: dict[tuple[object, ...], tuple[list[int], Candidates]] = {}
-        self._reads: dict[tuple[object, ...], _Read] = {}
-        self._makes: dict[tuple[object, ...], _Made] = {}
-        self._kinds: dict[tuple[object, ...], tuple[object, ...]] = {}
+        self._counts: dict[tuple[int, ...], Counts] = {}
+        self._numbers: dict[tuple[tuple[int, ...], int], tuple[Divisions, list[int], Candidates]] = {}
+        """By the shape of a tensor and candidates for it, their numbers among the divisions of its index space."""
+        self._as_tilings: dict[tuple[object, int], tuple[Candidates, Candidates]] = {}
+        """By how ops have a tensor and candidates for these ops, those for the tensor that they come to."""
+        self._partial: dict[int, tuple[Candidates, Candidates]] = {}
+        """By candidates of ops, all of them if some are partial; else there is nothing to be told apart."""
+        self._accesses: dict[tuple[object, ...], _Access] = {}
         self.lists: dict[Candidates, Candidates] = {}
         """The one list of each content; searches that share the tables share these."""
         self.local: dict[tuple[object, ...], bool] = {}
         """By an op's content and a strategy's parts, whether it can be computed by local ops; shared as well."""
 
-    def prepare(self, requests: Iterable[Request]) -> None:
-        """Counts what these tables need, all together: in much less time than one by one, when they are asked for."""
-        asked: dict[tuple[_Read | _Made, int, int], tuple[Candidates, Candidates]] = {}
-        tables: list[Movements] = []
-        for bound, is_input, position, tilings, strategies in requests:
-            access = self._read(bound, position) if is_input else self._made(bound, position)
-            key = (access, id(tilings), id(strategies))
-            if key not in asked and not self._is_known((access,), (tilings, strategies)):
-                shape = (bound.node.input_shapes if is_input else bound.node.output_shapes)[position]
-                asked[key] = tilings, strategies
-                tables.append(self._movements(access, shape, tilings, strategies))
-        for (key, lists), table in zip(asked.items(), counted(tables), strict=True):
-            self._remember(key[:1], lists, table)
+    def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
+        """The tables that are asked for, counted together: in much less time than one by one."""
+        keys: list[tuple[_Access, int, int, int]] = []
+        asked: dict[tuple[_Access, int, int, int], Request] = {}
+        new: list[Movements] = []
+        for request in requests:
+            bound, is_input, position, tensor, tilings, strategies = request
+            access = self._access(bound, is_input, position)
+            key = (access, tensor.dtype.item_bytes, id(tilings), id(strategies))
+            keys.append(key)
+            if key not in self._tables and key not in asked:
+                asked[key] = request
+                new.append(self._movements(access, tilings, strategies))
+        for ((access, item_bytes, *_), request), elements in zip(asked.items(), counted(new), strict=True):
+            self._remember((access, item_bytes), (request.tilings, request.strategies), elements * item_bytes)
+        return [self._tables[key][0] for key in keys]
 
     def input_bytes(
         self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
-        """Bytes that move so that an op can read an input, shape [tilings, strategies]."""
-        return self._table(self._read(bound, slot), bound.node.input_shapes[slot], tilings, strategies) * (
-            tensor.dtype.item_bytes
-        )
+        """What moves so that an op can read an input, shape [tilings, strategies]."""
+        return self.bytes_of([Request(bound, True, slot, tensor, tilings, strategies)])[0]
 
     def output_bytes(
         self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
-        """Bytes that move so that an output arrives where it is owned, shape [tilings, strategies]."""
-        return self._table(self._made(bound, position), bound.node.output_shapes[position], tilings, strategies) * (
-            tensor.dtype.item_bytes
-        )
+        """What moves so that an output arrives where it is owned, shape [tilings, strategies]."""
+        return self.bytes_of([Request(bound, False, position, tensor, tilings, strategies)])[0]
 
     def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
         """What tells the tables of ops' inputs and outputs apart: equal kinds have equal tables for equal lists."""
+        return self._access(bound, is_input, position), dtype.item_bytes
+
+    def _access(self, bound: BoundOp, is_input: bool, position: int) -> _Access:
+        """How an op has an input or an output: one object for all that have it alike."""
         key = (bound.content, is_input, position)
-        kind = self._kinds.get(key)
-        if kind is None:
-            access = self._read(bound, position) if is_input else self._made(bound, position)
-            kind = self._kinds[key] = (access, dtype.item_bytes)
-        return kind
-
-    def _read(self, bound: BoundOp, slot: int) -> _Read:
-        key = ("in", bound.content, slot)
-        access = self._reads.get(key)
+        access = self._accesses.get(key)
         if access is None:
-            dims, shape = bound.plain_read(slot), bound.node.input_shapes[slot]
-            # Most ops read by their variables alone: then only how these are laid out matters.
-            common = key if dims is None else ("in", shape, dims)
-            access = self._reads.get(common) or _Read(bound, slot, dims)
-            self._reads[key] = self._reads[common] = access
-        return access
-
-    def _made(self, bound: BoundOp, position: int) -> _Made:
-        key = ("out", bound.content, position)
-        access = self._makes.get(key)
-        if access is None:
-            dims, shape = bound.analysis.outputs[position], bound.node.output_shapes[position]
-            reducers = tuple(variable.reducer for variable in bound.variables)
-            common = ("out", shape, dims, reducers)
-            access = self._makes.get(common) or _Made(bound, position)
-            self._makes[key] = self._makes[common] = access
+            shape = (bound.node.input_shapes if is_input else bound.node.output_shapes)[position]
+            assert shape is not None, "an absent input or output has no table"
+            dims = bound.plain_read(position) if is_input else bound.analysis.outputs[position]
+            if dims is None:
+                access = _Regions(bound, position, shape)
+            else:
+                # Most ops read by their variables alone: then only how these are laid out matters.
+                reducers = () if is_input else tuple(variable.reducer for variable in bound.variables)
+                form = (is_input, dims, reducers)
+                access = self._accesses.setdefault((shape, form), _Tiled(bound, shape, form))
+            self._accesses[key] = access
         return access
 
     def impossible(self, most_bytes: int) -> int:
@@ -147,82 +149,88 @@ class CostTables(TableMemo):
         """
         return most_bytes + 1
 
-    def _table(
-        self, access: _Read | _Made, shape: tuple[int, ...] | None, tilings: Candidates, strategies: Candidates
-    ) -> Table:
-        """Elements that move, shape [tilings, strategies]."""
-
-        def make() -> Table:
-            return counted([self._movements(access, shape, tilings, strategies)])[0]
-
-        return self._once((access,), (tilings, strategies), make)
-
-    def _divided(self, shape: tuple[int, ...] | None, tilings: Candidates) -> Divisions:
-        """The divisions of an index space among as many workers as these tilings have."""
-        assert shape is not None, "an absent input or output has no table"
-        key = (shape, tilings[0].ways)
-        if key not in self._divisions:
-            if key[1] not in self._ways:
-                self._ways[key[1]] = Ways(key[1])
-            self._divisions[key] = Divisions(shape, self._ways[key[1]])
-        return self._divisions[key]
-
-    def _movements(
-        self, access: _Read | _Made, shape: tuple[int, ...] | None, tilings: Candidates, strategies: Candidates
-    ) -> Movements:
+    def _movements(self, access: _Access, tilings: Candidates, strategies: Candidates) -> Movements:
         """A table to be counted, shape [tilings, strategies]."""
-        divisions = self._divided(shape, tilings)
-        owned = self._owned.get((divisions, id(tilings)))
-        if owned is None:
-            owned = self._owned[divisions, id(tilings)] = (divisions.numbers(tilings), tilings)
-        return access.movements(divisions, owned[0], strategies)
+        divisions, owned, _ = self._numbered(access.shape, tilings)
+        if isinstance(access, _Tiled):
+            key = (access.form, id(strategies))
+            if key not in self._as_tilings:
+                as_tilings = access.tilings(strategies)
+                self._as_tilings[key] = self.lists.setdefault(as_tilings, as_tilings), strategies
+            others = self._numbered(access.shape, self._as_tilings[key][0])[1]
+        else:
+            others = access.needed(divisions, strategies)
+        if not access.is_input:
+            return movements.made(divisions, owned, others)
+        if id(strategies) not in self._partial:
+            some_are = any(strategy.has_partial for strategy in strategies)
+            self._partial[id(strategies)] = strategies if some_are else (), strategies
+        return movements.read(divisions, owned, others, self._partial[id(strategies)][0])
+
+    def _numbered(self, shape: tuple[int, ...], tilings: Candidates) -> tuple[Divisions, list[int], Candidates]:
+        """The divisions of an index space among as many workers as these tilings have, and their numbers there."""
+        key = (shape, id(tilings))
+        found = self._numbers.get(key)
+        if found is None:
+            ways = tilings[0].ways
+            if ways not in self._counts:
+                self._counts[ways] = Counts(Ways(ways))
+            if (shape, ways) not in self._divisions:
+                self._divisions[shape, ways] = Divisions(shape, self._counts[ways])
+            divisions = self._divisions[shape, ways]
+            # The tilings are kept with their numbers: an identity means something only while its object lives.
+            found = self._numbers[key] = divisions, divisions.numbers(tilings), tilings
+        return found
 
 
-class _Read:
-    """An op's reading of an input."""
+class _Tiled:
+    """What an op reads or makes by its variables alone: strategies divide it by tilings."""
 
-    def __init__(self, bound: BoundOp, slot: int, dims: tuple[int, ...] | None) -> None:
-        """Knows no strategy yet.
+    def __init__(self, bound: BoundOp, shape: tuple[int, ...], form: tuple[bool, tuple[int, ...], object]) -> None:
+        """Takes note of how.
 
         Args:
             bound: the op.
-            slot: of the input.
-            dims: as ``BoundOp.plain_read`` says.
+            shape: of what it reads or makes.
+            form: whether it reads it, the variable of each dim by number, -1 for one of which all is read, and how
+                results are joined along each variable. All of one form are divided alike, whatever their shapes.
         """
-        self._bound, self._slot, self._dims = bound, slot, dims
+        self.shape = shape
+        self.form = form
+        self.is_input, self._dims, _ = form
+        self._bound = bound
+
+    def tilings(self, strategies: Candidates) -> Candidates:
+        """The tilings in which strategies need it, or make it."""
+        concatenated = (None,) * len(strategies[0].ways)
+        reducers = [concatenated if self.is_input else self._bound.reducers(strategy) for strategy in strategies]
+        return tuple(
+            [made_tiling(strategy, self._dims, how) for strategy, how in zip(strategies, reducers, strict=True)]
+        )
+
+
+class _Regions:
+    """What an op reads of an input by more than its variables: parts that may overlap, or be empty."""
+
+    is_input = True
+
+    def __init__(self, bound: BoundOp, slot: int, shape: tuple[int, ...]) -> None:
+        """Knows no strategy yet."""
+        self.shape = shape
+        self._bound, self._slot = bound, slot
         self._along = bound.read_along(slot)
-        self._dim_by_dim = None if dims is not None else _Intervals.of(bound, slot)
-        self._numbers: dict[Tiling, int] = {}
-        """By strategy the division of the input that workers need."""
-        self._some_are_partial = False
-        """Whether a strategy met so far is: else there is nothing to be told apart."""
+        self._dim_by_dim = _Intervals.of(bound, slot)
         self._by_read: dict[Tiling, int] = {}
-        """The same by what ``_as_read`` leaves of strategies."""
+        """By what ``_as_read`` leaves of a strategy the division that workers need."""
 
-    def movements(self, divisions: Divisions, owned: Sequence[int], strategies: Candidates) -> Movements:
-        """What moves, shape [owned, strategies]."""
-        new = [strategy for strategy in strategies if strategy not in self._numbers]
-        if new:
-            self._numbers.update(zip(new, self._needed(divisions, new), strict=True))
-            self._some_are_partial = self._some_are_partial or any(strategy.has_partial for strategy in new)
-        needed = [self._numbers[strategy] for strategy in strategies]
-        return movements.read(divisions, owned, needed, strategies if self._some_are_partial else ())
-
-    def _needed(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
+    def needed(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
         """The divisions of the input that workers need."""
-        if self._dims is not None:
-            return self._plain(divisions, strategies)
         if self._dim_by_dim is None:
             return self._regions(divisions, strategies)
         found = [self._dim_by_dim.number(divisions, strategy) for strategy in strategies]
         idle = [strategy for strategy, number in zip(strategies, found, strict=True) if number is None]
         regions = iter(self._regions(divisions, idle))
         return [next(regions) if number is None else number for number in found]
-
-    def _plain(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
-        concatenated = (None,) * len(strategies[0].ways)
-        tilings = [made_tiling(strategy, self._dims or (), concatenated) for strategy in strategies]
-        return divisions.numbers(tilings)
 
     def _regions(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
         alike = [self._as_read(strategy) for strategy in strategies]
@@ -248,6 +256,9 @@ class _Read:
             ),
             strategy.ways,
         )
+
+
+_Access: TypeAlias = _Tiled | _Regions
 
 
 class _Intervals:
@@ -341,22 +352,3 @@ class _Intervals:
             for number in self._once:
                 high = np.where(ranges[number][0] > 0, low, high)
         return low, high
-
-
-class _Made:
-    """An op's making of an output."""
-
-    def __init__(self, bound: BoundOp, position: int) -> None:
-        dims = bound.analysis.outputs[position]
-        assert dims is not None, "an absent output has no table"
-        self._bound, self._dims = bound, dims
-        self._numbers: dict[Tiling, int] = {}
-        """By strategy the tiling in which the output is made."""
-
-    def movements(self, divisions: Divisions, owned: Sequence[int], strategies: Candidates) -> Movements:
-        """What moves, shape [owned, strategies]."""
-        new = [strategy for strategy in strategies if strategy not in self._numbers]
-        if new:
-            sources = [made_tiling(strategy, self._dims, self._bound.reducers(strategy)) for strategy in new]
-            self._numbers.update(zip(new, divisions.numbers(sources), strict=True))
-        return movements.made(divisions, owned, [self._numbers[strategy] for strategy in strategies])

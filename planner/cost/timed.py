@@ -6,7 +6,7 @@ op's strategies in its other direction: sums over a whole plan are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,19 +39,25 @@ class TimedTables(CostTables):
         """What stands for an impossible entry in sums of these tables: 20 hours."""
         return IMPOSSIBLE
 
-    def prepare(self, requests: Iterable[Request]) -> None:
-        """Does nothing: times come of tables of their own, made one by one."""
+    def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
+        """Picoseconds until an op can read an input, or an output is where it is owned; each of shape [tilings,
+        strategies].
 
-    def input_bytes(
-        self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
-    ) -> Table:
-        """Picoseconds until an op can read an input, shape [tilings, strategies]."""
-        return self._times.input_table(bound, slot, tensor, tilings, strategies)
+        With an op's first output, those of computing as well.
+        """
+        return [self._picoseconds(*request) for request in requests]
 
-    def output_bytes(
-        self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
+    def _picoseconds(
+        self,
+        bound: BoundOp,
+        is_input: bool,
+        position: int,
+        tensor: Tensor,
+        tilings: Candidates,
+        strategies: Candidates,
     ) -> Table:
-        """Picoseconds until an output is where it is owned; with the first, those of computing as well."""
+        if is_input:
+            return self._times.input_table(bound, position, tensor, tilings, strategies)
         arriving = self._times.output_table(bound, position, tensor, tilings, strategies)
         if position != bound.first_output:
             return arriving

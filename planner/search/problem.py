@@ -18,7 +18,7 @@ import numpy as np
 from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Replicate, Tiling, parts
 from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeats
-from planner.cost.tables import Candidates, CostTables, Table
+from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role
 from planner.search.choices import Choices
@@ -290,6 +290,8 @@ class Problem:
 
     def is_local(self, bound: BoundOp, strategy: Tiling) -> bool:
         """True if every worker's part can be computed by a local op."""
+        if bound.is_always_local:
+            return True
         key = (bound.content, parts(strategy))
         known = self._local.get(key)
         if known is None:
@@ -447,16 +449,17 @@ class Problem:
 
     def made(self, asked: Sequence[tuple[Link, Candidates, Candidates]]) -> list[Table]:
         """The tables of some links, for these candidates of their tensors and ops; the lists are interned."""
-        self.tables.prepare(
-            [(self._bound[link.op_name], link.is_input, link.position, first, second) for link, first, second in asked]
-        )
-        return [self.table(*one) for one in asked]
+        requests = [
+            Request(
+                self._bound[link.op_name], link.is_input, link.position, self.graph.tensors[link.name], first, second
+            )
+            for link, first, second in asked
+        ]
+        tables = self.tables.bytes_of(requests)
+        return [self._of_all(link, table) for (link, _, _), table in zip(asked, tables, strict=True)]
 
-    def table(self, link: Link, tilings: Candidates, strategies: Candidates) -> Table:
-        """A link's table, as often as it is there; the lists are interned. Shape [tilings, strategies]."""
-        bound, tensor = self._bound[link.op_name], self.graph.tensors[link.name]
-        make = self.tables.input_bytes if link.is_input else self.tables.output_bytes
-        table = make(bound, link.position, tensor, tilings, strategies)
+    def _of_all(self, link: Link, table: Table) -> Table:
+        """A link's table, as often as it is there."""
         all_of_them = table if link.times == 1 else table * link.times
         if link.tensor in self._partial or link.op in self._partial:
             return np.where(table < IMPOSSIBLE, all_of_them, self._impossible)

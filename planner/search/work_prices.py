@@ -7,7 +7,7 @@ asked is settled elsewhere (``planner.search.pricing``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import floor
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.algebra.partial import IMPOSSIBLE
 from planner.cost.tables import Candidates, CostTables, Request, Table
-from planner.graph.model import DType, Tensor
+from planner.graph.model import DType
 from planner.search.problem import Problem
 from planner.search.repetition import repeated_by
 from planner.tdl.bind import BoundOp
@@ -62,22 +62,14 @@ class _PricedTables(CostTables):
         """What stands for an impossible entry in sums of these tables, which are not of bytes alone."""
         return IMPOSSIBLE
 
-    def prepare(self, requests: Iterable[Request]) -> None:
-        """Counts what moves."""
-        self._problem.tables.prepare(requests)
+    def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
+        """Bytes, each of shape [tilings, strategies]; with an op's first output the price as well."""
+        plain = self._problem.tables.bytes_of(requests)
+        return [self._priced(request, table) for request, table in zip(requests, plain, strict=True)]
 
-    def input_bytes(
-        self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
-    ) -> Table:
-        """As without prices."""
-        return self._problem.tables.input_bytes(bound, slot, tensor, tilings, strategies)
-
-    def output_bytes(
-        self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
-    ) -> Table:
-        """Bytes, shape [tilings, strategies]; with the first output the price as well."""
-        plain = self._problem.tables.output_bytes(bound, position, tensor, tilings, strategies)
-        if position != bound.first_output:
+    def _priced(self, request: Request, plain: Table) -> Table:
+        bound, is_input, position, tensor, tilings, strategies = request
+        if is_input or position != bound.first_output:
             return plain
         return self._once(
             self.kind(bound, False, position, tensor.dtype),

@@ -4,9 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.algebra import divisions as divisions_module
+from planner.algebra import counts as counts_module
 from planner.algebra import movements as module
 from planner.algebra import ways as ways_module
+from planner.algebra.counts import Counts
 from planner.algebra.divisions import Divisions
 from planner.algebra.movements import counted, made, read
 from planner.algebra.region import Boxes
@@ -34,10 +35,10 @@ def missing(needed: Boxes, owned: Boxes) -> int:
     st.booleans(),
 )
 def test_pairs_are_counted_alike_together_and_whatever_was_asked_before(asked: list, limit: int, many: bool) -> None:
-    before = module._TOGETHER, divisions_module._FEW_WORKERS, divisions_module._PAIRS
-    module._TOGETHER, divisions_module._FEW_WORKERS, divisions_module._PAIRS = limit, 0 if many else 128, 5
+    before = module._TOGETHER, counts_module._FEW_WORKERS, counts_module._PAIRS
+    module._TOGETHER, counts_module._FEW_WORKERS, counts_module._PAIRS = limit, 0 if many else 128, 5
     try:
-        divisions = Divisions(SHAPE, Ways(WAYS))
+        divisions = Divisions(SHAPE, Counts(Ways(WAYS)))
         for together in asked:
             numbers = [tuple(map(divisions.numbers, both)) for both in together]
             tables = counted([read(divisions, *both) for both in numbers])
@@ -45,7 +46,7 @@ def test_pairs_are_counted_alike_together_and_whatever_was_asked_before(asked: l
                 right = [[missing(need.boxes(SHAPE), own.boxes(SHAPE)) for need in needed] for own in owned]
                 assert table.tolist() == right
     finally:
-        module._TOGETHER, divisions_module._FEW_WORKERS, divisions_module._PAIRS = before
+        module._TOGETHER, counts_module._FEW_WORKERS, counts_module._PAIRS = before
 
 
 @given(
@@ -57,8 +58,8 @@ def test_index_spaces_are_counted_together(asked: list, finds_equal: bool, limit
     before = ways_module._FEW, module._TOGETHER
     ways_module._FEW, module._TOGETHER = 0 if finds_equal else 1 << 14, limit
     try:
-        ways = Ways(WAYS)
-        divisions = {shape: Divisions(shape, ways) for shape, _, _ in asked}
+        counts = Counts(Ways(WAYS))
+        divisions = {shape: Divisions(shape, counts) for shape, _, _ in asked}
         tables = []
         for shape, owned, needed in asked:
             space = divisions[shape]
@@ -74,7 +75,7 @@ def test_index_spaces_are_counted_together(asked: list, finds_equal: bool, limit
 def test_regions_that_are_no_tilings_are_counted_as_well(ends: list[int], owned: list[Tiling]) -> None:
     ends_of = np.sort(np.array(ends, dtype=np.int64).reshape(6, 2, 2), axis=1)
     boxes = Boxes(ends_of[:, 0], np.minimum(ends_of[:, 1], SHAPE))
-    divisions = Divisions(SHAPE, Ways(WAYS))
+    divisions = Divisions(SHAPE, Counts(Ways(WAYS)))
     number = divisions.number_of(boxes)
     assert divisions.number_of(Boxes(boxes.lo.copy(), boxes.hi.copy())) == number
     [table] = counted([read(divisions, divisions.numbers(owned), [number])])
@@ -90,7 +91,7 @@ def test_partial_results_are_counted_alike_whatever_was_asked_before(asked: list
     right = [redistribution_table(made_so, owned, SHAPE).tolist() for owned, made_so in with_partial]
     before, module._TOGETHER = module._TOGETHER, limit
     try:
-        divisions = Divisions(SHAPE, Ways(WAYS))
+        divisions = Divisions(SHAPE, Counts(Ways(WAYS)))
         for (owned, partial), table_alone in zip(with_partial, right, strict=True):
             [table] = counted([made(divisions, divisions.numbers(owned), divisions.numbers(partial))])
             assert table.tolist() == table_alone

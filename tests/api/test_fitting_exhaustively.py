@@ -34,7 +34,7 @@ def summed(problem: Problem) -> NDArray[np.int64]:
     for link in problem.links:
         shape = [1] * found.ndim
         shape[link.tensor], shape[link.op] = len(candidates[link.tensor]), len(candidates[link.op])
-        table = problem.table(link, candidates[link.tensor], candidates[link.op])
+        [table] = problem.made([(link, candidates[link.tensor], candidates[link.op])])
         found += (table if link.tensor < link.op else table.T).reshape(shape)
     return found
 

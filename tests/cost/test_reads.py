@@ -6,11 +6,12 @@ import pytest
 
 import opdefs
 from planner import zoo
+from planner.algebra.counts import Counts
 from planner.algebra.divisions import Divisions
 from planner.algebra.movements import counted, read
 from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
 from planner.algebra.ways import Ways
-from planner.cost.tables import CostTables
+from planner.cost.tables import CostTables, _Regions
 from planner.tdl.bind import BoundOp
 
 
@@ -38,12 +39,11 @@ def test_regions_are_found_dim_by_dim(model: str) -> None:
             continue
         seen.add(bound.content)
         for slot in bound.read_slots:
-            access, shape = tables._read(bound, slot), bound.node.input_shapes[slot]
-            assert shape is not None
-            if access._dims is None and access._dim_by_dim is not None:
+            access = tables._access(bound, True, slot)
+            if isinstance(access, _Regions) and access._dim_by_dim is not None:
                 some = strategies(bound, ways, draw)
-                divisions = Divisions(shape, Ways(ways))
-                one, other = access._needed(divisions, some), access._regions(divisions, some)
+                divisions = Divisions(access.shape, Counts(Ways(ways)))
+                one, other = access.needed(divisions, some), access._regions(divisions, some)
                 for missing in counted([read(divisions, one, other), read(divisions, other, one)]):
                     assert not missing.diagonal().any()
                 halos += sum(access._dim_by_dim.number(divisions, strategy) is not None for strategy in some)

@@ -108,10 +108,11 @@ def integer_programme(nearby: Nearby, tables: CostTables, priced: Sequence[CostT
     problems = [nearby.problem(one) for one in priced]
     for number, link in enumerate(problem.links):
         tilings, strategies = candidates[link.tensor], candidates[link.op]
-        table = problem.table(link, tilings, strategies)
+        [table] = problem.made([(link, tilings, strategies)])
         cost.append(table.ravel())
         for moment, other in enumerate(problems):
-            held[moment].append((other.table(other.links[number], tilings, strategies) - table).ravel())
+            [charged] = other.made([(other.links[number], tilings, strategies)])
+            held[moment].append((charged - table).ravel())
         pairs = start + np.arange(table.size).reshape(table.shape)
         start += table.size
         for variable, axis in ((link.tensor, pairs), (link.op, pairs.T)):

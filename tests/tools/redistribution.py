@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.algebra import movements
+from planner.algebra.counts import Counts
 from planner.algebra.divisions import Divisions
 from planner.algebra.tiling import Tiling
 from planner.algebra.ways import Ways
@@ -14,6 +15,6 @@ from planner.algebra.ways import Ways
 
 def redistribution_table(made: Sequence[Tiling], owned: Sequence[Tiling], shape: tuple[int, ...]) -> np.ndarray:
     """``movements.made`` of a tensor of this shape."""
-    divisions = Divisions(shape, Ways(made[0].ways))
+    divisions = Divisions(shape, Counts(Ways(made[0].ways)))
     [table] = movements.counted([movements.made(divisions, divisions.numbers(owned), divisions.numbers(made))])
     return table
