@@ -181,17 +181,20 @@ class KnownTables:
     def buckets(self, keys: Iterable[Key]) -> list[Bucket]:
         """What eliminations make of the tables that these keys say."""
         keys = list(keys)
-        new: dict[int, list[tuple[Key, _Layout]]] = {}
-        for key in keys:
+        small: dict[int, list[tuple[Key, _Layout]]] = {}
+        large: list[tuple[Key, _Layout]] = []
+        for key in dict.fromkeys(keys):
             if key not in self._buckets:
                 layout = self._layout(key)
                 self.entries += layout.entries
                 if layout.form is None:
-                    new.setdefault(len(key), []).append((key, layout))
+                    small.setdefault(len(key), []).append((key, layout))
                 else:
-                    self._buckets[key] = self._large(key, layout, layout.form)
-        for alike in new.values():
+                    large.append((key, layout))
+        for alike in small.values():
             self._solve(alike)
+        if large:
+            self._solve_large(large)
         return [self._buckets[key] for key in keys]
 
     def _layout(self, key: Key) -> _Layout:
@@ -249,11 +252,16 @@ class KnownTables:
         for (key, layout), result, low, at in zip(new, results, lowest.tolist(), begin, strict=False):
             self._buckets[key] = Bucket(key, result, low, layout.entries, at, layout.strides)
 
-    def _large(self, key: Key, layout: _Layout, form: SumForm) -> Bucket:
-        """Solves a bucket of its own."""
-        least, best = form.least([self.table(number) for number in key[1:]], sum(map(self._most_of, key[1:])))
-        [(result, lowest)] = self.intern([least])
-        return Bucket(key, result, lowest, layout.entries, best, layout.strides)
+    def _solve_large(self, new: Sequence[tuple[Key, _Layout]]) -> None:
+        """Solves large buckets, each by itself."""
+        found: list[tuple[Table, Ints | None]] = []
+        for key, layout in new:
+            assert layout.form is not None, "a large bucket has a form"
+            tables = [self.table(number) for number in key[1:]]
+            found.append(layout.form.least(tables, sum(map(self._most_of, key[1:]))))
+        interned = self.intern([least for least, _ in found])
+        for (key, layout), (_, best), (result, lowest) in zip(new, found, interned, strict=True):
+            self._buckets[key] = Bucket(key, result, lowest, layout.entries, best, layout.strides)
 
     def _most_of(self, number: int) -> int:
         """The largest entry of a table."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from graphlib import TopologicalSorter
 
 from planner.algebra.tiling import Tiling
 from planner.graph.model import Graph, StatePair
@@ -205,16 +204,21 @@ def _reading(bound: BoundOp, inputs: tuple[str, ...]) -> BoundOp:
 
 def _executable(ops: Sequence[BoundOp]) -> tuple[BoundOp, ...]:
     """The ops such that each comes after those that it reads from: where blocks meet it may not."""
-    made = {name: number for number, bound in enumerate(ops) for name in bound.op.outputs if name}
-    sorter = TopologicalSorter(
-        {number: [made[name] for name in bound.op.inputs if name in made] for number, bound in enumerate(ops)}
-    )
-    sorter.prepare()
+    missing = {name for bound in ops for name in bound.op.outputs if name}
+    waiting: dict[str, list[BoundOp]] = {}
     found: list[BoundOp] = []
-    while sorter.is_active():
-        ready = sorted(sorter.get_ready())
-        found += [ops[number] for number in ready]
-        sorter.done(*ready)
+    for bound in ops:
+        ready = [bound]
+        while ready:
+            one = ready.pop()
+            if missing.isdisjoint(one.op.inputs):
+                found.append(one)
+                missing.difference_update(one.op.outputs)
+                if waiting:
+                    ready += [other for name in one.op.outputs for other in waiting.pop(name, ())]
+            else:
+                waiting.setdefault(next(name for name in one.op.inputs if name in missing), []).append(one)
+    assert not waiting, "blocks that are taken out leave no cycle"
     return tuple(found)
 
 

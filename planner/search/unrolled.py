@@ -66,7 +66,9 @@ def _seeds(graph: Graph, ops: Sequence[BoundOp]) -> list[list[int]]:
     state = {pair.current for pair in graph.state}
     readers: dict[tuple[str, int, Hashable], list[int]] = {}
     for number, bound in enumerate(ops):
-        if is_delivery(bound.op) and not state.isdisjoint(bound.op.inputs):  # all steps read a state as it is delivered
+        if state.isdisjoint(bound.op.inputs):
+            continue
+        if is_delivery(bound.op):  # all steps read a state as it is delivered
             state.update(bound.op.outputs)
         for slot, name in enumerate(bound.op.inputs):
             if name in state:
