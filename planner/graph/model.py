@@ -46,15 +46,11 @@ class DType(enum.Enum):
     INT2 = "int2"
     UINT2 = "uint2"
 
-    @property
-    def array_dtype(self) -> np.dtype[Any]:
+    def __init__(self, name: str) -> None:
+        self.array_dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name, name))
         """The NumPy dtype of its arrays: ml_dtypes' where NumPy has none."""
-        return _ARRAY_DTYPES[self]
-
-    @property
-    def item_bytes(self) -> int:
+        self.item_bytes = self.array_dtype.itemsize
         """Bytes of one element, wherever tofu holds or moves it: integers of 2 and 4 bits take a byte each."""
-        return _ARRAY_DTYPES[self].itemsize
 
     @property
     def is_float(self) -> bool:
@@ -69,7 +65,6 @@ class DType(enum.Enum):
         return _CARRIERS.get(self, self)
 
 
-_ARRAY_DTYPES = {dtype: np.dtype(getattr(ml_dtypes, dtype.value, dtype.value)) for dtype in DType}
 _CARRIERS = {DType.INT4: DType.INT8, DType.UINT4: DType.UINT8, DType.INT2: DType.INT8, DType.UINT2: DType.UINT8}
 
 

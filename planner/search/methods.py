@@ -37,6 +37,13 @@ MANY_OPS = 300
 _IMPROVED = 3
 """Plans from other starts that are improved with little effort, before all are crossed."""
 
+_OUTERMOST_SETTLED_OF = 3
+"""With little effort the outermost of so many cuts is left as recursion has found it, but on transformers.
+
+That takes a tenth of the time off, for 0.4% more bytes in the mean and 2% at most. Of four cuts it would cost up to 6%,
+on a transformer 2%.
+"""
+
 Progress: TypeAlias = Callable[[str], None]
 Narrow: TypeAlias = Callable[[Restriction, tuple[int, ...]], Restriction]
 """Puts the user's pins above a method's restriction, for these cuts."""
@@ -156,21 +163,22 @@ def _briefly(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: 
     def allowed(found: Found) -> Found:
         return within_budget(problem, cuts, free, found, progress, improved=improve_once)
 
-    def grown(found: Found, *, is_recursive: bool) -> Found:
+    def grown(found: Found, settled: tuple[int, ...]) -> Found:
         if not overdraws(problem, found.composites):  # else it is improved when it has been kept to the budget
-            found = improve_once(problem, cuts, free, found, progress, is_recursive=is_recursive)
+            found = improve_once(problem, cuts, free, found, progress, settled=settled)
         return allowed(found)
 
     first = search_recursively(problem, cuts, free, progress)
     if len(cuts) < 2:
         return replace(allowed(first), lower_bytes=_bound_of_one_cut(problem, cuts, first))
-    plans = [grown(first, is_recursive=True)]
     start = _transformer_start(problem, len(cuts))
+    last = len(cuts)  # solved with all others as they are
     if start is None:
-        return plans[0]
+        return grown(first, (1, last) if last == _OUTERMOST_SETTLED_OF else (last,))
+    plans = [grown(first, (last,))]
     with contextlib.suppress(InfeasibleError):  # it has no plan that keeps to the rules
         found = search_recursively(problem, cuts, narrow(start, cuts), progress)
-        plans.append(grown(found, is_recursive=False))
+        plans.append(grown(found, ()))
         plans.append(allowed(crossed(problem, plans)))
     return _best(problem, plans)
 

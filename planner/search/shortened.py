@@ -30,9 +30,25 @@ class _Cut:
     after: int
     count: int
 
+    def whole(self, block: int) -> int:
+        """The number in the whole network of a block of the short one, which has numbers without a gap."""
+        return block + (self.count if block > self.after else 0)
+
     def op(self, chain: int, block: int) -> int:
-        """A chain's op in a block of the short network, which has numbers without a gap."""
-        return self.run.chains[chain][block + (self.count if block > self.after else 0) - self.run.starts[chain]]
+        """A chain's op in a block of the short network."""
+        return self.run.chains[chain][self.whole(block) - self.run.starts[chain]]
+
+    def stands(self, block: int) -> dict[int, int]:
+        """By block of the whole network, and without those that have a plan of their own, the one that stands for it.
+
+        Args:
+            block: of the short network, that stands for all that were taken out.
+        """
+        run = self.run
+        found = {
+            at: self.whole(at if at <= block else max(block, at - self.count)) for at in range(run.first, run.last + 1)
+        }
+        return {at: other for at, other in found.items() if at != other}
 
     def ends(self) -> tuple[int, int]:
         """The first and the last block of the short network that are equal."""
@@ -130,11 +146,9 @@ class Shortened:
             block = self._steady(cut, tilings, strategies)
             if block is None:
                 return None
-            for chain, members in enumerate(cut.run.chains):
-                for at, number in enumerate(members, start=cut.run.starts[chain]):
-                    other = cut.op(chain, at if at <= block else max(block, at - cut.count))
-                    if other != number:
-                        stands[number] = other
+            blocks = list(cut.stands(block).items())
+            for chain, start in zip(cut.run.chains, cut.run.starts, strict=True):
+                stands.update([(chain[at - start], chain[other - start]) for at, other in blocks])
         all_tilings, all_strategies, names = dict(tilings), dict(strategies), dict[str, str]()
         for number, other in stands.items():
             for mine, theirs in zip(self._wiring.outputs[number], self._wiring.outputs[other], strict=True):

@@ -56,11 +56,13 @@ class Space:
         for dim, _, how in cuts_along(composite):
             if self._is_fixed(dim) or not _is_proposed(self.shape[dim], how, self._blocks_of(dim)):
                 return False
-        if composite.has_partial and not self.may_add_partial_sums:
+        if not self.may_add_partial_sums and composite.has_partial:
             return False
+        if self.may_repeat:
+            return True
         cuts = enumerate(zip(composite.placements, composite.ways, strict=True))
         repeats = [(cut, ways) for cut, (placement, ways) in cuts if isinstance(placement, Replicate)]
-        return self.may_repeat or all(self._may_repeat_at(composite.outermost(cut), ways) for cut, ways in repeats)
+        return all(self._may_repeat_at(composite.outermost(cut), ways) for cut, ways in repeats)
 
     def _may_repeat_at(self, prefix: Tiling, ways: int) -> bool:
         known = self._repeats.get((prefix, ways))

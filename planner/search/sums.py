@@ -60,6 +60,7 @@ class SumForm:
         self.shape = shape
         self.keeps_best = prod(shape[1:]) <= _DECIDED
         self._bits = shape[0].bit_length()
+        self._value_type = np.min_scalar_type(shape[0])
         self._views = [_view(axes, sizes, len(shape)) for axes, sizes in zip(pattern, shapes, strict=True)]
         # Each of these is a table, the largest first, and those within it.
         self._groups: list[list[int]] = []
@@ -105,11 +106,12 @@ class SumForm:
             others = [self._joined(tables, group) for group in range(1, len(self._groups))]
             other = reduce(np.add, others).transpose(self._axes).reshape(self._other)
             least = self._least(one, other << self._bits if keeps_best else other)
-        least = least.reshape(self._sizes).transpose(self._back)
+        least = np.ascontiguousarray(least.reshape(self._sizes).transpose(self._back))
         if not keeps_best:
-            return np.ascontiguousarray(least), None
-        best = (least & ((1 << self._bits) - 1)).astype(np.min_scalar_type(self.shape[0])).ravel()
-        return np.ascontiguousarray(least >> self._bits), best
+            return least, None
+        best = (least & ((1 << self._bits) - 1)).astype(self._value_type).ravel()
+        least >>= self._bits
+        return least, best
 
     def _joined(self, tables: Sequence[Table], group: int) -> Table:
         """A table with those within it."""
