@@ -117,20 +117,23 @@ class Counts:
         places = self._places(some, others)
         is_unknown = np.flatnonzero(self._common[places] == 0)
         _, first = np.unique(places[is_unknown], return_index=True)
-        new = is_unknown[first]
-        alone = np.array(self._uncounted, dtype=np.int64)
-        self._uncounted.clear()
-        one, other = np.concatenate([alone, some[new]]), np.concatenate([alone, others[new]])
-        if len(one):
-            self._note(one, other, elements_in_common(self.ways, self._ways[:, one], self._ways[:, other]))
+        new, alone = is_unknown[first], self._no_longer_uncounted()
+        self._count_pairs(np.concatenate([alone, some[new]]), np.concatenate([alone, others[new]]))
 
     def count_table(self, rows: Ints, columns: Ints) -> None:
         """The same of a large table: rows, shape [rows, 1], against columns, all of one index space."""
-        self.count(rows[:0, 0], columns[:0])
+        alone = self._no_longer_uncounted()
+        self._count_pairs(alone, alone)
         if self.ways.workers <= _FEW_WORKERS:
             self._count_by_worker(rows, columns)
         else:
             self._count_by_pair(rows, columns)
+
+    def _no_longer_uncounted(self) -> Ints:
+        """The divisions whose elements are not known; they are about to be counted."""
+        alone = np.array(self._uncounted, dtype=np.int64)
+        self._uncounted.clear()
+        return alone
 
     def _places(self, some: Ints, others: Ints) -> Ints:
         """Where pairs are, as numpy broadcasts them."""
@@ -138,8 +141,11 @@ class Counts:
         places: Ints = self._first[space] + self._place[some] * self._width[space] + self._place[others]
         return places
 
-    def _note(self, some: Ints, others: Ints, common: Ints) -> None:
-        """Takes note of what pairs have in common; with itself, that is the elements of a division."""
+    def _count_pairs(self, some: Ints, others: Ints) -> None:
+        """Counts what pairs have in common; with itself, that is the elements of a division."""
+        if not len(some):
+            return
+        common = elements_in_common(self.ways, self._ways[:, some], self._ways[:, others])
         self._common[self._places(some, others)] = self._common[self._places(others, some)] = common + 1
         itself = some == others
         self._elements[some[itself]] = common[itself]
@@ -189,7 +195,7 @@ class Counts:
         for start in range(0, len(rows), most):
             some = rows[start : start + most]
             row, column = np.nonzero(self._common[self._places(some, columns)] == 0)
-            self.count(some[row, 0], columns[column])
+            self._count_pairs(some[row, 0], columns[column])
 
     def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
         most = max(1, _AT_ONCE // (len(columns) * self.ways.workers))

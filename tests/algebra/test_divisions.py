@@ -50,35 +50,61 @@ def test_pairs_are_counted_alike_together_and_whatever_was_asked_before(asked: l
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([SHAPE, (6, 7), (7, 5, 6)]), some, some), min_size=2, max_size=6),
+    st.lists(
+        st.lists(st.tuples(st.sampled_from([SHAPE, (6,), (7, 5, 6)]), some, some), min_size=1, max_size=6),
+        min_size=1,
+        max_size=4,
+    ),
     st.booleans(),
-    st.sampled_from([0, 99]),
+    st.sampled_from([0, 4, 99]),
+    st.sampled_from([1, 32]),
 )
-def test_index_spaces_are_counted_together(asked: list, finds_equal: bool, limit: int) -> None:
-    before = ways_module._FEW, module._TOGETHER
-    ways_module._FEW, module._TOGETHER = 0 if finds_equal else 1 << 14, limit
+def test_index_spaces_are_counted_together(asked: list, finds_equal: bool, limit: int, room: int) -> None:
+    """Whatever was asked before of others, of fewer dims and of more, and whether or not there was room for it."""
+    before = ways_module._FEW, module._TOGETHER, counts_module._ROOM
+    ways_module._FEW, module._TOGETHER, counts_module._ROOM = 0 if finds_equal else 1 << 14, limit, room
     try:
         counts = Counts(Ways(WAYS))
-        divisions = {shape: Divisions(shape, counts) for shape, _, _ in asked}
-        tables = []
-        for shape, owned, needed in asked:
-            space = divisions[shape]
-            tables.append(read(space, space.numbers(owned), space.numbers(needed)))
-        for (shape, owned, needed), table in zip(asked, counted(tables), strict=True):
-            right = [[missing(need.boxes(shape), own.boxes(shape)) for need in needed] for own in owned]
-            assert table.tolist() == right
+        divisions: dict[tuple[int, ...], Divisions] = {}
+        for together in asked:
+            tables = []
+            for shape, owned, needed in together:
+                space = divisions.setdefault(shape, Divisions(shape, counts))
+                owned, needed = within(owned, shape), within(needed, shape)
+                tables.append(read(space, space.numbers(owned), space.numbers(needed)))
+            for (shape, owned, needed), table in zip(together, counted(tables), strict=True):
+                owned, needed = within(owned, shape), within(needed, shape)
+                right = [[missing(need.boxes(shape), own.boxes(shape)) for need in needed] for own in owned]
+                assert table.tolist() == right
     finally:
-        ways_module._FEW, module._TOGETHER = before
+        ways_module._FEW, module._TOGETHER, counts_module._ROOM = before
 
 
-@given(st.lists(st.integers(0, 7), min_size=24, max_size=24), some)
-def test_regions_that_are_no_tilings_are_counted_as_well(ends: list[int], owned: list[Tiling]) -> None:
+def within(tilings: list[Tiling], shape: tuple[int, ...]) -> list[Tiling]:
+    """The same of an index space of fewer dims, perhaps: what divides a dim that is not there is repeated."""
+    return [
+        Tiling(
+            tuple(
+                Replicate() if isinstance(one, Shard) and one.dim >= len(shape) else one for one in tiling.placements
+            ),
+            tiling.ways,
+        )
+        for tiling in tilings
+    ]
+
+
+@given(st.lists(st.integers(0, 7), min_size=24, max_size=24), some, st.sampled_from([0, 99]))
+def test_regions_that_are_no_tilings_are_counted_as_well(ends: list[int], owned: list[Tiling], limit: int) -> None:
     ends_of = np.sort(np.array(ends, dtype=np.int64).reshape(6, 2, 2), axis=1)
     boxes = Boxes(ends_of[:, 0], np.minimum(ends_of[:, 1], SHAPE))
     divisions = Divisions(SHAPE, Counts(Ways(WAYS)))
     number = divisions.number_of(boxes)
     assert divisions.number_of(Boxes(boxes.lo.copy(), boxes.hi.copy())) == number
-    [table] = counted([read(divisions, divisions.numbers(owned), [number])])
+    before, module._TOGETHER = module._TOGETHER, limit
+    try:
+        [table] = counted([read(divisions, divisions.numbers(owned), [number])])
+    finally:
+        module._TOGETHER = before
     assert table[:, 0].tolist() == [missing(boxes, own.boxes(SHAPE)) for own in owned]
 
 
