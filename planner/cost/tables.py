@@ -6,8 +6,7 @@ content (the op's analysis and extents, position, shapes, candidate lists), so r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,21 +14,16 @@ from numpy.typing import NDArray
 
 from planner.algebra import movements
 from planner.algebra.counts import Counts
-from planner.algebra.delivery import made_tiling
 from planner.algebra.divisions import Divisions
 from planner.algebra.movements import Movements, counted
-from planner.algebra.region import Boxes, index_space
-from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, piece_of, pieces, shortest_piece
-from planner.algebra.ways import Ints, Ways
+from planner.algebra.tiling import Tiling
+from planner.algebra.ways import Ways
+from planner.cost.accesses import Access, Regions, Tiled
 from planner.graph.model import DType, Tensor
-from planner.tdl.analyse import Read
 from planner.tdl.bind import BoundOp
-from planner.tdl.interval import End, Interval, Symbol
 
 Candidates: TypeAlias = tuple[Tiling, ...]
 Table: TypeAlias = NDArray[np.int64]
-_Cuts: TypeAlias = tuple[tuple[int, ...], tuple[Piece, ...]]
-"""Which cuts are along a variable, and how each of them divides it (``cuts_along``)."""
 
 
 class Request(NamedTuple):
@@ -63,6 +57,7 @@ class TableMemo:
         return self._remember(key, lists, make()) if known is None else known[0]
 
     def _remember(self, key: tuple[object, ...], lists: tuple[Candidates, ...], table: Table) -> Table:
+        table.flags.writeable = False  # it is given to all who ask for it again
         # The lists are kept with the table: an identity means something only while its object lives.
         self._tables[*key, *map(id, lists)] = (table, lists)
         self.entries += table.size
@@ -82,7 +77,7 @@ class CostTables(TableMemo):
         """By how ops have a tensor and candidates for these ops, those for the tensor that they come to."""
         self._partial: dict[int, tuple[Candidates, Candidates]] = {}
         """By candidates of ops, all of them if some are partial; else there is nothing to be told apart."""
-        self._accesses: dict[tuple[object, ...], _Access] = {}
+        self._accesses: dict[tuple[object, ...], Access] = {}
         self.lists: dict[Candidates, Candidates] = {}
         """The one list of each content; searches that share the tables share these."""
         self.local: dict[tuple[object, ...], bool] = {}
@@ -90,8 +85,8 @@ class CostTables(TableMemo):
 
     def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
         """The tables that are asked for, counted together: in much less time than one by one."""
-        keys: list[tuple[_Access, int, int, int]] = []
-        asked: dict[tuple[_Access, int, int, int], Request] = {}
+        keys: list[tuple[Access, int, int, int]] = []
+        asked: dict[tuple[Access, int, int, int], Request] = {}
         new: list[Movements] = []
         for request in requests:
             bound, is_input, position, tensor, tilings, strategies = request
@@ -121,7 +116,7 @@ class CostTables(TableMemo):
         """What tells the tables of ops' inputs and outputs apart: equal kinds have equal tables for equal lists."""
         return self._access(bound, is_input, position), dtype.item_bytes
 
-    def _access(self, bound: BoundOp, is_input: bool, position: int) -> _Access:
+    def _access(self, bound: BoundOp, is_input: bool, position: int) -> Access:
         """How an op has an input or an output: one object for all that have it alike."""
         key = (bound.content, is_input, position)
         access = self._accesses.get(key)
@@ -130,12 +125,12 @@ class CostTables(TableMemo):
             assert shape is not None, "an absent input or output has no table"
             dims = bound.plain_read(position) if is_input else bound.analysis.outputs[position]
             if dims is None:
-                access = _Regions(bound, position, shape)
+                access = Regions(bound, position, shape)
             else:
                 # Most ops read by their variables alone: then only how these are laid out matters.
                 reducers = () if is_input else tuple(variable.reducer for variable in bound.variables)
                 form = (is_input, dims, reducers)
-                access = self._accesses.setdefault((shape, form), _Tiled(bound, shape, form))
+                access = self._accesses.setdefault((shape, form), Tiled(bound, shape, form))
             self._accesses[key] = access
         return access
 
@@ -149,10 +144,10 @@ class CostTables(TableMemo):
         """
         return most_bytes + 1
 
-    def _movements(self, access: _Access, tilings: Candidates, strategies: Candidates) -> Movements:
+    def _movements(self, access: Access, tilings: Candidates, strategies: Candidates) -> Movements:
         """A table to be counted, shape [tilings, strategies]."""
         divisions, owned, _ = self._numbered(access.shape, tilings)
-        if isinstance(access, _Tiled):
+        if isinstance(access, Tiled):
             key = (access.form, id(strategies))
             if key not in self._as_tilings:
                 as_tilings = access.tilings(strategies)
@@ -181,174 +176,3 @@ class CostTables(TableMemo):
             # The tilings are kept with their numbers: an identity means something only while its object lives.
             found = self._numbers[key] = divisions, divisions.numbers(tilings), tilings
         return found
-
-
-class _Tiled:
-    """What an op reads or makes by its variables alone: strategies divide it by tilings."""
-
-    def __init__(self, bound: BoundOp, shape: tuple[int, ...], form: tuple[bool, tuple[int, ...], object]) -> None:
-        """Takes note of how.
-
-        Args:
-            bound: the op.
-            shape: of what it reads or makes.
-            form: whether it reads it, the variable of each dim by number, -1 for one of which all is read, and how
-                results are joined along each variable. All of one form are divided alike, whatever their shapes.
-        """
-        self.shape = shape
-        self.form = form
-        self.is_input, self._dims, _ = form
-        self._bound = bound
-
-    def tilings(self, strategies: Candidates) -> Candidates:
-        """The tilings in which strategies need it, or make it."""
-        concatenated = (None,) * len(strategies[0].ways)
-        reducers = [concatenated if self.is_input else self._bound.reducers(strategy) for strategy in strategies]
-        return tuple(
-            [made_tiling(strategy, self._dims, how) for strategy, how in zip(strategies, reducers, strict=True)]
-        )
-
-
-class _Regions:
-    """What an op reads of an input by more than its variables: parts that may overlap, or be empty."""
-
-    is_input = True
-
-    def __init__(self, bound: BoundOp, slot: int, shape: tuple[int, ...]) -> None:
-        """Knows no strategy yet."""
-        self.shape = shape
-        self._bound, self._slot = bound, slot
-        self._along = bound.read_along(slot)
-        self._dim_by_dim = _Intervals.of(bound, slot)
-        self._by_read: dict[Tiling, int] = {}
-        """By what ``_as_read`` leaves of a strategy the division that workers need."""
-
-    def needed(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
-        """The divisions of the input that workers need."""
-        if self._dim_by_dim is None:
-            return self._regions(divisions, strategies)
-        found = [self._dim_by_dim.number(divisions, strategy) for strategy in strategies]
-        idle = [strategy for strategy, number in zip(strategies, found, strict=True) if number is None]
-        regions = iter(self._regions(divisions, idle))
-        return [next(regions) if number is None else number for number in found]
-
-    def _regions(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
-        alike = [self._as_read(strategy) for strategy in strategies]
-        new = [strategy for strategy in dict.fromkeys(alike) if strategy not in self._by_read]
-        if new:
-            ranges = [self._bound.ranges(strategy) for strategy in new]
-            together = Boxes(np.concatenate([r.lo for r in ranges]), np.concatenate([r.hi for r in ranges]))
-            read = self._bound.reads(together, self._slot)[self._slot].boxes
-            pieces = zip(np.split(read.lo, len(new)), np.split(read.hi, len(new)), strict=True)
-            numbers = [divisions.number_of(Boxes(lo, hi)) for lo, hi in pieces]
-            self._by_read.update(zip(new, numbers, strict=True))
-        return [self._by_read[strategy] for strategy in alike]
-
-    def _as_read(self, strategy: Tiling) -> Tiling:
-        """The strategy without its cuts along variables that the input is not read along, if none is idle by them."""
-        extents, workers = self._bound.extents, strategy.workers
-        return Tiling(
-            tuple(
-                Replicate()
-                if isinstance(one, Shard) and one.dim not in self._along and extents[one.dim] >= workers * one.block
-                else one
-                for one in strategy.placements
-            ),
-            strategy.ways,
-        )
-
-
-_Access: TypeAlias = _Tiled | _Regions
-
-
-class _Intervals:
-    """What workers need of each dim of an input, where it depends on their parts of few variables.
-
-    So it is found once for all strategies that divide those alike. Every worker has a part.
-    """
-
-    def __init__(self, bound: BoundOp, read: Read, plain: Sequence[int | None]) -> None:
-        shape = bound.node.input_shapes[read.slot]
-        assert shape is not None, "an absent input is never read"
-        self._bound = bound
-        self._sizes = index_space(shape)
-        numbers = {variable.name: number for number, variable in enumerate(bound.variables)}
-        self._once = tuple(numbers[name] for name in read.once)
-        self._dims: list[tuple[Interval | None, tuple[int, ...]]] = []
-        self._is_plain: list[bool] = []
-        """Whether a dim is read as its variable is divided."""
-        for dim in range(len(self._sizes)):
-            interval = read.dims[dim] if dim < len(read.dims) else None
-            along = {numbers[name] for name in (interval.along if interval is not None else ())}
-            # A part that is read by the first worker of some has no elements on others: it is empty along dim 0.
-            variables = tuple(sorted(along.union(self._once if dim == 0 else ())))
-            self._is_plain.append(dim < len(plain) and plain[dim] is not None and len(variables) == 1)
-            self._dims.append((interval, variables))
-        self._ways: dict[tuple[object, ...], int] = {}
-        """By dim and how its variables are divided, the number of its way."""
-        self._of_groups: dict[tuple[object, ...], tuple[Ints, Ints]] = {}
-        """By dim and how groups divide its variables, what is needed for each combination of groups."""
-
-    @classmethod
-    def of(cls, bound: BoundOp, slot: int) -> _Intervals | None:
-        """Of an input; None if several places of it are read."""
-        reads = [(read, plain) for read, plain in bound.plain_dims if read.slot == slot]
-        return cls(bound, *reads[0]) if len(reads) == 1 and 0 not in bound.extents else None
-
-    def number(self, divisions: Divisions, strategy: Tiling) -> int | None:
-        """The number of the division that workers need; None if some worker has no part."""
-        divided = cuts_along(strategy)
-        if any(shortest_piece(self._bound.extents[variable], how) <= 0 for variable, _, how in divided):
-            return None
-        along = {variable: (cuts, how) for variable, cuts, how in divided}
-        return divisions.number_of_ways(
-            tuple([self._way(divisions, dim, strategy.ways, along) for dim in range(len(self._dims))])
-        )
-
-    def _way(self, divisions: Divisions, dim: int, ways: tuple[int, ...], along: Mapping[int, _Cuts]) -> int:
-        """The number of the way in which workers need a dim."""
-        interval, variables = self._dims[dim]
-        cuts = tuple([along.get(variable) for variable in variables])
-        if self._is_plain[dim]:
-            return divisions.way_of_cuts(dim, cuts[0])
-        key = (dim, ways, cuts)
-        way = self._ways.get(key)
-        if way is None:
-            known = dict(zip(variables, cuts, strict=True))
-            way = self._ways[key] = divisions.way(dim, *self._ends(dim, interval, ways, known))
-        return way
-
-    def _ends(
-        self, dim: int, interval: Interval | None, ways: tuple[int, ...], cuts: Mapping[int, _Cuts | None]
-    ) -> tuple[Ints, Ints, tuple[int, ...]]:
-        """Where the part of each combination of groups begins and ends, and the cuts whose groups these are."""
-        along = tuple(sorted({cut for one in cuts.values() if one is not None for cut in one[0]}))
-        key = (dim, *[None if one is None else (tuple(map(along.index, one[0])), one[1]) for one in cuts.values()])
-        known = self._of_groups.get(key)
-        if known is None:
-            groups = tuple([ways[cut] for cut in along])
-            ranges = {}
-            for variable, one in cuts.items():
-                starts, ends = pieces(self._bound.extents[variable], one[1] if one else ())
-                piece = piece_of(groups, tuple(map(along.index, one[0])) if one else ())
-                ranges[variable] = starts[piece], ends[piece]
-            known = self._of_groups[key] = self._read(dim, interval, prod(groups), ranges)
-        return *known, along
-
-    def _read(
-        self, dim: int, interval: Interval | None, parts: int, ranges: Mapping[int, tuple[Ints, Ints]]
-    ) -> tuple[Ints, Ints]:
-        """Where the parts of a dim begin and end that are read for parts of variables, as many of each."""
-        size = self._sizes[dim]
-        low, high = np.zeros(parts, dtype=np.int64), np.full(parts, size, dtype=np.int64)
-        if interval is not None:
-            ends: dict[Symbol, Ints] = {}
-            for number, (lo, hi) in ranges.items():
-                name = self._bound.variables[number].name
-                ends[Symbol(name, End.FIRST)], ends[Symbol(name, End.LAST)] = lo, hi - 1
-            first, last = interval.integers(ends)
-            low, high = (np.minimum(np.maximum(end + low, 0), size) for end in (first, last))
-        if dim == 0:
-            for number in self._once:
-                high = np.where(ranges[number][0] > 0, low, high)
-        return low, high

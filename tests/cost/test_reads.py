@@ -11,7 +11,8 @@ from planner.algebra.divisions import Divisions
 from planner.algebra.movements import counted, read
 from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
 from planner.algebra.ways import Ways
-from planner.cost.tables import CostTables, _Regions
+from planner.cost.accesses import Regions
+from planner.cost.tables import CostTables
 from planner.tdl.bind import BoundOp
 
 
@@ -40,7 +41,7 @@ def test_regions_are_found_dim_by_dim(model: str) -> None:
         seen.add(bound.content)
         for slot in bound.read_slots:
             access = tables._access(bound, True, slot)
-            if isinstance(access, _Regions) and access._dim_by_dim is not None:
+            if isinstance(access, Regions) and access._dim_by_dim is not None:
                 some = strategies(bound, ways, draw)
                 divisions = Divisions(access.shape, Counts(Ways(ways)))
                 one, other = access.needed(divisions, some), access._regions(divisions, some)
