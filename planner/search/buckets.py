@@ -179,11 +179,11 @@ class KnownTables:
         return number
 
     def buckets(self, keys: Iterable[Key]) -> list[Bucket]:
-        """What eliminations make of the tables that these keys say."""
+        """What eliminations make of the tables that these keys say, each of which is there once."""
         keys = list(keys)
         small: dict[int, list[tuple[Key, _Layout]]] = {}
         large: list[tuple[Key, _Layout]] = []
-        for key in dict.fromkeys(keys):
+        for key in keys:
             if key not in self._buckets:
                 layout = self._layout(key)
                 self.entries += layout.entries
