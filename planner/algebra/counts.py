@@ -7,6 +7,9 @@ what is known of all is in one array: then a question about pairs of many index 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from planner.algebra.overlaps import elements_in_common
@@ -25,6 +28,16 @@ _FEW_WORKERS = 128
 """Workers up to which it takes less time to count a large table worker by worker, than pair by pair."""
 
 
+class _Division(NamedTuple):
+    """What is known of a division before it is taken in."""
+
+    ways: tuple[int, ...]
+    space: int
+    place: int
+    held: int
+    contributions: int
+
+
 class Counts:
     """Of divisions of index spaces, all by the same cuts.
 
@@ -39,12 +52,11 @@ class Counts:
             ways: of the cuts; every division has a region for each worker.
         """
         self.ways = ways
-        self._extents: list[int] = []
+        self._sizes: list[int] = []
         """By index space, how many divisions of it there are."""
         self._count = 0
-        self._new: list[tuple[int, int, int, int]] = []
-        """Of the divisions that are not taken in, the columns of what is known of each."""
-        self._new_ways: list[tuple[int, ...]] = []
+        self._new: list[_Division] = []
+        """Those that are not taken in."""
         self._ways = np.zeros((0, 0), dtype=np.int64)
         """By dim and division. Index spaces of fewer dims are as if they had more, of extent 1."""
         self._space = np.zeros(0, dtype=np.int64)
@@ -64,8 +76,8 @@ class Counts:
 
     def add_space(self) -> int:
         """The number of a new index space."""
-        self._extents.append(0)
-        return len(self._extents) - 1
+        self._sizes.append(0)
+        return len(self._sizes) - 1
 
     def add(self, space: int, ways: tuple[int, ...], held: int, contributions: int) -> int:
         """The number of a new division; it has to be taken in before anything is asked about it.
@@ -76,9 +88,8 @@ class Counts:
             held: elements that all workers have together; ``UNKNOWN``: they are to be counted.
             contributions: how many partial results of each element there are; 0 where it is no partial result.
         """
-        self._new.append((space, self._extents[space], held, contributions))
-        self._new_ways.append(ways)
-        self._extents[space] += 1
+        self._new.append(_Division(ways, space, self._sizes[space], held, contributions))
+        self._sizes[space] += 1
         self._count += 1
         return self._count - 1
 
@@ -88,14 +99,12 @@ class Counts:
             return
         self._make_room()
         here = slice(self._count - len(self._new), self._count)
-        self._space[here], self._place[here], self._elements[here], self._contributions[here] = zip(
-            *self._new, strict=True
-        )
+        numbers = np.array([one[1:] for one in self._new], dtype=np.int64).T
+        self._space[here], self._place[here], self._elements[here], self._contributions[here] = numbers
         rank, alone = len(self._ways), (self.ways.whole(1),)
-        self._ways[:, here] = np.array([ways + alone * (rank - len(ways)) for ways in self._new_ways]).T
-        self._uncounted += [number for number, (_, _, held, _) in enumerate(self._new, here.start) if held == UNKNOWN]
+        self._ways[:, here] = np.array([one.ways + alone * (rank - len(one.ways)) for one in self._new]).T
+        self._uncounted += [number for number, one in enumerate(self._new, here.start) if one.held == UNKNOWN]
         self._new.clear()
-        self._new_ways.clear()
 
     def elements(self, numbers: Ints) -> Ints:
         """Elements of divisions, over all workers, once they are counted."""
@@ -117,26 +126,35 @@ class Counts:
         places = self._places(some, others)
         is_unknown = np.flatnonzero(self._common[places] == 0)
         _, first = np.unique(places[is_unknown], return_index=True)
-        new, alone = is_unknown[first], self._no_longer_uncounted()
+        new, alone = is_unknown[first], self._take_uncounted()
         self._count_pairs(np.concatenate([alone, some[new]]), np.concatenate([alone, others[new]]))
 
-    def count_table(self, rows: Ints, columns: Ints) -> None:
-        """The same of a large table: rows, shape [rows, 1], against columns, all of one index space."""
-        alone = self._no_longer_uncounted()
-        self._count_pairs(alone, alone)
-        if self.ways.workers <= _FEW_WORKERS:
-            self._count_by_worker(rows, columns)
-        else:
-            self._count_by_pair(rows, columns)
+    def table(self, rows: Ints, columns: Ints) -> Ints:
+        """What any of some divisions has in common with any of others, all of one index space; it is counted for that.
 
-    def _no_longer_uncounted(self) -> Ints:
-        """The divisions whose elements are not known; they are about to be counted."""
+        Returns:
+            Shape [rows, columns].
+        """
+        alone = self._take_uncounted()
+        self._count_pairs(alone, alone)
+        space = self._space[rows[0]]
+        first, width = int(self._first[space]), int(self._width[space])
+        square = self._common[first : first + width * width].reshape(width, width)
+        if self.ways.workers <= _FEW_WORKERS:
+            self._count_by_worker(square, rows, columns)
+        else:
+            self._count_by_pair(square, rows, columns)
+        found: Ints = square[self._place[rows][:, None], self._place[columns]] - 1
+        return found
+
+    def _take_uncounted(self) -> Ints:
+        """The divisions whose elements are not known, which are about to be counted."""
         alone = np.array(self._uncounted, dtype=np.int64)
         self._uncounted.clear()
         return alone
 
     def _places(self, some: Ints, others: Ints) -> Ints:
-        """Where pairs are, as numpy broadcasts them."""
+        """Where pairs are."""
         space = self._space[some]
         places: Ints = self._first[space] + self._place[some] * self._width[space] + self._place[others]
         return places
@@ -150,54 +168,25 @@ class Counts:
         itself = some == others
         self._elements[some[itself]] = common[itself]
 
-    def _make_room(self) -> None:
-        """Makes room for the divisions that are not taken in, and for pairs of them."""
-        if self._count > len(self._elements):
-            room = max(_ROOM, 2 * self._count)
-            self._space, self._place = enlarged(self._space, room), enlarged(self._place, room)
-            self._elements, self._contributions = enlarged(self._elements, room), enlarged(self._contributions, room)
-            self._ways = enlarged(self._ways.T, room).T
-        rank = max(map(len, self._new_ways))
-        if rank > len(self._ways):
-            before = len(self._ways)
-            self._ways = enlarged(self._ways, rank)
-            self._ways[before:] = self.ways.whole(1)
-        if len(self._extents) > len(self._first):
-            room = max(_ROOM, 2 * len(self._extents))
-            self._first, self._width = enlarged(self._first, room), enlarged(self._width, room)
-        for space in {space for space, *_ in self._new}:
-            if self._extents[space] > self._width[space]:
-                self._widen(space)
-
-    def _widen(self, space: int) -> None:
-        """Makes a larger square for an index space: for all, and for twice as many as there was room for."""
-        first, before = int(self._first[space]), int(self._width[space])
-        width = max(before + _ROOM, 2 * before, self._extents[space])
-        stop = self._used + width * width
-        if stop > len(self._common):
-            self._common = enlarged(self._common, max(2 * len(self._common), stop))
-        known = self._common[first : first + before * before].reshape(before, before)
-        self._common[self._used : stop].reshape(width, width)[:before, :before] = known
-        self._first[space], self._width[space], self._used = self._used, width, stop
-
-    def _count_by_worker(self, rows: Ints, columns: Ints) -> None:
-        """Counts what rows, shape [rows, 1], and columns have in common, worker by worker."""
-        is_known = (self._common[self._places(rows, columns)] > 0).all(axis=0)
+    def _count_by_worker(self, square: Ints, rows: Ints, columns: Ints) -> None:
+        """Counts what rows and columns have in common, worker by worker."""
+        is_known = (square[self._place[rows][:, None], self._place[columns]] > 0).all(axis=0)
         if not is_known.all():
             new, others = np.unique(columns[~is_known]), np.unique(rows)
+            one, other = self._place[others], self._place[new]
             common = self._overlaps(others, new) + 1
-            self._common[self._places(others[:, None], new)] = common
-            self._common[self._places(new[:, None], others)] = common.T
+            square[one[:, None], other], square[other[:, None], one] = common, common.T
 
-    def _count_by_pair(self, rows: Ints, columns: Ints) -> None:
+    def _count_by_pair(self, square: Ints, rows: Ints, columns: Ints) -> None:
         """The same pair by pair, for some rows after the others."""
         most = max(1, _PAIRS // len(columns))
         for start in range(0, len(rows), most):
             some = rows[start : start + most]
-            row, column = np.nonzero(self._common[self._places(some, columns)] == 0)
-            self._count_pairs(some[row, 0], columns[column])
+            row, column = np.nonzero(square[self._place[some][:, None], self._place[columns]] == 0)
+            self._count_pairs(some[row], columns[column])
 
     def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
+        """What rows and columns have in common, over all workers, shape [rows, columns]."""
         most = max(1, _AT_ONCE // (len(columns) * self.ways.workers))
         if len(rows) > most:
             parts = [self._overlaps(rows[start : start + most], columns) for start in range(0, len(rows), most)]
@@ -209,3 +198,46 @@ class Counts:
         shape = (len(rows), len(columns), self.ways.workers)
         summed: Ints = np.broadcast_to(total, shape).sum(axis=2)
         return summed
+
+    def _make_room(self) -> None:
+        """Makes room for the divisions that are not taken in, and for pairs of them."""
+        if self._count > len(self._elements):
+            room = max(_ROOM, 2 * self._count)
+            self._space, self._place = enlarged(self._space, room), enlarged(self._place, room)
+            self._elements, self._contributions = enlarged(self._elements, room), enlarged(self._contributions, room)
+            self._ways = enlarged(self._ways.T, room).T
+        rank = max([len(one.ways) for one in self._new])
+        if rank > len(self._ways):
+            before = len(self._ways)
+            self._ways = enlarged(self._ways, rank)
+            self._ways[before:] = self.ways.whole(1)
+        if len(self._sizes) > len(self._first):
+            room = max(_ROOM, 2 * len(self._sizes))
+            self._first, self._width = enlarged(self._first, room), enlarged(self._width, room)
+        narrow = [
+            space for space in sorted({one.space for one in self._new}) if self._sizes[space] > self._width[space]
+        ]
+        if narrow:
+            self._widen(narrow)
+
+    def _widen(self, spaces: Sequence[int]) -> None:
+        """Makes larger squares for index spaces: for all divisions, and for twice as many as there was room for.
+
+        They are put behind the others. Where there is no room for that, all move to another array, close together, and
+        of a square what is known of it: the rest of it is never written, and takes no memory.
+        """
+        widths = self._width.copy()
+        for space in spaces:
+            widths[space] = max(widths[space] + _ROOM, 2 * widths[space], self._sizes[space])
+        areas, known = widths * widths, self._common
+        if self._used + int(areas[spaces].sum()) > len(known):
+            spaces = np.flatnonzero(widths).tolist()
+            self._used, self._common = 0, np.zeros(2 * int(areas.sum()), dtype=np.int64)
+        for space in spaces:
+            first, before, width = int(self._first[space]), int(self._width[space]), int(widths[space])
+            there = min(before, self._sizes[space])
+            old = known[first : first + before * before].reshape(before, before)[:there, :there]
+            self._common[self._used : self._used + width * width].reshape(width, width)[:there, :there] = old
+            self._first[space] = self._used
+            self._used += width * width
+        self._width = widths

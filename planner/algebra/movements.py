@@ -137,15 +137,14 @@ def _counted(blocks: Sequence[Block]) -> list[Ints]:
 def _large(block: Block) -> Ints:
     """A large table, by itself: rows against columns where nothing is reduced on the way."""
     counts, columns = block.divisions.counts, np.array(block.others, dtype=np.int64)
-    rows = np.array(block.owned, dtype=np.int64)[:, None]
+    rows = np.array(block.owned, dtype=np.int64)
     counts.take_in()
     is_partial = counts.contributions(columns) > 0 if block.is_made else np.zeros(len(columns), dtype=np.bool_)
     table: Ints = np.empty((len(rows), len(columns)), dtype=np.int64)
     if not is_partial.all():
         direct = columns[~is_partial]
-        counts.count_table(rows, direct)
-        held = rows if block.is_made else direct
-        table[:, ~is_partial] = counts.elements(held) - counts.in_common(rows, direct)
+        common = counts.table(rows, direct)
+        table[:, ~is_partial] = counts.elements(rows[:, None] if block.is_made else direct) - common
     if is_partial.any():
         [table[:, is_partial]] = _alike([block._replace(others=columns[is_partial].tolist())])
     return table

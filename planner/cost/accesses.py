@@ -32,7 +32,7 @@ class Tiled:
         """Takes note of how.
 
         Args:
-            bound: the op.
+            bound: the op, or any other of this form.
             shape: of what it reads or makes.
             form: whether it reads it, the variable of each dim by number, -1 for one of which all is read, and how
                 results are joined along each variable. All of one form are divided alike, whatever their shapes.

@@ -84,7 +84,10 @@ class CostTables(TableMemo):
         """By an op's content and a strategy's parts, whether it can be computed by local ops; shared as well."""
 
     def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
-        """The tables that are asked for, counted together: in much less time than one by one."""
+        """The tables that are asked for, counted together: in much less time than one by one.
+
+        Each is of shape [tilings, strategies], and given to all who ask for it: it cannot be written to.
+        """
         keys: list[tuple[Access, int, int, int]] = []
         asked: dict[tuple[Access, int, int, int], Request] = {}
         new: list[Movements] = []

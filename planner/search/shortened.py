@@ -39,7 +39,9 @@ class _Cut:
         return self.run.chains[chain][self.whole(block) - self.run.starts[chain]]
 
     def stands(self, block: int) -> dict[int, int]:
-        """By block of the whole network, and without those that have a plan of their own, the one that stands for it.
+        """By block of the whole network that has no plan of its own, the one whose plan it takes.
+
+        All are equal blocks: every chain has an op in each.
 
         Args:
             block: of the short network, that stands for all that were taken out.
@@ -123,7 +125,7 @@ class Shortened:
         for chain in range(len(run.chains)):
             for block in range(cut.after + 1 - run.reach, cut.after + 1 + run.reach):
                 number = cut.op(chain, block)
-                whole = block + (cut.count if block > cut.after else 0)
+                whole = cut.whole(block)
                 names = list(wiring.inputs[number])
                 for slot, name in enumerate(names):
                     made = place.get(wiring.producer.get(name, -1))

@@ -65,6 +65,7 @@ __all__ = [
 
 DescriptionFunction: TypeAlias = Callable[..., Any]
 AlwaysLocal: TypeAlias = Callable[[NodeView], bool]
+"""Of a node, whether the local rule has a local op for every part, so that the search need not try any."""
 ReferenceFunction: TypeAlias = Callable[..., Any]
 """From the op and its inputs, as arrays of which floating-point ones are float64, to the output or a tuple of them."""
 
@@ -78,12 +79,12 @@ class Description:
     domain: str = ""
     local: LocalRule | None = None
     """None: the local op is the same op on smaller tensors."""
-    always_local: AlwaysLocal | None = None
-    """Of a node, whether the local rule has a local op for every part, so that none is tried; None: it may refuse."""
     reference: ReferenceFunction | None = None
     """The operator in NumPy, to verify runs by; None where nobody wrote it."""
     shape_only: tuple[int, ...] = ()
     """Inputs of which nothing but the shape matters: nothing of them is brought to a worker."""
+    always_local: AlwaysLocal | None = None
+    """None: the local rule may refuse parts."""
 
     def trace(self, node: NodeView) -> tuple[Output, ...]:
         """Runs the description for one op.
@@ -122,9 +123,9 @@ def op(
     *op_types: str,
     domain: str = "",
     local: LocalRule | None = None,
-    always_local: AlwaysLocal | None = None,
     reference: ReferenceFunction | None = None,
     shape_only: tuple[int, ...] = (),
+    always_local: AlwaysLocal | None = None,
 ) -> Callable[[DescriptionFunction], Description]:
     """Turns a function into the description of these op types.
 
@@ -132,12 +133,12 @@ def op(
         op_types: ONNX operator names that share the description.
         domain: the operators' domain; "" is ONNX's default one.
         local: builds the local op where it is not the same op with the same attributes.
-        always_local: says of a node that ``local`` refuses no part of it, so that the search need not try any.
         reference: the operator in NumPy, ``reference(op, *inputs)``, by which `tofu run --verify` judges runs.
         shape_only: inputs of which nothing but the shape matters; the local rule does without them.
+        always_local: says of a node that ``local`` refuses no part of it, so that the search need not try any.
     """
 
     def wrap(function: DescriptionFunction) -> Description:
-        return Description(op_types, function, domain, local, always_local, reference, shape_only)
+        return Description(op_types, function, domain, local, reference, shape_only, always_local)
 
     return wrap

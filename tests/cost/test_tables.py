@@ -1,13 +1,16 @@
 """Tables of bytes: asked for together or alone, with these lists or with equal ones."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 import opdefs
 from planner import zoo
+from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
 from planner.cost.tables import CostTables, Request
+from planner.graph.model import DType
 from planner.tdl.bind import BoundOp
 
 WAYS = (2, 3)
@@ -50,3 +53,20 @@ def test_a_table_is_the_same_whatever_is_asked_for_beside_it(model: str) -> None
     equal = [one._replace(tilings=(*one.tilings,), strategies=(*one.strategies,)) for one in requests]
     for again, table in zip(tables.bytes_of(equal), together, strict=True):
         assert (again == table).all()
+
+
+@pytest.mark.parametrize("is_together", [True, False])
+def test_bytes_are_those_of_the_dtype(is_together: bool) -> None:
+    """One op and one pair of lists; only the element's size is another."""
+    graph = zoo.build("mlp-5x300")
+    bound = next(one for one in opdefs.standard().bind_all(graph) if one.op.op_type == "Gemm")
+    draw, tensor = random.Random(1), graph.tensors[bound.op.inputs[0]]
+    lists = some_tilings(2, draw), (Tiling((Shard(0), Shard(1)), WAYS), Tiling((Replicate(), Replicate()), WAYS))
+    dtypes = (DType.INT8, DType.FLOAT32, DType.FLOAT64, DType.INT8)
+    requests = [Request(bound, True, 0, replace(tensor, dtype=dtype), *lists) for dtype in dtypes]
+    tables = CostTables()
+    found = tables.bytes_of(requests) if is_together else [tables.bytes_of([one])[0] for one in requests]
+    possible = found[0] < IMPOSSIBLE
+    assert (found[0][possible] > 0).any()
+    for table, dtype in zip(found, dtypes, strict=True):
+        assert (table[possible] == dtype.item_bytes * found[0][possible]).all()
