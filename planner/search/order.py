@@ -9,6 +9,7 @@ rounds.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -209,8 +210,10 @@ class _Left:
         widest = max(map(len, scopes), default=1)
         self._factors = np.arange(len(scopes))
         # Row by row the variables of a factor; rows are filled up with -1, which stands for no variable.
-        padded = [(*scope, *(-1,) * (widest - len(scope))) for scope in scopes]
-        self._scopes = np.array(padded, dtype=np.int64).reshape(len(scopes), widest)
+        self._scopes = np.full((len(scopes), widest), -1)
+        lengths = np.array([len(scope) for scope in scopes], dtype=np.int64)
+        flat = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(lengths.sum()))
+        self._scopes[np.arange(widest) < lengths[:, None]] = flat
         self._made = len(scopes)
         pairs = [self._scopes[:, [one, other]] for one in range(widest) for other in range(widest) if one != other]
         both = np.concatenate(pairs) if pairs else np.zeros((0, 2), dtype=np.int64)
@@ -345,11 +348,9 @@ class _Left:
         self._factors = np.concatenate([self._factors[~touched], np.arange(self._made - added, self._made)])
         near = self._near[~(gone[self._one] | gone[self._other])]
         cliques = [
-            (rest[:, first] * self._count + rest[:, second])
+            (rest[:, :, None] * self._count + rest[:, None, :])[:, ~np.eye(rest.shape[1], dtype=np.bool_)].ravel()
             for rest in new
-            for first in range(rest.shape[1])
-            for second in range(rest.shape[1])
-            if first != second
+            if rest.shape[1] > 1
         ]
         if cliques:
             more = np.unique(np.concatenate(cliques))
