@@ -162,8 +162,9 @@ def _mended(problem: Problem, restrict: Restriction, found: Found) -> Found:
 
     def offer(variable: SearchVariable, composite: Tiling) -> Candidates:
         if variable.op is not None and not problem.may_replicate[variable.op.op.name]:
-            return tuple(_divided(problem, variable, composite))
-        return (composite, *_divided(problem, variable, composite)) if composite.has_partial else (composite,)
+            return problem.intern(tuple(_divided(problem, variable, composite)))
+        more = _divided(problem, variable, composite) if composite.has_partial else ()
+        return problem.intern((composite, *more))
 
     composites, solution = problem.solve(problem.choices(found.composites, offer, restrict))
     if not problem.is_possible(composites):

@@ -308,11 +308,11 @@ class Problem:
 
         Args:
             composites: what each variable is now.
-            offer: the candidates, equal for equal variables that are the same now.
+            offer: the candidates, interned, and equal for equal variables that are the same now.
             restrict: narrows them, variable by variable.
         """
         firsts, group = self.alike(composites)
-        offered = [self.intern(offer(self.variables[first], composites[first])) for first in firsts]
+        offered = [offer(self.variables[first], composites[first]) for first in firsts]
         if restrict is no_restriction:
             return Choices.of_groups(offered, group)
         pairs = zip(self.variables, group.tolist(), strict=True)

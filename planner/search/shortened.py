@@ -38,19 +38,20 @@ class _Cut:
         """A chain's op in a block of the short network."""
         return self.run.chains[chain][self.whole(block) - self.run.starts[chain]]
 
-    def stands(self, block: int) -> dict[int, int]:
-        """By block of the whole network that has no plan of its own, the one whose plan it takes.
+    def stands_for(self, block: int) -> dict[int, list[int]]:
+        """By block of the whole network, those without a plan of their own that take its plan.
 
         All are equal blocks: every chain has an op in each.
 
         Args:
             block: of the short network, that stands for all that were taken out.
         """
-        run = self.run
-        found = {
-            at: self.whole(at if at <= block else max(block, at - self.count)) for at in range(run.first, run.last + 1)
-        }
-        return {at: other for at, other in found.items() if at != other}
+        found: dict[int, list[int]] = {}
+        for at in range(self.run.first, self.run.last + 1):
+            other = self.whole(at if at <= block else max(block, at - self.count))
+            if other != at:
+                found.setdefault(other, []).append(at)
+        return found
 
     def ends(self) -> tuple[int, int]:
         """The first and the last block of the short network that are equal."""
@@ -143,22 +144,24 @@ class Shortened:
             tilings: of the short graph, by tensor.
             strategies: the same, by op.
         """
-        stands: dict[int, int] = {}
+        all_tilings, all_strategies, names = dict(tilings), dict(strategies), dict[str, str]()
+        outputs, ops = self._wiring.outputs, self._whole
         for cut in self._cuts:
             block = self._steady(cut, tilings, strategies)
             if block is None:
                 return None
-            blocks = list(cut.stands(block).items())
+            stands_for = list(cut.stands_for(block).items())
             for chain, start in zip(cut.run.chains, cut.run.starts, strict=True):
-                stands.update([(chain[at - start], chain[other - start]) for at, other in blocks])
-        all_tilings, all_strategies, names = dict(tilings), dict(strategies), dict[str, str]()
-        for number, other in stands.items():
-            for mine, theirs in zip(self._wiring.outputs[number], self._wiring.outputs[other], strict=True):
-                if theirs in tilings:
-                    all_tilings[mine] = tilings[theirs]
-            if number < len(self._whole):
-                own, its = self._whole[number].op.name, self._whole[other].op.name
-                all_strategies[own], names[own] = strategies[its], its
+                for other, blocks in stands_for:
+                    source, members = chain[other - start], [chain[at - start] for at in blocks]
+                    for position, name in enumerate(outputs[source]):
+                        if name in tilings:
+                            all_tilings.update([(outputs[number][position], tilings[name]) for number in members])
+                    if source < len(ops):
+                        its = ops[source].op.name
+                        own = [ops[number].op.name for number in members]
+                        all_strategies.update(dict.fromkeys(own, strategies[its]))
+                        names.update(dict.fromkeys(own, its))
         return Whole(all_tilings, all_strategies, names)
 
     def _steady(self, cut: _Cut, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]) -> int | None:
