@@ -98,6 +98,11 @@ def decide(
     progress("tables of the graph")
     shared = CostTables() if tables is None else tables
 
+    cuts = cuts_of_levels(levels or (workers,))
+    # With little effort equal blocks are planned alike, where no rule and no other plan tells them apart.
+    all_are_alike = strategy == "tofu" and rules == NO_RULES and not held and near is None
+    is_brief = effort == "quick" and all_are_alike and len(ops) > MANY_OPS
+
     def searched(graph: Graph, ops: tuple[BoundOp, ...], stands_for: Mapping[str, int]) -> _Answer:
         problem = Problem(
             graph,
@@ -108,19 +113,16 @@ def decide(
             any_may_repeat=METHODS[strategy].any_may_repeat and effort != "quick",
             with_partial_sums=METHODS[strategy].with_partial_sums,
             near=None if near is None else Near(ceil(near.moved_bytes * (1 - least_saved)) - 1, _kept(near)),
+            one_of_twins=is_brief and len(cuts) > 1,
             stands_for=stands_for,
             tables=shared,
         )
         return _Answer(
             problem,
-            *METHODS[strategy].search(
-                problem, cuts_of_levels(levels or (workers,)), partial(_narrowed, problem, rules, held or {}), progress
-            ),
+            *METHODS[strategy].search(problem, cuts, partial(_narrowed, problem, rules, held or {}), progress),
         )
 
-    # With little effort equal blocks are planned alike, where no rule and no other plan tells them apart.
-    all_are_alike = strategy == "tofu" and rules == NO_RULES and not held and near is None
-    short = shortened(graph, ops) if effort == "quick" and all_are_alike and len(ops) > MANY_OPS else None
+    short = shortened(graph, ops) if is_brief else None
     answer, whole = None, None
     if short is not None:
         answer = searched(short.graph, short.ops, short.stands_for)

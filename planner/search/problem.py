@@ -96,6 +96,8 @@ class Problem:
     """Offer ``P`` to tensors that may be sums of partial results, joined later (``planner.search.partial_sums``)."""
     near: Near | None = None
     """A plan to begin from, if there is one."""
+    one_of_twins: bool = False
+    """Offer to cut one of two interchangeable dims before the other (``Directions.twins_of``)."""
     stands_for: Mapping[str, int] = field(default_factory=dict)
     """By op, of how many ops the work is counted where this one is repeated; 1 for the others."""
     variables: list[SearchVariable] = field(default_factory=list)
@@ -193,15 +195,20 @@ class Problem:
         if bound is None:
             name = variable.tensors[0]
             shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
-            return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum))
+            twins = self._twins_of("tensor", name)
+            return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum, twins))
         may_repeat = self.may_replicate[bound.op.name]
         blocks = self.directions.blocks_of("op", bound.op.name)
         fixed = tuple([bool(index.obstacle) for index in bound.variables])
         adds = is_sum and (may_repeat or not repeats(bound, PARTIAL))
-        return self._the_one(Space(bound.extents, blocks, fixed, may_repeat, adds))
+        twins = self._twins_of("op", bound.op.name)
+        return self._the_one(Space(bound.extents, blocks, fixed, may_repeat, adds, twins))
+
+    def _twins_of(self, kind: str, name: str) -> tuple[bool, ...]:
+        return self.directions.twins_of(kind, name) if self.one_of_twins else ()
 
     def _the_one(self, space: Space) -> Space:
-        key = (space.shape, space.blocks, space.fixed, space.may_repeat, space.may_add_partial_sums)
+        key = (space.shape, space.blocks, space.fixed, space.may_repeat, space.may_add_partial_sums, space.twins)
         return self._spaces.setdefault(key, space)
 
     def _content_of(self, variable: SearchVariable) -> int:
