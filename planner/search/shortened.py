@@ -1,9 +1,9 @@
 """A deep network planned by a short one: of a run of equal blocks a few stand for all.
 
-Where blocks are equal (``planner.search.runs``), so are good plans for them, but for the first and the last few. So all
-but a block and its neighbours are taken out, the short network is planned, and where these are planned alike, the plan
-of the one is that of all that were taken out. What the whole plan moves is the sum over its links, each of which costs
-what the link costs that stands for it. Where no such block is found, the plan is none of the whole network.
+Where blocks are equal (``planner.search.runs``), so are good plans for them, but for the first and the last few. So the
+inner blocks are taken out, the short network is planned, and the plan of a block at which its neighbours are planned
+alike is that of all that were taken out. What the whole plan moves is the sum over its links, each of which costs what
+the link costs that stands for it. Where no such block is found, the plan is none of the whole network.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class Shortened:
         self._wiring = wiring
         self._cuts: list[_Cut] = []
         for run in runs:
-            left = 2 * run.reach + 1  # a block, and as many on either side of it as it reads from
-            if run.blocks > left:
-                self._cuts.append(_Cut(run, run.first + run.reach, run.blocks - left))
+            left = run.reach + 1  # on either side of the gap
+            if run.blocks > 2 * left:
+                self._cuts.append(_Cut(run, run.first + left - 1, run.blocks - 2 * left))
         self.stands_for: dict[str, int] = {}
         removed: set[int] = set()
         inputs: dict[int, tuple[str, ...]] = {}

@@ -72,7 +72,7 @@ def test_a_plan_may_be_changed_once_in_each_way(monkeypatch: pytest.MonkeyPatch)
     stable, once = rounds(improve.improve), rounds(improve.improve_once)
     assert once[0] == len(cuts) + 1 < stable[0]  # each cut, and orders
     assert stable[1] < once[1] < start.moved_bytes
-    but_last = rounds(partial(improve.improve_once, is_recursive=True))
+    but_last = rounds(partial(improve.improve_once, left=(len(cuts),)))
     assert but_last[0] == len(cuts)
     assert but_last[1] < start.moved_bytes
 
@@ -86,7 +86,8 @@ def test_the_last_cut_of_a_recursive_plan_is_settled() -> None:
     *others, last = near.kinds
     assert improve._better(problem, near, last, start, lambda line: None) is start
     assert any(improve._better(problem, near, kind, start, lambda line: None) is not start for kind in others)
-    assert kinds_tried(partial(improve.improve_once, is_recursive=True), problem, cuts, start) == others
+    assert kinds_tried(partial(improve.improve_once, left=(last,)), problem, cuts, start) == others
+    assert kinds_tried(partial(improve.improve_once, left=(1, last)), problem, cuts, start) == [0, *others[2:]]
     assert kinds_tried(improve.improve_once, problem, cuts, start) == [*others, last]
 
 

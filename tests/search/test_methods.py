@@ -1,5 +1,6 @@
 """The strategies of the literature, in the same units as the found plan."""
 
+from collections.abc import Collection
 from itertools import pairwise
 
 import pytest
@@ -171,12 +172,12 @@ def test_both_plans_of_a_transformer_are_crossed(monkeypatch: pytest.MonkeyPatch
     """Where each is better in places, and both are improved once in each way, the first but for its last cut."""
     graph, workers = zoo.build("gpt-4x512-8h", batch=1), 8
     ops = opdefs.standard().bind_all(graph)
-    recursive: list[bool] = []
+    asked: list[Collection[int]] = []
     improvers: list[Improve] = []
 
-    def improved(*args: object, is_recursive: bool = False) -> Found:
-        recursive.append(is_recursive)
-        return improve_once(*args, is_recursive=is_recursive)  # type: ignore[arg-type]
+    def improved(*args: object, left: Collection[int] = ()) -> Found:
+        asked.append(left)
+        return improve_once(*args, left=left)  # type: ignore[arg-type]
 
     def kept(*args: object, improved: Improve) -> Found:
         improvers.append(improved)
@@ -185,16 +186,34 @@ def test_both_plans_of_a_transformer_are_crossed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(methods, "improve_once", improved)
     monkeypatch.setattr(methods, "within_budget", kept)
     found = decide(graph, ops, workers, effort="quick").plan
-    assert recursive[0], "a recursive plan, which does not overdraw"
-    assert recursive.count(True) == 1
+    assert asked[0] == (3,), "a recursive plan, which does not overdraw"
+    assert asked.count((3,)) == 1
     assert improvers
     assert all(one is improved for one in improvers)
     monkeypatch.setattr(methods, "crossed", lambda problem, plans: min(plans, key=lambda plan: plan.moved_bytes))
     assert found.moved_bytes < 0.98 * decide(graph, ops, workers, effort="quick").plan.moved_bytes
-    recursive.clear()
+    asked.clear()
     monkeypatch.setattr(methods, "overdraws", lambda problem, composites: False)
     decide(graph, ops, workers, effort="quick")
-    assert recursive[:2] == [True, False]
+    assert asked[:2] == [(3,), ()]
+
+
+@pytest.mark.parametrize(("workers", "left"), [(4, (2,)), (8, (1, 3)), (16, (4,))])
+def test_which_cuts_of_a_quick_plan_are_left(
+    workers: int, left: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one always; of three the first as well, of a network without attention."""
+    graph = zoo.build("resnet-50", batch=16)
+    asked: list[Collection[int]] = []
+
+    def improved(*args: object, left: Collection[int]) -> Found:
+        asked.append(left)
+        return improve_once(*args, left=left)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(methods, "improve_once", improved)
+    monkeypatch.setattr(methods, "overdraws", lambda problem, composites: False)
+    decide(graph, opdefs.standard().bind_all(graph), workers, effort="quick")
+    assert asked == [left]
 
 
 def test_the_best_plan_keeps_to_the_budget_if_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
