@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.algebra.partial import IMPOSSIBLE
-from planner.cost.tables import Candidates, CostTables, Request, Table
+from planner.cost.tables import CostTables, Request, Table
 from planner.cost.time import TimeTables
-from planner.graph.model import DType, Tensor
+from planner.graph.model import DType
 from planner.tdl.bind import BoundOp
 
 
@@ -45,17 +45,10 @@ class TimedTables(CostTables):
 
         With an op's first output, those of computing as well.
         """
-        return [self._picoseconds(*request) for request in requests]
+        return [self._picoseconds(request) for request in requests]
 
-    def _picoseconds(
-        self,
-        bound: BoundOp,
-        is_input: bool,
-        position: int,
-        tensor: Tensor,
-        tilings: Candidates,
-        strategies: Candidates,
-    ) -> Table:
+    def _picoseconds(self, request: Request) -> Table:
+        bound, is_input, position, tensor, tilings, strategies = request
         if is_input:
             return self._times.input_table(bound, position, tensor, tilings, strategies)
         arriving = self._times.output_table(bound, position, tensor, tilings, strategies)

@@ -8,7 +8,7 @@ the link costs that stands for it. Where no such block is found, the plan is non
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.algebra.tiling import Tiling
@@ -52,6 +52,13 @@ class _Cut:
             if other != at:
                 found.setdefault(other, []).append(at)
         return found
+
+    def copies(self, block: int) -> Iterator[tuple[int, list[int]]]:
+        """Ops and inputs that others take their plans from, each with these; the block as of ``stands_for``."""
+        stands_for = list(self.stands_for(block).items())
+        for chain, start in zip(self.run.chains, self.run.starts, strict=True):
+            for other, blocks in stands_for:
+                yield chain[other - start], [chain[at - start] for at in blocks]
 
     def ends(self) -> tuple[int, int]:
         """The first and the last block of the short network that are equal."""
@@ -150,18 +157,15 @@ class Shortened:
             block = self._steady(cut, tilings, strategies)
             if block is None:
                 return None
-            stands_for = list(cut.stands_for(block).items())
-            for chain, start in zip(cut.run.chains, cut.run.starts, strict=True):
-                for other, blocks in stands_for:
-                    source, members = chain[other - start], [chain[at - start] for at in blocks]
-                    for position, name in enumerate(outputs[source]):
-                        if name in tilings:
-                            all_tilings.update([(outputs[number][position], tilings[name]) for number in members])
-                    if source < len(ops):
-                        its = ops[source].op.name
-                        own = [ops[number].op.name for number in members]
-                        all_strategies.update(dict.fromkeys(own, strategies[its]))
-                        names.update(dict.fromkeys(own, its))
+            for source, members in cut.copies(block):
+                planned = [(at, tilings[name]) for at, name in enumerate(outputs[source]) if name in tilings]
+                for position, tiling in planned:
+                    all_tilings.update([(outputs[number][position], tiling) for number in members])
+                if source < len(ops):
+                    its = ops[source].op.name
+                    own = [ops[number].op.name for number in members]
+                    all_strategies.update(dict.fromkeys(own, strategies[its]))
+                    names.update(dict.fromkeys(own, its))
         return Whole(all_tilings, all_strategies, names)
 
     def _steady(self, cut: _Cut, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]) -> int | None:
