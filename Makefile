@@ -18,7 +18,7 @@ TYPED := planner opdefs configs cli.py $(if $(wildcard bench/*.py),bench)
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check-costs lint format bench hooks clean
+.PHONY: help demo test test-slow check-costs world lint format bench hooks clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,14 @@ test-slow: $(STAMP) ## run the slow tests
 
 check-costs: $(STAMP) ## hold plans of the zoo's models to what they cost before
 	@$(BIN)/tofu check $(GATED) --gpus 2,4,8 --baseline .ci/costs.json $(CHECK_OPTIONS)
+
+# An hour and more. What was measured stays in build/world, so that it goes on where it was stopped.
+world: $(STAMP) ## export networks that other people wrote, plan, run and verify each; the table goes to docs/world.md
+	@test -x build/world/env/bin/python || $(PYTHON) -m venv build/world/env
+	@build/world/env/bin/python -m pip install -qq --disable-pip-version-check -r tests/tools/world-requirements.txt
+	@$(BIN)/python -m pip download -qq --no-deps -d build/world/wheels -r tests/tools/world-wheels.txt
+	@build/world/env/bin/python tests/tools/world_models.py build/world/models
+	@$(BIN)/python tests/tools/world.py build/world/models --wheels build/world/wheels --table docs/world.md
 
 lint: $(STAMP) ## check style, format, types and import contracts
 	@failed=; \

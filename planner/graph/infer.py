@@ -28,6 +28,10 @@ _TAKES_ONE_FOR_SCALARS: Final = frozenset({"Range"})
 """Where the runtime takes a vector of one element for a scalar, which ONNX's inference refuses once it is known."""
 
 
+_MISREAD_DEFAULTS: Final[Mapping[str, Mapping[str, int]]] = {"STFT": {"onesided": 1}}
+"""Attributes with the operator's default, of which ONNX's inference assumes another where the node does not state it."""
+
+
 class UnknownOperatorError(Exception):
     """ONNX has no (valid) schema of this operator at this version."""
 
@@ -126,6 +130,14 @@ class Inference:
         may have dtypes that only a later version of the operator takes: then that version is asked.
         """
         infer = partial(onnx.shape_inference.infer_node_outputs, ir_version=self._ir_version)
+        missing = {} if schema.domain else dict(_MISREAD_DEFAULTS.get(node.op_type, {}))
+        for attribute in node.attribute:
+            missing.pop(attribute.name, None)
+        if missing:
+            stated = NodeProto()
+            stated.CopyFrom(node)
+            stated.attribute.extend(helper.make_attribute(name, value) for name, value in missing.items())
+            node = stated
         try:
             return infer(schema, node, types, data, opset_imports=self._imports)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):

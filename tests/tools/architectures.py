@@ -115,6 +115,22 @@ def check(name: str, batch: int | None = None, moved: float = STEP) -> dict[str,
             feeds[key] = rng.integers(0, 1000, tensor.shape)
         else:
             feeds[key] = rng.standard_normal(tensor.shape).astype(np.float32)
+    loss, found, expected = directional(step, feeds, moved)
+    return {"ops": ops, "states": len(step.state), "loss": loss, "derivative": found, "difference": expected,
+            "built_seconds": built_seconds}  # fmt: skip
+
+
+def directional(step: Graph, feeds: dict[str, np.ndarray], moved: float = STEP) -> tuple[float, float, float]:
+    """The loss of a step of SGD with rate 1, and how it changes along the gradient.
+
+    Args:
+        step: the training graph.
+        feeds: values of all its inputs.
+        moved: by how much the loss moves, see ``STEP``.
+
+    Returns:
+        The loss; its change between two points around the state, by the graph's gradients; and as two runs find it.
+    """
     # Running statistics are state, too, but none that the loss sees: their factor is no 1.
     parameters = [pair.current for pair in step.state if _is_stepped(step, pair.following)]
     bare = replace(step, initial={})
@@ -136,10 +152,8 @@ def check(name: str, batch: int | None = None, moved: float = STEP) -> dict[str,
         float((gradients[key].astype(np.float64) * (forwards[key].astype(np.float64) - backwards[key])).sum())
         for key in parameters
     )
-    expected = above - below
     gc.collect()
-    return {"ops": ops, "states": len(step.state), "loss": float(results["loss"]), "derivative": found,
-            "difference": expected, "built_seconds": built_seconds}  # fmt: skip
+    return float(results["loss"]), found, above - below
 
 
 def _is_stepped(step: Graph, following: str) -> bool:

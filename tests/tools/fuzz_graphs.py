@@ -40,6 +40,10 @@ TOLERANCE: Final = 2e-3
 """How far an output may be from the stock runtime's, as a share of its largest element."""
 
 
+_STOCK: Final = "now in the stock runtime"
+_OURS: Final = "now in tofu"
+
+
 class Drawing:
     """A model that grows case by case.
 
@@ -140,9 +144,11 @@ def one(seed: int, number: int, ops: int) -> tuple[str, str]:
         for case in chosen:
             drawing.add(case)
         model = drawing.model()
+        print(_STOCK, file=sys.stderr, flush=True)
         right = stock_runtime.run(model, drawing.feeds, threads=1, log_level=4)
     except Exception as error:  # noqa: BLE001 -- what neither ONNX nor the runtime takes is no valid graph
         return "not run by the stock runtime", f"{type(error).__name__}"
+    print(_OURS, file=sys.stderr, flush=True)
     workers = int(generator.integers(2, 5))
     said = f"{number}: {' '.join(map(str, chosen))} on {workers}"[:400]
     with tempfile.TemporaryDirectory() as temporary:
@@ -183,14 +189,16 @@ def batch(seed: int, first: int, count: int, ops: int) -> list[tuple[str, str]]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-        ended = f"exit {done.returncode}: {done.stderr[-300:]}"
+        ended, said_last = f"exit {done.returncode}", done.stderr
     except subprocess.TimeoutExpired as error:
         text = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
         lines = [json.loads(line) for line in text.splitlines() if line.startswith("[")]
-        ended = f"no end in {SECONDS} s"
+        ended, said_last = f"no end in {SECONDS} s", str(error.stderr)
     found = [(str(what), str(said)) for what, said in lines]
     if len(found) < count:
-        found.append(("died", f"graph {first + len(found)}: {ended}"))
+        in_stock = said_last.rfind(_STOCK) > said_last.rfind(_OURS)
+        what = "not run by the stock runtime, which died" if in_stock else "died"
+        found.append((what, f"graph {first + len(found)}: {ended}: {said_last[-300:]}"))
         if len(found) < count:
             found += batch(seed, first + len(found), count - len(found), ops)
     return found

@@ -1,6 +1,7 @@
 """Networks that other people wrote: each planned, run and verified, as a forward graph and as a training step.
 
-    python tests/tools/world.py FOLDER [NAME ...] [--table FILE] [--again] [--seconds 600]
+    python tests/tools/world.py FOLDER [NAME ...] [--wheels FOLDER] [--table FILE] [--again] [--seconds 600]
+    python tests/tools/world.py FOLDER NAME ... --gradients
 
 FOLDER holds ONNX files (`tests/tools/world_models.py`, and the deployed networks of PyPI's wheels, see ``unpack``).
 For each file, in a process of its own:
@@ -11,7 +12,8 @@ For each file, in a process of its own:
 - Training: a step of AdamW on the mean squared error of the first floating-point output, planned and run likewise.
 
 ``FOLDER/results.jsonl`` gets a line for each file; a file that has one is left out, unless ``--again``. The table is of
-all lines. Exit code 1 if a number is wrong, something crashed, or a graph has no plan.
+all lines. Exit code 1 if a number is wrong or something crashed. ``--gradients``: the loss's derivative along its
+gradient beside the central difference.
 """
 
 from __future__ import annotations
@@ -188,7 +190,9 @@ def drawn(graph: Any, names: list[str]) -> dict[str, np.ndarray]:
         tensor = graph.tensors[name]
         if name in INTEGERS and not tensor.dtype.is_float:
             below, dtype = INTEGERS[name], tensor.dtype.array_dtype
-            found[name] = generator.integers(0, below, tensor.shape).astype(dtype) if tensor.shape else dtype.type(below)
+            found[name] = (
+                generator.integers(0, below, tensor.shape).astype(dtype) if tensor.shape else dtype.type(below)
+            )
         else:
             found |= sample(graph, [name], 0)
     return found
@@ -230,6 +234,26 @@ def unpack(wheels: Path, folder: Path) -> None:
                 if entry.endswith(".onnx"):
                     target = folder / f"wheel-{wheel.name.split('-')[0]}-{Path(entry).stem}.onnx"
                     target.write_bytes(archive.read(entry))
+
+
+def gradients(model: Path) -> str:
+    """The loss's derivative along its gradient, by the training graph and by central differences."""
+    from architectures import directional
+    from planner import api
+    from planner.descriptions import in_force
+    from planner.graph.from_onnx import read_model
+
+    dims = sizes_of(model)
+    target = first_float(read_model(model, dims=dims, operators=in_force(None)[0]))
+    with tempfile.TemporaryDirectory() as temporary:
+        file = Path(temporary) / "step.onnx"
+        api.grad(model, loss="mse", optimizer="sgd", lr=1.0, loss_input=target, dim=dims, output=file)
+        step = read_model(file)
+    known = {name: value for name, value in step.initial.items() if value is not None}
+    feeds = {**known, **drawn(step, [name for name in step.inputs if name not in known])}
+    loss, found, expected = directional(step, feeds)
+    share = abs(found - expected) / max(abs(expected), 1e-12)
+    return f"| {model.stem} | {loss:.5f} | {found:.6e} | {expected:.6e} | {share:.1e} |"
 
 
 def in_a_process(model: Path, seconds: int) -> Row:
@@ -282,6 +306,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--one", type=Path)
+    parser.add_argument("--gradients", action="store_true")
     parser.add_argument("--table", type=Path)
     parser.add_argument("--wheels", type=Path)
     parser.add_argument("--again", action="store_true")
@@ -289,6 +314,11 @@ def main() -> int:
     given = parser.parse_args()
     if given.one is not None:
         print(json.dumps(examine(given.one)), flush=True)
+        return 0
+    if given.gradients:
+        print("| network | loss | change by gradients | by two runs | apart |\n| --- | --- | --- | --- | --- |")
+        for name in given.names:
+            print(gradients(given.folder / f"{name}.onnx"), flush=True)
         return 0
     if given.wheels is not None:
         unpack(given.wheels, given.folder)
