@@ -30,7 +30,7 @@ from planner.graph.fills import is_fill
 from planner.graph.findings import Findings
 from planner.graph.foreign import Operators, foreign_outputs
 from planner.graph.infer import Inference, UnknownOperatorError
-from planner.graph.known_forms import KnownForm, cast_for, gather_for, split_for
+from planner.graph.known_forms import KnownForm, cast_for, gather_for, sizes_for, split_for
 from planner.graph.model import Op, Shape, Tensor, TensorAttribute
 from planner.graph.protos import array_of, dtype_of_array, elem_type_of, numpy_dtype, op_of, op_to_node, tensor_shape
 from planner.graph.undescribed import qualified
@@ -160,6 +160,10 @@ class _Folder:
             flags = self.values[op.inputs[1]]
             assert flags is not None, "it is known"
             op, node = self._restate(gather_for(op, flags, self.tensors))
+        scales = self.values.get(op.inputs[2]) if op.op_type == "Resize" and op.has_input(2) else None
+        if default_domain and scales is not None:
+            form = sizes_for(op, scales, self.tensors)
+            op, node = (op, node) if form is None else self._restate(form)
         if default_domain and self._elide(op):
             return
         try:

@@ -1,4 +1,4 @@
-"""Ops written otherwise for what is known of what they read: a CastLike, a Compress by known flags, a Split.
+"""Ops written otherwise for what is known of what they read: a CastLike, a Compress by known flags, a Split, a Resize.
 
 Each function gives the constants that the new form reads, by name, and the ops that stand for the old one: the last of
 them has its name and makes its outputs.
@@ -51,3 +51,26 @@ def split_for(op: Op, outputs: Sequence[Tensor], tensors: Mapping[str, Tensor]) 
     sizes = fresh_name(f"{op.name}.sizes", tensors)
     extents = np.array([tensor.shape[axis] for tensor in outputs], np.int64)
     return {sizes: extents}, (Op(op.name, "Split", (op.inputs[0], sizes), names, (("axis", axis),)),)
+
+
+def sizes_for(op: Op, scales: np.ndarray, tensors: Mapping[str, Tensor]) -> KnownForm | None:
+    """A Resize by sizes, where ONNX Runtime contradicts itself about what the scales make; None where it does not.
+
+    Its kernel multiplies in float32, its shape inference in float64: 9 rows by 1.6666666 are 15 and 14. By sizes, the
+    kernel divides them in float32, which gives the same scales again; where it does not, the op stays as it is.
+    """
+    before = tensors[op.inputs[0]].shape
+    axes = op.attribute("axes", tuple(range(len(before))))
+    assert isinstance(axes, tuple), "the schema was checked"
+    factors = scales.astype(np.float32).ravel()
+    if len(factors) != len(axes):
+        return None
+    read = [before[axis] for axis in axes if isinstance(axis, int)]
+    made = [int(np.float32(size) * scale) for size, scale in zip(read, factors, strict=True)]
+    inferred = [int(size * float(scale)) for size, scale in zip(read, factors, strict=True)]
+    again = [np.float32(after) / np.float32(size) for after, size in zip(made, read, strict=True) if size]
+    if made == inferred or again != list(factors):
+        return None
+    sizes = fresh_name(f"{op.name}.sizes", tensors)
+    form = replace(op, inputs=(op.inputs[0], op.inputs[1], "", sizes))
+    return {sizes: np.array(made, np.int64)}, (form,)

@@ -31,7 +31,8 @@ def resizes() -> Iterator[Case]:
     yield make("Resize", (2, 3, 4, 6), None, None, ints(8, 8), axes=(2, 3), keep_aspect_ratio_policy="not_larger")
     yield make("Resize", (2, 2, 4, 4), None, floats(1, 1, 2, 2), opset=13)
     yield make("Resize", (2, 2, 4, 3), floats(1, 1, 2, 2), opset=10)
-    yield make("Resize", (1, 1, 9, 12), None, floats(1, 1, 5 / 3, 0.75), mode="linear")
+    yield make("Resize", (1, 1, 9, 12), None, None, ints(1, 1, 15, 9), mode="linear")
+    yield make("Resize", (1, 1, 8, 12), None, floats(1, 1, 1.25, 0.75), mode="linear")
     yield make("Resize", (1, 1, 12, 10), None, floats(1, 1, 0.6, 0.6), mode="cubic", antialias=1)
     yield make("Resize", (1, 1, 12, 9), None, floats(1, 1, 1.5, 0.5), mode="nearest")
     yield make(
