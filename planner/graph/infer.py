@@ -29,7 +29,7 @@ _TAKES_ONE_FOR_SCALARS: Final = frozenset({"Range"})
 
 
 _MISREAD_DEFAULTS: Final[Mapping[str, Mapping[str, int]]] = {"STFT": {"onesided": 1}}
-"""Attributes with the operator's default, of which ONNX's inference assumes another where the node does not state it."""
+"""Attributes, with their defaults, of which ONNX's inference assumes another where the node states none."""
 
 
 class UnknownOperatorError(Exception):
