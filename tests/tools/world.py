@@ -28,6 +28,7 @@ import tempfile
 import traceback
 import zipfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -118,8 +119,13 @@ def sizes_of(model: Path) -> dict[str, int]:
     return sizes
 
 
-def examine(model: Path) -> Row:
-    """Everything about one file."""
+def examine(model: Path, counts: Sequence[int] = ()) -> Row:
+    """Everything about one file.
+
+    Args:
+        model: the file.
+        counts: for how many workers; () for those of ``WORKERS`` and ``MORE_WORKERS``.
+    """
     import onnxruntime
 
     from planner import api
@@ -127,7 +133,7 @@ def examine(model: Path) -> Row:
     from planner.graph.from_onnx import read_model
 
     row = Row(name=model.stem, stock="", forward={}, training={})
-    counts = [*WORKERS, *((4, 8) if model.stem in MORE_WORKERS else ())]
+    counts = counts or (*WORKERS, *((4, 8) if model.stem in MORE_WORKERS else ()))
     dims = sizes_of(model)
     descriptions, _ = in_force(None)
     graph, ended = attempt(lambda: read_model(model, dims=dims, operators=descriptions))

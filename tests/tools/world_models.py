@@ -1,10 +1,13 @@
 """The corpus of the world: networks that other people wrote, small and with random weights, exported by PyTorch.
 
-    python tests/tools/world_models.py OUT [NAME ...] [--list]
+    python tests/tools/world_models.py OUT [NAME ...] [--list] [--committed]
 
 Runs in an environment of its own (`tests/tools/world-requirements.txt`; `make world` makes it). Writes, for each
 architecture, ``OUT/NAME.onnx`` as PyTorch's exporter writes it after its optimizer and ``OUT/NAME.raw.onnx`` before
 it; ``OUT/NAME.error`` holds the exporter's message where it refuses the network. What is there already is left.
+
+``--committed`` writes those that stand in `tests/models/world`: transformers at half the width, and without the
+exporter's notes on where in which source file each op comes from.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Any
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+import onnx
 import torch
 import yaml
 from torch import Tensor, nn
@@ -240,6 +244,37 @@ def _transformer(
     return make
 
 
+COMMITTED = (
+    "detector", "graph-network", "gru", "hf-bert", "hf-gpt2", "hf-llama", "hf-t5", "hf-vit", "lstm-2-both-ways",
+    "recommender", "speech-gru", "unet-bilinear",
+)  # fmt: skip
+"""Those of which a small file is part of the repository."""
+
+
+def halved(sizes: dict[str, Any]) -> dict[str, Any]:
+    """The sizes of a transformer of half the width."""
+    narrower = {32: 16, 48: 24}
+    lasting = ("image_size", "max_position_embeddings", "n_positions")
+    return {name: size if name in lasting else narrower.get(size, size) if isinstance(size, int) else size
+            for name, size in sizes.items()}  # fmt: skip
+
+
+def bare(path: Path) -> None:
+    """Takes the exporter's notes out of a file."""
+    model = onnx.load(path)
+    for notes in (model.metadata_props, model.graph.metadata_props):
+        del notes[:]
+    graph = model.graph
+    for part in (*graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer, *model.functions):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    for function in model.functions:
+        for node in function.node:
+            del node.metadata_props[:]
+            node.doc_string = ""
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
 def catalogue() -> dict[str, Callable[[], Made]]:
     """All architectures, by name."""
     return {
@@ -253,13 +288,16 @@ def catalogue() -> dict[str, Callable[[], Made]]:
 
 
 def export(make: Callable[[], Made], target: Path, *, optimize: bool) -> None:
-    """Writes one network as ONNX, all weights inside."""
+    """Writes one network as ONNX, all weights inside.
+
+    With the exporter's optimizer, norms and biases are ones and zeros, as an untrained network has them: the optimizer
+    writes equal ones once. Without, they are drawn: one value throughout hides mistakes.
+    """
     torch.manual_seed(0)
     network, given = make()
     network.eval()
     for parameter in network.parameters():
-        # Norms and biases that are one value throughout hide mistakes: a scale that is left out, a bias added twice.
-        if parameter.dim() <= 1 and parameter.numel() > 1:
+        if not optimize and parameter.dim() <= 1 and parameter.numel() > 1:
             parameter.data += 0.05 * torch.randn_like(parameter)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -274,15 +312,20 @@ def main() -> None:
     arguments.add_argument("out", type=Path)
     arguments.add_argument("names", nargs="*")
     arguments.add_argument("--list", action="store_true")
+    arguments.add_argument("--committed", action="store_true")
     given = arguments.parse_args()
     known = catalogue()
+    if given.committed:
+        known |= {
+            f"hf-{name}": _transformer(**{**how, "sizes": halved(how["sizes"])}) for name, how in TRANSFORMERS.items()
+        }
     if given.list:
         print(*known, sep="\n")
         return
     given.out.mkdir(parents=True, exist_ok=True)
     logging.disable(logging.CRITICAL)
-    for name in given.names or known:
-        for form in ("", ".raw"):
+    for name in given.names or (COMMITTED if given.committed else known):
+        for form in ("",) if given.committed else ("", ".raw"):
             target = given.out / f"{name}{form}.onnx"
             failed = target.with_suffix(".error")
             if target.exists() or failed.exists():
@@ -290,6 +333,8 @@ def main() -> None:
             try:
                 with contextlib.redirect_stdout(sys.stderr):
                     export(known[name], target, optimize=not form)
+                if given.committed:
+                    bare(target)
                 print(f"{target.name}: {target.stat().st_size} bytes", flush=True)
             except Exception as error:  # noqa: BLE001 -- whatever PyTorch raises is the exporter's answer
                 failed.write_text("".join(traceback.format_exception(error)[-3:]))
