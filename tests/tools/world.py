@@ -317,7 +317,7 @@ def main() -> int:
     parser.add_argument("--wheels", type=Path)
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--seconds", type=int, default=600)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     if given.one is not None:
         print(json.dumps(examine(given.one)), flush=True)
         return 0
