@@ -9,6 +9,7 @@ import numpy as np
 from onnx import NodeProto, numpy_helper, reference
 
 from planner.graph.fills import is_fill
+from planner.graph.model import Op, Tensor
 
 MAX_FOLDED_ELEMENTS: Final = 2**20
 """No operand and no result of folding is larger, but for fills, which take no memory."""
@@ -66,6 +67,21 @@ def evaluate(node: NodeProto, operands: Sequence[np.ndarray | None], opset: int)
     if not isinstance(results, list) or not all(isinstance(result, np.ndarray | np.generic) for result in results):
         return None
     return tuple(np.asarray(result) for result in results)
+
+
+def extent(op: Op, tensor: Tensor) -> np.ndarray:
+    """The result of a Shape, of all dims or from ``start`` to ``end``, or of a Size.
+
+    Args:
+        op: a Shape or a Size.
+        tensor: what it reads.
+    """
+    if op.op_type == "Size":
+        return np.array(tensor.elements, np.int64)
+    start, end = op.attribute("start", 0), op.attribute("end")
+    assert isinstance(start, int), "the schema was checked"
+    assert end is None or isinstance(end, int), "the schema was checked"
+    return np.array(tensor.shape[start:end], np.int64)
 
 
 def _fill_value(node: NodeProto) -> np.ndarray:

@@ -25,7 +25,7 @@ from onnx import NodeProto
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.branches import taken_branch
-from planner.graph.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
+from planner.graph.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
 from planner.graph.fills import is_fill
 from planner.graph.findings import Findings
 from planner.graph.foreign import Operators, foreign_outputs
@@ -333,7 +333,7 @@ class _Folder:
     def _fold(self, op: Op, node: NodeProto, made: Mapping[str, Tensor | None]) -> bool:
         """Whether the op's outputs became constants."""
         if op.op_type in ("Shape", "Size") and len(op.outputs) == 1:
-            self._know(op.outputs[0], self._extent(op))
+            self._know(op.outputs[0], extent(op, self.tensors[op.inputs[0]]))
             return True
         if op.op_type not in FOLDABLE or not self._may_fold(op, made):
             return False
@@ -350,15 +350,6 @@ class _Folder:
         for name, result in named:
             self._know(name, result.view())
         return True
-
-    def _extent(self, op: Op) -> np.ndarray:
-        shape = self.tensors[op.inputs[0]].shape
-        if op.op_type == "Size":
-            return np.array(self.tensors[op.inputs[0]].elements, np.int64)
-        start, end = op.attribute("start", 0), op.attribute("end")
-        assert isinstance(start, int), "the schema was checked"
-        assert end is None or isinstance(end, int), "the schema was checked"
-        return np.array(shape[start:end], np.int64)
 
     def _may_fold(self, op: Op, made: Mapping[str, Tensor | None]) -> bool:
         operands = [name for name in op.inputs if name]

@@ -14,14 +14,23 @@ from planner.program import Source
 
 
 def without_dead_work(lowered: Lowered) -> Lowered:
-    """The program, with only those local ops, and nodes of them, whose results reach a fetch or are collected."""
+    """The program, with only what is needed: those local ops, and nodes of them, whose results reach a fetch or are
+    collected, and the parts of constants that these read.
+    """
     wanted = [{*names} for names in lowered.collected]
     for _, source in sources_read(lowered.epochs):
         wanted[source.worker].add(source.buffer)
     kept = [_kept(lowered, worker, needed) for worker, needed in enumerate(wanted)]
     by_epoch = zip(*kept, strict=True)
     epochs = tuple(Epoch(epoch.fetches, [*work]) for epoch, work in zip(lowered.epochs, by_epoch, strict=True))
-    return replace(lowered, epochs=epochs)
+    fixed = tuple(
+        {name: value for name, value in values.items() if name in needed}
+        for values, needed in zip(lowered.fixed, wanted, strict=True)
+    )
+    absent = tuple(
+        tuple(name for name in names if name in needed) for names, needed in zip(lowered.absent, wanted, strict=True)
+    )
+    return replace(lowered, epochs=epochs, fixed=fixed, absent=absent)
 
 
 def sources_read(epochs: Sequence[Epoch]) -> Iterator[tuple[int, Source]]:

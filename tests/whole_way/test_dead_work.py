@@ -14,9 +14,11 @@ from planner.errors import InfeasibleError, UsageError
 from planner.graph.from_onnx import read_model
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.roles import with_state
+from planner.partition.build import partition
 from planner.program import Segment
 from planner.search import improve
 from planner.search.decide import decide
+from planner.search.rules import Rules
 
 MODELS = Path(__file__).parent.parent / "models"
 
@@ -35,6 +37,30 @@ def test_bert_reads_one_row_which_some_workers_do_not_have(plan_of: Callable[...
     result = api.run(planned.directory, verify=True)
     assert result.verified
     assert result.predicted_bytes == result.moved_bytes
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_constants_of_work_that_nobody_reads_are_left_out(plan_of: Callable[..., Any], is_there: bool) -> None:
+    """One row is read of a sum with a constant: the other workers need neither their rows nor their parts of it."""
+    tensors = {"x": (8, 16, 128), "s": (8, 16, 128), "y": (8, 128)}
+    ops = [
+        Op("sum", "Add", ("x", "table"), ("s",)),
+        Op("first", "Gather", ("s", "zero"), ("y",), (("axis", 1),)),
+    ]
+    graph = graph_of(tensors, ops, "y")
+    constants = {"table": Tensor("table", (16, 128), DType.FLOAT32), "zero": Tensor("zero", (), DType.INT64)}
+    table = np.arange(16 * 128, dtype=np.float32).reshape(16, 128) if is_there else None
+    graph = replace(graph, tensors=graph.tensors | constants, constants={"table": table, "zero": np.array(0)})
+    ops_of = opdefs.standard().bind_all(graph)
+    plan = decide(graph, ops_of, 4, rules=Rules({"x": "S(1)", "s": "S(1)"})).plan
+    found = partition(graph, ops_of, plan)
+    of_table = [[one for one in worker.buffers.values() if one.tensor == "table"] for worker in found.program.workers]
+    assert [len(buffers) for buffers in of_table] == [1, 0, 0, 0]
+    assert [worker.fixed or worker.loaded[1:] for worker in found.program.workers[1:]] == [()] * 3
+    assert [len(values) for values in found.fixed] == [int(is_there), 0, 0, 0]
+    if is_there:
+        planned = plan_of(graph, 4, pin={"x": "S(1)", "s": "S(1)"})
+        assert api.run(planned.directory, verify=True).verified
 
 
 def test_replicas_that_nobody_turns_to(plan_of: Callable[..., Any]) -> None:

@@ -16,9 +16,10 @@ from onnx import ModelProto
 from planner.errors import UnsupportedError
 from planner.graph.from_onnx import graph_from_proto
 from planner.graph.load import load_model
-from planner.graph.model import Graph
+from planner.graph.model import Graph, StatePair
 from planner.graph.protos import op_of
 from planner.graph.to_onnx import to_model
+from planner.graph.wellformed import fresh_name
 from planner.training.attributes import integer, number
 from planner.training.doors.microsoft import DOMAIN, TABLE
 from planner.training.doors.walk import graph_of, walk
@@ -39,16 +40,25 @@ class Stated:
     schedule: Schedule
 
 
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """A training model in standard operators."""
+
+    graph: Graph
+    """Its outputs are the model's results (the loss), the gradients, and what follows the running statistics."""
+    pairs: tuple[tuple[str, str], ...]
+    """(parameter, gradient)."""
+    running: tuple[StatePair, ...] = ()
+    """Running statistics of normalisations: the runtime writes them in place, so that no output of the model tells."""
+
+
 def is_artifact(model: ModelProto) -> bool:
     """Whether a model has the accumulators with which generated training models end."""
     return any(node.domain == DOMAIN and node.op_type in _ACCUMULATORS for node in model.graph.node)
 
 
-def read_gradients(model: ModelProto) -> tuple[Graph, tuple[tuple[str, str], ...]]:
+def read_gradients(model: ModelProto) -> Gradients:
     """A training model as a gradient-only graph of standard operators.
-
-    Returns:
-        The graph, whose outputs are the model's results (the loss) and the gradients; and (parameter, gradient).
 
     Raises:
         ModelError, UnsupportedError: an operator without a standard form, or a model that is malformed.
@@ -60,14 +70,18 @@ def read_gradients(model: ModelProto) -> tuple[Graph, tuple[tuple[str, str], ...
     gradients = [node.input[1] for node in accumulators]
     inputs = tuple(name for name in source.inputs if name not in internal)
     results = [value.name for value in model.graph.output if value.name not in flags]
-    graph = graph_of(state, source, inputs=inputs, outputs={name: name for name in (*results, *gradients)})
+    outputs = {name: name for name in (*results, *gradients)}
+    following = {fresh_name(f"{name}.next", outputs): made for name, made in state.running.items()}
+    graph = graph_of(state, source, inputs=inputs, outputs={**outputs, **following})
     # Reading it again folds what shape arithmetic is left, and infers every shape anew.
     graph = graph_from_proto(to_model(graph), state_pairs=[])
     pairs = [(name.removesuffix("_grad"), name) for name in gradients]
     missing = [f"{gradient!r}" for parameter, gradient in pairs if parameter not in graph.tensors]
     if missing:
         raise UnsupportedError("gradients whose parameter is not in the training model", facts=tuple(missing))
-    return graph, tuple(pairs)
+    named = graph.outputs[len(outputs) :]
+    running = tuple(StatePair(*names) for names in zip(state.running, named, strict=True))
+    return Gradients(graph, tuple(pairs), running)
 
 
 def read_optimizer(path: Path) -> Stated:

@@ -102,6 +102,7 @@ def with_optimizer(
     learning_rate: float,
     hyper: Hyper | None = None,
     schedule: Schedule = Schedule(),
+    running: Sequence[StatePair] = (),
 ) -> Graph:
     """A gradient-only graph with an optimizer's step behind it.
 
@@ -112,6 +113,7 @@ def with_optimizer(
         learning_rate: default value of the data input ``learning_rate``.
         hyper: the optimizer's numbers.
         schedule: clipping and accumulation.
+        running: running statistics and the outputs that replace them after every step.
 
     Returns:
         The graph with parameters as state; gradients are outputs no longer.
@@ -138,26 +140,30 @@ def with_optimizer(
         updates.ready(parameter, gradient)
     updates.finish()
     trained = {parameter for parameter, _ in updates.parameters}
+    held = trained | {pair.current for pair in running}
     gradients = {gradient for _, gradient in pairs}
     initial: dict[str, np.ndarray | None] = {
         **graph.initial, rate: np.array(learning_rate, np.float32), **updates.initial,
     }  # fmt: skip
-    for name in trained & graph.constants.keys():
+    for name in sorted(held & graph.constants.keys()):
         initial[name] = graph.constants[name]
         builder.take(name)
     states = [*updates.parameters, *updates.memories]
-    state = tuple(StatePair(current, builder.output(following, f"{current}.next")) for current, following in states)
+    state = (
+        *(StatePair(current, builder.output(following, f"{current}.next")) for current, following in states), *running,
+    )  # fmt: skip
     samples: dict[str, Mapping[str, object]] = {
-        **{name: sample_of(graph, name) for name in graph.inputs if name not in trained},
+        **{name: sample_of(graph, name) for name in graph.inputs if name not in held},
         rate: {"value": learning_rate},
         **updates.samples,
     }
     if INPUTS in graph.notes:
         samples.update(json.loads(graph.notes[INPUTS]))
-    kept = [name for name in graph.inputs if name not in trained]
+    kept = [name for name in graph.inputs if name not in held]
+    replaced = gradients | {pair.following for pair in running}
     result = builder.finish(
         inputs=(*kept, rate, *(pair.current for pair in state)),
-        outputs=(*(name for name in graph.outputs if name not in gradients), *(pair.following for pair in state)),
+        outputs=(*(name for name in graph.outputs if name not in replaced), *(pair.following for pair in state)),
         state=state,
         initial=initial,
         opset=max(OPSET, graph.opset),

@@ -134,8 +134,9 @@ def _from_gradients(path: Path, opened: Opened, wishes: Wishes) -> Made:
     if optimizer is None:
         raise UsageError("with which optimizer?", hint="write --optimizer NAME")
     step = with_optimizer(
-        opened.graph, pairs, optimizer=optimizer, learning_rate=wishes.learning_rate, hyper=hyper, schedule=schedule
-    )
+        opened.graph, pairs, optimizer=optimizer, learning_rate=wishes.learning_rate, hyper=hyper, schedule=schedule,
+        running=opened.running,
+    )  # fmt: skip
     return Made(step, "the model's own", optimizer)
 
 

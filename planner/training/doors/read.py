@@ -11,7 +11,7 @@ from planner.errors import ModelError, UsageError
 from planner.graph.foreign import Operators
 from planner.graph.from_onnx import graph_from_proto
 from planner.graph.load import load_model
-from planner.graph.model import Graph
+from planner.graph.model import Graph, StatePair
 from planner.training.doors.artifacts import (
     OPTIMIZER_MODEL,
     TRAINING_MODEL,
@@ -33,6 +33,8 @@ class Opened:
     """(parameter, gradient) where the file says which belong together."""
     optimizer: Stated | None = None
     """What an optimizer model beside it says."""
+    running: tuple[StatePair, ...] = ()
+    """Further state beside the parameters, which no optimizer looks at, and the outputs that replace it."""
 
 
 def open_training(
@@ -63,9 +65,9 @@ def open_training(
             return Opened(read_training_info(model))
         if is_artifact(model):
             _no_options(file, dims, state_pairs)
-            graph, pairs = read_gradients(model)
+            read = read_gradients(model)
             beside = file.parent / OPTIMIZER_MODEL
-            return Opened(graph, pairs, read_optimizer(beside) if beside.is_file() else None)
+            return Opened(read.graph, read.pairs, read_optimizer(beside) if beside.is_file() else None, read.running)
         return Opened(graph_from_proto(model, dims=dims, state_pairs=state_pairs, name=file.stem, operators=operators))
     except UsageError:
         raise

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorShapeProto
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
+from planner.graph.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
 from planner.graph.infer import Inference, UnknownOperatorError
 from planner.graph.load import MAX_IR_VERSION, default_opset
 from planner.graph.model import Attribute, Graph, Op, Tensor, TensorAttribute
@@ -67,6 +67,8 @@ class Walk:
     """Standard ops by each of their outputs."""
     unrolled: dict[str, Unrolled] = field(default_factory=dict)
     """Recurrent ops by the output that holds their gates, which is for the gradient operator alone."""
+    running: dict[str, str] = field(default_factory=dict)
+    """Running statistics, and what follows them."""
 
     def known(self, op: Op, position: int, what: str) -> tuple[int, ...]:
         """The integers of an operand.
@@ -129,9 +131,8 @@ class Walk:
             if value is None:
                 raise UnsupportedError(f"{label(op)}: its value is not supported")
             results: tuple[np.ndarray, ...] | None = (value,)
-        elif op.op_type in ("Shape", "Size") and not op.attributes:
-            tensor = self.builder.tensors[op.inputs[0]]
-            results = (np.array(tensor.shape if op.op_type == "Shape" else tensor.elements, np.int64),)
+        elif op.op_type in ("Shape", "Size"):
+            results = (extent(op, self.builder.tensors[op.inputs[0]]),)
         else:
             results = self._evaluated(op)
         if results is None:

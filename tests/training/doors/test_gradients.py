@@ -40,7 +40,8 @@ def oracle():
 
 
 def test_the_lowered_artifact_gives_the_gradients_of_the_oracle():
-    graph, pairs = read_gradients(load_model(ARTIFACTS / "training_model.onnx"))
+    read = read_gradients(load_model(ARTIFACTS / "training_model.onnx"))
+    graph, pairs = read.graph, read.pairs
     assert {op.domain for op in graph.ops} == {""}
     weights, feeds, expected = oracle()
     assert [parameter for parameter, _ in pairs] == list(weights)

@@ -29,6 +29,8 @@ _REFUSED: Final[Mapping[str, Lowering]] = {
     "BitmaskDropoutGrad": _refused("a mask of bits has no standard form"),
     "NcclAllReduce": _refused("the model is distributed already"),
 }
+_DEFAULT_DOMAIN: Final = ("AveragePoolGrad", "LayerNormalization", "MaxPoolGrad", "SimplifiedLayerNormalization")
+"""Operators that the runtime has in ONNX's own domain, where ONNX has none of the name, or has it later."""
 _NAMED: Final[Mapping[str, Lowering]] = {
     **forward.LOWERINGS,
     **gradients.LOWERINGS,
@@ -40,7 +42,7 @@ _NAMED: Final[Mapping[str, Lowering]] = {
 TABLE: Final[Mapping[tuple[str, str], Lowering]] = MappingProxyType(
     {
         **{(DOMAIN, name): lowering for name, lowering in _NAMED.items()},
-        ("", "SimplifiedLayerNormalization"): _NAMED["SimplifiedLayerNormalization"],
+        **{("", name): _NAMED[name] for name in _DEFAULT_DOMAIN},
         ("", "SoftmaxCrossEntropyLoss"): _NAMED["SoftmaxCrossEntropyLossInternal"],
     }
 )

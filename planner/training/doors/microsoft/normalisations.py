@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from planner.graph.model import Op
-from planner.training.attributes import attributes_of, axis_of, number
+from planner.graph.model import DType, Op
+from planner.training.attributes import attributes_of, axis_of, integer, number
 from planner.training.doors.walk import Lowering, Walk
 from planner.training.normal_forms import normalised
 from planner.training.rules.normalisation import per_channel
@@ -23,6 +23,17 @@ def _layer_normalization(walk: Walk, op: Op) -> tuple[str, ...]:
         saved={"mean": mean, "inverse": inverse},
     )  # fmt: skip
     return tuple(part or "" for part in parts)
+
+
+def _layer_normalization_forward(walk: Walk, op: Op) -> tuple[str, ...]:
+    """The runtime has it in ONNX's own domain at every opset; ONNX has it since 17, with the same attributes."""
+    emit, x = walk.builder, op.inputs[0]
+    shape = emit.shape(x)
+    axis = axis_of(op, len(shape), -1)
+    kept = tuple(1 if dim >= axis else size for dim, size in enumerate(shape))
+    stash = DType.BFLOAT16 if integer(op, "stash_type", 1) == 16 else DType.FLOAT32
+    shapes, dtypes = [shape, kept, kept], [emit.dtype(x), stash, stash]
+    return emit.emit(op.op_type, op.inputs, shapes, dtypes, attributes=attributes_of(op))
 
 
 def _invertible_layer_normalization(walk: Walk, op: Op) -> tuple[str, ...]:
@@ -76,7 +87,10 @@ def _batch_normalization(walk: Walk, op: Op) -> tuple[str, ...]:
 
 
 def _batch_normalization_forward(walk: Walk, op: Op) -> tuple[str, ...]:
-    """BatchNormInternal: by the batch's statistics; running variance and saved 1/σ as well."""
+    """BatchNormInternal: by the batch's statistics; 1/σ is handed on as well.
+
+    The runtime writes the running statistics over those that it read, which are inputs of the model.
+    """
     emit, (x, scale, bias, mean, variance) = walk.builder, op.inputs
     shape, rank = emit.shape(x), emit.rank(x)
     over = [dim for dim in range(rank) if dim != 1]
@@ -88,12 +102,15 @@ def _batch_normalization_forward(walk: Walk, op: Op) -> tuple[str, ...]:
     normal = normalised(emit, x, over, epsilon)
     y = emit.add(emit.mul(normal, per_channel(emit, scale, rank)), per_channel(emit, bias, rank))
     momentum = number(op, "momentum", 0.9)
-    running = [
-        emit.add(emit.scale(before, momentum), emit.scale(own, 1.0 - momentum))
-        for before, own in ((mean, own_mean), (variance, own_variance))
-    ]
+    running: list[str] = []
+    for held, own, output in zip((mean, variance), (own_mean, own_variance), op.outputs[1:], strict=False):
+        before = walk.running.get(held, held)
+        following = emit.add(emit.scale(before, momentum), emit.scale(own, 1.0 - momentum))
+        running.append(following)
+        if output:
+            walk.running[held] = following
     inverse = emit.unary("Reciprocal", emit.unary("Sqrt", emit.add(own_variance, emit.scalar(epsilon, x))))
-    return y, *running, own_mean, inverse
+    return y, *[*running, "", ""][:2], own_mean, inverse
 
 
 LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(
@@ -101,6 +118,7 @@ LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(
         "BatchNormInternal": _batch_normalization_forward,
         "BatchNormalizationGrad": _batch_normalization,
         "InvertibleLayerNormalizationGrad": _invertible_layer_normalization,
+        "LayerNormalization": _layer_normalization_forward,
         "LayerNormalizationGrad": _layer_normalization,
         "SimplifiedLayerNormalization": _simplified_forward,
         "SimplifiedLayerNormalizationGrad": _simplified_layer_normalization,

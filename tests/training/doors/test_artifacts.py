@@ -1,0 +1,70 @@
+"""Artifacts of onnxruntime-training beside what its own runtime computes; see tests/tools/ort_artifacts.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stock_runtime
+from planner import api
+from planner.graph.load import load_model
+from planner.training.doors.artifacts import read_gradients
+from planner.training.doors.make import Wishes, make
+
+MODELS = Path(__file__).parents[2] / "models"
+NAMES = ["cnn", "lstm", "transformer"]
+
+
+def folder_of(name):
+    return MODELS / f"ort_training_{name}"
+
+
+def oracle(name):
+    folder = folder_of(name)
+    return dict(np.load(folder / "oracle_feed.npz")), dict(np.load(folder / "oracle_grads.npz"))
+
+
+def assert_close(found, expected, name, floor):
+    """Within 1e-5 of the largest element; what is zero but for rounding (a key's bias) within 1e-7 of all gradients."""
+    assert np.abs(found - expected).max() <= max(1e-5 * np.abs(expected).max(), 1e-7 * floor), name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_those_of_the_training_runtime(name):
+    read = read_gradients(load_model(folder_of(name) / "training_model.onnx"))
+    assert {op.domain for op in read.graph.ops} == {""}
+    feeds, expected = oracle(name)
+    found = stock_runtime.run(read.graph, {key: feeds[key] for key in read.graph.inputs})
+    found["loss"] = found[read.graph.outputs[0]]
+    gradients = {key: value for key, value in expected.items() if key.endswith("_grad")}
+    assert {gradient for _, gradient in read.pairs} == set(gradients)
+    floor = max(np.abs(value).max() for value in gradients.values())
+    for key, value in expected.items():
+        assert_close(found[key], value, key, floor)
+
+
+def test_running_statistics_are_state():
+    """The training runtime writes them in place, so that no output of the model tells."""
+    feeds, expected = oracle("cnn")
+    made = make(folder_of("cnn"), Wishes(optimizer="sgd"))
+    pairs = {pair.current: pair.following for pair in made.graph.state if "running" in pair.current}
+    assert set(pairs) == {key.removesuffix(".next") for key in expected if key.endswith(".next")}
+    assert len(pairs) == 4
+    found = stock_runtime.run(made.graph, {key: feeds[key] for key in made.graph.inputs if key in feeds})
+    for current, following in pairs.items():
+        np.testing.assert_allclose(found[following], expected[f"{current}.next"], rtol=1e-5, err_msg=current)
+        assert np.abs(found[following] - feeds[current]).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["cnn", "transformer"])
+def test_planned_on_2_and_4_workers(name, tmp_path):
+    step = tmp_path / "train.onnx"
+    api.grad(folder_of(name), output=step)
+    for workers in (2, 4):
+        folder = tmp_path / f"plan{workers}"
+        api.plan(step, gpus=workers, out=folder, effort="quick")
+        outcome = api.run(folder, steps=2, verify=True, inputs=folder_of(name) / "oracle_feed.npz")
+        assert outcome.verified
+        assert outcome.moved_bytes == outcome.predicted_bytes
