@@ -7,15 +7,22 @@ where that is an integer, and nothing where it is not.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
+from typing import Final
+
+import numpy as np
 
 from opdefs.convolution import is_one_group, local_groups, only_bias
 from opdefs.parts import input_region, int64
-from opdefs.windows import Window, listed
+from opdefs.windows import Scattering, Window, listed
 from planner.errors import DescriptionError
 from planner.graph.model import Attribute
 from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
+
+_END: Final = 2**63 - 1
+"""Where a Slice ends that takes all to the end of a dim."""
 
 
 def _windows(node: NodeView, kernel: Sequence[int]) -> tuple[Window, ...]:
@@ -51,8 +58,8 @@ def conv_transpose_local(node: NodeView, part: Part) -> LocalOp:
     assert weights is not None, "ConvTranspose has weights"
     rank = len(weights) - 2
     group = node.attribute("group", 1)
-    before, after = [], []
     kernel: list[int] = []
+    dims: list[Scattering] = []
     window = _windows(node, _spatial_kernel(node, rank))
     for dim, w in enumerate(window):
         lo, hi = part.ranges[f"k{dim}"]
@@ -60,38 +67,37 @@ def conv_transpose_local(node: NodeView, part: Part) -> LocalOp:
         # Element 0 of what the part's inputs and kernel scatter into stands at this place of the whole output.
         origin = region.lo[dim + 2] * w.stride + lo * w.dilation - w.before
         length = (region.shape[dim + 2] - 1) * w.stride + (hi - lo - 1) * w.dilation + 1
-        before.append(made.lo[dim + 2] - origin)
-        after.append(origin + length - made.hi[dim + 2])
-    extra = [max(0, -crop) for crop in after]
+        dims.append(Scattering.of(made.lo[dim + 2] - origin, origin + length - made.hi[dim + 2], w.stride))
+    pads = tuple(form.pad for form in dims)
     changed: dict[str, Attribute] = {
         "kernel_shape": tuple(kernel),
-        "pads": tuple(max(0, crop) for crop in (*before, *after)),
-        "output_padding": tuple(extra),
+        "pads": (*pads, *pads),
+        "output_padding": tuple(form.output_padding for form in dims),
         "auto_pad": "NOTSET",
         "strides": tuple(w.stride for w in window),
         "dilations": tuple(w.dilation for w in window),
     }
     if group != 1:
         changed["group"] = local_groups(part, group, "co", weights[1], weights[0] // group)
-    fits = all(more < w.stride for more, w in zip(extra, window, strict=True)) and min(before) >= 0
-    if not fits:
-        changed["output_padding"] = (0,) * rank
     biased = part.is_first and len(part.inputs) > 2 and part.inputs[2] is not None
-    op_ = same_op(node, part, attributes=changed, drop=() if biased and fits else (2,))
-    scatter = LocalNode("ConvTranspose", op_.nodes[0].inputs, op_.nodes[0].outputs, _without(changed, node))
-    if fits:
-        return LocalOp((scatter,))
-    zeros = [0, 0, *(max(0, -crop) for crop in before), 0, 0, *extra]
-    widened = "wide" if biased else "out0"
-    nodes = [
-        LocalNode("ConvTranspose", scatter.inputs, ("narrow",), scatter.attributes),
-        LocalNode("Pad", ("narrow", "zeros"), (widened,)),
-    ]
-    constants = {"zeros": int64(zeros)}
-    if biased:
+    is_widened = any(any(form.zeros) for form in dims)
+    scatter = same_op(node, part, attributes=changed, drop=() if biased and not is_widened else (2,)).nodes[0]
+    nodes = [LocalNode("ConvTranspose", scatter.inputs, ("scattered",), _without(changed, node))]
+    constants: dict[str, np.ndarray] = {}
+    sliced = [dim for dim, form in enumerate(dims) if any(form.cut)]
+    if sliced:
+        constants["starts"] = int64([dims[dim].cut[0] for dim in sliced])
+        constants["ends"] = int64([-dims[dim].cut[1] or _END for dim in sliced])
+        constants["axes"] = int64([dim + 2 for dim in sliced])
+        nodes.append(LocalNode("Slice", ("scattered", "starts", "ends", "axes"), ("cut",)))
+    if is_widened:
+        constants["zeros"] = int64((0, 0, *(form.zeros[0] for form in dims), 0, 0, *(form.zeros[1] for form in dims)))
+        nodes.append(LocalNode("Pad", (nodes[-1].outputs[0], "zeros"), ("widened",)))
+    if is_widened and biased:
         constants["channels"] = int64((-1, *(1 for _ in range(rank))))
         nodes.append(LocalNode("Reshape", ("in2", "channels"), ("bias",)))
-        nodes.append(LocalNode("Add", (widened, "bias"), ("out0",)))
+        nodes.append(LocalNode("Add", ("widened", "bias"), ("sum",)))
+    nodes[-1] = replace(nodes[-1], outputs=("out0",))
     return LocalOp(tuple(nodes), constants)
 
 

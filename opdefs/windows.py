@@ -88,3 +88,36 @@ def local_geometry(node: NodeView, part: Part, kernel: Sequence[int]) -> dict[st
     if node.attribute("ceil_mode"):
         changed["ceil_mode"] = 0
     return changed
+
+
+@dataclass(frozen=True, slots=True)
+class Scattering:
+    """One spatial dim of a ConvTranspose whose pads are equal before and after, and what is then cut off or added.
+
+    ONNX Runtime has no CUDA kernel for unequal ones.
+    """
+
+    pad: int
+    """Elements that the ConvTranspose leaves out of what it scatters, at either end."""
+    output_padding: int
+    """Elements that it has more at the end; less than the stride."""
+    cut: tuple[int, int]
+    """What is sliced off its output, before and after."""
+    zeros: tuple[int, int]
+    """What its output, sliced, is widened by."""
+
+    @classmethod
+    def of(cls, before: int, after: int, stride: int) -> Scattering:
+        """The form for a dim.
+
+        Args:
+            before: elements at the front of what is scattered that are not wanted; if negative, zeros that are.
+            after: the same at the end.
+            stride: of the ConvTranspose.
+        """
+        front, missing = max(0, before), max(0, -before)
+        if 0 <= front - after < stride:
+            return cls(front, front - after, (0, 0), (missing, 0))
+        back, beyond = max(0, after), max(0, -after)
+        pad, extra = min(front, back), beyond if beyond < stride else 0
+        return cls(pad, extra, (front - pad, back - pad), (missing, beyond - extra))

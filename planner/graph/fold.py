@@ -7,10 +7,12 @@ be known of its operands is known. What is folded, and what is not:
   values alone, up to ``evaluate.MAX_FOLDED_ELEMENTS``. A fill (Expand of a zero, a ConstantOfShape) is a view of one
   element and may be of any size.
 - Float initializers are weights. Nothing is computed from them (Transpose(W) stays an op), but that a scalar takes
-  part in arithmetic with values that are known otherwise.
+  part in arithmetic with values that are known otherwise; and that what a shape, a branch or a position in a sequence
+  depends on becomes known (see ``derived``).
 - A float ConstantOfShape of rank 1 or more whose shape is an initializer, with a value that is no whole number, is a
   weight too: this is how architectures are shipped without their weights. Fills with 0, 1 or -inf are arithmetic.
 
+Sequences are followed element by element (see ``sequences``), an If becomes the branch that it takes.
 Identity, a Cast to the dtype that is there already, and CastLike (which becomes Cast) go on the way.
 """
 
@@ -25,6 +27,7 @@ from onnx import NodeProto
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.branches import taken_branch
+from planner.graph.derived import Derived
 from planner.graph.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
 from planner.graph.fills import is_fill
 from planner.graph.findings import Findings
@@ -33,8 +36,13 @@ from planner.graph.infer import Inference, UnknownOperatorError
 from planner.graph.known_forms import KnownForm, cast_for, gather_for, sizes_for, split_for
 from planner.graph.model import Op, Shape, Tensor, TensorAttribute
 from planner.graph.protos import array_of, dtype_of_array, elem_type_of, numpy_dtype, op_of, op_to_node, tensor_shape
+from planner.graph.sequences import SEQUENCE_OPS, SequenceError, sequence_form
+from planner.graph.subgraph import obstacle
 from planner.graph.undescribed import qualified
 from planner.graph.wellformed import fresh_name
+
+_FEW_FLOATS = 64
+"""More of them are weights, and no scales, bounds or borders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,9 @@ class _Folder:
         self.known: set[str] = set()
         self.scalars: set[str] = set()
         """Float initializers of rank 0: known where an operand besides them is."""
+        self.derived = Derived(self.values, self.opset)
+        self.sequences: dict[str, tuple[str, ...]] = {}
+        """By sequence the tensors that are its elements."""
         self.folded: set[str] = set(computed)
         self.aliases: dict[str, str] = {}
         self.ops: list[Op] = []
@@ -151,12 +162,15 @@ class _Folder:
         if any(operand in self.found.lost for operand in op.inputs):
             self._lose(op)
             return
-        if default_domain and op.op_type == "If" and op.inputs[0] in self.known:
+        if default_domain and op.op_type == "If" and self._demand(op.inputs[:1]):
             self._branch(op, node)
+            return
+        if any(operand in self.sequences for operand in op.inputs) or (default_domain and op.op_type in SEQUENCE_OPS):
+            self._sequence(op, default_domain=default_domain)
             return
         if default_domain and op.op_type == "CastLike" and len(op.inputs) == 2:
             op, node = self._restate(cast_for(op, self.tensors))
-        if default_domain and op.op_type == "Compress" and op.inputs[1] in self.known:
+        if default_domain and op.op_type == "Compress" and self._demand(op.inputs[1:]):
             flags = self.values[op.inputs[1]]
             assert flags is not None, "it is known"
             op, node = self._restate(gather_for(op, flags, self.tensors))
@@ -164,10 +178,15 @@ class _Folder:
         if default_domain and scales is not None:
             form = sizes_for(op, scales, self.tensors)
             op, node = (op, node) if form is None else self._restate(form)
+        if default_domain and op.op_type == "Pad" and op.has_input(2):
+            self._demand(op.inputs[2:3])  # what lies beyond a border is part of its description
         if default_domain and self._elide(op):
             return
         try:
             made = self.inference.outputs(node, self.tensors, self.values)
+            for names in self._deciding(op) if default_domain and None in made.values() else ():
+                if None in made.values() and self._demand(names):
+                    made = self.inference.outputs(node, self.tensors, self.values)
         except UnsupportedError as error:
             self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {error.what}")
             return
@@ -188,10 +207,17 @@ class _Folder:
                 return
         if default_domain and self._fold(op, node, made):
             return
+        if default_domain and op.has_graphs:
+            reason = obstacle(node) if self.operators is not None else "control flow (a subgraph as attribute)"
+            if reason:
+                self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {reason}")
+                return
         if not default_domain or op.has_graphs:
             self._foreign(op, made)
             return
         if any(tensor is None for tensor in made.values()):
+            if self._settle(op):
+                return
             self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r})")
             return
         self._keep(op, made)
@@ -235,6 +261,7 @@ class _Folder:
     def _keep(self, op: Op, made: Mapping[str, Tensor | None]) -> None:
         self.tensors.update((name, tensor) for name, tensor in made.items() if tensor is not None)
         self.ops.append(replace(op, inputs=tuple(self.aliases.get(operand, operand) for operand in op.inputs)))
+        self.derived.note(self.ops[-1], made.values())
 
     def _lose(self, op: Op, reason: str = "") -> None:
         self.found.lost.update((name, reason) for name in op.outputs if name)
@@ -297,6 +324,62 @@ class _Folder:
                 self.known.add(tensor.name)
         for number, inner in enumerate(branch.nodes):
             self.take(f"{op.name}/{number}", inner)
+
+    def _sequence(self, op: Op, *, default_domain: bool) -> None:
+        """What makes or reads a sequence, in tensors."""
+        if not default_domain or op.op_type not in (*SEQUENCE_OPS, "Identity"):
+            self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): sequences, optionals and strings")
+            return
+        try:
+            form = sequence_form(op, self.sequences, self.tensors, self._value_of)
+        except SequenceError as error:
+            self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {error}")
+            return
+        for name, value in (form.constants or {}).items():
+            self._know(name, value)
+        for inner in form.ops:
+            self.take(inner.name, op_to_node(inner))
+        if form.elements is not None:
+            self.sequences[op.outputs[0]] = form.elements
+
+    def _value_of(self, name: str) -> np.ndarray | None:
+        """The value of a tensor that depends on no input; None of one that does."""
+        return self.derived.value(self.aliases.get(name, name))
+
+    def _settle(self, op: Op) -> bool:
+        """Whether an op whose shapes depend on data reads none that depend on an input, and so became constants."""
+        results = self.derived.results(replace(op, inputs=tuple(self.aliases.get(name, name) for name in op.inputs)))
+        for name, result in zip(op.outputs, results, strict=False):
+            if name:
+                self._know(name, result)
+        return bool(results)
+
+    def _deciding(self, op: Op) -> tuple[Sequence[str], Sequence[str]]:
+        """Operands that depend on no input and may decide shapes: those that are no floats, and a few that are."""
+        names = [name for name in op.inputs if name and self.derived.covers(self.aliases.get(name, name))]
+        floats = [name for name in names if self.tensors[name].dtype.is_float]
+        few = [name for name in floats if self.tensors[name].elements <= _FEW_FLOATS]
+        return [name for name in names if name not in floats], few
+
+    def _demand(self, names: Sequence[str]) -> bool:
+        """Has tensors known that depend on no input, and whether there were such and they all are.
+
+        An initializer is as known as it was: nothing more is computed from a weight.
+        """
+        for name in names:
+            source = self.aliases.get(name, name)
+            op, value = self.derived.maker(source), self.derived.value(source)
+            if value is None:
+                return False
+            if op is not None and source not in self.known:
+                self.ops = [kept for kept in self.ops if kept.name != op.name]
+                for output in op.outputs:
+                    if (made := self.derived.value(output)) is not None:
+                        self._know(output, made)
+            if op is not None:
+                self.values[name] = value
+                self.known.add(name)
+        return bool(names)
 
     def _restate(self, form: KnownForm) -> tuple[Op, NodeProto]:
         """The op in another form, for which its constants are known and the ops before it are taken."""

@@ -14,6 +14,7 @@ from planner.errors import ModelError, UnsupportedError
 from planner.graph.foreign import Operators
 from planner.graph.older_forms import restated
 from planner.graph.protos import refused_forms
+from planner.graph.sequences import SEQUENCE_OPS
 from planner.graph.subgraph import CONTROL_FLOW, graphs_of, obstacle
 from planner.graph.undescribed import qualified
 from planner.graph.wellformed import node_label
@@ -97,6 +98,9 @@ def default_opset(model: ModelProto) -> int:
 def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators: Operators | None = None) -> None:
     """Refuse the forms of ONNX that cannot be planned, all findings at once.
 
+    An If, and what makes and reads sequences, may be nothing once values are known (see ``fold``): where they are all
+    that there is to be said, it is left to be said then.
+
     Args:
         model: its training information, sparse initializers and types of inputs and outputs are looked at.
         nodes: the graph's, and those of the local functions that it reaches.
@@ -107,6 +111,7 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators:
         UnsupportedError: control flow, sequences, optionals, strings, sparse tensors, training information.
     """
     facts: dict[str, None] = {}
+    perhaps: dict[str, None] = {}
     unknown: dict[str, None] = {}
     functions = {(function.domain, function.name) for function in model.functions}
     for node in nodes:
@@ -115,7 +120,8 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators:
         if not reason and operators is not None and node.op_type in CONTROL_FLOW:
             reason = obstacle(node, functions)
         if reason:
-            facts[f"{node_label(node)}: {reason}"] = None
+            is_told = node.domain in ("", "ai.onnx") and (node.op_type == "If" or node.op_type in SEQUENCE_OPS)
+            (perhaps if is_told else facts)[f"{node_label(node)}: {reason}"] = None
         elif operators is not None and node.domain not in ("", "ai.onnx"):
             key = (node.domain, node.op_type)
             if key not in functions and not operators.takes(*key):
@@ -133,7 +139,9 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators:
     if model.training_info:
         facts["the model carries training information (TrainingInfoProto)"] = None
     if facts:
-        raise UnsupportedError("the model uses forms of ONNX that cannot be planned", facts=(*facts, *unknown))
+        raise UnsupportedError(
+            "the model uses forms of ONNX that cannot be planned", facts=(*facts, *perhaps, *unknown)
+        )
 
 
 def convert_opset(model: ModelProto, initializers: dict[str, TensorProto], opset: int) -> tuple[ModelProto, int]:

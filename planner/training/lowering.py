@@ -27,7 +27,7 @@ OPSET = 21
 """Version of the default domain that training graphs are written in; a later one of the model is kept."""
 OLDEST_OPSET = 13
 
-_CHANGED = {"GroupNormalization": 21, "Resize": 19}
+_CHANGED = {"GroupNormalization": 21}
 """Operators whose older versions mean something else, and since when they mean what they do at ``OPSET``."""
 _REDUCTIONS = frozenset(
     {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"}

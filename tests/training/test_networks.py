@@ -111,6 +111,9 @@ def test_resnet50_trains():
     assert "BatchNormalization" not in {op.op_type for op in step.ops}
     assert len(step.state) == 2 * 161 + 106
     assert len(step.ops) < 3000
+    scattering = [op for op in step.ops if op.op_type == "ConvTranspose"]
+    assert any(op.attribute("output_padding") for op in scattering)
+    assert all(op.attribute("pads", (0, 0, 0, 0))[:2] == op.attribute("pads", (0, 0, 0, 0))[2:] for op in scattering)
     rng = np.random.default_rng(0)
     x = rng.standard_normal(step.tensors["a_0"].shape).astype(np.float32)
     found = losses(step, {"a_0": x, "labels": rng.integers(0, 10, 8)})

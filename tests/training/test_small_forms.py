@@ -14,6 +14,7 @@ from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.rules.linear_maps import interpolation
 from stock_runtime import run
+from written_out import written_out
 
 node = helper.make_node
 
@@ -210,6 +211,7 @@ def test_antialiased_interpolation_is_the_runtimes(size, made, mode, coordinates
     expected = matrix_of_the_kernel(size, sizes, ["", "", "s"], **attributes)
     found = interpolation(size, made, made / size, mode=mode, coordinates=coordinates, rounding="", cubic=-0.75,
                           exclude=exclude, antialias=True)  # fmt: skip
+    found = written_out(found)
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
@@ -234,6 +236,7 @@ def test_cropped_interpolation_is_the_runtimes(size, made, mode, start, end):
         size, made, made / size, mode=mode, coordinates="tf_crop_and_resize", rounding="round_prefer_floor",
         cubic=-0.75, exclude=False, region=(float(np.float32(start)), float(np.float32(end))),
     )  # fmt: skip
+    found = written_out(found)
     edges = np.isclose(found.sum(axis=1), 0) != np.isclose(expected.sum(axis=1), 0)
     assume(not edges.any())  # a place on the border itself, in float32 and float64
     np.testing.assert_allclose(found, expected, atol=2e-5)

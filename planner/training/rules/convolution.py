@@ -7,6 +7,7 @@ writes the loops out).
 
 from __future__ import annotations
 
+from opdefs.windows import Scattering
 from planner.graph.model import Attribute
 from planner.training.attributes import integer
 from planner.training.autodiff import Backward, Contributions, gradient
@@ -19,7 +20,7 @@ def conv(context: Backward) -> Contributions:
     """For Y = Conv(X, W, B).
 
     - dX[n,c,o*s + i*d - p] = Σ dY[n,m,o] W[m,c,i]: ConvTranspose of dY with the same kernels; elements at the end of
-      X that no window reads get their zeros by output_padding.
+      X that no window reads get their zeros by output_padding. Its pads are equal, for want of other CUDA kernels.
     - dW[m,c,i] = Σ X[n,c,o*s + i*d - p] dY[n,m,o]: Conv of X over channels as samples with dY as kernels, stride and
       dilation exchanged; its output is transposed, and cut where strides leave elements over.
     - dB = Σ dY over samples and positions.
@@ -41,16 +42,21 @@ def data_gradient(
     emit: Builder, dy: str, w: str, shape: tuple[int, ...], windows: Windows, group: int, hint: str = ""
 ) -> str:
     """Send every window's gradient back to the elements that it read; the result has this shape."""
+    dims = [Scattering.of(*width) for width in zip(windows.before, windows.after, windows.strides, strict=True)]
     stated: dict[str, Attribute] = {"kernel_shape": windows.kernel, "strides": windows.strides}
-    if any(windows.pads):
-        stated["pads"] = windows.pads
+    if any(form.pad for form in dims):
+        stated["pads"] = (*(form.pad for form in dims),) * 2
     if any(step != 1 for step in windows.dilations):
         stated["dilations"] = windows.dilations
-    if any(windows.unreached):
-        stated["output_padding"] = windows.unreached
+    if any(form.output_padding for form in dims):
+        stated["output_padding"] = tuple(form.output_padding for form in dims)
     if group != 1:
         stated["group"] = group
-    return emit.one("ConvTranspose", [dy, w], shape, emit.dtype(dy), hint=hint, attributes=stated)
+    changes = [tuple(zeros - cut for zeros, cut in zip(form.zeros, form.cut, strict=True)) for form in dims]
+    before, after = ((0, 0, *(widths[end] for widths in changes)) for end in (0, 1))
+    made = tuple(size - first - last for size, first, last in zip(shape, before, after, strict=True))
+    scattered = emit.one("ConvTranspose", [dy, w], made, emit.dtype(dy), hint=hint, attributes=stated)
+    return emit.pad(scattered, before, after)
 
 
 def _weight_gradient(emit: Builder, x: str, dy: str, shape: tuple[int, ...], windows: Windows, group: int) -> str:

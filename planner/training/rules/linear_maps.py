@@ -1,36 +1,23 @@
 """Gradient rules of operators that are a linear map along each dim, known when the graph is built.
 
-Such an operator is y = M x along a dim for a constant matrix M; its gradient is dx = Mᵀ dy along the same dim, one
-MatMul for each dim that it changes.
+Such an operator is y = M x along a dim for a constant matrix M; its gradient is dx = Mᵀ dy along the same dim. M has
+few elements in a row (see ``bands``), and is never written out as a whole.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 
+from planner.graph.model import Attribute
 from planner.graph.protos import numpy_dtype
 from planner.training.attributes import integer, integers, number, refuse, text
 from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
-
-
-def along(emit: Builder, x: str, dim: int, matrix: np.ndarray, hint: str) -> str:
-    """``matrix`` [m, n] times the lines of ``x`` along a dim of size n."""
-    if matrix.shape[0] == matrix.shape[1] and np.array_equal(matrix, np.eye(len(matrix))):
-        return x
-    rank = emit.rank(x)
-    moved = [*(d for d in range(rank) if d != dim), dim]
-    constant = emit.constant(np.ascontiguousarray(matrix.T).astype(numpy_dtype(emit.dtype(x))), hint)
-    turned = emit.transpose(x, moved)
-    if rank == 1:
-        turned = emit.reshape(turned, (1, *emit.shape(turned)))
-    made = emit.matmul(turned, constant)
-    if rank == 1:
-        made = emit.reshape(made, (matrix.shape[0],))
-    return emit.transpose(made, [moved.index(d) for d in range(rank)])
+from planner.training.rules.bands import Band, along
 
 
 def interpolation(
@@ -45,7 +32,7 @@ def interpolation(
     exclude: bool,
     antialias: bool = False,
     region: tuple[float, float] = (0.0, 1.0),
-) -> np.ndarray:
+) -> Band:
     """The matrix [made, size] of ONNX Resize along one dim, in float64 (ONNX operator Resize, its reference formulas).
 
     Args:
@@ -73,6 +60,8 @@ def interpolation(
             at = (out + 0.5) / scale - 0.5 if made > 1 else np.zeros(made)
         case "align_corners":
             at = out * (size - 1) / (made - 1) if made > 1 else np.zeros(made)
+        case "tf_half_pixel_for_nn":
+            at = (out + 0.5) / scale
         case "half_pixel_symmetric":
             adjustment = made / (scale * size)
             center = size / 2
@@ -83,19 +72,23 @@ def interpolation(
             at = (start + along * (end - start)) * (size - 1)
         case _:
             raise ValueError(coordinates)
-    matrix = _weights(at, size, scale if antialias else 1.0, mode, rounding, cubic, exclude=exclude)
+    places, weights = _taps(at, size, scale if antialias else 1.0, mode, rounding, cubic, exclude=exclude)
     if coordinates == "tf_crop_and_resize":
-        matrix[(at < 0) | (at > size - 1)] = 0.0
-    return matrix
+        weights[(at < 0) | (at > size - 1)] = 0.0
+    rows = np.repeat(np.arange(made), places.shape[1])
+    return Band.of((made, size), rows, places.ravel(), weights.ravel())
 
 
-def _weights(
+def _taps(
     at: np.ndarray, size: int, scale: float, mode: str, rounding: str, cubic: float, *, exclude: bool
-) -> np.ndarray:
-    """What each element counts at places, which are indices with fractions; a scale below 1 stretches the kernel."""
-    made = len(at)
-    matrix = np.zeros((made, size))
-    rows = np.arange(made)
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which elements are read at places, which are indices with fractions, and what they count.
+
+    A scale below 1 stretches the kernel.
+
+    Returns:
+        Elements and weights, [places, taps].
+    """
     if mode == "nearest":
         match rounding:
             case "round_prefer_floor":
@@ -106,8 +99,7 @@ def _weights(
                 nearest = np.floor(at)
             case _:
                 nearest = np.ceil(at)
-        matrix[rows, np.clip(nearest, 0, size - 1).astype(int)] = 1.0
-        return matrix
+        return np.clip(nearest, 0, size - 1).astype(np.int64)[:, None], np.ones((len(at), 1))
     first = np.floor(at)
     ratio = at - first
     narrow = min(scale, 1.0)
@@ -121,9 +113,8 @@ def _weights(
     if exclude or narrow < 1:
         total = sum(weights)
         weights = [weight / total for weight in weights]
-    for offset, weight in zip(offsets, weights, strict=True):
-        np.add.at(matrix, (rows, np.clip(first + offset, 0, size - 1).astype(int)), weight)
-    return matrix
+    read = [np.clip(first + offset, 0, size - 1).astype(np.int64) for offset in offsets]
+    return np.stack(read, axis=1), np.stack(weights, axis=1)
 
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
@@ -147,7 +138,8 @@ def resize(context: Backward) -> Contributions:
     axes = [axis % len(x_shape) for axis in integers(op, "axes", tuple(range(len(x_shape))))]
     scales = [made / size for made, size in zip(y_shape, x_shape, strict=True)]
     policy = text(op, "keep_aspect_ratio_policy", "stretch")
-    if context.has_input(2):
+    # An operand without elements is absent: until opset 13 there was no other way to leave it out.
+    if context.has_input(2) and math.prod(emit.shape(op.inputs[2])):
         for axis, scale in zip(axes, _known(context, 2, "scales"), strict=True):
             scales[axis] = scale
     elif policy != "stretch":
@@ -177,7 +169,7 @@ def resize(context: Backward) -> Contributions:
             antialias=bool(integer(op, "antialias", 0)),
             region=regions[dim],
         )
-        dx = along(emit, dx, dim, matrix.T, f"resize.{made}x{size}")
+        dx = along(emit, dx, dim, matrix.transposed, f"resize.{made}x{size}")
     return [dx]
 
 
@@ -188,6 +180,10 @@ def _known(context: Backward, position: int, what: str) -> list[float]:
     return [float(item) for item in value]
 
 
+_MOST_RUNS = 8
+"""A border of more is a border that goes through the tensor again and again."""
+
+
 def padded_by(emit: Builder, dy: str, x: Sequence[int], before: Sequence[int], after: Sequence[int], mode: str) -> str:
     """The gradient of a Pad in mode edge, reflect or wrap: every copy's gradient goes back to what was copied."""
     for dim, size in enumerate(x):
@@ -195,17 +191,56 @@ def padded_by(emit: Builder, dy: str, x: Sequence[int], before: Sequence[int], a
         if not (low or high):
             continue
         start, end = max(0, -low), size - max(0, -high)
-        read = np.pad(np.arange(start, end), (max(0, low), max(0, high)), mode=mode)  # type: ignore[call-overload]
-        matrix = np.zeros((len(read), size))
-        matrix[np.arange(len(read)), read] = 1.0
-        dy = along(emit, dy, dim, matrix.T, f"pad.{mode}.{size}")
+        low, high = max(0, low), max(0, high)
+        read = np.pad(np.arange(start, end), (low, high), mode=mode)  # type: ignore[call-overload]
+        runs = [*_runs(read, 0, low), (low, low + end - start), *_runs(read, low + end - start, len(read))]
+        if len(runs) > _MOST_RUNS:
+            every = np.arange(len(read))
+            copied = Band.of((size, len(read)), read, every, np.ones(len(read)))
+            dy = along(emit, dy, dim, copied, f"pad.{mode}.{size}")
+        else:
+            parts = [_sent_back(emit, dy, dim, size, read[first:last], first) for first, last in runs]
+            dy = reduce(emit.add, parts)
     return dy
 
 
-def _band(channels: int, size: int) -> np.ndarray:
-    """[C, C]: whether channel j is in the window of channel c, from c - ⌊(size-1)/2⌋ to c + ⌈(size-1)/2⌉."""
-    distance = np.arange(channels)[None, :] - np.arange(channels)[:, None]
-    return ((distance >= -((size - 1) // 2)) & (distance <= size // 2)).astype(np.float64)
+def _runs(read: np.ndarray, start: int, end: int) -> list[tuple[int, int]]:
+    """Stretches of a border in which what is read goes up by one, goes down by one, or stays."""
+    runs = []
+    while start < end:
+        last = start + 1
+        if last < end and abs(step := read[last] - read[start]) <= 1:
+            while last < end and read[last] - read[last - 1] == step:
+                last += 1
+        runs.append((start, last))
+        start = last
+    return runs
+
+
+def _sent_back(emit: Builder, dy: str, dim: int, size: int, read: np.ndarray, first: int) -> str:
+    """The gradients of one run, from ``first`` on, where they belong in a dim of ``size``, and zeros elsewhere."""
+
+    def only(value: int) -> list[int]:
+        return [value if other == dim else 0 for other in range(emit.rank(dy))]
+
+    ends = [first + len(read) if other == dim else extent for other, extent in enumerate(emit.shape(dy))]
+    part = emit.slice(dy, only(first), ends)
+    if len(read) > 1 and read[0] == read[1]:
+        part, read = emit.reduce_sum(part, [dim], keepdims=True), read[:1]
+    elif len(read) > 1 and read[0] > read[1]:
+        part, read = emit.reverse(part, [dim]), read[::-1]
+    return emit.pad(part, only(int(read[0])), only(size - int(read[-1]) - 1))
+
+
+def _window_sums(emit: Builder, x: str, before: int, after: int) -> str:
+    """For each channel the sum of those from ``before`` ahead of it to ``after`` behind it: a Conv over channels."""
+    shape = emit.shape(x)
+    image = (shape[0], 1, shape[1], math.prod(shape[2:]))
+    extent = (before + 1 + after, 1)
+    ones = emit.constant(np.ones((1, 1, *extent), numpy_dtype(emit.dtype(x))), f"ones.1x{extent[0]}")
+    stated: dict[str, Attribute] = {"kernel_shape": extent, "pads": (before, 0, after, 0)}
+    operands = [emit.reshape(x, image), ones]
+    return emit.reshape(emit.one("Conv", operands, image, emit.dtype(x), hint="sums", attributes=stated), shape)
 
 
 @gradient("LRN")
@@ -213,16 +248,16 @@ def local_response_normalization(context: Backward) -> Contributions:
     """For y = x d^-beta, d = bias + alpha/size Σ x² over a window of channels (Krizhevsky 2012, §3.3).
 
     dx = dy d^-beta - 2 alpha beta / size x Σ' dy y / d, where Σ' runs over the channels whose window has this one.
-    The sums are products with a banded matrix of ones.
+    The sums are a Conv over the channels with a kernel of ones.
     """
     emit, op, dy, x = context.builder, context.op, context.dy, context.x
     size, beta = integer(op, "size", 1), number(op, "beta", 0.75)
     share = number(op, "alpha", 1e-4) / size
-    band = _band(emit.shape(x)[1], size)
-    total = along(emit, emit.mul(x, x), 1, band, "band")
+    before, after = (size - 1) // 2, size // 2
+    total = _window_sums(emit, emit.mul(x, x), before, after)
     d = emit.add(emit.scale(total, share), emit.scalar(number(op, "bias", 1.0), x))
     direct = emit.mul(dy, emit.binary("Pow", d, emit.scalar(-beta, x)))
-    through = along(emit, emit.div(emit.mul(dy, context.y), d), 1, band.T, "band")
+    through = _window_sums(emit, emit.div(emit.mul(dy, context.y), d), after, before)
     return [emit.sub(direct, emit.mul(emit.scale(x, 2.0 * share * beta), through))]
 
 
