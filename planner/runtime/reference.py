@@ -30,9 +30,10 @@ from planner.runtime.whole import passed_on, require_constants
 
 _FLOATS: Final = frozenset(elem_type_of(dtype) for dtype in DType if dtype.is_float)
 _DTYPE_ATTRIBUTES: Final = frozenset({"to", "dtype", "output_dtype"})
-_RANDOM: Final = frozenset(
+RANDOM: Final = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
+"""Operators that give other numbers in every run."""
 
 _REFERENCE_DOMAINS: Final = frozenset({"", "ai.onnx.ml"})
 """Those that ONNX's reference evaluator has."""
@@ -82,7 +83,7 @@ class Reference:
         memory_limit_bytes: int = MEMORY_LIMIT_BYTES,
     ) -> None:
         require_constants(graph)
-        random = sorted({op.op_type for op in graph.ops} & _RANDOM)
+        random = sorted({op.op_type for op in graph.ops} & RANDOM)
         if random:
             raise NoReferenceError(f"the model draws random numbers ({', '.join(random)})")
         work = work_elements(graph)
@@ -124,12 +125,13 @@ class Reference:
         outputs = passed_on(self._graph, arrays)
         with np.errstate(all="ignore"):
             for number, op in enumerate(self._ops):
-                made = self._evaluate(number, op, [arrays[name] if name else None for name in op.inputs])
+                given = [arrays[name] if name else None for name in op.inputs]
+                made = self._evaluate(number, op, given)
                 for name, array in zip(op.outputs, made, strict=False):
                     if name:
                         self._check(op, name, array)
                         if rounding is not None:
-                            array = rounding.of(op.op_type, array, own_eps(self._graph, name))
+                            array = rounding.of(op.op_type, array, own_eps(self._graph, name), given)
                         arrays[name] = array
                         if name in self._graph.outputs:
                             outputs[name] = array
