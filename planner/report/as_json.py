@@ -123,6 +123,7 @@ def run(result: RunResult) -> dict[str, Any]:
         "no_reference": result.no_reference,
         "own_precision": list(result.own_precision),
         "max_error": _finite(result.max_error),
+        "max_error_limit": _limit_of_largest(result.comparisons),
         "comparisons": [_comparison(comparison) for comparison in result.comparisons],
         "first_step": result.first_step,
         "seconds": list(result.seconds),
@@ -137,6 +138,12 @@ def run(result: RunResult) -> dict[str, Any]:
     }
 
 
+def _limit_of_largest(comparisons: Sequence[StepComparison]) -> float | None:
+    """The limit of the tensor whose error is ``max_error``."""
+    found = [comparison.worst for comparison in comparisons if comparison.worst is not None]
+    return _finite(max(found, key=lambda tensor: tensor.error).limit) if found else None
+
+
 def _comparison(comparison: StepComparison) -> dict[str, Any]:
     return {
         "step": comparison.step,
@@ -145,6 +152,7 @@ def _comparison(comparison: StepComparison) -> dict[str, Any]:
         "not_finite_elements": comparison.strange_elements,
         "worst": None if comparison.worst is None else _tensor(comparison.worst),
         "different": [_tensor(tensor) for tensor in comparison.tensors if not tensor.is_same],
+        "judged": [_tensor(tensor) for tensor in comparison.tensors],
         "is_same": comparison.is_same,
     }
 
@@ -152,6 +160,8 @@ def _comparison(comparison: StepComparison) -> dict[str, Any]:
 def _tensor(tensor: TensorComparison) -> dict[str, Any]:
     return {
         "name": tensor.tensor,
+        "is_same": tensor.is_same,
+        "is_noise": tensor.is_noise,
         "error": _finite(tensor.error),
         "whole_error": _finite(tensor.whole_error),
         "noise_error": _finite(tensor.noise_error),

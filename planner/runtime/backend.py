@@ -6,12 +6,14 @@ returns. On a GPU it has been put on the worker's stream, and who waits for it l
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from onnx import FunctionProto
 
 from planner.program import Segment
 from planner.runtime.exchange import Exchange
@@ -90,7 +92,9 @@ class CpuBackend(Backend):
         self.staging_bytes = (0,) * workers
         self._exchange = exchange
         self._maker: Final = SessionMaker(max(1, cores() // workers), is_shared=is_shared, libraries=libraries)
+        self._bodies: Final = BodyDigests()
         self._sessions: dict[str, Any] = {}
+        """By what they compute (``BodyDigests.of``)."""
 
     @property
     def session_count(self) -> int:  # type: ignore[override]  # read-only here
@@ -106,11 +110,12 @@ class CpuBackend(Backend):
         return arrays
 
     def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], int]:
-        """See ``Backend.segment``. Equal functions share one session."""
+        """See ``Backend.segment``. Functions of equal content share one session, whatever their names."""
         buffers, body = model.program.buffers, model.bodies[segment.function]
-        if segment.function not in self._sessions:
-            self._sessions[segment.function] = self._maker.session(segment_model(segment, model))
-        session = self._sessions[segment.function]
+        content = self._bodies.of(segment, model)
+        if content not in self._sessions:
+            self._sessions[content] = self._maker.session(segment_model(segment, model))
+        session = self._sessions[content]
         inputs, outputs = (
             {name: (arrays[buffer], buffers[buffer].dtype) for name, buffer in zip(names, mine, strict=True)}
             for names, mine in ((body.input, segment.inputs), (body.output, segment.outputs))
@@ -145,6 +150,33 @@ class CpuBackend(Backend):
     def copy(self, target: Any, source: Any) -> None:
         """See ``Backend.copy``."""
         np.copyto(target, source)
+
+
+class BodyDigests:
+    """What segments compute, as digests: of the function's content, and of the shapes and dtypes it is bound to.
+
+    A function's name says nothing of that: it is another file's word. Two workers share a session where their functions
+    have the same nodes, attributes, constants, versions of operators, and kinds of inputs and outputs.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str], bytes] = {}
+        """By worker and function: the digest of the function alone, since many segments call it."""
+
+    def of(self, segment: Segment, model: WorkerModel) -> str:
+        """The digest of what a segment of a worker computes."""
+        key = (model.program.worker, segment.function)
+        if key not in self._known:
+            body = FunctionProto()
+            body.CopyFrom(model.bodies[segment.function])
+            body.ClearField("name")
+            self._known[key] = hashlib.sha256(body.SerializeToString(deterministic=True)).digest()
+        buffers = model.program.buffers
+        kinds = [
+            [(buffers[name].dtype.value, buffers[name].shape) for name in names]
+            for names in (segment.inputs, segment.outputs)
+        ]
+        return hashlib.sha256(self._known[key] + repr(kinds).encode()).hexdigest()
 
 
 def segment_model(segment: Segment, model: WorkerModel) -> Any:

@@ -8,6 +8,9 @@ measured against a float64 reference r, relative to its largest element:
 and the same with the median of |y - r| in place of the maximum, which a few large elements cannot hide behind; eps is
 that of the coarsest precision on the way to the tensor. Where r is zero everywhere, errors are absolute.
 
+A next state is mostly what the state was, so that a wrong update may hide in it: there, 64 eps are those of its largest
+change, and ``STORED_EPS`` of itself are added, which is what storing the sum rounds.
+
 Where the whole run itself has hardly a digit right, the tensor is rounding noise around a zero (a bias before a
 normalisation and an attention's key bias have no gradient but that), and samples of noise are compared:
 ``NOISE_FACTOR`` takes the place of 4, for the error and for the largest element. As long as E(whole) is below 1, there
@@ -15,21 +18,24 @@ is something left to be right about, and the error must also be below max(1, ``P
 
 One run is one sample of rounding. Where the split run fails by it, more of them say what rounding alone does to the
 tensor (see ``rounding``): 4 times that error is accepted, but of more than half of the largest element only what was
-seen to happen.
+seen to happen. A tensor of which they have hardly a digit in common, at the median, is noise, too.
+
+Where r is zero everywhere, the tensor may be as large as ``NOISE_FACTOR`` times the largest element that rounding alone
+was seen to make of it, and counts as noise.
 
 Elements that are not finite in whole, split and reference alike are accepted and counted. Where whole and reference
 do not agree on what is finite, the whole model overflows in its own precision, and there is nothing to judge by: such
 a tensor is never accepted, nor is a step without one finite element.
 
 Integers and booleans must be equal. Without a reference, the split run is held against the whole one, with
-``WHOLE_EPS`` and ``WHOLE_MEDIAN_EPS`` in place of the right-hand side.
+``WHOLE_EPS`` and ``WHOLE_MEDIAN_EPS`` in place of 64 and E(whole) = 0; what is noise, the samples tell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -52,6 +58,8 @@ SEEN_FACTOR: Final = 1.1
 """And this above: an element that falls on the other side of a kink has the same error in every run."""
 FLOOR_EPS: Final = 64
 """An error of so many epsilons of the coarsest dtype on the way is always accepted."""
+STORED_EPS: Final = 4
+"""Epsilons of a next state that are always accepted: what adding the update to the state, with decay, rounds."""
 WHOLE_EPS: Final = 8192
 """Epsilons, where there is no reference: both runs are off by what a deep network's rounding adds up to."""
 WHOLE_MEDIAN_EPS: Final = 1024
@@ -60,6 +68,15 @@ OVERFLOW: Final = "the whole model overflows in its own precision, so that there
 HOLLOW: Final = "nothing could be compared, no element of any tensor is finite"
 
 _BFLOAT16_EPS: Final = 2.0**-7
+
+
+class Noise(NamedTuple):
+    """What rounding alone was seen to do to a tensor."""
+
+    largest: float
+    """The largest error of any sample, relative to the largest element."""
+    median: float
+    """The largest of the samples' median errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +93,7 @@ class TensorComparison:
     median_limit: float
     has_reference: bool
     is_noise: bool = False
-    """True if the whole run, too, has hardly a digit right, so that the error says little."""
+    """True if right runs have hardly a digit in common, or the exact value is zero, so that the error says little."""
     whole_error: float | None = None
     """E(whole); None without a reference and for integers."""
     noise_error: float | None = None
@@ -149,7 +166,8 @@ def compare_tensor(
     whole: np.ndarray,
     exact: np.ndarray | None,
     eps: float | None = None,
-    noise: tuple[float, float] | None = None,
+    noise: Noise | None = None,
+    before: np.ndarray | None = None,
 ) -> TensorComparison:
     """Judges one output by the rule above.
 
@@ -159,7 +177,8 @@ def compare_tensor(
         whole: what the unpartitioned model made from the same state.
         exact: the float64 reference, if there is one.
         eps: of the coarsest precision on the way to the tensor (see ``coarsest_eps``); None: of its own dtype.
-        noise: the largest and the median error of rounding alone; None: not looked at.
+        noise: of samples of rounding; None: not looked at.
+        before: of a next state, the state that it takes the place of.
     """
     assert split.shape == whole.shape, f"{name}: {split.shape} and {whole.shape}"
     if not _is_float(whole):
@@ -167,48 +186,54 @@ def compare_tensor(
         return TensorComparison(name, share == 0, share, 0.0, share, 0.0, has_reference=False)
     if eps is None:
         eps = _eps_of(whole.dtype.name)
-    finite = np.isfinite(whole.astype(np.float64))
+    wide = whole.astype(np.float64)
+    finite = np.isfinite(wide)
     strange = whole.size - int(np.count_nonzero(finite))
-    if exact is None:
-        error, median = errors(split, whole)
-        limit, median_limit = WHOLE_EPS * eps, WHOLE_MEDIAN_EPS * eps
-        is_same = error <= limit and median <= median_limit
-        return TensorComparison(
-            name,
-            is_same,
-            error,
-            limit,
-            median,
-            median_limit,
-            has_reference=False,
-            strange_elements=strange,
-            finite_elements=whole.size - strange,
-        )
-    is_judgeable = np.array_equal(finite, np.isfinite(exact))
+    is_judgeable = exact is None or np.array_equal(finite, np.isfinite(exact))
     # What is infinite or no number counts as in the whole run: NaN and infinity depend on the order of a sum.
-    right = np.where(finite, exact, whole.astype(np.float64))
+    right = wide if exact is None else np.where(finite, exact, wide)
     error, median = errors(split, right)
     of_whole, median_of_whole = errors(whole, right)
+    floor, median_floor = (FLOOR_EPS, FLOOR_EPS) if exact is not None else (WHOLE_EPS, WHOLE_MEDIAN_EPS)
+    share = 1.0 if before is None else _change(right, before)
     rounding, median_rounding = noise or (0.0, 0.0)
     found = TensorComparison(
         name,
         False,
         error,
-        max(FACTOR * of_whole, FLOOR_EPS * eps, _seen(rounding)),
+        max(FACTOR * of_whole, _floor(floor, share) * eps, _seen(rounding)),
         median,
-        max(FACTOR * median_of_whole, FLOOR_EPS * eps, _seen(median_rounding)),
-        has_reference=True,
-        is_noise=of_whole >= NOISE_ERROR,
-        whole_error=of_whole,
+        max(FACTOR * median_of_whole, _floor(median_floor, share) * eps, _seen(median_rounding)),
+        has_reference=exact is not None,
+        is_noise=of_whole >= NOISE_ERROR or median_rounding >= NOISE_ERROR,
+        whole_error=None if exact is None else of_whole,
         noise_error=None if noise is None else noise[0],
         strange_elements=strange,
         finite_elements=whole.size - strange,
     )
     if not is_judgeable:
         return replace(found, error=float("inf"), whole_error=float("inf"), is_noise=False, remark=OVERFLOW)
+    if not strange and not np.any(right):
+        # Errors are absolute.
+        limit = NOISE_FACTOR * max(of_whole, rounding)
+        is_noise = max(error, of_whole) > 0
+        return replace(found, is_same=error <= limit, is_noise=is_noise, limit=limit, median_limit=limit)
     if found.is_noise:
-        return _as_noise(found, of_whole, median_of_whole, _largest(split), _largest(whole))
+        level = Noise(max(of_whole, rounding), max(median_of_whole, median_rounding))
+        return _as_noise(found, level, _largest(split), _largest(whole))
     return replace(found, is_same=error <= found.limit and median <= found.median_limit)
+
+
+def _change(right: np.ndarray, before: np.ndarray) -> float:
+    """The largest change of a state, as a share of the next state's largest element."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        changed = _largest(right - before.astype(np.float64))
+    return changed / (_largest(right) or 1.0)
+
+
+def _floor(epsilons: int, share: float) -> float:
+    """The epsilons that are always accepted of a tensor of which this share is computed anew."""
+    return min(epsilons, epsilons * share + STORED_EPS) if share < 1 else epsilons
 
 
 def _seen(rounding: float) -> float:
@@ -216,14 +241,12 @@ def _seen(rounding: float) -> float:
     return max(min(FACTOR * rounding, SEEN_MOST), SEEN_FACTOR * rounding)
 
 
-def _as_noise(
-    found: TensorComparison, of_whole: float, median_of_whole: float, split_largest: float, whole_largest: float
-) -> TensorComparison:
-    """Judges a tensor of which the whole run has hardly a digit right."""
-    limit, median_limit = NOISE_FACTOR * of_whole, max(NOISE_FACTOR * median_of_whole, found.median_limit)
-    is_part = of_whole < 1
+def _as_noise(found: TensorComparison, level: Noise, split_largest: float, whole_largest: float) -> TensorComparison:
+    """Judges a tensor of which right runs have hardly a digit right."""
+    limit, median_limit = NOISE_FACTOR * level.largest, max(NOISE_FACTOR * level.median, found.median_limit)
+    is_part = level.largest < 1
     if is_part:
-        limit = min(limit, max(1.0, PART_NOISE_FACTOR * of_whole))
+        limit = min(limit, max(1.0, PART_NOISE_FACTOR * level.largest))
     found = replace(found, limit=max(limit, found.limit), median_limit=median_limit)
     # A single element of noise may come close to zero by chance; many do not all.
     must_be_large = is_part or (found.finite_elements or 0) > 1
@@ -232,7 +255,7 @@ def _as_noise(
         return replace(
             found,
             remark=f"its largest element is {split_largest:.2e}, and the whole run's {whole_largest:.2e}, where only "
-            f"noise is left (E of the whole run {of_whole:.2e})",
+            f"noise is left (E of a right run {level.largest:.2e})",
         )
     is_close = found.error < found.limit if is_part else found.error <= found.limit
     return replace(found, is_same=is_close and found.median_error <= found.median_limit)
@@ -266,7 +289,8 @@ def compare_step(
     whole: Mapping[str, np.ndarray],
     exact: Mapping[str, np.ndarray] | None,
     eps: Mapping[str, float] | None = None,
-    noise: Mapping[str, tuple[float, float]] | None = None,
+    noise: Mapping[str, Noise] | None = None,
+    before: Mapping[str, np.ndarray] | None = None,
 ) -> StepComparison:
     """Judges every output of one step, in the order of the whole run's.
 
@@ -276,7 +300,8 @@ def compare_step(
         whole: what the unpartitioned model made.
         exact: the float64 reference, if there is one.
         eps: by floating-point output, of the coarsest precision on the way; None: of its own dtype.
-        noise: by output, the largest and the median error of rounding alone, where that was looked at.
+        noise: by output, the error of rounding alone, where that was looked at.
+        before: by next state, the state that it takes the place of.
     """
     return StepComparison(
         step,
@@ -288,6 +313,7 @@ def compare_step(
                 None if exact is None else exact[name],
                 None if eps is None else eps.get(name),
                 None if noise is None else noise.get(name),
+                None if before is None else before.get(name),
             )
             for name, array in whole.items()
         ),

@@ -24,7 +24,7 @@ from planner.graph.model import DType
 from planner.graph.protos import elem_type_of, numpy_dtype
 from planner.program import Fetch, Segment, WorkerProgram
 from planner.runtime import multifetch
-from planner.runtime.backend import Backend, segment_model
+from planner.runtime.backend import Backend, BodyDigests, segment_model
 from planner.runtime.exchange import Exchange, arena_of
 from planner.runtime.sessions import carried_name, cuda_session
 from planner.runtime.staging import Staging, staging_of
@@ -76,6 +76,7 @@ class CudaBackend(Backend):
         self._memory: list[Any] = []
         self._arrays: list[dict[str, Any]] = []
         self._events: list[dict[int, Any]] = [{} for _ in programs]
+        self._bodies = BodyDigests()
         self._sessions: dict[tuple[int, str], Any] = {}
         for program in programs:
             with cupy.cuda.Device(self._devices[program.worker]):
@@ -115,7 +116,7 @@ class CudaBackend(Backend):
         """See ``Backend.segment``."""
         worker = model.program.worker
         device, buffers, body = self._devices[worker], model.program.buffers, model.bodies[segment.function]
-        key = (worker, segment.function)
+        key = (worker, self._bodies.of(segment, model))
         if key not in self._sessions:
             self._sessions[key] = self._make_session(segment_model(segment, model), device, self._streams[worker].ptr)
         session, options = self._sessions[key]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from planner.graph.model import Graph
-from planner.runtime.compare import StepComparison, coarsest_eps, compare_step, errors
-from planner.runtime.reference import ForeignReference, NoReferenceError, Reference
-from planner.runtime.rounding import RUNS, Rounding
+from planner.runtime.compare import Noise, StepComparison, coarsest_eps, compare_step, errors
+from planner.runtime.reference import RANDOM, ForeignReference, NoReferenceError, Reference
+from planner.runtime.rounding import RUNS, Rounding, nudged
 from planner.runtime.whole import WholeModel
 
 
@@ -35,6 +35,8 @@ class Judge:
         self.whole = WholeModel(graph, libraries)
         self.eps = coarsest_eps(graph)
         """By floating-point output, of the coarsest precision on the way to it."""
+        self._state = graph.state
+        self._is_random = any(op.op_type in RANDOM for op in graph.ops)
         self.no_reference = ""
         """Why there is no float64 reference; "" if there is one."""
         self._reference: Reference | None = None
@@ -69,28 +71,28 @@ class Judge:
             values: of every input, as they were before the step.
         """
         right, exact = self.whole.step(values), self.exact(values)
-        found = compare_step(step, split, right, exact, self.eps)
-        if found.is_same or exact is None:
-            return found, right
+        before = {pair.following: values[pair.current] for pair in self._state}
+        found = compare_step(step, split, right, exact, self.eps, before=before)
         floats = [tensor.tensor for tensor in found.tensors if not tensor.is_same and tensor.tensor in self.eps]
-        noise = dict.fromkeys(floats, (0.0, 0.0))
-        for run in range(2 * RUNS if floats else 0):
-            self._listen(noise, values, exact, Rounding(run, has_partial_sums=run >= RUNS))
-            found = compare_step(step, split, right, exact, self.eps, noise)
+        if not floats:
+            return found, right
+        noise = dict.fromkeys(floats, Noise(0.0, 0.0))
+        for sample in self._samples(values, has_reference=exact is not None):
+            for name, known in noise.items():
+                more, more_median = errors(sample[name], right[name] if exact is None else exact[name])
+                noise[name] = Noise(max(known.largest, more), max(known.median, more_median))
+            found = compare_step(step, split, right, exact, self.eps, noise, before)
             if found.is_same:
                 break
         return found, right
 
-    def _listen(
-        self,
-        noise: dict[str, tuple[float, float]],
-        values: Mapping[str, np.ndarray],
-        exact: Mapping[str, np.ndarray],
-        rounding: Rounding,
-    ) -> None:
-        """Takes one more sample of rounding, of which the largest error of each output counts."""
-        assert self._reference is not None, "there is a reference"
-        rough = self._reference.step(values, rounding)
-        for name, (largest, median) in noise.items():
-            more, more_median = errors(rough[name], exact[name])
-            noise[name] = (max(largest, more), max(median, more_median))
+    def _samples(self, values: Mapping[str, np.ndarray], *, has_reference: bool) -> Iterator[Mapping[str, np.ndarray]]:
+        """Results of right runs, each rounded otherwise: at first those that cost least.
+
+        A model that draws random numbers gives none of the first kind: it would draw others.
+        """
+        for seed in range(0 if self._is_random else RUNS):
+            yield self.whole.step(nudged(values, seed))
+        for seed in range(2 * RUNS if has_reference else 0):
+            assert self._reference is not None, "there is a reference"
+            yield self._reference.step(values, Rounding(seed, has_partial_sums=seed >= RUNS))

@@ -3,8 +3,10 @@
 What it computes is compared with what the stock runtime computes in the model's own precision, to tell rounding from
 mistakes. Every floating-point constant, input and cast is float64; integers and booleans stay as they are.
 
-An op that ONNX does not define is computed by the NumPy function that is given for it, else by the runtime in the op's
-own precision: its results are then as right as the model's are, and everything around it is exact.
+Ops are computed in NumPy of our own where ONNX's reference evaluator is slow or wrong (``reference_ops.py``), else by
+that evaluator. An op that ONNX does not define is computed by the NumPy function that is given for it. What is left is
+computed by the runtime in the op's own precision: its results are then as right as the model's are, and everything
+around it is exact.
 """
 
 from __future__ import annotations
@@ -28,12 +30,17 @@ from planner.runtime.whole import passed_on, require_constants
 
 _FLOATS: Final = frozenset(elem_type_of(dtype) for dtype in DType if dtype.is_float)
 _DTYPE_ATTRIBUTES: Final = frozenset({"to", "dtype", "output_dtype"})
-_RANDOM: Final = frozenset(
+RANDOM: Final = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
+"""Operators that give other numbers in every run."""
 
 _REFERENCE_DOMAINS: Final = frozenset({"", "ai.onnx.ml"})
 """Those that ONNX's reference evaluator has."""
+
+_CHOSEN_PLACES: Final = frozenset({"GridSample", "Resize", "RoiAlign", "Upsample"})
+"""They read at places that the runtime computes in its own precision and rounds: in float64 another element would be
+the nearest. And ONNX's reference evaluator differs in modes of each of them."""
 
 WORK_LIMIT: Final = 1_000_000_000
 """Elements touched in one step (see ``work_elements``) up to which there is a reference: some 20 to 30 s of NumPy."""
@@ -76,7 +83,7 @@ class Reference:
         memory_limit_bytes: int = MEMORY_LIMIT_BYTES,
     ) -> None:
         require_constants(graph)
-        random = sorted({op.op_type for op in graph.ops} & _RANDOM)
+        random = sorted({op.op_type for op in graph.ops} & RANDOM)
         if random:
             raise NoReferenceError(f"the model draws random numbers ({', '.join(random)})")
         work = work_elements(graph)
@@ -94,9 +101,15 @@ class Reference:
         self._evaluators: dict[int, Any] = {}
         self._references = dict(references or {})
         self._libraries = tuple(libraries)
-        foreign = {(op.domain, op.op_type) for op in graph.ops if _is_foreign(op)}
-        self.own_precision = tuple(sorted(qualified(*key) for key in foreign - self._references.keys()))
-        """Operators that are computed in the model's own precision."""
+        self._foreign_ops: dict[int, ForeignOp] = {}
+        self._by_runtime = {number: "" for number, op in enumerate(graph.ops) if _is_for_runtime(op)}
+        """By number of an op that is not evaluated in float64: why the evaluator could not; "" if nobody asked it."""
+
+    @property
+    def own_precision(self) -> tuple[str, ...]:
+        """Operators that are computed in the model's own precision; all of them are known after the first step."""
+        foreign = {(self._ops[number].domain, self._ops[number].op_type) for number in self._by_runtime}
+        return tuple(sorted(qualified(*key) for key in foreign - self._references.keys()))
 
     def step(self, values: Mapping[str, np.ndarray], rounding: Rounding | None = None) -> dict[str, np.ndarray]:
         """All outputs of one step, in float64 where the model has floating point.
@@ -112,12 +125,13 @@ class Reference:
         outputs = passed_on(self._graph, arrays)
         with np.errstate(all="ignore"):
             for number, op in enumerate(self._ops):
-                made = self._evaluate(number, op, [arrays[name] if name else None for name in op.inputs])
+                given = [arrays[name] if name else None for name in op.inputs]
+                made = self._evaluate(number, op, given)
                 for name, array in zip(op.outputs, made, strict=False):
                     if name:
                         self._check(op, name, array)
                         if rounding is not None:
-                            array = rounding.of(op.op_type, array, own_eps(self._graph, name))
+                            array = rounding.of(op.op_type, array, own_eps(self._graph, name), given)
                         arrays[name] = array
                         if name in self._graph.outputs:
                             outputs[name] = array
@@ -126,36 +140,46 @@ class Reference:
         return {name: outputs[name] for name in self._graph.outputs}
 
     def _evaluate(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
-        if not op.domain and op.op_type in KERNELS:
-            return KERNELS[op.op_type](op, inputs)
-        if _is_foreign(op):
-            return self._foreign(number, op, inputs)
+        if number not in self._by_runtime:
+            if not op.domain and op.op_type in KERNELS:
+                try:
+                    return KERNELS[op.op_type](op, inputs)
+                except NotImplementedError as lacking:
+                    self._by_runtime[number] = str(lacking)
+            else:
+                try:
+                    return self._by_evaluator(number, op, inputs)
+                except Exception as lacking:  # noqa: BLE001 -- whatever the evaluator lacks, the runtime has
+                    self._by_runtime[number] = f"{type(lacking).__name__}: {lacking}"
+        return self._foreign(number, op, inputs)
+
+    def _by_evaluator(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
+        """By ONNX's reference evaluator."""
         feeds = {name: array for name, array in zip(op.inputs, inputs, strict=True) if array is not None}
-        try:
-            if number not in self._evaluators:
-                self._evaluators[number] = self._evaluator(op, feeds)
-            results = self._evaluators[number].run(None, feeds)
-        except Exception as error:
-            raise NoReferenceError(
-                f"op {op.name!r} ({op.op_type}) cannot be evaluated in float64: {type(error).__name__}: {error}"
-            ) from error
-        return [np.asarray(result) for result in results]
+        if number not in self._evaluators:
+            self._evaluators[number] = self._evaluator(op, feeds)
+        results = [np.asarray(result) for result in self._evaluators[number].run(None, feeds)]
+        for name, array in zip([name for name in op.outputs if name], results, strict=False):
+            self._check(op, name, array)
+        return results
 
     def _foreign(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
+        """By the function that is given for it, else by the runtime in the op's own precision."""
         known = self._references.get((op.domain, op.op_type))
         try:
             if known is not None:
                 given = known(op, *inputs)
                 return [np.asarray(made) for made in (given if isinstance(given, tuple) else (given,))]
-            if number not in self._evaluators:
-                self._evaluators[number] = ForeignOp(self._graph, self._graph.ops[number], self._libraries)
+            if number not in self._foreign_ops:
+                self._foreign_ops[number] = ForeignOp(self._graph, self._graph.ops[number], self._libraries)
             named = {name: array for name, array in zip(op.inputs, inputs, strict=True) if array is not None}
-            results = iter(self._evaluators[number].run(named))
+            results = iter(self._foreign_ops[number].run(named))
             return [_wide(next(results)) if name else np.empty(0) for name in op.outputs]
         except Exception as error:
             how = "by the function that is given for it" if known is not None else "by the runtime"
+            before = f", nor in float64 ({self._by_runtime[number]})" if self._by_runtime[number] else ""
             raise NoReferenceError(
-                f"op {op.name!r} ({op.op_type}) cannot be evaluated {how}: {type(error).__name__}: {error}"
+                f"op {op.name!r} ({op.op_type}) cannot be evaluated {how}{before}: {type(error).__name__}: {error}"
             ) from error
 
     def _evaluator(self, op: Op, feeds: Mapping[str, np.ndarray]) -> Any:
@@ -183,9 +207,9 @@ class Reference:
             )
 
 
-def _is_foreign(op: Op) -> bool:
-    """Whether ONNX's reference evaluator cannot compute an op in float64: another's operator, or graphs inside."""
-    return op.domain not in _REFERENCE_DOMAINS or op.has_graphs
+def _is_for_runtime(op: Op) -> bool:
+    """Whether nobody but the runtime can be asked: another's operator, graphs inside, or places that it chooses."""
+    return op.domain not in _REFERENCE_DOMAINS or op.has_graphs or (not op.domain and op.op_type in _CHOSEN_PLACES)
 
 
 def work_elements(graph: Graph) -> int:

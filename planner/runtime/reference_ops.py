@@ -1,4 +1,9 @@
-"""Ops in NumPy where ONNX's reference evaluator is slow, is missing something or is not exact in float64."""
+"""Ops in NumPy where ONNX's reference evaluator is slow, is missing something, is not exact in float64, or is wrong.
+
+It is wrong, without a word, in GlobalMaxPool of another rank than 4, in LRN of more channels than batch, in the norm of
+LpNormalization with p = 1, in pools with ``ceil_mode``, in grouped ConvTranspose, and in recurrent operators with
+lengths or thresholds. ``tests/tools/reference_sweep.py`` holds every operator's cases against the stock runtime.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ import numpy as np
 
 from planner.graph.model import Op
 from planner.runtime import windows
+from planner.runtime.recurrent_ops import recurrent
 
 Arrays: TypeAlias = Sequence[np.ndarray | None]
 Kernel: TypeAlias = Callable[[Op, Arrays], tuple[np.ndarray, ...]]
@@ -142,6 +148,63 @@ def _log_softmax(op: Op, x: np.ndarray) -> np.ndarray:
     return np.asarray(low - np.log(np.exp(low).sum(axis=axis, keepdims=True)))
 
 
+def _spatial(x: np.ndarray) -> tuple[int, ...]:
+    return tuple(range(2, x.ndim))
+
+
+def _global_max_pool(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    x = _given(inputs, 0)
+    return (x.max(axis=_spatial(x), keepdims=True),)
+
+
+def _global_lp_pool(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    x, power = _given(inputs, 0), _integer(op, "p", 2)
+    return ((np.abs(x) ** power).sum(axis=_spatial(x), keepdims=True) ** (1 / power),)
+
+
+def _lp_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    x, power = _given(inputs, 0), _integer(op, "p", 2)
+    norm = (np.abs(x) ** power).sum(axis=_integer(op, "axis", -1), keepdims=True) ** (1 / power)
+    return (np.where(norm == 0, 0.0, x / norm),)
+
+
+def _lrn(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    x, size = _given(inputs, 0), _integer(op, "size", 1)
+    before = (size - 1) // 2
+    frame = [(0, 0)] * x.ndim
+    frame[1] = (before, size - 1 - before)
+    squares = np.lib.stride_tricks.sliding_window_view(np.pad(x * x, frame), size, axis=1).sum(axis=-1)
+    base = _number(op, "bias", 1.0) + _number(op, "alpha", 1e-4) / size * squares
+    return (x / base ** _number(op, "beta", 0.75),)
+
+
+def _mean(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    given = [array for array in inputs if array is not None]
+    return (np.asarray(sum(np.broadcast_arrays(*given)) / len(given)),)
+
+
+def _mean_variance_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    x, axes = _given(inputs, 0), windows.ints(op, "axes", (0, 2, 3))
+    centred = x - x.mean(axis=axes, keepdims=True)
+    # The 1e-9 of its function body.
+    return (centred / (np.sqrt((centred * centred).mean(axis=axes, keepdims=True)) + 1e-9),)
+
+
+def _pad(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    """Also with negative pads, which cut off before anything is added."""
+    x, pads, value, axes = _given(inputs, 0), _given(inputs, 1), _maybe(inputs, 2), _maybe(inputs, 3)
+    dims = range(x.ndim) if axes is None else [int(axis) % x.ndim for axis in axes]
+    frame = [(0, 0)] * x.ndim
+    for number, dim in enumerate(dims):
+        frame[dim] = (int(pads[number]), int(pads[number + len(pads) // 2]))
+    x = x[tuple(slice(max(0, -lo), x.shape[dim] - max(0, -hi)) for dim, (lo, hi) in enumerate(frame))]
+    widths = [(max(0, lo), max(0, hi)) for lo, hi in frame]
+    match op.attribute("mode", "constant"):
+        case "edge" | "reflect" | "wrap" as mode:
+            return (np.pad(x, widths, mode=mode),)
+    return (np.pad(x, widths, constant_values=0 if value is None else value.reshape(())),)
+
+
 def _conv(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     return (windows.conv(op, _given(inputs, 0), _given(inputs, 1), _maybe(inputs, 2)),)
 
@@ -156,14 +219,25 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Erf": lambda op, inputs: (_erf_of(_given(inputs, 0)),),
+    "GRU": recurrent,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
     "Gelu": lambda op, inputs: (_gelu(op, _given(inputs, 0)),),
     "Gemm": _gemm,
+    "GlobalLpPool": _global_lp_pool,
+    "GlobalMaxPool": _global_max_pool,
+    "LRN": _lrn,
+    "LSTM": recurrent,
     "LayerNormalization": _layer_normalization,
     "LogSoftmax": lambda op, inputs: (_log_softmax(op, _given(inputs, 0)),),
+    "LpNormalization": _lp_normalization,
+    "LpPool": lambda op, inputs: (windows.lp_pool(op, _given(inputs, 0)),),
     "MatMul": lambda op, inputs: (np.asarray(np.matmul(_given(inputs, 0), _given(inputs, 1))),),
     "MaxPool": lambda op, inputs: windows.max_pool(op, _given(inputs, 0)),
+    "Mean": _mean,
+    "MeanVarianceNormalization": _mean_variance_normalization,
+    "Pad": _pad,
+    "RNN": recurrent,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "Sigmoid": lambda op, inputs: (_sigmoid(_given(inputs, 0)),),

@@ -6,14 +6,22 @@ equally right, gradient in all layers before it. Monte Carlo arithmetic (Parker 
 result that an op rounds is multiplied by a number within one epsilon of 1, drawn anew.
 
 That is the least that rounding does. A sum rounds its partial sums, too, which do not cancel when the whole sum does: a
-convolution's result next to 0 is off by epsilons not of itself but of the other results. Where the first samples do not
-tell why a tensor is off, more are taken in which sums are rounded so.
+convolution's result next to 0 is off by epsilons not of itself but of its terms. Where the first samples do not tell
+why a tensor is off, more are taken in which sums are rounded so: of n terms, by sqrt(n) epsilons of what the operands'
+sizes say that such a sum comes to.
+
+Both need a reference. What needs none, and is taken first because it costs least: another run of the whole model, from
+values that are a few epsilons off (``nudged``). It is as right as the first one, rounds otherwise everywhere, and
+decides otherwise where a decision hangs on rounding.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Final
 
+import ml_dtypes
 import numpy as np
 
 RUNS: Final = 8
@@ -33,9 +41,12 @@ _SUMMING = (
 )
 SUMS: Final = frozenset(_SUMMING.split())
 """Ops whose results are sums of many terms."""
+_PRODUCTS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _PARTIAL_SUMS: Final = 8
-"""Epsilons of a sum's typical result by which the roundings of its partial sums change it: n of them, one as likely up
-as down, make sqrt(n), and the sums of a convolution or a matrix product have about 64 and more."""
+"""Epsilons of a sum's typical result by which the roundings of its partial sums change it, at least: n of them, one as
+likely up as down, make sqrt(n), and the sums of a convolution or a matrix product have about 64 and more."""
+_NUDGE: Final = 8
+"""Epsilons by which the numbers of a nudged run are off: what a sum of 64 terms is."""
 
 
 class Rounding:
@@ -50,13 +61,67 @@ class Rounding:
         self._rng = np.random.default_rng(seed)
         self._has_partial_sums = has_partial_sums
 
-    def of(self, op_type: str, array: np.ndarray, eps: float) -> np.ndarray:
-        """A result in float64 as a run in a precision with this epsilon might have it."""
+    def of(self, op_type: str, array: np.ndarray, eps: float, operands: Sequence[np.ndarray | None] = ()) -> np.ndarray:
+        """A result in float64 as a run in a precision with this epsilon might have it.
+
+        Args:
+            op_type: what made it.
+            array: the result.
+            eps: of the precision.
+            operands: what it was made from; () if nobody knows.
+        """
         if op_type in EXACT or array.dtype != np.float64 or not eps:
             return array
         drawn = 2 * self._rng.random(array.shape) - 1
         rounded = array * (1 + eps * drawn)
         if self._has_partial_sums and op_type in SUMS and array.size:
-            typical = np.sqrt(np.mean(np.square(array), where=np.isfinite(array)))
-            rounded += _PARTIAL_SUMS * eps * typical * drawn
+            terms, size = _sum(op_type, array, operands)
+            typical = np.hypot(_rms(array), size)
+            rounded += max(_PARTIAL_SUMS, np.sqrt(terms)) * eps * typical * drawn
         return np.asarray(rounded)
+
+
+def _sum(op_type: str, array: np.ndarray, operands: Sequence[np.ndarray | None]) -> tuple[float, float]:
+    """How many terms a result of an op sums up, and what such sums come to if their signs are random."""
+    given = [operand for operand in operands if operand is not None and operand.dtype == np.float64 and operand.size]
+    if op_type in _PRODUCTS and len(given) >= 2:
+        a, b = given[:2]
+        match op_type:
+            case "Conv":
+                terms = float(prod(b.shape[1:]))
+            case "ConvTranspose":
+                terms = a.size * prod(b.shape[1:]) / array.size
+            case "MatMul":
+                terms = float(a.shape[-1])
+            case _:
+                terms = (a.size * b.size / array.size) ** 0.5
+        return terms, terms**0.5 * _rms(a) * _rms(b)
+    if op_type in ("ReduceSum", "ReduceMean", "CumSum") and given:
+        terms = given[0].shape[-1] if op_type == "CumSum" else given[0].size / array.size
+        return terms, terms**0.5 * _rms(given[0]) / (terms if op_type == "ReduceMean" else 1)
+    return 1.0, 0.0
+
+
+def _rms(array: np.ndarray) -> float:
+    """The root of the mean square of what is finite."""
+    finite = np.isfinite(array)
+    return float(np.sqrt(np.mean(np.square(array), where=finite))) if finite.any() else 0.0
+
+
+def nudged(values: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """Values that differ from the given ones by a few epsilons of their precision, at random.
+
+    Whole numbers are left as they are, be they floating-point or not: they may be counts, masks or places.
+    """
+    rng = np.random.default_rng(seed)
+    found: dict[str, np.ndarray] = {}
+    for name, array in values.items():
+        if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
+            eps = float(ml_dtypes.finfo(array.dtype).eps)  # type: ignore[no-untyped-call]
+            wide = array.astype(np.float64)
+            # Sums in 16 bits are summed in more.
+            drawn = (_NUDGE if array.dtype.itemsize > 2 else 1) * eps * (2 * rng.random(array.shape) - 1)
+            with np.errstate(invalid="ignore", over="ignore"):
+                array = np.where(wide == np.round(wide), wide, wide * (1 + drawn)).astype(array.dtype)
+        found[name] = array
+    return found

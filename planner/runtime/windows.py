@@ -190,3 +190,15 @@ def average_pool(op: Op, x: np.ndarray) -> np.ndarray:
     counts = windows(padded(counted, pads, 0.0), kernel, strides, dilations).sum(axis=axes)
     averages: np.ndarray = (sums / counts).astype(x.dtype)
     return averages
+
+
+def lp_pool(op: Op, x: np.ndarray) -> np.ndarray:
+    """LpPool: the p-norm of each window; padding is 0 and adds nothing."""
+    kernel, _, pads = _pool_frame(op, x.shape[2:])
+    rank = len(kernel)
+    strides, dilations = ints(op, "strides", (1,) * rank), ints(op, "dilations", (1,) * rank)
+    power = op.attribute("p", 2)
+    assert isinstance(power, int)
+    view = windows(padded(np.abs(x) ** power, pads, 0.0), kernel, strides, dilations)
+    norms: np.ndarray = view.sum(axis=tuple(range(2 + rank, 2 + 2 * rank))) ** (1 / power)
+    return norms

@@ -10,6 +10,7 @@ from planner.graph.model import DType, Graph, Op, Tensor
 from planner.runtime.compare import (
     OVERFLOW,
     WHOLE_EPS,
+    Noise,
     coarsest_eps,
     compare_step,
     compare_tensor,
@@ -213,3 +214,48 @@ def test_a_difference_names_step_and_tensor() -> None:
     assert worst_tensor(()) is None
     assert difference(()) is None
     assert worst(()) == 0.0
+
+
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_what_is_exactly_zero_may_be_as_large_as_rounding_makes_it(has_reference: bool) -> None:
+    zero = np.zeros(3)
+    whole = np.array([0, 1e-9, 0] if has_reference else [0, 0, 0], np.float32)
+    small, large = np.full(3, 5e-8, np.float32), np.full(3, 5e-6, np.float32)
+    noise = Noise(1e-9, 1e-10)
+    exact = zero if has_reference else None
+    found = compare_tensor("y", small, whole, exact, noise=noise)
+    assert (found.is_same, found.is_noise) == (True, True)
+    assert found.error < found.limit == pytest.approx(6.4e-8)
+    assert not compare_tensor("y", large, whole, exact, noise=noise).is_same
+    assert not compare_tensor("y", small, np.zeros(3, np.float32), exact).is_same
+    nothing = compare_tensor("y", np.zeros(3, np.float32), np.zeros(3, np.float32), exact)
+    assert (nothing.is_same, nothing.is_noise) == (True, False)
+
+
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_a_wrong_update_does_not_hide_in_a_large_state(has_reference: bool) -> None:
+    """A change of 2e-6 of the state is below 64 epsilons of it."""
+    before = np.linspace(0.5, 1, 9).astype(np.float32)
+    update = 2e-6 * np.linspace(-1, 1, 9)
+    exact = before + update
+    whole = exact.astype(np.float32)
+    given = exact if has_reference else None
+    assert compare_tensor("w", whole, whole, given, before=before).is_same
+    assert compare_tensor("w", np.nextafter(whole, np.float32(2)), whole, given, before=before).is_same
+    for wrong in (before, before - update, before + 2 * update):
+        split = wrong.astype(np.float32)
+        assert not compare_tensor("w", split, whole, given, before=before).is_same
+        assert compare_tensor("w", split, whole, given).is_same, "it is what the state hides"
+
+
+def test_noise_is_recognised_without_a_reference() -> None:
+    """Two right runs of a sum that cancels have nothing in common but their size."""
+    rng = np.random.default_rng(0)
+    whole, split = (1e-9 * rng.standard_normal((2, 64))).astype(np.float32)
+    assert not compare_tensor("y", split, whole, None).is_same
+    found = compare_tensor("y", split, whole, None, noise=Noise(1.3, 0.3))
+    assert (found.is_same, found.is_noise) == (True, True)
+    for wrong in (np.zeros_like(split), 1e3 * split):
+        assert not compare_tensor("y", wrong, whole, None, noise=Noise(1.3, 0.3)).is_same
+    # A few elements on the other side of a kink make no noise of the others.
+    assert not compare_tensor("y", split, whole, None, noise=Noise(1.3, 1e-6)).is_noise

@@ -13,6 +13,7 @@ from onnx import helper
 
 from planner.errors import ModelError, WorkerError
 from planner.program import Fetch, Piece, Source
+from planner.runtime.backend import BodyDigests
 from planner.runtime.engine import InProcessEngine
 from planner.runtime.state import starting_values
 from planner.runtime.tiles import load_tiles
@@ -37,6 +38,46 @@ def test_equal_functions_share_a_session(training: Any) -> None:
     with InProcessEngine(training.models, training.program.state) as engine:
         assert isinstance(engine, InProcessEngine)
         assert engine.executor.session_count == 2
+
+
+@pytest.mark.parametrize("name", ["update", "a name of its own"])
+def test_a_worker_executes_its_own_function_and_not_another_of_its_name(training: Any, name: str) -> None:
+    """Worker 1 adds the update that the others subtract."""
+    models = list(training.models)
+    node = helper.make_node
+    other = [node("Mul", ["g", "rate"], ["u"]), node("Add", ["w", "u"], ["next"])]
+    steps = [replace(s, function=name) if s.name == "update" else s for s in models[1].program.steps]
+    models[1] = replace(
+        models[1],
+        program=replace(models[1].program, steps=tuple(steps)),
+        bodies={**models[1].bodies, name: make_body(name, ["w", "g", "rate"], ["next"], other, 21)},
+    )
+    with InProcessEngine(models, training.program.state) as engine:
+        load_tiles(engine, starting_values(training.graph))
+        engine.iterate()
+        before = engine.array(0, "W")
+        moved = [engine.array(worker, "W_next") - before for worker in range(3)]
+        assert engine.executor.session_count == 3
+    np.testing.assert_array_equal(moved[2], moved[0])
+    assert np.abs(moved[0]).min() > 0
+    np.testing.assert_allclose(moved[1], -moved[0], rtol=1e-5)
+
+
+def test_what_a_function_computes_is_more_than_its_nodes(training: Any) -> None:
+    """Versions of operators, attributes, and the shapes it is bound to; a name is nothing."""
+    model = training.models[0]
+    segment = next(step for step in model.program.steps if step.name == "update")
+
+    def digest(name: str = "update", opset: int = 21, last: str = "Sub", rows: int = 3, **attributes: object) -> str:
+        nodes = [helper.make_node("Mul", ["g", "rate"], ["u"], **attributes), helper.make_node(last, ["w", "u"], ["n"])]
+        body = make_body(name, ["w", "g", "rate"], ["n"], nodes, opset)
+        buffers = {**model.program.buffers, "W": replace(model.program.buffers["W"], shape=(rows, 2))}
+        changed = replace(model, program=replace(model.program, buffers=buffers), bodies={name: body})
+        return BodyDigests().of(replace(segment, function=name), changed)
+
+    others = [digest(opset=20), digest(last="Add"), digest(rows=4), digest(axis=1)]
+    assert digest("f2") == digest()
+    assert len({digest(), *others}) == 5
 
 
 class Slow(NumpyTransport):

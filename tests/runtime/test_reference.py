@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+import reference_sweep
 from planner.errors import ModelError
 from planner.graph.from_onnx import read_model
 from planner.graph.model import DType, Graph, Op, Tensor, TensorAttribute
@@ -20,6 +21,7 @@ from planner.runtime.reference import NoReferenceError, Reference, work_elements
 from planner.runtime.reference_ops import KERNELS
 from planner.runtime.state import starting_values
 from planner.runtime.whole import WholeModel
+from planner.verify.cases import Case, Known, all_cases, ints, make
 
 MODELS = Path(__file__).parents[1] / "models"
 KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64}
@@ -106,6 +108,74 @@ def test_real_models(name: str) -> None:
             is_noise = np.abs(exact[tensor]).max() < 1e-15
             assert is_noise or errors(array, exact[tensor])[0] < 1e-4, tensor
             assert not is_noise or np.abs(array).max() < 1e-7, tensor
+
+
+WRONG = [
+    make("GlobalMaxPool", (2, 3, 7)),
+    make("GlobalLpPool", (2, 3, 5, 4), p=1),
+    make("LRN", (2, 7, 4, 3), size=3, alpha=0.5, beta=0.6, bias=1.5),
+    make("LpNormalization", (4, 5, 6), axis=1, p=1),
+    make("LpPool", (2, 4, 11), kernel_shape=(3,), strides=(3,), ceil_mode=1),
+    make("AveragePool", (2, 4, 9, 7), kernel_shape=(3, 3), strides=(3, 3), ceil_mode=1),
+    make("MaxPool", (1, 2, 7, 6), kernel_shape=(2, 2), strides=(1, 2), auto_pad="SAME_LOWER"),
+    make("ConvTranspose", (2, 6, 3, 3), (6, 1, 2, 2), (6,), group=6),
+    make("Mean", (5, 1, 7), (3, 1), (1,)),
+    make("Pad", (6, 4), ints(-1, 2, -2, 0)),
+    make("Resize", (1, 2, 9), None, Known(np.array([1, 1, 0.5], F)), coordinate_transformation_mode="align_corners"),
+    make(
+        "GRU", (5, 3, 2), (1, 12, 2), (1, 12, 4), None, Known(np.array([5, 2, 3], np.int32)), hidden_size=4, outputs=2
+    ),
+    make("LSTM", (5, 3, 2), (1, 16, 2), (1, 16, 4), hidden_size=4, clip=0.7, outputs=3),
+    make("RNN", (5, 3, 2), (1, 4, 2), (1, 4, 4), hidden_size=4, activations=("Relu",), outputs=2),
+]
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case.op_type)
+def test_where_the_evaluator_is_wrong_there_is_a_reference_of_our_own(case: Case) -> None:
+    graph, arrays, stock = reference_sweep.executed(case)
+    assert reference_sweep.by_evaluator(graph, arrays, stock), "it is right by now"
+    ours = Reference(graph).step(arrays)
+    assert list(ours) == list(stock)
+    for name, array in stock.items():
+        assert ours[name].dtype == np.float64
+        assert ours[name].shape == array.shape
+        assert errors(array, ours[name])[0] < 1e-6
+
+
+@pytest.mark.slow
+def test_every_operator_in_float64() -> None:
+    found = reference_sweep.sweep((*all_cases(), *reference_sweep.variants()))
+    assert not found.wrong
+    assert sum(found.looked_at.values()) > 2000
+    assert len(found.looked_at) > 150
+
+
+def test_what_nobody_computes_in_float64_the_runtime_computes() -> None:
+    """The rest of the graph is exact all the same."""
+    scale = np.full((1, 1, 1, 1), 1 / 3, F)
+    graph = Graph(
+        "g",
+        {
+            "x": Tensor("x", (2, 3, 6, 6), DType.FLOAT32),
+            "boxes": Tensor("boxes", (2, 5), DType.FLOAT32),
+            "scale": Tensor("scale", (1, 1, 1, 1), DType.FLOAT32),
+            "p": Tensor("p", (2, 3, 2, 2), DType.FLOAT32),
+            "y": Tensor("y", (2, 3, 2, 2), DType.FLOAT32),
+        },
+        (
+            Op("pool", "MaxRoiPool", ("x", "boxes"), ("p",), (("pooled_shape", (2, 2)),)),
+            Op("third", "Mul", ("p", "scale"), ("y",)),
+        ),
+        ("x", "boxes"),
+        ("p", "y"),
+        {"scale": scale},
+    )
+    reference = Reference(graph)
+    values = {"x": draw(2, 3, 6, 6), "boxes": np.array([[0, 0, 0, 3, 4], [1, 1, 2, 5, 5]], F)}
+    made = reference.step(values)
+    np.testing.assert_array_equal(made["p"], WholeModel(graph).step(values)["p"])
+    np.testing.assert_array_equal(made["y"], made["p"] * np.float64(F(1 / 3)))
+    assert reference.own_precision == ("MaxRoiPool",)
 
 
 def graph_of(*ops: Op, constants: dict[str, np.ndarray | None] | None = None, **shapes: tuple[int, ...]) -> Graph:

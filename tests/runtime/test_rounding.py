@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.graph.model import DType, Graph, Op, Tensor
+from planner.runtime import judge as judge_module
 from planner.runtime.judge import Judge
-from planner.runtime.rounding import EXACT, Rounding
+from planner.runtime.reference import NoReferenceError
+from planner.runtime.rounding import EXACT, Rounding, nudged
 
 EPS = float(np.finfo(np.float32).eps)
 
@@ -119,7 +121,60 @@ def test_noise_is_looked_at_only_where_a_tensor_fails() -> None:
     turned[40] = 1 - turned[40]
     (tensor,) = judge.compare(1, {"y": turned}, values)[0].tensors
     assert not tensor.is_same
-    assert tensor.noise_error == 0.0, "no x is within rounding of 1.5"
+    assert tensor.noise_error is not None
+    assert tensor.noise_error < 9 * EPS, "no x is within rounding of 1.5, and g is nudged"
+
+
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_a_gradient_that_cancels_is_noise_with_and_without_a_reference(
+    has_reference: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum of what a mean was taken off, as of a bias before a normalisation; and beside it one that is no noise."""
+    if not has_reference:
+        monkeypatch.setattr(judge_module, "Reference", _no_reference)
+    names = {"x": (256, 8), "m": (1, 8), "c": (256, 8), "zero": (8,), "sum": (8,), "a": (1,)}
+    graph = Graph(
+        "centred",
+        {name: Tensor(name, size, DType.INT64 if name == "a" else DType.FLOAT32) for name, size in names.items()},
+        (
+            Op("m", "ReduceMean", ("x", "a"), ("m",)),
+            Op("c", "Sub", ("x", "m"), ("c",)),
+            Op("zero", "ReduceSum", ("c", "a"), ("zero",), (("keepdims", 0),)),
+            Op("sum", "ReduceSum", ("x", "a"), ("sum",), (("keepdims", 0),)),
+        ),
+        ("x",),
+        ("zero", "sum"),
+        {"a": np.array([0])},
+    )  # fmt: skip
+    x = np.random.default_rng(1).standard_normal((256, 8)).astype(np.float32) * np.float32(1e-6)
+    judge = Judge(graph)
+    right = judge.whole.step({"x": x})
+    centred = x - x.mean(axis=0)
+    split = {"zero": centred[:128].sum(axis=0) + centred[128:].sum(axis=0), "sum": x[:128].sum(axis=0) + x[128:].sum(0)}
+    assert np.abs(split["zero"] - right["zero"]).max() > 0.1 * np.abs(right["zero"]).max()
+    found, _ = judge.compare(1, split, {"x": x})
+    assert found.is_same
+    assert [tensor.is_noise for tensor in found.tensors] == [True, False]
+    assert found.noise == 1
+    missing = {"zero": centred[:128].sum(axis=0), "sum": split["sum"]}
+    for wrong in (missing, {**split, "sum": x[:128].sum(axis=0)}, {**split, "sum": 2 * split["sum"]}):
+        assert not judge.compare(1, wrong, {"x": x})[0].is_same
+
+
+def test_whole_numbers_are_not_nudged() -> None:
+    """They may be counts, masks or places, in whatever dtype."""
+    places = np.array([0, 1, 7, np.inf], np.float32)
+    values = {"places": places, "x": np.array([0.5, 1.25], np.float32), "n": np.arange(3)}
+    found = nudged(values, 0)
+    assert np.array_equal(found["places"], places)
+    assert found["n"] is values["n"]
+    off = np.abs(found["x"] / values["x"] - 1)
+    assert 0 < off.max() <= 9 * EPS
+    assert found["x"].dtype == np.float32
+
+
+def _no_reference(*_args: object, **_options: object) -> None:
+    raise NoReferenceError("there is none")
 
 
 def _summed() -> Graph:

@@ -44,7 +44,14 @@ def test_several_steps_with_a_loss(training: Any) -> None:
     assert found["comparisons"][0]["different"] == []
     assert found["comparisons"][0]["worst"]["name"] in ("loss", "W_next")
     assert found["max_error"] == max(step["worst"]["error"] for step in found["comparisons"])
+    for step in found["comparisons"]:
+        assert [tensor["name"] for tensor in step["judged"]] == ["loss", "W_next"]
+        assert all(tensor["error"] <= tensor["limit"] and tensor["is_same"] for tensor in step["judged"])
+        assert all(tensor["median_error"] <= tensor["median_limit"] for tensor in step["judged"])
+    worst = max((step["worst"] for step in found["comparisons"]), key=lambda tensor: float(tensor["error"]))
+    assert found["max_error_limit"] == worst["limit"]
     assert as_json.run(run_plan(training.plan))["comparisons"] == []
+    assert as_json.run(run_plan(training.plan))["max_error_limit"] is None
 
 
 def test_copies_between_gpus_without_peer_access_are_in_the_memory(reduction: Any) -> None:

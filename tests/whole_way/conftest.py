@@ -156,6 +156,14 @@ def cnn_step() -> Graph:
 
 
 @pytest.fixture
+def tiny_step() -> Graph:
+    """One training step of the small CNN that changes its only states, the weights, by some 1e-6 of themselves."""
+    return build_training_graph(
+        cnn_forward(), loss="softmax_cross_entropy", optimizer="sgd", learning_rate=3e-6, batchnorm="frozen"
+    )
+
+
+@pytest.fixture
 def mlp_step() -> Graph:
     """One training step of the MLP."""
     return build_training_graph(mlp_forward(), loss="softmax_cross_entropy", optimizer="sgd", learning_rate=0.1)

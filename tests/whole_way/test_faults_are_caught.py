@@ -15,7 +15,9 @@ from planner.algebra.tiling import Reducer
 from planner.errors import DifferenceError
 from planner.graph.model import Graph
 from planner.program import Fetch, Segment
+from planner.runtime import judge
 from planner.runtime.plan_files import LoadedPlan
+from planner.runtime.reference import NoReferenceError
 from planner.runtime.run import RunResult, run_plan
 from planner.runtime.transport import BoundFetch, Locate, NumpyTransport, Part
 
@@ -116,6 +118,51 @@ def test_a_fault_is_caught(spatial_plan: LoadedPlan, fault: type[Sound]) -> None
     transport = fault()
     assert is_caught(lambda: run_plan(spatial_plan, steps=1, verify=True, transport=transport))
     assert transport.faults > 0
+
+
+class ScaledGradient(Sound):
+    """What is joined from partial results is a hundredth too large."""
+
+    def assemble(self, target: np.ndarray, parts: tuple[Part, ...], reducer: Reducer | None) -> int:
+        moved = super().assemble(target, parts, reducer)
+        if len(parts) > 1:
+            self.faults += 1
+            target *= target.dtype.type(1.01)
+        return moved
+
+
+class ZeroedTile(Sound):
+    """One tile that is fetched from another worker comes out as zeros."""
+
+    def assemble(self, target: np.ndarray, parts: tuple[Part, ...], reducer: Reducer | None) -> int:
+        moved = super().assemble(target, parts, reducer)
+        if any(part.is_remote for part in parts) and target.size > 1:
+            self.faults += 1
+            target[...] = 0
+        return moved
+
+
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_every_fault_is_caught_where_gradients_are_small(
+    plan_of: Callable[..., Any],
+    tiny_step: Graph,
+    spatial_pins: Callable[[Graph, str], Mapping[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    has_reference: bool,
+) -> None:
+    """The weights change by some 1e-6 of themselves, and nothing else but the loss tells of them."""
+    if not has_reference:
+        monkeypatch.setattr(judge, "Reference", _no_reference)
+    plan = in_memory(plan_of(tiny_step, 3, pin=spatial_pins(tiny_step, "S(2)")).load())
+    assert run_plan(plan, verify=True, transport=Sound()).verified
+    for fault in (WrongHalo, DroppedContributor, SwappedTiles, ScaledGradient, ZeroedTile):
+        transport = fault()
+        assert is_caught(lambda: run_plan(plan, verify=True, transport=transport)), fault.__name__  # noqa: B023 -- called at once
+        assert transport.faults > 0
+
+
+def _no_reference(*_args: object, **_options: object) -> None:
+    raise NoReferenceError("there is none")
 
 
 def test_one_element_more_is_caught_and_its_fetch_is_named(spatial_plan: LoadedPlan) -> None:
