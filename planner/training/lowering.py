@@ -17,7 +17,7 @@ import numpy as np
 
 from planner.errors import UnsupportedError
 from planner.graph.model import DType, Op
-from planner.training.attributes import axis_of, integer, label, number, refuse
+from planner.training.attributes import axis_of, integer, number, refuse
 from planner.training.builder import Builder
 from planner.training.refusals import Refusals
 from planner.training.rules.normalisation import per_channel
@@ -61,10 +61,6 @@ def lower(builder: Builder, ops: tuple[Op, ...], *, opset: int, batch_statistics
     updates: dict[str, str] = {}
     refusals = Refusals()
     for op in ops:
-        since = _CHANGED.get(op.op_type, 0)
-        if not op.domain and opset < since:
-            refusals.add(f"{label(op)}: of opset {opset}, and it changed at {since}")
-            continue
         with builder.scope(op.name):
             try:
                 lower_op(builder, op, opset, batch_statistics=batch_statistics, saved=saved, updates=updates)
@@ -75,10 +71,17 @@ def lower(builder: Builder, ops: tuple[Op, ...], *, opset: int, batch_statistics
     return Lowered(saved, updates)
 
 
-def _upgraded(builder: Builder, op: Op, opset: int) -> Op:
-    """An op of an older opset as ``OPSET`` writes it."""
+def upgraded(builder: Builder, op: Op, opset: int) -> Op:
+    """An op of an older opset as ``OPSET`` writes it.
+
+    Raises:
+        UnsupportedError: it means something else there.
+    """
     if op.domain:
         return op
+    since = _CHANGED.get(op.op_type, 0)
+    if opset < since:
+        raise refuse(op, f"of opset {opset}, and it changed at {since}")
     if op.op_type == "DFT" and len(op.inputs) < 3:
         # Its axis was an attribute until opset 20, and has another default since.
         axis = integer(op, "axis", 1) if opset < 20 else -2
@@ -115,7 +118,7 @@ def lower_op(
     Raises:
         UnsupportedError: a form that cannot be part of a training step.
     """
-    op = _upgraded(builder, op, opset)
+    op = upgraded(builder, op, opset)
     match op.op_type if not op.domain else "":
         case "BatchNormalization" if batch_statistics:
             saved[op.name] = _batch_normalization(builder, op, updates)

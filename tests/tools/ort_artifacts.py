@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import io
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,6 +145,30 @@ CASES = {
 }  # fmt: skip
 
 
+def computed(
+    made: Path, data: Sequence[np.ndarray], running: Sequence[str] = ()
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """What the training runtime makes of the artifacts in a folder.
+
+    Args:
+        made: the folder, with a checkpoint.
+        data: the model's inputs in their order.
+        running: parameters that it writes in place.
+
+    Returns:
+        Data and parameters by name; and the loss, ``W_grad`` of each trained parameter, ``S.next`` of each running one.
+    """
+    state = CheckpointState.load_checkpoint(made / "checkpoint")
+    values = {key: parameter.data.copy() for key, parameter in state.parameters}
+    module = Module(made / "training_model.onnx", state)
+    module.train()
+    given = dict(zip(module.input_names(), data, strict=True))
+    loss = np.asarray(module(*data))
+    gradients = {f"{key}_grad": parameter.grad for key, parameter in state.parameters if parameter.requires_grad}
+    following = {f"{key}.next": state.parameters[key].data for key in running}
+    return {**given, **values}, {"loss": loss, **gradients, **following}
+
+
 def make(name: str, folder: Path) -> None:
     """One folder."""
     case, rng = CASES[name], np.random.default_rng(1)
@@ -158,35 +182,24 @@ def make(name: str, folder: Path) -> None:
         do_constant_folding=False, export_params=True, keep_initializers_as_inputs=False,
     )  # fmt: skip
     forward = onnx.load_from_string(exported.getvalue())
-    initializers = forward.graph.initializer
-    floats = [proto.name for proto in initializers if proto.data_type == onnx.TensorProto.FLOAT]
+    floats = [proto.name for proto in forward.graph.initializer if proto.data_type == onnx.TensorProto.FLOAT]
     running = [key for key in floats if "running_" in key]
     trained = [key for key in floats if key not in running]
-    frozen = [proto.name for proto in initializers if proto.name not in trained]
     with tempfile.TemporaryDirectory() as scratch:
-        artifacts.generate_artifacts(
-            forward, requires_grad=trained, frozen_params=frozen, loss=case.loss, optimizer=case.optimizer,
-            artifact_directory=scratch,
-        )  # fmt: skip
         made = Path(scratch)
-        state = CheckpointState.load_checkpoint(made / "checkpoint")
-        values = {key: parameter.data.copy() for key, parameter in state.parameters}
-        module = Module(made / "training_model.onnx", state)
-        module.train()
-        names = module.input_names()
-        loss = module(*feeds.values(), target)
-        gradients = {f"{key}_grad": state.parameters[key].grad for key in trained}
-        # It writes running statistics in place.
-        following = {f"{key}.next": state.parameters[key].data for key in running}
+        artifacts.generate_artifacts(
+            forward, requires_grad=trained, frozen_params=running, loss=case.loss, optimizer=case.optimizer,
+            artifact_directory=made,
+        )  # fmt: skip
+        given, found = computed(made, [*feeds.values(), target], running)
         folder.mkdir(parents=True, exist_ok=True)
         for file in ("training_model.onnx", "optimizer_model.onnx"):
             (folder / file).write_bytes((made / file).read_bytes())
-    given = dict(zip(names, [*feeds.values(), target], strict=True))
-    np.savez_compressed(folder / "oracle_feed.npz", **given, **values)
-    np.savez_compressed(folder / "oracle_grads.npz", loss=np.asarray(loss), **gradients, **following)
+    np.savez_compressed(folder / "oracle_feed.npz", **given)
+    np.savez_compressed(folder / "oracle_grads.npz", **found)
     size = sum(file.stat().st_size for file in folder.iterdir())
     operators = {node.op_type for node in onnx.load(folder / "training_model.onnx").graph.node if node.domain}
-    print(f"{folder.name}: {size / 1000:.0f} kB, loss {float(np.asarray(loss)):.6f}, {sorted(operators)}")
+    print(f"{folder.name}: {size / 1000:.0f} kB, loss {float(found['loss']):.6f}, {sorted(operators)}")
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from planner.training.attributes import label
 from planner.training.autodiff import Backward, Contributions
 from planner.training.builder import Builder
 from planner.training.expand import expand_op, is_composite
-from planner.training.lowering import OPSET, lower_op
+from planner.training.lowering import OLDEST_OPSET, OPSET, lower_op, upgraded
 
 Lowering: TypeAlias = Callable[["Walk", Op], tuple[str, ...]]
 """Emits what stands for an op; says what makes each output ("" for one that is not made)."""
@@ -176,7 +176,7 @@ class Walk:
                 with builder.apart():
                     lower_op(builder, op, self.opset, batch_statistics=trains, saved=self.saved, updates=updates)
             else:
-                builder.replay(op)
+                builder.replay(upgraded(builder, op, self.opset))
         self.ops.append(op)
 
 
@@ -193,6 +193,11 @@ def walk(
     """
     check_text(model)
     opset = default_opset(model)
+    if opset < OLDEST_OPSET:
+        raise UnsupportedError(
+            f"the model is of opset {opset}; the oldest that is taken is {OLDEST_OPSET}",
+            hint="make it again from a forward model of a later opset",
+        )
     initializers = initializers_of(model)
     check_names(model.graph, initializers)
     tensors: dict[str, Tensor] = {}

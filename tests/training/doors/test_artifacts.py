@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import stock_runtime
@@ -12,6 +13,7 @@ from planner import api
 from planner.graph.load import load_model
 from planner.training.doors.artifacts import read_gradients
 from planner.training.doors.make import Wishes, make
+from planner.training.doors.microsoft import TABLE
 
 MODELS = Path(__file__).parents[2] / "models"
 NAMES = ["cnn", "lstm", "transformer"]
@@ -43,6 +45,43 @@ def test_gradients_are_those_of_the_training_runtime(name):
     floor = max(np.abs(value).max() for value in gradients.values())
     for key, value in expected.items():
         assert_close(found[key], value, key, floor)
+
+
+with np.load(MODELS / "ort_training_operators.npz") as held:
+    OPERATORS = dict(held)
+
+
+@pytest.mark.parametrize("name", sorted(key.removesuffix("/model") for key in OPERATORS if key.endswith("/model")))
+def test_gradient_operators_one_by_one(name):
+    """See tests/tools/ort_operators.py."""
+    read = read_gradients(onnx.load_from_string(OPERATORS[f"{name}/model"].tobytes()))
+    assert {op.domain for op in read.graph.ops} <= {""}
+    values, feeds, at = OPERATORS[f"{name}/values"], {}, 0
+
+    def following(tensor):
+        nonlocal at
+        at += tensor.elements
+        return values[at - tensor.elements : at].reshape(tensor.shape)
+
+    for key in read.graph.inputs:
+        feeds[key] = following(read.graph.tensors[key])
+    found = stock_runtime.run(read.graph, feeds)
+    for parameter, gradient in read.pairs:
+        expected = following(read.graph.tensors[parameter])
+        assert np.abs(expected).max() > 1e-3
+        assert_close(found[gradient], expected, gradient, 0.0)
+    assert at == values.size
+
+
+def test_every_gradient_operator_that_it_emits_is_shown():
+    """What its build for the CPU has kernels of; its files hold no other operators of these names."""
+    models = [load_model(folder_of(name) / "training_model.onnx") for name in NAMES]
+    models += [onnx.load_from_string(value.tobytes()) for key, value in OPERATORS.items() if key.endswith("/model")]
+    shown = {node.op_type for model in models for node in model.graph.node}
+    for_other_devices = {"BitmaskDropoutGrad", "ConvTransposeGrad", "InvertibleLayerNormalizationGrad", "ResizeGrad"}
+    unused = {"DropoutGrad", "LogSoftmaxGrad", "SoftmaxGrad", "SoftmaxCrossEntropyLossInternalGrad"}
+    gradients = {name for _, name in TABLE if "Grad" in name and name not in ("BroadcastGradientArgs", "ZeroGradient")}
+    assert gradients - shown == for_other_devices | unused
 
 
 def test_running_statistics_are_state():
