@@ -22,6 +22,7 @@ from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.undescribed import qualified
 from planner.runtime.compare import own_eps
 from planner.runtime.foreign import ForeignOp
+from planner.runtime.reference_microsoft import microsoft_kernel
 from planner.runtime.reference_ops import KERNELS
 from planner.runtime.rounding import Rounding
 from planner.runtime.whole import passed_on, require_constants
@@ -94,7 +95,7 @@ class Reference:
         self._evaluators: dict[int, Any] = {}
         self._references = dict(references or {})
         self._libraries = tuple(libraries)
-        foreign = {(op.domain, op.op_type) for op in graph.ops if _is_foreign(op)}
+        foreign = {(op.domain, op.op_type) for op in graph.ops if _is_foreign(op) and microsoft_kernel(op) is None}
         self.own_precision = tuple(sorted(qualified(*key) for key in foreign - self._references.keys()))
         """Operators that are computed in the model's own precision."""
 
@@ -128,6 +129,9 @@ class Reference:
     def _evaluate(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
         if not op.domain and op.op_type in KERNELS:
             return KERNELS[op.op_type](op, inputs)
+        own = None if (op.domain, op.op_type) in self._references else microsoft_kernel(op)
+        if own is not None:
+            return own(op, inputs)
         if _is_foreign(op):
             return self._foreign(number, op, inputs)
         feeds = {name: array for name, array in zip(op.inputs, inputs, strict=True) if array is not None}
