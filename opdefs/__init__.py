@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
@@ -23,11 +24,16 @@ def standard(*further: Description, repeats_unknown: bool = False) -> Descriptio
     """The descriptions of the standard operators, those of every file here, and further ones (``load_file``).
 
     Args:
-        further: a user's own.
+        further: a user's own. Of an operator that is not ONNX's they stand in the place of those here.
         repeats_unknown: operators without a description are executed whole by every worker, and not refused.
 
     Raises:
         DescriptionError: an operator is described twice.
     """
     files = (import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__))
-    return Descriptions((*collect(*files), *further), repeats_unknown=repeats_unknown, reasons=EXCLUDED)
+    theirs = {(one.domain, op_type) for one in further for op_type in one.op_types if one.domain}
+    ours = (
+        replace(one, op_types=tuple(op_type for op_type in one.op_types if (one.domain, op_type) not in theirs))
+        for one in collect(*files)
+    )
+    return Descriptions((*ours, *further), repeats_unknown=repeats_unknown, reasons=EXCLUDED)

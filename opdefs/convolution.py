@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from opdefs.parts import constant_result, int64, output_shape
 from opdefs.windows import local_geometry, windows
 from planner.graph.model import Attribute
@@ -71,6 +73,14 @@ def conv(node: NodeView, X: TensorArg, W: TensorArg, B: TensorArg | None = None)
 
     With groups, output channel co is of group ``co // outputs``, and reads input channels ``group * inputs + ci``.
     """
+    total = conv_value(node, X, W)
+    if B is None:
+        return total
+    return lambda b, co, *y: total(b, co, *y) + B[co]
+
+
+def conv_value(node: NodeView, X: TensorArg, W: TensorArg) -> Callable[..., Val]:
+    """An element of a convolution without its bias, as a function of its batch, channel and position."""
     rank = X.rank - 2
     group = node.attribute("group", 1)
     window = windows(node, node.attribute("kernel_shape") or tuple(node.size(1, dim + 2) for dim in range(rank)))
@@ -83,7 +93,6 @@ def conv(node: NodeView, X: TensorArg, W: TensorArg, B: TensorArg | None = None)
         return padded[(b, channel, *where)] * W[(co, ci, *k)]
 
     def value(b: Ix, co: Ix, *y: Ix) -> Val:
-        total = Sum(lambda ci, *k: term(b, co, y, ci, k), count=1 + rank)
-        return total if B is None else total + B[co]
+        return Sum(lambda ci, *k: term(b, co, y, ci, k), count=1 + rank)
 
     return value

@@ -1,7 +1,7 @@
 """Operators of ONNX's default domain that have no description, and why.
 
 Every operator of the domain is described or stands here; a test holds that none is both but Dropout, which is described
-as it infers and lowered where it trains.
+as it infers and lowered where it trains. What is lowered may be another domain's.
 """
 
 from __future__ import annotations
@@ -42,10 +42,14 @@ EXCLUDED: dict[str, str] = {
 }
 """The reason by operator."""
 
-LOWERED: dict[str, str] = dict.fromkeys(
-    LOWERINGS, "lowered: written in described operators, as a function of seed, op, step and global index"
-)
-"""What becomes of them before a plan is made, by operator."""
+LOWERED: dict[str, str] = {
+    **dict.fromkeys(
+        LOWERINGS, "lowered: written in described operators, as a function of seed, op, step and global index"
+    ),
+    "com.microsoft.Attention": "lowered: three products and a MultiHeadAttention, which are cut by head",
+    "com.microsoft.EmbedLayerNormalization": "lowered: lookups and a SkipLayerNormalization, each cut by itself",
+}
+"""What becomes of them before a plan is made, by operator, with its domain if that is not ONNX's own."""
 
 DATA_DEPENDENT = frozenset(op_type for op_type, reason in EXCLUDED.items() if reason == _SHAPE)
 """Those whose results have shapes that depend on the data."""

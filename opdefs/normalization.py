@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from opdefs.broadcast import aligned, normal_axis
+from planner.graph.model import DType, Implied
 from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, call, op, over
 
 
@@ -32,7 +35,16 @@ def rms_normalization(node: NodeView, X: TensorArg, scale: TensorArg) -> object:
     return value
 
 
-@op("LayerNormalization")
+def _layer_results(node: NodeView) -> Sequence[Implied | None]:
+    """For models older than ONNX's own LayerNormalization."""
+    shape = node.input_shapes[0]
+    assert shape is not None, "LayerNormalization has an input"
+    axis = normal_axis(node.attribute("axis", -1), len(shape))
+    statistic = ((*shape[:axis], *(1 for _ in shape[axis:])), DType.FLOAT32)
+    return ((shape, None), statistic, statistic)
+
+
+@op("LayerNormalization", results=_layer_results)
 def layer_normalization(node: NodeView, X: TensorArg, scale: TensorArg, bias: TensorArg | None = None) -> object:
     """Normalises over the dims from axis on; also gives the mean and the inverse deviation, those dims of size 1."""
     axis = normal_axis(node.attribute("axis", -1), X.rank)

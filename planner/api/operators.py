@@ -9,6 +9,7 @@ from pathlib import Path
 import opdefs
 from opdefs.exclusions import EXCLUDED, LOWERED
 from planner.errors import UsageError, did_you_mean
+from planner.graph.microsoft_forms import FORMS
 from planner.graph.randomness import LOWERINGS
 from planner.progress import Progress, silent
 from planner.training.table import GradientRow, gradient_table
@@ -50,8 +51,10 @@ class Operators:
         """
         lowered = next((name for name in LOWERED if name.lower() == op_type.lower()), op_type)
         if lowered in LOWERED and ("", lowered) not in self.descriptions:
-            says = f"{inspect.getdoc(LOWERINGS[lowered])}\n{LOWERED[lowered]}"
-            return OperatorPage("", lowered, "planner/graph/randomness.py", says, ()), None
+            domain, _, name = lowered.rpartition(".")
+            function = FORMS[domain, name] if domain else LOWERINGS[name]
+            source = "planner/graph/microsoft_forms.py" if domain else "planner/graph/randomness.py"
+            return OperatorPage(domain, name, source, f"{inspect.getdoc(function)}\n{LOWERED[lowered]}", ()), None
         page = operator_page(op_type, self.descriptions, self._cases)
         try:
             checked = verify_operators(self.descriptions, (op_type,), ways=QUICK, cases=self._cases)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.bodies import BODIES
 from planner.graph.foreign import Operators
+from planner.graph.microsoft_forms import FORMS
 from planner.graph.model import Op
 from planner.graph.randomness import LOWERINGS
 from planner.graph.undescribed import undescribed_error
@@ -81,4 +82,6 @@ _SHAPES_OF_OTHERS = (
 
 def _is_replaced(op: Op) -> bool:
     """Whether an op needs no description because others stand for it before a plan is made."""
-    return not op.domain and (op.op_type in BODIES or op.op_type in LOWERINGS)
+    if op.domain:
+        return (op.domain, op.op_type) in FORMS
+    return op.op_type in BODIES or op.op_type in LOWERINGS

@@ -25,16 +25,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from onnx import NodeProto
 
-from planner.errors import ModelError, UnsupportedError
+from planner.errors import DescriptionError, ModelError, UnsupportedError
 from planner.graph.branches import taken_branch
 from planner.graph.derived import Derived
 from planner.graph.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
 from planner.graph.fills import is_fill
 from planner.graph.findings import Findings
-from planner.graph.foreign import Operators, foreign_outputs
+from planner.graph.foreign import IN_DEFAULT_DOMAIN, Operators, foreign_outputs
 from planner.graph.infer import Inference, UnknownOperatorError
 from planner.graph.known_forms import KnownForm, cast_for, gather_for, sizes_for, split_for
-from planner.graph.model import Op, Shape, Tensor, TensorAttribute
+from planner.graph.microsoft_forms import FORMS, microsoft_form
+from planner.graph.model import Implied, Op, Tensor, TensorAttribute
 from planner.graph.protos import array_of, dtype_of_array, elem_type_of, numpy_dtype, op_of, op_to_node, tensor_shape
 from planner.graph.sequences import SEQUENCE_OPS, SequenceError, sequence_form
 from planner.graph.subgraph import obstacle
@@ -152,7 +153,9 @@ class _Folder:
         try:
             self.inference.schema(node)
         except UnknownOperatorError:
-            if default_domain:
+            if self.operators is not None and (op.domain, op.op_type) in FORMS and self._by_form(op):
+                return
+            if default_domain and op.op_type not in IN_DEFAULT_DOMAIN:
                 self._blame(
                     self.found.unsupported, op, f"op {op.name!r}: no operator {op.op_type} at opset {self.opset}"
                 )
@@ -242,12 +245,12 @@ class _Folder:
             else:
                 self._lose(op)
             return
-        implied: Sequence[Shape | None] = (None,) * len(op.outputs)
-        if self.operators is not None:
-            implied = self.operators.implied_shapes(op, self.tensors, self.values, self.opset)
+        implied: Sequence[Implied | None] = (None,) * len(op.outputs)
         try:
+            if self.operators is not None:
+                implied = self.operators.implied_outputs(op, self.tensors, self.values, self.opset)
             made = foreign_outputs(op, self.tensors, implied, self.declared)
-        except ModelError as error:
+        except (DescriptionError, ModelError) as error:
             self._blame(self.found.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
             return
         made |= {name: tensor for name, tensor in (inferred or {}).items() if tensor is not None}
@@ -380,6 +383,28 @@ class _Folder:
                 self.values[name] = value
                 self.known.add(name)
         return bool(names)
+
+    def _by_form(self, op: Op) -> bool:
+        """Whether other ops were taken in the place of one of ONNX Runtime's own."""
+        if op.domain not in self.opsets or any(operand in self.found.lost for operand in op.inputs):
+            return False
+        try:
+            form = microsoft_form(op, self.tensors, self.values)
+        except UnsupportedError as error:
+            self._blame(self.found.unsupported, op, error.what)
+            return True
+        except ModelError as error:
+            self._blame(self.found.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            return True
+        if form is None:
+            return False
+        for name, value in {**form.constants, **form.weights}.items():
+            self._know(name, value)
+        self.known -= form.weights.keys()
+        self.folded -= form.weights.keys()
+        for inner in form.ops:
+            self.take(inner.name, op_to_node(inner))
+        return True
 
     def _restate(self, form: KnownForm) -> tuple[Op, NodeProto]:
         """The op in another form, for which its constants are known and the ops before it are taken."""

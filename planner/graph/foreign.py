@@ -14,8 +14,11 @@ import numpy as np
 from onnx import ModelProto
 
 from planner.errors import ModelError
-from planner.graph.model import Op, Shape, Tensor
+from planner.graph.model import Implied, Op, Tensor
 from planner.graph.protos import dtype_of, shape_fault
+
+IN_DEFAULT_DOMAIN: Final = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
+"""Operators that ONNX Runtime has in ONNX's own domain, where ONNX has none of this name, or not at every opset."""
 
 
 class Operators(Protocol):
@@ -28,10 +31,10 @@ class Operators(Protocol):
     def takes(self, domain: str, op_type: str) -> bool:
         """True if ops of this type can be planned."""
 
-    def implied_shapes(
+    def implied_outputs(
         self, op: Op, tensors: Mapping[str, Tensor], constants: Mapping[str, np.ndarray | None], opset: int
-    ) -> Sequence[Shape | None]:
-        """The shape of each output of an op, in order, as far as its description implies them."""
+    ) -> Sequence[Implied | None]:
+        """Shape and dtype of each output of an op, in order, as far as its description implies them."""
 
 
 class _EveryOperator:
@@ -43,10 +46,10 @@ class _EveryOperator:
         """See ``Operators.takes``."""
         return True
 
-    def implied_shapes(
+    def implied_outputs(
         self, op: Op, tensors: Mapping[str, Tensor], constants: Mapping[str, np.ndarray | None], opset: int
-    ) -> Sequence[Shape | None]:
-        """See ``Operators.implied_shapes``: nothing is known."""
+    ) -> Sequence[Implied | None]:
+        """See ``Operators.implied_outputs``: nothing is known."""
         return (None,) * len(op.outputs)
 
 
@@ -75,11 +78,11 @@ def declared_types(model: ModelProto, dims: Mapping[str, int]) -> dict[str, Tens
 
 
 def foreign_outputs(
-    op: Op, tensors: Mapping[str, Tensor], implied: Sequence[Shape | None], declared: Mapping[str, Tensor]
+    op: Op, tensors: Mapping[str, Tensor], implied: Sequence[Implied | None], declared: Mapping[str, Tensor]
 ) -> dict[str, Tensor | None]:
     """The tensors that an op makes which ONNX has no inference for; None where nobody says it.
 
-    A dtype that the file does not state is that of the op's first input.
+    A dtype that neither the file nor the description states is that of the op's first input.
 
     Args:
         op: all of whose inputs are in ``tensors``.
@@ -92,8 +95,10 @@ def foreign_outputs(
     """
     first = next((tensors[name].dtype for name in op.inputs if name), None)
     made: dict[str, Tensor | None] = {}
-    for name, shape in zip(op.outputs, implied, strict=True):
+    for name, known in zip(op.outputs, implied, strict=True):
         stated = declared.get(name)
+        shape, dtype = known or (None, None)
+        dtype = dtype or first
         if not name:
             continue
         if stated is not None and shape is not None and stated.shape != shape:
@@ -101,7 +106,7 @@ def foreign_outputs(
                 f"its output {name!r} is {list(stated.shape)} in the model's value_info, "
                 f"and {list(shape)} by its description"
             )
-        if stated is None and shape is not None and first is not None:
-            stated = Tensor(name, shape, first)
+        if stated is None and shape is not None and dtype is not None:
+            stated = Tensor(name, shape, dtype)
         made[name] = stated
     return made

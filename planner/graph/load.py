@@ -12,6 +12,7 @@ from onnx import ModelProto, NodeProto, TensorProto, defs, helper, version_conve
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.foreign import Operators
+from planner.graph.microsoft_forms import FORMS
 from planner.graph.older_forms import restated
 from planner.graph.protos import refused_forms
 from planner.graph.sequences import SEQUENCE_OPS
@@ -124,7 +125,7 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators:
             (perhaps if is_told else facts)[f"{node_label(node)}: {reason}"] = None
         elif operators is not None and node.domain not in ("", "ai.onnx"):
             key = (node.domain, node.op_type)
-            if key not in functions and not operators.takes(*key):
+            if key not in functions and key not in FORMS and not operators.takes(*key):
                 unknown[f"{node_label(node)}: operator {qualified(*key)} has no description"] = None
     for sparse in model.graph.sparse_initializer:
         facts[f"initializer {sparse.values.name!r}: a sparse tensor"] = None

@@ -106,6 +106,10 @@ class Tensor:
         return self.elements * self.dtype.item_bytes
 
 
+Implied: TypeAlias = tuple[Shape, DType | None]
+"""What an op's description says of an output: shape and dtype; None for the dtype of the op's first input."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorAttribute:
     """A tensor-valued attribute (ConstantOfShape's ``value``), compared by content."""

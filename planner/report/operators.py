@@ -146,9 +146,10 @@ def print_coverage(coverage: Coverage, file: TextIO) -> None:
     """Prints the counts in the form of Tofu, section 4.1, and every operator."""
     console = ReportConsole(file)
     described = [row for row in coverage.rows if row.described]
-    own = [row for row in coverage.rows if row.domain == ""]
+    own = [row for row in coverage.rows if row.domain == "" and row.versions]
+    others = len(coverage.rows) - len(own)
     counts = [
-        ("operators", f"{len(own)} of ONNX's default domain" + _deprecated(own)),
+        ("operators", f"{len(own)} of ONNX's default domain" + _deprecated(own) + f", {others} others"),
         ("described", str(len(described))),
         ("  element-wise", str(coverage.count(OperatorClass.ELEMENTWISE))),
         ("  with reductions", str(sum(row.has_reductions for row in described))),

@@ -24,6 +24,7 @@ from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.undescribed import qualified
 from planner.runtime.compare import own_eps
 from planner.runtime.foreign import ForeignOp
+from planner.runtime.reference_microsoft import microsoft_kernel
 from planner.runtime.reference_ops import KERNELS
 from planner.runtime.rounding import Rounding
 from planner.runtime.whole import passed_on, require_constants
@@ -102,7 +103,7 @@ class Reference:
         self._references = dict(references or {})
         self._libraries = tuple(libraries)
         self._foreign_ops: dict[int, ForeignOp] = {}
-        self._by_runtime = {number: "" for number, op in enumerate(graph.ops) if _is_for_runtime(op)}
+        self._by_runtime = {number: "" for number, op in enumerate(graph.ops) if self._is_for_runtime(op)}
         """By number of an op that is not evaluated in float64: why the evaluator could not; "" if nobody asked it."""
 
     @property
@@ -141,9 +142,10 @@ class Reference:
 
     def _evaluate(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
         if number not in self._by_runtime:
-            if not op.domain and op.op_type in KERNELS:
+            kernel = microsoft_kernel(op) if op.domain else KERNELS.get(op.op_type)
+            if kernel is not None:
                 try:
-                    return KERNELS[op.op_type](op, inputs)
+                    return kernel(op, inputs)
                 except NotImplementedError as lacking:
                     self._by_runtime[number] = str(lacking)
             else:
@@ -182,6 +184,15 @@ class Reference:
                 f"op {op.name!r} ({op.op_type}) cannot be evaluated {how}{before}: {type(error).__name__}: {error}"
             ) from error
 
+    def _is_for_runtime(self, op: Op) -> bool:
+        """Whether neither NumPy nor ONNX's evaluator is asked, but the runtime, or the function given for the op.
+
+        An operator of others, but those of ONNX Runtime that NumPy has here; graphs inside; places that it chooses.
+        """
+        if op.domain not in _REFERENCE_DOMAINS:
+            return (op.domain, op.op_type) in self._references or microsoft_kernel(op) is None
+        return op.has_graphs or (not op.domain and op.op_type in _CHOSEN_PLACES)
+
     def _evaluator(self, op: Op, feeds: Mapping[str, np.ndarray]) -> Any:
         node = op_to_node(op)
         graph = helper.make_graph(
@@ -205,11 +216,6 @@ class Reference:
                 f"op {op.name!r} ({op.op_type}) gives {array.dtype.name} {list(array.shape)} for {name!r}, "
                 f"not {wanted} {list(tensor.shape)}"
             )
-
-
-def _is_for_runtime(op: Op) -> bool:
-    """Whether nobody but the runtime can be asked: another's operator, graphs inside, or places that it chooses."""
-    return op.domain not in _REFERENCE_DOMAINS or op.has_graphs or (not op.domain and op.op_type in _CHOSEN_PLACES)
 
 
 def work_elements(graph: Graph) -> int:

@@ -37,7 +37,9 @@ EXACT: Final = frozenset(f"{_CHOOSING} {_MOVING}".split())
 """Ops that choose or move elements and round none: what they make must stay equal to what they read."""
 _SUMMING = (
     "AveragePool BatchNormalization Conv ConvTranspose CumSum Einsum Gemm GlobalAveragePool GroupNormalization "
-    "InstanceNormalization LayerNormalization MatMul ReduceL2 ReduceMean ReduceSum ReduceSumSquare"
+    "InstanceNormalization LayerNormalization MatMul ReduceL2 ReduceMean ReduceSum ReduceSumSquare "
+    "FusedConv FusedGemm FusedMatMul MatMulNBits SimplifiedLayerNormalization SkipLayerNormalization "
+    "SkipSimplifiedLayerNormalization"
 )
 SUMS: Final = frozenset(_SUMMING.split())
 """Ops whose results are sums of many terms."""

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from planner.errors import DescriptionError
+from planner.graph.model import Implied
 from planner.tdl.expr import Number, Output, Var
 from planner.tdl.local import LocalRule
 from planner.tdl.node_view import Derivation, NodeView
@@ -66,6 +67,8 @@ __all__ = [
 DescriptionFunction: TypeAlias = Callable[..., Any]
 AlwaysLocal: TypeAlias = Callable[[NodeView], bool]
 """Of a node, whether the local rule has a local op for every part, so that the search need not try any."""
+ResultsFunction: TypeAlias = Callable[[NodeView], Sequence[Implied | None]]
+"""From an op to the shape and dtype of each output that it may have, in order; None where they are not known."""
 ReferenceFunction: TypeAlias = Callable[..., Any]
 """From the op and its inputs, as arrays of which floating-point ones are float64, to the output or a tuple of them."""
 
@@ -85,6 +88,8 @@ class Description:
     """Inputs of which nothing but the shape matters: nothing of them is brought to a worker."""
     always_local: AlwaysLocal | None = None
     """None: the local rule may refuse parts."""
+    results: ResultsFunction | None = None
+    """Shapes and dtypes of the outputs, which ONNX does not know; None: what the index variables imply."""
 
     def trace(self, node: NodeView) -> tuple[Output, ...]:
         """Runs the description for one op.
@@ -126,6 +131,7 @@ def op(
     reference: ReferenceFunction | None = None,
     shape_only: tuple[int, ...] = (),
     always_local: AlwaysLocal | None = None,
+    results: ResultsFunction | None = None,
 ) -> Callable[[DescriptionFunction], Description]:
     """Turns a function into the description of these op types.
 
@@ -136,9 +142,11 @@ def op(
         reference: the operator in NumPy, ``reference(op, *inputs)``, by which `tofu run --verify` judges runs.
         shape_only: inputs of which nothing but the shape matters; the local rule does without them.
         always_local: says of a node that ``local`` refuses no part of it, so that the search need not try any.
+        results: of an operator that ONNX does not define, shapes and dtypes of the outputs, where they do not follow
+            from index variables that stand alone as the index of an input's dim.
     """
 
     def wrap(function: DescriptionFunction) -> Description:
-        return Description(op_types, function, domain, local, reference, shape_only, always_local)
+        return Description(op_types, function, domain, local, reference, shape_only, always_local, results)
 
     return wrap

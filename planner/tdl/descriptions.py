@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.deliveries import is_delivery
-from planner.graph.model import Graph, Op, Shape, Tensor
+from planner.graph.model import Graph, Implied, Op, Shape, Tensor
 from planner.graph.undescribed import undescribed_error
 from planner.tdl.analyse import Analysis, Variable, analyse
 from planner.tdl.bind import BoundOp, Content
@@ -80,22 +80,30 @@ class Descriptions:
         """True if an op has no description and is executed whole."""
         return not is_delivery(bound.op) and (bound.op.domain, bound.op.op_type) not in self._by_type
 
-    def implied_shapes(
+    def implied_outputs(
         self, op: Op, tensors: Mapping[str, Tensor], constants: Mapping[str, np.ndarray | None], opset: int
-    ) -> tuple[Shape | None, ...]:
-        """The shape of each output of an op, in order, as far as its description implies them.
+    ) -> tuple[Implied | None, ...]:
+        """Shape and dtype of each output of an op, in order, as far as its description implies them.
 
         Args:
             op: all of whose inputs are in ``tensors``.
             tensors: by name; outputs need not be among them.
             constants: values that are known.
             opset: version of the default operator domain.
+
+        Raises:
+            DescriptionError: the op contradicts its inputs.
         """
         description = self._by_type.get((op.domain, op.op_type))
         if description is None:
             return (None,) * len(op.outputs)
         present = tuple(() if name else None for name in op.outputs)
-        return implied_shapes(description, _view(op, tensors, present, constants, opset))
+        node = _view(op, tensors, present, constants, opset)
+        if description.results is not None:
+            found = (*description.results(node), *(None,) * len(op.outputs))
+            return found[: len(op.outputs)]
+        shapes = implied_shapes(description, node)
+        return tuple(None if shape is None else (shape, None) for shape in shapes)
 
     @property
     def analyses_made(self) -> int:

@@ -25,9 +25,13 @@ VETOED: dict[str, str] = {
     "QuantizeLinear": _BLOCKS,
     "ReduceMean": "a mean of integers rounds: its parts cannot be joined",
     "RotaryEmbedding": _HEADS,
+    "com.microsoft.FusedConv": _GROUPS,
+    "com.microsoft.MatMulNBits": _BLOCKS,
+    "com.microsoft.MultiHeadAttention": _HEADS,
+    "com.microsoft.RotaryEmbedding": _HEADS,
     "Upsample": "before opset 10, a part holds whole elements of the input: there is no Slice by inputs",
 }
-"""Operators of which some strategies are vetoed, and why."""
+"""By operator, with its domain: why some of its strategies are vetoed."""
 
 
 @dataclass(frozen=True, slots=True)

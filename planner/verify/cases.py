@@ -53,6 +53,8 @@ class Case:
     outputs: int = 1
     opset: int = 21
     domain: str = ""
+    absent: tuple[int, ...] = ()
+    """Positions of outputs that are not wanted."""
 
     def __str__(self) -> str:
         parts = []
@@ -75,11 +77,12 @@ def make(
     outputs: int = 1,
     opset: int = 21,
     domain: str = "",
+    absent: tuple[int, ...] = (),
     **attributes: Attribute,
 ) -> Case:
     """A case; a bare shape is a random float32 input, what is not named among these an attribute of the op."""
     given = tuple(Given(operand) if isinstance(operand, tuple) else operand for operand in operands)
-    return Case(op_type, given, tuple(sorted(attributes.items())), outputs, opset, domain)
+    return Case(op_type, given, tuple(sorted(attributes.items())), outputs, opset, domain, absent)
 
 
 def ints(*values: int) -> Known:
@@ -101,14 +104,14 @@ def bind_case(
             arrays[names[-1]] = _random(operand, generator)
         elif operand is not None:
             (constants if operand.constant else arrays)[names[-1]] = operand.array
-    outputs = tuple(f"y{position}" for position in range(case.outputs))
+    outputs = tuple("" if position in case.absent else f"y{position}" for position in range(case.outputs))
     given = {**arrays, **constants}
     node = LocalNode(case.op_type, tuple(names), outputs, dict(case.attributes), case.domain)
-    made = execute_any(LocalOp((node,)), given, outputs, case.opset)
+    made = execute_any(LocalOp((node,)), given, tuple(filter(None, outputs)), case.opset)
     tensors = {name: Tensor(name, array.shape, dtype_of_array(array)) for name, array in {**given, **made}.items()}
     op = Op(str(case), case.op_type, tuple(names), outputs, case.attributes, case.domain)
-    graph = Graph("case", tensors, (op,), tuple(arrays), outputs, constants, opset=case.opset)
-    whole = {position: made[name] for position, name in enumerate(outputs)}
+    graph = Graph("case", tensors, (op,), tuple(arrays), tuple(made), constants, opset=case.opset)
+    whole = {position: made[name] for position, name in enumerate(outputs) if name}
     return descriptions.bind(op, graph), arrays, whole
 
 
@@ -123,9 +126,16 @@ def _random(operand: Given, generator: np.random.Generator) -> np.ndarray:
 
 def all_cases() -> tuple[Case, ...]:
     """Every case of every family."""
-    from planner.verify import cases_compute, cases_images, cases_layers, cases_movement, cases_quantised
+    from planner.verify import (
+        cases_compute,
+        cases_images,
+        cases_layers,
+        cases_microsoft,
+        cases_movement,
+        cases_quantised,
+    )
 
-    files = (cases_compute, cases_movement, cases_layers, cases_images, cases_quantised)
+    files = (cases_compute, cases_movement, cases_layers, cases_images, cases_quantised, cases_microsoft)
     return tuple(case for file in files for family in file.families() for case in family)
 
 

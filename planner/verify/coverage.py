@@ -90,8 +90,8 @@ def coverage(
         descriptions: what is described.
         excluded: the reasons of those that are not, by operator.
         cases: examples, from which an operator's class is told.
-        lowered: what becomes of those that are lowered, by operator.
-        gradients: operators that a gradient passes, if known.
+        lowered: what becomes of those that are lowered, by operator, with its domain.
+        gradients: operators of the default domain that a gradient passes, if known.
     """
     from onnx import defs
 
@@ -101,15 +101,16 @@ def coverage(
             schemas.setdefault(schema.name, []).append((schema.since_version, schema.deprecated))
     examples = by_type(tuple(cases))
     rows = []
-    for domain, op_type in sorted({("", name) for name in schemas} | set(descriptions.described)):
+    others = {(domain, name) for domain, _, name in (key.rpartition(".") for key in lowered)}
+    for domain, op_type in sorted({("", name) for name in schemas} | set(descriptions.described) | others):
         history = sorted(schemas.get(op_type, ())) if domain == "" else []
         deprecated = {version for version, is_deprecated in history if is_deprecated}
         versions = _in_force([version for version, _ in history]) if history else ()
         described = (domain, op_type) in descriptions
         if described:
             kind = _kind(examples.get(qualified(domain, op_type), ()), descriptions)
-        elif op_type in lowered:
-            kind = _Kind(OperatorClass.LOWERED, reason=lowered[op_type])
+        elif qualified(domain, op_type) in lowered:
+            kind = _Kind(OperatorClass.LOWERED, reason=lowered[qualified(domain, op_type)])
         else:
             kind = _Kind(reason=excluded.get(op_type, "not described"))
         gone = max((version for version, _ in history), default=0) in deprecated
@@ -124,7 +125,7 @@ def coverage(
                 is_opaque=kind.is_opaque,
                 has_reductions=kind.has_reductions,
                 reason=kind.reason,
-                gradient=None if gradients is None else op_type in gradients,
+                gradient=None if gradients is None else not domain and op_type in gradients,
                 is_deprecated=gone,
             )
         )

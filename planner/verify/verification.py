@@ -99,15 +99,15 @@ def verify_operator(
     allowed_vetoes: Mapping[str, str] = VETOED,
 ) -> OperatorVerification:
     """Executes all strategies of all cases of an operator, and looks for missing ones."""
-    tally = _Tally()
+    name, tally = qualified(domain, op_type), _Tally()
     wrong: list[str] = []
     gaps: dict[str, str] = {}
     variables: set[str] = set()
     for case in cases:
         try:
-            _verify_case(case, descriptions, ways, tally, wrong, variables, op_type in allowed_vetoes)
+            _verify_case(case, descriptions, ways, tally, wrong, variables, name in allowed_vetoes)
             for gap in missing_strategies(case, descriptions):
-                gaps[str(gap)] = gap_reason(op_type, str(gap))
+                gaps[str(gap)] = gap_reason(name, str(gap))
         except TofuError as error:
             wrong.append(f"{case}: {error.what}")
     return OperatorVerification(
@@ -120,7 +120,7 @@ def verify_operator(
         largest_error=tally.largest_error,
         variables=tuple(sorted(variables)),
         vetoed=tally.vetoed,
-        veto_reason=allowed_vetoes.get(op_type, "") if tally.vetoed else "",
+        veto_reason=allowed_vetoes.get(name, "") if tally.vetoed else "",
         wrong=tuple(wrong),
         missing=tuple(text for text, reason in gaps.items() if not reason),
         left_out=tuple(f"{text}: {reason}" for text, reason in gaps.items() if reason),

@@ -64,9 +64,17 @@ def test_an_operator_of_the_standard_set_is_not_described_again(tmp_path: Path) 
         opdefs.standard(*mine.descriptions)
 
 
+def test_a_users_description_stands_in_the_place_of_ours_where_the_operator_is_not_onnxs(tmp_path: Path) -> None:
+    gelu = RELU.replace("MyRelu", "Gelu").replace("my.domain", "com.microsoft")
+    mine = opdefs.load_file(write(tmp_path, HEAD + gelu))
+    described = opdefs.standard(*mine.descriptions)
+    assert described.description("com.microsoft", "Gelu") is mine.descriptions[0]
+    assert "QuickGelu" in described.description("com.microsoft", "QuickGelu").op_types
+
+
 def test_a_wrong_line_of_the_file_is_named(tmp_path: Path) -> None:
-    wrong = '@op("BiasGelu", domain="com.microsoft")\ndef f(node, X, B):\n    return lambda i, j: X[i * j, 0]\n'
-    cases = 'from planner.verify.cases import make\nCASES = [make("BiasGelu", (4, 6), (6,), domain="com.microsoft")]\n'
+    wrong = '@op("CDist", domain="com.microsoft")\ndef f(node, X, B):\n    return lambda i, j: X[i * j, 0]\n'
+    cases = 'from planner.verify.cases import make\nCASES = [make("CDist", (4, 6), (5, 6), domain="com.microsoft")]\n'
     mine = opdefs.load_file(write(tmp_path, HEAD + wrong + cases))
     found = verify_operators(opdefs.standard(*mine.descriptions), cases=mine.cases, ways=QUICK)
     assert not found.is_right
@@ -91,7 +99,7 @@ def test_the_code_of_the_page_does_what_the_page_says(
     printed += capsys.readouterr().out
     (said,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
     assert printed.startswith(said)
-    assert "BiasGelu" in printed.removeprefix(said)
+    assert "CDist" in printed.removeprefix(said)
 
 
 def _try_commands(session: str, capsys: pytest.CaptureFixture[str]) -> None:

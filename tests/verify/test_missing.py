@@ -13,7 +13,7 @@ from planner.report import operators as report
 from planner.tdl.builder import Description, Ix, NodeView, Opaque, Sum, TensorArg, Val, at, call, op
 from planner.tdl.descriptions import Descriptions
 from planner.verify.allowed import GAPS, VETOED, gap_reason
-from planner.verify.cases import Case, Known, all_cases, ints, make
+from planner.verify.cases import Case, Known, all_cases, ints, make, qualified
 from planner.verify.missing import missing_strategies
 from planner.verify.page import operator_page
 from planner.verify.verification import QUICK, verify_operator, verify_operators
@@ -107,7 +107,7 @@ def test_an_unknown_operator_is_refused_with_the_nearest_name() -> None:
 
 
 def test_every_exception_is_of_a_described_operator_and_says_why() -> None:
-    described = {op_type for _, op_type in opdefs.standard().described}
+    described = {qualified(*key) for key in opdefs.standard().described}
     assert set(VETOED) <= described
     assert all(VETOED.values())
     assert all(gap.op_type in described and gap.reason for gap in GAPS)

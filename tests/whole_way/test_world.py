@@ -1,4 +1,4 @@
-"""A dozen networks that PyTorch exported: forward graph and training step planned, run, verified (`make world` has all)."""
+"""A dozen networks that PyTorch exported, planned, run and verified, as they are and as a training step (see world.py)."""
 
 from pathlib import Path
 

@@ -1,0 +1,369 @@
+"""ONNX Runtime's operators that do several things at once, written in others before a plan is made.
+
+Attention makes queries, keys and values by one product, whose weights hold three matrices side by side: cut by head,
+a worker needs three strips of them. A MultiHeadAttention may add a bias that is packed so, and hand on past keys and
+values. EmbedLayerNormalization looks up in two or three tables. Written out, each part is cut by itself, and a table by
+its rows; what is left of an attention is one MultiHeadAttention, which ONNX Runtime executes by the same kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.errors import ModelError, UnsupportedError
+from planner.graph.emitter import ELEM_TYPES
+from planner.graph.model import Attribute, DType, Op, Shape, Tensor
+from planner.graph.wellformed import fresh_name
+
+DOMAIN: Final = "com.microsoft"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What stands for an op."""
+
+    ops: tuple[Op, ...]
+    """In execution order."""
+    constants: Mapping[str, np.ndarray]
+    """Shapes, axes, masks."""
+    weights: Mapping[str, np.ndarray]
+    """Parts of weights."""
+
+
+class _Writer:
+    """A form under construction."""
+
+    def __init__(self, op: Op, tensors: Mapping[str, Tensor], values: Mapping[str, np.ndarray | None]) -> None:
+        self.op = op
+        self.tensors = tensors
+        self.values = values
+        self.ops: list[Op] = []
+        self.constants: dict[str, np.ndarray] = {}
+        self.weights: dict[str, np.ndarray] = {}
+
+    def has(self, slot: int) -> bool:
+        """Whether the op has an input there."""
+        return self.op.has_input(slot)
+
+    def input(self, slot: int) -> str:
+        """The name of an input."""
+        if not self.has(slot):
+            raise ModelError(f"its input {slot} is absent")
+        return self.op.inputs[slot]
+
+    def shape(self, slot: int, rank: int | None = None) -> Shape:
+        """The shape of an input.
+
+        Raises:
+            ModelError: it is absent, or of another rank.
+        """
+        shape = self.tensors[self.input(slot)].shape
+        if rank is not None and len(shape) != rank:
+            raise ModelError(f"its input {slot} has {len(shape)} dims, not {rank}")
+        return shape
+
+    def whole(self, name: str, default: int = 0) -> int:
+        """An attribute that is a whole number."""
+        value = self.op.attribute(name, default)
+        if not isinstance(value, int):
+            raise ModelError(f"its attribute {name} is no whole number")
+        return value
+
+    def attributes(self, *names: str) -> dict[str, Attribute]:
+        """Those of the op's attributes that it states."""
+        stated = dict(self.op.attributes)
+        return {name: stated[name] for name in names if name in stated}
+
+    def emit(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        part: str,
+        *,
+        domain: str = "",
+        output: str = "",
+        attributes: Mapping[str, Attribute] | None = None,
+    ) -> str:
+        """An op of one output, which it names; ``output`` is one of the op's own."""
+        kept = list(inputs)
+        while not kept[-1]:
+            kept.pop()
+        name = output or fresh_name(f"{self.op.name}/{part}", self.tensors)
+        stated = tuple(sorted((attributes or {}).items()))
+        self.ops.append(Op(f"{self.op.name}/{part}", op_type, tuple(kept), (name,), stated, domain))
+        return name
+
+    def normalised_sum(self, inputs: Sequence[str], summed: str) -> None:
+        """SkipLayerNormalization with the op's first output, and the sum under a name if it has one."""
+        outputs = (self.op.outputs[0], "", "", summed) if summed else self.op.outputs[:1]
+        stated = tuple(self.attributes("epsilon").items())
+        name = f"{self.op.name}/normal"
+        self.ops.append(Op(name, "SkipLayerNormalization", tuple(inputs), tuple(outputs), stated, DOMAIN))
+
+    def constant(self, value: np.ndarray | Sequence[int] | int, part: str) -> str:
+        """A constant; integers are of 64 bits."""
+        name = fresh_name(f"{self.op.name}/{part}", self.tensors)
+        self.constants[name] = value if isinstance(value, np.ndarray) else np.array(value, np.int64)
+        return name
+
+    def strips(self, slot: int, sizes: Sequence[int], parts: Sequence[str]) -> list[str]:
+        """Parts of a weight along its last dim: weights themselves where its value is known."""
+        name, axis = self.input(slot), len(self.shape(slot)) - 1
+        if self.shape(slot)[axis] != sum(sizes):
+            raise ModelError(f"its input {slot} has {self.shape(slot)[axis]} columns, not {sum(sizes)}")
+        value, names = self.values.get(name), [f"{self.op.name}/{part}" for part in parts]
+        names = [fresh_name(one, self.tensors) for one in names]
+        if value is None:
+            lengths = self.constant(list(sizes), f"{parts[0]}.sizes")
+            kind: tuple[tuple[str, Attribute], ...] = (("axis", axis),)
+            self.ops.append(Op(names[0], "Split", (name, lengths), tuple(names), kind))
+            return names
+        ends = list(accumulate(sizes))
+        for one, size, end in zip(names, sizes, ends, strict=True):
+            self.weights[one] = np.ascontiguousarray(value[..., end - size : end])
+        return names
+
+    def form(self) -> Form:
+        return Form(tuple(self.ops), self.constants, self.weights)
+
+
+def attention_form(writer: _Writer) -> None:
+    """Attention: three products and sums, then MultiHeadAttention."""
+    _refuse(writer, writer.has(6) or writer.whole("past_present_share_buffer"), "a cache that is written in place")
+    _refuse(writer, bool(writer.whole("do_rotary")), "a rotary embedding inside")
+    _, positions, width = writer.shape(0, 3)
+    depth, columns = writer.shape(1, 2)
+    if depth != width:
+        raise ModelError(f"its input 1 has {depth} rows for {width} columns")
+    sizes = writer.op.attribute("qkv_hidden_sizes") or (columns // 3,) * 3
+    if not isinstance(sizes, tuple) or len(sizes) != 3 or not all(isinstance(size, int) for size in sizes):
+        raise ModelError("its attribute qkv_hidden_sizes is no list of three sizes")
+    counts = [int(size) for size in sizes]
+    made = []
+    weights = writer.strips(1, counts, ("q.weight", "k.weight", "v.weight"))
+    biases = writer.strips(2, counts, ("q.bias", "k.bias", "v.bias")) if writer.has(2) else ["", "", ""]
+    for part, weight, bias in zip("qkv", weights, biases, strict=True):
+        made.append(writer.emit("MatMul", (writer.input(0), weight), f"{part}.product"))
+        if bias:
+            made[-1] = writer.emit("Add", (made[-1], bias), part)
+    past, before = None, 0
+    if writer.has(4):
+        before = writer.shape(4, 5)[3]
+        past = [
+            writer.emit("Gather", (writer.input(4), writer.constant(number, f"past.{part}.which")), f"past.{part}")
+            for number, part in enumerate("kv")
+        ]
+    mask = _mask(writer, 3, before + positions)
+    caches = _attend(writer, made, counts, mask, past=past, before=before)
+    if len(writer.op.outputs) > 1 and writer.op.outputs[1]:
+        axis = writer.constant([0], "present.axis")
+        both = [writer.emit("Unsqueeze", (cache, axis), f"{cache_name}.row") for cache, cache_name in caches]
+        writer.emit("Concat", both, "present", output=writer.op.outputs[1], attributes={"axis": 0})
+
+
+def multi_head_attention_form(writer: _Writer) -> None:
+    """MultiHeadAttention: the bias added before, past keys and values joined to the new ones before."""
+    _refuse(writer, any(writer.has(slot) for slot in (8, 9)) or len(writer.shape(0)) != 3, "inputs packed into one")
+    _refuse(writer, not (writer.has(1) and writer.has(2)), "inputs packed into one")
+    _refuse(writer, any(writer.op.outputs[3:]), "the scores as an output")
+    made = [writer.input(slot) for slot in range(3)]
+    flat = [len(writer.shape(slot)) == 3 for slot in range(3)]
+    width = writer.shape(0)[2]
+    heads = _heads(writer)
+    counts = [width, *(writer.shape(slot)[2] if flat[slot] else heads * writer.shape(slot)[3] for slot in (1, 2))]
+    if writer.has(3):
+        for slot, bias in enumerate(writer.strips(3, counts, ("q.bias", "k.bias", "v.bias"))):
+            if flat[slot]:
+                made[slot] = writer.emit("Add", (made[slot], bias), "qkv"[slot])
+    past = [writer.input(6), writer.input(7)] if writer.has(6) else None
+    before = writer.shape(6, 4)[2] if past is not None else 0
+    _refuse(writer, past is not None and not all(flat), "past keys before those that are cached")
+    caches = _attend(writer, made, counts, _mask(writer, 4), past=past, before=before, flat=flat)
+    for output, (cache, part) in zip(writer.op.outputs[1:3], caches, strict=False):
+        if output:
+            writer.emit("Identity", (cache,), f"{part}.out", output=output)
+
+
+def _attend(
+    writer: _Writer,
+    made: Sequence[str],
+    counts: Sequence[int],
+    mask: str,
+    *,
+    past: Sequence[str] | None,
+    before: int,
+    flat: Sequence[bool] = (True, True, True),
+) -> list[tuple[str, str]]:
+    """One MultiHeadAttention with the op's first output.
+
+    Args:
+        writer: of the op.
+        made: queries, keys and values.
+        counts: columns of each, all heads together.
+        mask: "" for none.
+        past: keys and values by head; None for none.
+        before: how many positions are past.
+        flat: whether heads lie side by side, in queries, keys and values.
+
+    Returns:
+        Keys and values of all positions by head, beside what they are called; where they are needed.
+    """
+    heads, (batch, queries, _) = _heads(writer), writer.shape(0)
+    if any(count % heads for count in counts):
+        raise ModelError(f"its {heads} heads do not divide {', '.join(map(str, counts))} elements")
+    q, *pair = made
+    is_causal = bool(writer.whole("unidirectional"))
+    caches: list[tuple[str, str]] = []
+    if past is not None or any(writer.op.outputs[1:]):
+        for slot, (name, part) in enumerate(zip(pair, ("k", "v"), strict=True), start=1):
+            if flat[slot]:
+                shape = writer.constant([batch, -1, heads, counts[slot] // heads], f"{part}.shape")
+                split = writer.emit("Reshape", (name, shape), f"{part}.split")
+                name = writer.emit("Transpose", (split,), f"{part}.heads", attributes={"perm": (0, 2, 1, 3)})
+            if past is not None:
+                joined = (past[slot - 1], name)
+                name = writer.emit("Concat", joined, f"{part}.all", attributes={"axis": 2})
+            caches.append((name, part))
+    if past is not None:
+        pair = [name for name, _ in caches]
+    stated = writer.attributes("mask_filter_value", "scale")
+    added = writer.input(5) if writer.has(5) else ""
+    if is_causal and before:
+        added = _causal(writer, added, queries, before)
+    elif is_causal:
+        stated["unidirectional"] = 1
+    stated["num_heads"] = heads
+    inputs = (q, *pair, "", mask, added)
+    output = writer.op.outputs[0]
+    writer.emit("MultiHeadAttention", inputs, "attention", domain=DOMAIN, output=output, attributes=stated)
+    return caches
+
+
+def _heads(writer: _Writer) -> int:
+    heads = writer.whole("num_heads")
+    if heads < 1:
+        raise ModelError(f"its attribute num_heads is {heads}")
+    return heads
+
+
+def _mask(writer: _Writer, slot: int, keys: int = 0) -> str:
+    """The mask in a form that is cut by sample: lengths, or a number for each key."""
+    batch = writer.shape(0)[0]
+    if not writer.has(slot):
+        return ""
+    name, shape = writer.input(slot), writer.shape(slot)
+    _refuse(writer, len(shape) > 3, "a mask of four dims, which no kernel of the CPU takes")
+    if len(shape) > 1 or shape[0] == batch:
+        return name
+    if shape[0] not in (2 * batch, 3 * batch + 2):
+        raise ModelError(f"its mask has {shape[0]} elements for {batch} samples")
+
+    def part(number: int, called: str) -> str:
+        ends = [
+            writer.constant([number * batch], f"{called}.lo"),
+            writer.constant([(number + 1) * batch], f"{called}.hi"),
+        ]
+        return writer.emit("Slice", (name, *ends), called)
+
+    if shape[0] != 2 * batch or not keys:
+        return part(0, "lengths")
+    positions = writer.constant(np.arange(keys, dtype=np.int32), "positions")
+    column = writer.constant([1], "column")
+    last, first = (
+        writer.emit("Unsqueeze", (part(number, called), column), f"{called}.column")
+        for number, called in enumerate(("ends", "starts"))
+    )
+    inside = (
+        writer.emit("Less", (positions, last), "before_end"),
+        writer.emit("GreaterOrEqual", (positions, first), "from_start"),
+    )
+    both = writer.emit("And", inside, "is_valid")
+    return writer.emit("Cast", (both,), "mask", attributes={"to": ELEM_TYPES[DType.INT32]})
+
+
+def _causal(writer: _Writer, added: str, queries: int, before: int) -> str:
+    """What is added to the scores so that no query sees a later key; nothing where there is one query, the last."""
+    if queries == 1:
+        return added
+    dtype = writer.tensors[writer.input(0)].dtype.array_dtype
+    seen = np.tri(queries, before + queries, before, dtype=bool)
+    lowest = np.where(seen, dtype.type(0), np.finfo(dtype).min).astype(dtype)
+    causal = writer.constant(lowest[None, None], "causal")
+    return writer.emit("Add", (added, causal), "masked") if added else causal
+
+
+def embed_layer_normalization_form(writer: _Writer) -> None:
+    """EmbedLayerNormalization: a lookup in each table, their sum normalised, and the length of each sample."""
+    op = writer.op
+    samples, positions = writer.shape(0, 2)
+    total = writer.emit("Gather", (writer.input(2), writer.input(0)), "words")
+    where = writer.input(8) if writer.has(8) else writer.constant(np.arange(positions)[None], "positions")
+    places = writer.emit("Gather", (writer.input(3), where), "places")
+    if writer.has(1) and writer.has(4):
+        segments = writer.emit("Gather", (writer.input(4), writer.input(1)), "segments")
+        total = writer.emit("Add", (total, segments), "embedded")
+    summed = op.outputs[2] if len(op.outputs) > 2 else ""
+    writer.normalised_sum((total, places, writer.input(5), writer.input(6)), summed)
+    lengths = op.outputs[1] if len(op.outputs) > 1 else ""
+    if lengths and writer.has(7):
+        axes = writer.constant([1], "lengths.axes")
+        attributes: dict[str, Attribute] = {"keepdims": 0}
+        writer.emit("ReduceSum", (writer.input(7), axes), "lengths", output=lengths, attributes=attributes)
+    elif lengths:
+        none = writer.constant(np.zeros(samples, np.int32), "lengths.none")
+        writer.emit("Identity", (none,), "lengths", output=lengths)
+
+
+def _refuse(writer: _Writer, condition: bool | int, what: str) -> None:
+    if condition:
+        raise UnsupportedError(f"op {writer.op.name!r} ({writer.op.op_type}): {what}")
+
+
+FormFunction: TypeAlias = Callable[[_Writer], None]
+
+FORMS: Final[Mapping[tuple[str, str], FormFunction]] = MappingProxyType(
+    {
+        (DOMAIN, "Attention"): attention_form,
+        (DOMAIN, "EmbedLayerNormalization"): embed_layer_normalization_form,
+        (DOMAIN, "MultiHeadAttention"): multi_head_attention_form,
+    }
+)
+"""By (domain, op type)."""
+
+
+def microsoft_form(op: Op, tensors: Mapping[str, Tensor], values: Mapping[str, np.ndarray | None]) -> Form | None:
+    """What stands for an op; None where it is planned as it is.
+
+    Args:
+        op: all of whose inputs are in ``tensors``.
+        tensors: by name.
+        values: of constants; None where it was not loaded.
+
+    Raises:
+        ModelError: the op contradicts its inputs.
+        UnsupportedError: a form of the operator that is not taken.
+    """
+    function = FORMS.get((op.domain, op.op_type))
+    is_plain = (
+        op.op_type == "MultiHeadAttention"
+        and not any(op.has_input(slot) for slot in (3, 6, 7, 8, 9))
+        and not any(op.outputs[1:])
+    )
+    if function is None or (is_plain and _has_plain_mask(op, tensors)):
+        return None
+    writer = _Writer(op, tensors, values)
+    function(writer)
+    return writer.form()
+
+
+def _has_plain_mask(op: Op, tensors: Mapping[str, Tensor]) -> bool:
+    if not op.has_input(4):
+        return True
+    shape = tensors[op.inputs[4]].shape
+    return len(shape) > 1 or shape == tensors[op.inputs[0]].shape[:1]

@@ -1,0 +1,111 @@
+"""ONNX Runtime's own attention and rotary embedding in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.graph.model import Op
+from planner.runtime.reference_ops import Arrays
+
+_FILTER = -10000.0
+"""What ONNX Runtime adds to the scores of keys that a mask leaves out, unless it is told otherwise."""
+
+
+def _given(inputs: Arrays, position: int) -> np.ndarray:
+    array = inputs[position]
+    assert array is not None, f"input {position} is absent"
+    return array
+
+
+def _maybe(inputs: Arrays, position: int) -> np.ndarray | None:
+    return inputs[position] if position < len(inputs) else None
+
+
+def _count(op: Op, name: str) -> int:
+    value = op.attribute(name, 0)
+    assert isinstance(value, int), f"{name} is a whole number"
+    return value
+
+
+def _real(op: Op, name: str, default: float) -> float:
+    value = op.attribute(name, default)
+    assert isinstance(value, int | float), f"{name} is a number"
+    return float(value)
+
+
+def by_head(x: np.ndarray, heads: int) -> np.ndarray:
+    """[batch, positions, heads * size] as [batch, heads, positions, size]; what has four dims has that form."""
+    if x.ndim == 4:
+        return x
+    return x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+
+
+def side_by_side(x: np.ndarray) -> np.ndarray:
+    """[batch, heads, positions, size] as [batch, positions, heads * size]."""
+    return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1)
+
+
+def weighted(scores: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """The values by the softmax of the scores along their last dim."""
+    raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=-1, keepdims=True) @ v)
+
+
+def scale_of(op: Op, size: int) -> float:
+    """What the products of queries and keys of this size are multiplied by."""
+    return _real(op, "scale", 0.0) or 1 / np.sqrt(size)
+
+
+def _is_valid(mask: np.ndarray, keys: int) -> np.ndarray:
+    """Which keys a mask leaves, to broadcast against [batch, heads, queries, keys]."""
+    if mask.ndim == 1:
+        return np.arange(keys) < mask[:, None, None, None]
+    return np.asarray(mask[:, None] > 0 if mask.ndim == 3 else mask[:, None, None] > 0)
+
+
+def multi_head_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    """Without past keys: those are joined to the others before."""
+    heads = _count(op, "num_heads")
+    q, k, v = (by_head(_given(inputs, position), heads) for position in range(3))
+    scores = scale_of(op, q.shape[-1]) * (q @ k.swapaxes(-1, -2))
+    mask, added = _maybe(inputs, 4), _maybe(inputs, 5)
+    if added is not None:
+        scores = scores + added
+    if mask is not None:
+        scores = scores + np.where(_is_valid(mask, k.shape[2]), 0.0, _real(op, "mask_filter_value", _FILTER))
+    if _count(op, "unidirectional"):
+        scores = np.where(np.tri(q.shape[2], k.shape[2], dtype=bool), scores, -np.inf)
+    return (side_by_side(weighted(scores, v)),)
+
+
+def turned(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, *, interleaved: bool) -> np.ndarray:
+    """The first elements of each head turned in pairs: neighbours, or an element of each half.
+
+    Args:
+        x: [batch, heads, positions, size].
+        cosine: of the angles, [batch, positions, pairs].
+        sine: the same.
+        interleaved: whether neighbours are a pair.
+    """
+    pairs = cosine.shape[-1]
+    cosine, sine = cosine[:, None], sine[:, None]
+    first, second = (
+        (slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)) if interleaved else (slice(pairs), slice(pairs, 2 * pairs))
+    )
+    made = x.copy()
+    made[..., first] = x[..., first] * cosine - x[..., second] * sine
+    made[..., second] = x[..., second] * cosine + x[..., first] * sine
+    return made
+
+
+def rotary_embedding(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    """Angles by the position of each element, or by that of the first, from which the others count."""
+    x, positions, cosine, sine = (_given(inputs, position) for position in range(4))
+    size = 2 * cosine.shape[1]
+    heads = x.shape[1] if x.ndim == 4 else _count(op, "num_heads") or x.shape[2] // size
+    split = by_head(x, heads)
+    if positions.ndim == 1:
+        positions = np.broadcast_to(positions[0] + np.arange(split.shape[2]), (split.shape[0], split.shape[2]))
+    interleaved = bool(_count(op, "interleaved"))
+    made = _real(op, "scale", 1.0) * turned(split, cosine[positions], sine[positions], interleaved=interleaved)
+    return (made if x.ndim == 4 else side_by_side(made),)
