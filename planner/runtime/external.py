@@ -100,7 +100,7 @@ class ExternalData:
                 _fill(found, file, value.offset, tensor.dtype, 0, space, region)
         except OSError as error:
             file_name = self.folder / value.location
-            raise ModelError(f"tensor {name!r} cannot be read: {file_name} {_fault(error)}", hint=HINT) from error
+            raise ModelError(f"tensor {name!r}: {file_name} {_fault(error)}", hint=HINT) from error
         return found
 
     def _size(self, value: ExternalValue) -> int | str:

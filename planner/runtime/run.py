@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.errors import DifferenceError, UsageError
-from planner.graph.model import Graph
+from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.runtime import schedule
 from planner.runtime.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
@@ -220,6 +220,8 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
     loaded = plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan))
     graph = loaded.graph
     name = loss_of(graph, options.loss)
+    if options.export is not None:
+        check_export(options.export, _states(loaded), options.forward)
     if options.schedule is not None and schedule.INPUT not in graph.inputs:
         raise UsageError(
             f"--lr: the model has no input {schedule.INPUT!r}", facts=(f"inputs: {', '.join(graph.inputs)}",)
@@ -282,8 +284,10 @@ def _check_options(options: RunOptions) -> None:
         raise UsageError("--data-dir and --random-weights: are weights to be read, or drawn?")
     if options.data_dir is not None and not options.data_dir.is_dir():
         raise UsageError(f"--data-dir {options.data_dir}: there is no such folder")
-    if options.export is not None:
-        check_export(options.export, options.forward)
+
+
+def _states(plan: LoadedPlan) -> dict[str, Tensor]:
+    return {pair.current: plan.graph.tensors[pair.current] for pair in plan.program.state}
 
 
 def _with_constants(graph: Graph, values: Values) -> Graph:
@@ -382,7 +386,7 @@ class _Run:
                 self._save(options.checkpoint_dir, step, whole)
             if not is_last:
                 if self._judge is not None:
-                    load_tiles(self._engine, whole)
+                    load_tiles(self._engine, whole, whole.keys())
                 else:
                     self._engine.advance()
             if options.progress is not None:
@@ -446,7 +450,7 @@ class _Run:
         if self._options.export is None:
             return ()
         following = {pair.current: pair.following for pair in self._plan.program.state}
-        state = {name: self._plan.graph.tensors[name] for name in following}
+        state = _states(self._plan)
         return export_weights(self._options.export, state, lambda name: outputs[following[name]], self._options.forward)
 
 
