@@ -1,8 +1,8 @@
 """The folder of a plan: which files it has, and that they belong together.
 
     plan.json       the plan
-    manifest.json   the sha256 of every other file; the model's inputs, outputs and state pairs
-    model.onnx      the model that was planned, as it was ingested
+    manifest.json   the sha256 of every other file; the model's inputs, outputs and state pairs; where its data lie
+    model.onnx      the model that was planned, as it was ingested; weights that were external data still are
     worker0.onnx    what each worker runs
     ...
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import ModelError, UsageError
+from planner.graph.external import record, resolved
 from planner.graph.model import StatePair
 from planner.plan import Plan, digest
 from planner.program import Program
@@ -45,6 +46,8 @@ class PlanFolder:
     outputs: tuple[str, ...]
     """Results and next states of the model, in its order."""
     state: tuple[StatePair, ...]
+    data_folders: tuple[Path, ...] = ()
+    """Where the model's external data may lie, the likeliest first; () if it has none."""
 
     @property
     def model(self) -> Path:
@@ -64,13 +67,16 @@ def refuse_existing(directory: Path) -> None:
         raise UsageError(f"{directory} exists", hint="choose another folder with --out, or remove it")
 
 
-def write_folder(directory: Path, files: Mapping[str, bytes], program: Program) -> None:
+def write_folder(
+    directory: Path, files: Mapping[str, bytes], program: Program, data_folder: Path | None = None
+) -> None:
     """Writes a plan's files and their manifest.
 
     Args:
         directory: must not exist.
         files: content by file name, without the manifest.
         program: the partitioned program of the plan.
+        data_folder: where the model's external data lie; None if it has none.
 
     Raises:
         UsageError: the folder exists, or cannot be written.
@@ -82,6 +88,7 @@ def write_folder(directory: Path, files: Mapping[str, bytes], program: Program) 
         "inputs": list(program.inputs),
         "outputs": list(program.outputs),
         "state": [[pair.current, pair.following] for pair in program.state],
+        **({} if data_folder is None else {"data_folder": record(data_folder, directory)}),
     }
     complete = {**files, MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode()}
     with whole_folder(directory) as folder:
@@ -107,6 +114,7 @@ def open_folder(directory: Path) -> PlanFolder:
         expected = {str(name): str(value) for name, value in manifest["files"].items()}
         inputs, outputs = tuple(manifest["inputs"]), tuple(manifest["outputs"])
         state = tuple(StatePair(current, following) for current, following in manifest["state"])
+        data_folders = resolved(directory, [str(folder) for folder in manifest.get("data_folder", ())])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ModelError(f"{manifest_file} cannot be read: {error}", hint="plan the model again") from error
     faults = [_fault(directory, name, wanted) for name, wanted in expected.items()]
@@ -121,7 +129,7 @@ def open_folder(directory: Path) -> PlanFolder:
     absent = [worker_file(worker) for worker in range(plan.workers) if worker_file(worker) not in expected]
     if absent:
         raise ModelError(f"{directory} lacks {', '.join(absent)}", hint="plan the model again")
-    return PlanFolder(directory, plan, inputs, outputs, state)
+    return PlanFolder(directory, plan, inputs, outputs, state, data_folders)
 
 
 def _fault(directory: Path, name: str, wanted: str) -> str:

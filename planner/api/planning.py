@@ -24,6 +24,7 @@ from planner.folder import (
     refuse_existing,
     write_folder,
 )
+from planner.graph.external import data_folder_of, note_data_folder, without_data_folder
 from planner.graph.model import Graph
 from planner.graph.randomness import lower_randomness
 from planner.graph.to_onnx import to_model
@@ -122,6 +123,8 @@ def plan(
     pairs = None if state is None else read_pairs(state)
     descriptions, source = in_force(opdefs, unknown_ops)
     graph = lower_randomness(read_step(model, dims=dim or {}, state_pairs=pairs, operators=descriptions))
+    # Not in the model that is written: the same model is to have the same digest, whatever its plans' folders are.
+    graph, data_folder = without_data_folder(graph), data_folder_of(graph, model if model.is_dir() else model.parent)
     content = to_model(graph).SerializeToString(deterministic=True)
     progress(f"analysing {len(graph.ops)} ops")
     tables = CostTables()
@@ -200,10 +203,11 @@ def plan(
         described_by=source,
         undescribed=undescribed_ops(decided.graph, decided.ops, decision.plan, descriptions.is_unknown),
     )
-    write_folder(directory, plan_files(graph, content, complete, partitioned), partitioned.program)
+    write_folder(directory, plan_files(graph, content, complete, partitioned), partitioned.program, data_folder)
     if sharding_annotations is not None:
         shapes = {name: tensor.shape for name, tensor in graph.tensors.items()}
         annotated, _ = with_annotations(ModelProto.FromString(content), complete, shapes)
+        note_data_folder(annotated, data_folder, sharding_annotations.parent)
         write_bytes(sharding_annotations, annotated.SerializeToString(deterministic=True))
     steps = [step for worker in partitioned.program.workers for step in worker.steps]
     return PlanResult(

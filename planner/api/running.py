@@ -10,10 +10,16 @@ from planner.errors import UsageError
 from planner.folder import (
     newest_folder,
 )
+from planner.graph.model import Tensor
 from planner.progress import Progress, silent
 from planner.runtime.results import write_arrays
 from planner.runtime.run import RunOptions, RunResult, StepReport, run_with
 from planner.runtime.schedule import parse_schedule
+from planner.runtime.state import Drawn
+from planner.units import format_bytes
+
+_SHOWN = 8
+"""Names of inputs in a line."""
 
 
 def run(
@@ -21,6 +27,8 @@ def run(
     *,
     inputs: Path | None = None,
     weights: Path | None = None,
+    data_dir: Path | None = None,
+    random_weights: bool = False,
     steps: int = 1,
     lr: str | None = None,
     verify: bool = False,
@@ -37,13 +45,17 @@ def run(
     opdefs: Path | None = None,
     custom_ops: Sequence[Path] = (),
     progress: Progress = silent,
+    notes: Progress = silent,
 ) -> RunResult:
     """Runs a plan.
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
-        inputs: arrays for the inputs (npz), or a directory of batches, one per step.
+        inputs: arrays for the inputs (npz), or a directory of batches, one per step; all data that has no value in the
+            model. None: data is drawn.
         weights: state to start from (npz or safetensors).
+        data_dir: the folder of the model's external data; None: where the plan says.
+        random_weights: draw weights that are external data, and read no such file.
         steps: how many iterations, those before a checkpoint included.
         lr: a learning rate or a schedule, as text (``planner.runtime.schedule``).
         verify: judge every step against the unpartitioned model.
@@ -60,9 +72,10 @@ def run(
         opdefs: with ``verify``, a file of descriptions whose operators in NumPy are the reference.
         custom_ops: libraries of custom operators for ONNX Runtime.
         progress: told what is being done.
+        notes: told, before the first step, what is drawn because nothing gives it; nothing if nothing is.
 
     Raises:
-        TofuError: the plan or the inputs cannot be used, or a worker failed.
+        TofuError: the plan or the inputs cannot be used, weights cannot be read, or a worker failed.
     """
     where = directory if directory is not None else newest_folder(Path())
     if result is not None and not result.parent.is_dir():
@@ -71,6 +84,8 @@ def run(
         steps=steps,
         inputs=inputs,
         weights=weights,
+        data_dir=data_dir,
+        random_weights=random_weights,
         schedule=None if lr is None else parse_schedule(lr),
         verify=verify,
         seed=seed,
@@ -85,6 +100,7 @@ def run(
         libraries=tuple(custom_ops),
         references={} if opdefs is None else load_file(opdefs).references,
         progress=lambda report: progress(_line(report)),
+        told=lambda drawn: _tell(drawn, notes),
     )
     outcome = run_with(where, options)
     if result is not None:
@@ -95,3 +111,17 @@ def run(
 def _line(report: StepReport) -> str:
     loss = "" if report.loss is None else f", loss {report.loss:.6f}"
     return f"step {report.step} of {report.steps}{loss}"
+
+
+def _tell(drawn: Drawn, notes: Progress) -> None:
+    """Says what a run makes up, in a line each for weights and for data."""
+    if drawn.weights:
+        amount = "1 tensor" if len(drawn.weights) == 1 else f"{len(drawn.weights):,} tensors"
+        notes(f"note: weights drawn from seed {drawn.seed}: {amount}, {format_bytes(drawn.weight_bytes)}")
+    if drawn.inputs:
+        notes(f"note: data drawn from seed {drawn.seed}, for want of --inputs: {_names(drawn.inputs)}")
+
+
+def _names(tensors: Sequence[Tensor]) -> str:
+    more = f" and {len(tensors) - _SHOWN} more" if len(tensors) > _SHOWN else ""
+    return ", ".join(tensor.name for tensor in tensors[:_SHOWN]) + more

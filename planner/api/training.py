@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from planner.errors import UsageError
+from planner.graph.external import data_folder_of, note_data_folder, without_data_folder
 from planner.graph.model import Role
-from planner.graph.to_onnx import write_model
+from planner.graph.to_onnx import to_model
 from planner.progress import Progress, silent
 from planner.report.results import (
     GradResult,
@@ -124,10 +125,11 @@ def grad(
     graph = made.graph
     progress(f"writing {output}")
     output.parent.mkdir(parents=True, exist_ok=True)
+    data_folder = data_folder_of(graph, model if model.is_dir() else model.parent)
     if proto is None:
-        write_model(graph, output)
-    else:
-        write_bytes(output, proto.SerializeToString(deterministic=True))
+        proto = to_model(without_data_folder(graph))
+    note_data_folder(proto, data_folder, output.parent)
+    write_bytes(output, proto.SerializeToString(deterministic=True))
     roles = graph.roles
     return GradResult(
         output=output,

@@ -12,7 +12,7 @@ from planner.commands.options import (
     CUSTOM_OPS,
     JSON,
 )
-from planner.commands.show import progress, show
+from planner.commands.show import progress, say, show
 from planner.errors import UsageError
 
 
@@ -22,13 +22,22 @@ from planner.errors import UsageError
     "--inputs",
     type=click.Path(path_type=Path),
     metavar="FILE.npz|DIR",
-    help="Arrays for the inputs by name, or a folder of batches, one per step; what is lacking is drawn from the seed.",
+    help="Arrays for all inputs by name, or a folder of batches, one per step.  [default: drawn from the seed]",
 )
 @click.option(
     "--weights",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="State to start from, by name: npz or safetensors; each worker takes its own tiles.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the files of a model's external data are.  [default: where they were when it was planned]",
+)
+@click.option(
+    "--random-weights", is_flag=True, help="Draw weights that are external data from the seed, and read no such file."
 )
 @click.option(
     "--steps",
@@ -91,6 +100,8 @@ def run(
     directory: Path | None,
     inputs: Path | None,
     weights: Path | None,
+    data_dir: Path | None,
+    random_weights: bool,
     steps: int,
     lr: str | None,
     verify: bool,
@@ -116,6 +127,7 @@ def run(
     Examples:
       tofu run plan --steps 3 --verify
       tofu run plan --inputs batch.npz --result out.npz
+      tofu run plan --inputs batch.npz --data-dir /models/llama
       tofu run plan --inputs batches/ --steps 1000 --lr cosine:0.1,0.001,1000 --checkpoint-dir ck --checkpoint-every 100
       tofu run plan --inputs batches/ --steps 1000 --checkpoint-dir ck --resume --export weights.safetensors
     """
@@ -127,6 +139,8 @@ def run(
             directory,
             inputs=inputs,
             weights=weights,
+            data_dir=data_dir,
+            random_weights=random_weights,
             steps=steps,
             lr=lr,
             verify=verify,
@@ -143,6 +157,7 @@ def run(
             custom_ops=custom_ops,
             opdefs=opdefs,
             progress=progress(),
+            notes=say,
         ),
         as_json.run,
         tables.run,

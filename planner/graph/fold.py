@@ -320,10 +320,13 @@ class _Folder:
         assert condition is not None, "it is known"
         branch = taken_branch(node, bool(condition.item()), op.name, self.tensors)
         for tensor in branch.initializers:
-            value = array_of(tensor, f"initializer {tensor.name!r} inside of op {op.name!r}")
+            owner = f"initializer {tensor.name!r} inside of op {op.name!r}"
+            value = array_of(tensor, owner)
+            if value is None:
+                raise UnsupportedError(f"{owner} has external data, which is not supported there")
             self.tensors[tensor.name] = Tensor(tensor.name, *tensor_shape(tensor, tensor.name))
             self.values[tensor.name] = value
-            if value is not None and not self.tensors[tensor.name].dtype.is_float:
+            if not self.tensors[tensor.name].dtype.is_float:
                 self.known.add(tensor.name)
         for number, inner in enumerate(branch.nodes):
             self.take(f"{op.name}/{number}", inner)

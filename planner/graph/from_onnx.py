@@ -140,7 +140,8 @@ def graph_from_proto(
         declared=declared_types(model, dims or {}),
         operators=operators,
     )
-    notes = {key: value for key, value in metadata.items() if not is_structural(key)}
+    # Where values lie is what the initializers say, and nothing else.
+    notes = {key: value for key, value in metadata.items() if not is_structural(key) and key != EXTERNAL}
     if external:
         notes[EXTERNAL] = json.dumps(external, sort_keys=True)
     for key in sorted((names_of(metadata, UNLOADED_INITIAL) & inputs.keys()) - initial.keys()):

@@ -24,7 +24,10 @@ UNLOADED_INITIAL: Final = "tofu.unloaded_initial"
 EVIDENCE: Final = "tofu.state_evidence"
 """Why outputs replace inputs, where that was inferred: ``{"W2": [["shape", "dataflow"], "in words"]}``; a note."""
 EXTERNAL: Final = "tofu.external"
-"""Where values that were not loaded lie: ``{"W": {"location": ..., "offset": ..., "length": ...}}``; a note."""
+"""Where values that were not loaded lie: ``{"W": {"location": ..., "offset": ..., "length": ...}}``; a note. A file's
+initializers say the same, and what they say counts."""
+DATA_FOLDER: Final = "tofu.data_folder"
+"""``["../model", "/home/me/model"]``: the folder of those files, from the file's own and as a whole path; a note."""
 
 _STRUCTURAL: Final = frozenset({STATE, FOLDED, UNLOADED, UNLOADED_INITIAL})
 
@@ -99,6 +102,20 @@ def external_of(notes: Mapping[str, str]) -> dict[str, dict[str, str]]:
             raise fault
         found[name] = {str(key): str(value) for key, value in entry.items()}
     return found
+
+
+def folders_of(notes: Mapping[str, str]) -> tuple[str, ...]:
+    """The data folder as a note has it, from the file's own folder and as an absolute path; () where it is absent.
+
+    Raises:
+        ModelError: its value is not of that form.
+    """
+    if DATA_FOLDER not in notes:
+        return ()
+    match _parsed(notes, DATA_FOLDER):
+        case [str(near), str(far)]:
+            return near, far
+    raise ModelError(f"metadata {DATA_FOLDER} is not a folder, twice")
 
 
 def evidence_of(notes: Mapping[str, str]) -> dict[str, tuple[tuple[str, ...], str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import PurePosixPath, PureWindowsPath
 from typing import Final
 
 import numpy as np
@@ -11,6 +10,7 @@ import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.external import KEYS, external_value, stored_bytes
 from planner.graph.model import Attribute, DType, GraphAttribute, Op, Shape, TensorAttribute
 from planner.graph.subgraph import CONTROL_FLOW, captured_names, graph_attribute, graph_proto
 
@@ -43,6 +43,7 @@ _DTYPES: Final[dict[int, DType]] = {
 }
 _ELEM_TYPES: Final[dict[DType, int]] = {dtype: elem_type for elem_type, dtype in _DTYPES.items()}
 
+_PAYLOADS: Final = ("raw_data", *(f"{kind}_data" for kind in ("float", "int32", "int64", "double", "uint64", "string")))
 _SUBGRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 _OTHER_FORMS: Final = {
     AttributeProto.SPARSE_TENSOR: "a sparse tensor",
@@ -126,14 +127,16 @@ def array_of(tensor: TensorProto, owner: str) -> np.ndarray | None:
 
     Raises:
         UnsupportedError: see ``tensor_shape``.
-        ModelError: the data does not fill the shape, or its location lies outside the model's folder.
+        ModelError: there are several values, the data does not fill the shape, or is not where it could be.
     """
     shape, dtype = tensor_shape(tensor, owner)
+    fault = payload_fault(tensor)
+    if fault:
+        raise ModelError(f"{owner} {fault}")
     if tensor.data_location == TensorProto.EXTERNAL:
         external_location(tensor, owner)
         return None
-    elements = int(np.prod(shape, dtype=object))
-    needed_bytes = (elements * _bits(dtype) + 7) // 8
+    needed_bytes = stored_bytes(dtype, int(np.prod(shape, dtype=object)))
     if tensor.HasField("raw_data") and len(tensor.raw_data) != needed_bytes:
         raise ModelError(
             f"{owner} has {len(tensor.raw_data)} bytes of data; its shape {list(shape)} of {dtype.value} "
@@ -146,24 +149,25 @@ def array_of(tensor: TensorProto, owner: str) -> np.ndarray | None:
         raise ModelError(f"{owner} has data that does not fill its shape {list(shape)}: {error}") from None
 
 
-def _bits(dtype: DType) -> int:
-    """Bits of one element in a file, where several share a byte."""
-    packed = {DType.INT4: 4, DType.UINT4: 4, DType.INT2: 2, DType.UINT2: 2}
-    return packed.get(dtype, 8 * dtype.item_bytes)
+def payload_fault(tensor: TensorProto) -> str:
+    """Why it cannot be told what a TensorProto's value is, or "": it has several."""
+    payloads = [name for name in _PAYLOADS if len(getattr(tensor, name))]
+    if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
+        payloads.append("external_data")
+    return f"has several values: {' and '.join(payloads)}" if len(payloads) > 1 else ""
 
 
 def external_location(tensor: TensorProto, owner: str) -> dict[str, str]:
     """Where an external tensor says that its data lie: ``location``, and ``offset``, ``length`` where stated.
 
     Raises:
-        ModelError: no location, or one that leaves the model's folder.
+        ModelError: see ``external_value``; a key that is stated twice.
     """
     entries = {entry.key: entry.value for entry in tensor.external_data}
-    location = entries.get("location", "")
-    parts = PurePosixPath(location).parts + PureWindowsPath(location).parts
-    if not location or ".." in parts or PurePosixPath(location).is_absolute() or PureWindowsPath(location).anchor:
-        raise ModelError(f"{owner} has its data at {location!r}, which is not inside the model's folder")
-    return {key: entries[key] for key in ("location", "offset", "length") if key in entries}
+    if len(entries) < len(tensor.external_data):
+        raise ModelError(f"{owner} says twice where its data lie")
+    external_value(entries, *tensor_shape(tensor, owner), owner)
+    return {key: entries[key] for key in KEYS if key in entries}
 
 
 def refused_forms(node: NodeProto, *, takes_graphs: bool = False) -> str:

@@ -134,6 +134,15 @@ def run(result: RunResult) -> dict[str, Any]:
         "staging_bytes": list(result.staging_bytes),
         "checkpoint": None if result.checkpoint is None else str(result.checkpoint),
         "exported": list(result.exported),
+        "drawn": {
+            "weights": {
+                "tensors": len(result.drawn.weights),
+                "bytes": result.drawn.weight_bytes,
+                "seed": result.drawn.seed,
+            },
+            "inputs": [tensor.name for tensor in result.drawn.inputs],
+        },
+        "data_dir": None if result.data_folder is None else str(result.data_folder),
         **({} if result.profile is None else {"profile": _profile(result.profile)}),
     }
 

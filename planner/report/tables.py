@@ -179,6 +179,8 @@ def run(result: RunResult, file: TextIO) -> None:
         ("moved", f"{result.moved_bytes:,} bytes per step, " + ("equal" if agree else "NOT equal") + " in every fetch"),
         ("memory per worker", f"{format_bytes(max(result.arena_bytes))} of arrays at most" + staged),
     ]
+    if result.data_folder is not None:
+        facts.append(("weights from", str(result.data_folder)))
     if result.checkpoint is not None:
         facts.append(("checkpoint", str(result.checkpoint)))
     if result.exported:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-from onnx import TensorProto, numpy_helper
+from onnx import ModelProto, TensorProto, numpy_helper
 
 from planner.errors import ModelError, UsageError
 from planner.graph.load import load_model
 from planner.graph.model import Tensor
 from planner.graph.protos import elem_type_of
+from planner.graph.wellformed import listed
 from planner.runtime.results import write_bytes
 from planner.runtime.safetensors import write_safetensors
 
@@ -28,35 +29,19 @@ def export_weights(
         forward: the forward model, for ``.onnx``.
 
     Raises:
-        UsageError: another kind of file, no forward model, or the file cannot be written.
-        ModelError: the forward model cannot be read, or shares no weight with the state.
+        UsageError, ModelError: see ``check_export``; also a file that cannot be written.
     """
-    check_export(path, forward)
     if path.suffix == ".safetensors":
         write_safetensors(path, state, value_of)
         return tuple(state)
-    assert forward is not None
-    model = load_model(forward)
+    model = check_export(path, state, forward)
     written = []
-    for position, initializer in enumerate(model.graph.initializer):
+    for initializer in model.graph.initializer:
         tensor = state.get(initializer.name)
-        if tensor is None:
-            continue
-        if (tuple(initializer.dims), initializer.data_type) != (tensor.shape, elem_type_of(tensor.dtype)):
-            raise ModelError(
-                f"{forward}: initializer {initializer.name!r} is {list(initializer.dims)}, "
-                f"the state of that name is {tensor.dtype.value} {list(tensor.shape)}"
-            )
-        value = np.ascontiguousarray(value_of(initializer.name)).reshape(tensor.shape)
-        model.graph.initializer[position].CopyFrom(numpy_helper.from_array(value, initializer.name))
-        written.append(initializer.name)
-    if not written:
-        raise ModelError(f"{forward} has no initializer that is a state of the plan", facts=tuple(sorted(state)[:10]))
-    external = [entry.name for entry in model.graph.initializer if entry.data_location == TensorProto.EXTERNAL]
-    if external and path.resolve().parent != forward.resolve().parent:
-        raise UsageError(
-            f"{forward} refers to external data", facts=tuple(external), hint="export into the folder of that model"
-        )
+        if tensor is not None:
+            value = np.ascontiguousarray(value_of(initializer.name)).reshape(tensor.shape)
+            initializer.CopyFrom(numpy_helper.from_array(value, initializer.name))
+            written.append(initializer.name)
     try:
         content = model.SerializeToString(deterministic=True)
     except ValueError as error:  # more than 2 GiB
@@ -65,11 +50,21 @@ def export_weights(
     return tuple(written)
 
 
-def check_export(path: Path, forward: Path | None) -> None:
+def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None = None) -> ModelProto:
     """Refuses, before a run, what could not be exported after it.
 
+    Args:
+        path: see ``export_weights``.
+        state: by name.
+        forward: the forward model, for ``.onnx``.
+
+    Returns:
+        That model; an empty one for ``.safetensors``.
+
     Raises:
-        UsageError: another kind of file, no forward model, or no folder to write to.
+        UsageError: another kind of file, no forward model, no folder to write to, or one from which the rest of the
+            forward model's external data would not be found.
+        ModelError: the forward model cannot be read, or shares no weight with the state.
     """
     if path.suffix not in (".safetensors", ".onnx"):
         raise UsageError(f"{path} is neither .safetensors nor .onnx")
@@ -77,3 +72,25 @@ def check_export(path: Path, forward: Path | None) -> None:
         raise UsageError(f"{path}: into which model?", hint="name the forward model with --forward")
     if not path.resolve().parent.is_dir():
         raise UsageError(f"{path} cannot be written: there is no folder {path.parent}")
+    if path.suffix == ".safetensors" or forward is None:
+        return ModelProto()
+    model = load_model(forward)
+    kept = []
+    for initializer in model.graph.initializer:
+        tensor = state.get(initializer.name)
+        if tensor is None:
+            kept.append(initializer)
+        elif (tuple(initializer.dims), initializer.data_type) != (tensor.shape, elem_type_of(tensor.dtype)):
+            raise ModelError(
+                f"{forward}: initializer {initializer.name!r} is {list(initializer.dims)}, "
+                f"the state of that name is {tensor.dtype.value} {list(tensor.shape)}"
+            )
+    if len(kept) == len(model.graph.initializer):
+        raise ModelError(f"{forward} has no initializer that is a state of the plan", facts=tuple(sorted(state)[:10]))
+    external = [entry.name for entry in kept if entry.data_location == TensorProto.EXTERNAL]
+    if external and path.resolve().parent != forward.resolve().parent:
+        raise UsageError(
+            f"{forward} has external data that is not trained", facts=listed(external),
+            hint="export into the folder of that model, or to .safetensors",
+        )  # fmt: skip
+    return model

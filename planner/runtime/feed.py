@@ -18,7 +18,7 @@ import numpy as np
 
 from planner.errors import UsageError
 from planner.graph.model import Graph
-from planner.runtime.state import check_inputs, read_npz
+from planner.runtime.state import check_inputs, read_npz, refuse_missing
 
 
 def batch_files(directory: Path) -> tuple[Path, ...]:
@@ -41,16 +41,17 @@ def batch_files(directory: Path) -> tuple[Path, ...]:
     return found
 
 
-def read_batch(path: Path, graph: Graph, data: Sequence[str]) -> dict[str, np.ndarray]:
+def read_batch(path: Path, graph: Graph, data: Sequence[str], supplied: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """One batch.
 
     Args:
         path: a file or folder, see the top of this file.
         graph: whose inputs it gives.
         data: the inputs that are data.
+        supplied: those that have a value in every step already.
 
     Raises:
-        UsageError: it cannot be read or does not fit; all findings at once.
+        UsageError: it cannot be read, does not fit, or lacks inputs; all findings at once.
     """
     if path.is_dir():
         arrays = {file.stem: _mapped(file) for file in sorted(path.glob("*.npy"))}
@@ -67,6 +68,7 @@ def read_batch(path: Path, graph: Graph, data: Sequence[str]) -> dict[str, np.nd
     others = tuple(f"{name} is state" for name in values if name not in data)
     if others:
         raise UsageError(f"{path} holds more than data", facts=others, hint="give state with --weights")
+    refuse_missing(graph, {*values, *supplied}, source=str(path))
     return values
 
 
@@ -76,14 +78,16 @@ class Feed:
     Args:
         directory: see the top of this file.
         graph: whose data inputs it gives.
+        supplied: data inputs that something else gives a value in every step.
 
     Raises:
         UsageError: there are no batches.
     """
 
-    def __init__(self, directory: Path, graph: Graph) -> None:
+    def __init__(self, directory: Path, graph: Graph, supplied: Sequence[str] = ()) -> None:
         states = {pair.current for pair in graph.state}
         self._graph = graph
+        self._supplied = tuple(supplied)
         self._data = tuple(name for name in graph.inputs if name not in states)
         self._files = batch_files(directory)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="batches")
@@ -93,7 +97,7 @@ class Feed:
         """The arrays of a step, counted from 1; the next one's are read meanwhile, unless this is the last.
 
         Raises:
-            UsageError: the batch cannot be read or does not fit.
+            UsageError: the batch cannot be read, does not fit, or lacks an input.
         """
         ahead, self._ahead = self._ahead, None
         found = ahead[1] if ahead is not None and ahead[0] == step else self._read(step)
@@ -104,7 +108,7 @@ class Feed:
 
     def _read(self, step: int) -> Future[dict[str, np.ndarray]]:
         path = self._files[(step - 1) % len(self._files)]
-        return self._reader.submit(read_batch, path, self._graph, self._data)
+        return self._reader.submit(read_batch, path, self._graph, self._data, self._supplied)
 
     def __enter__(self) -> Feed:
         return self

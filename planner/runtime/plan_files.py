@@ -36,6 +36,8 @@ class LoadedPlan:
     """What the plan states for each worker; () if it states nothing."""
     estimate: TimeEstimate | None = None
     """Of an iteration on the plan's topology; None where it is for none."""
+    data_folders: tuple[Path, ...] = ()
+    """Where the model's external data may lie, the likeliest first; () if it has none."""
 
 
 @without_collection()
@@ -71,7 +73,9 @@ def load_plan(directory: Path) -> LoadedPlan:
         )
     # The plan's state, and not what the reader would find: the workers' tiles are tied by it.
     graph = replace(read_model(folder.model, operators=EVERY_OPERATOR), state=folder.state)
-    return LoadedPlan(graph, program, models, paths, folder.plan.model_digest, stated, folder.plan.estimate)
+    return LoadedPlan(
+        graph, program, models, paths, folder.plan.model_digest, stated, folder.plan.estimate, folder.data_folders
+    )
 
 
 def _worker_model(path: Path) -> WorkerModel:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.errors import DifferenceError, UsageError
-from planner.graph.model import Graph
+from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.runtime import schedule
 from planner.runtime.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
@@ -34,7 +34,7 @@ from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.profile import Profile, profile_of
 from planner.runtime.reference import ForeignReference
 from planner.runtime.schedule import Schedule
-from planner.runtime.state import TileSource, Values, WeightFile, given_inputs, part_of
+from planner.runtime.state import Drawn, TileSource, Values, WeightFile, given_inputs, part_of, refuse_missing
 from planner.runtime.supervisor import SupervisedEngine
 from planner.runtime.tiles import fill_tiles, gather_tiles, load_tiles
 from planner.runtime.transport import Transport
@@ -101,6 +101,10 @@ class RunResult:
     """The last checkpoint that was written."""
     exported: tuple[str, ...]
     """Names of the weights that were exported."""
+    drawn: Drawn
+    """What was made up."""
+    data_folder: Path | None
+    """The folder whose files were read for weights; None if none were."""
 
     @property
     def judged_tensors(self) -> int:
@@ -135,9 +139,13 @@ class RunOptions:
     """The last step to be done; at least 1. A run that is resumed goes on from the step of its checkpoint."""
     inputs: str | Path | Mapping[str, np.ndarray] | None = None
     """An npz file or arrays (see ``state.check_inputs``): the same data in every step; or a directory of batches, one
-    for each step (see ``feed.py``)."""
+    for each step (see ``feed.py``). All that is data and has no value in the model must be there; None: it is drawn."""
     weights: Path | None = None
     """State to start from, and constants that the model does not hold: npz or safetensors."""
+    data_dir: Path | None = None
+    """Where the files of the model's external data are; None: where the plan says."""
+    random_weights: bool = False
+    """Draw weights that are external data, and read no such file."""
     schedule: Schedule | None = None
     """Of the learning rate."""
     verify: bool = False
@@ -168,6 +176,8 @@ class RunOptions:
     """By (domain, op type), operators that ONNX does not define in NumPy, to verify by."""
     progress: Progress | None = None
     """Called after each step."""
+    told: Callable[[Drawn], None] | None = None
+    """Called before the first step with what is made up."""
 
 
 def run_plan(
@@ -199,9 +209,9 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         transport: in place of the usual one; only where the workers run in this process.
 
     Raises:
-        UsageError: the plan or the options cannot be used.
-        ModelError: the programs do not fit together, the whole model cannot be run, or a checkpoint is another
-            model's or damaged.
+        UsageError: the plan or the options cannot be used, or inputs are missing.
+        ModelError: weights cannot be read, the programs do not fit together, the whole model cannot be run, or a
+            checkpoint is another model's or damaged.
         WorkerError: a worker failed; it is named.
         DifferenceError: a fetch moved other bytes than predicted, or workers that hold the same elements differ.
     """
@@ -210,6 +220,8 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
     loaded = plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan))
     graph = loaded.graph
     name = loss_of(graph, options.loss)
+    if options.export is not None:
+        check_export(options.export, _states(loaded), options.forward)
     if options.schedule is not None and schedule.INPUT not in graph.inputs:
         raise UsageError(
             f"--lr: the model has no input {schedule.INPUT!r}", facts=(f"inputs: {', '.join(graph.inputs)}",)
@@ -230,14 +242,27 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         sources.append(WeightFile(options.weights, graph))
     with contextlib.ExitStack() as stack:
         inputs = options.inputs
+        supplied = () if options.schedule is None else (schedule.INPUT,)
         feed: Feed | None = None
         if isinstance(inputs, str | Path) and Path(inputs).is_dir():
-            feed = stack.enter_context(Feed(Path(inputs), graph))
+            feed = stack.enter_context(Feed(Path(inputs), graph, supplied))
             inputs = feed.batch(first)
         given = given_inputs(graph, inputs)
+        if inputs is not None and feed is None:
+            source = str(inputs) if isinstance(inputs, str | Path) else "inputs"
+            refuse_missing(graph, {*given, *supplied}, source=source)
         if options.resume:
             given = {name: value for name, value in given.items() if not sources[0].holds(name)}
-        values = Values(graph, given, sources=tuple(sources), seed=seed)
+        values = Values(
+            graph,
+            given,
+            sources=tuple(sources),
+            seed=seed,
+            data_folders=loaded.data_folders if options.data_dir is None else (options.data_dir,),
+            random_weights=options.random_weights,
+        )
+        if options.told is not None:
+            options.told(values.drawn)
         if options.device == "cpu":
             check_kernels(graph, options.libraries)
         judge = None
@@ -255,8 +280,14 @@ def _check_options(options: RunOptions) -> None:
         raise UsageError(f"{given}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
     if options.checkpoint_every is not None and options.checkpoint_every < 1:
         raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
-    if options.export is not None:
-        check_export(options.export, options.forward)
+    if options.data_dir is not None and options.random_weights:
+        raise UsageError("--data-dir and --random-weights: are weights to be read, or drawn?")
+    if options.data_dir is not None and not options.data_dir.is_dir():
+        raise UsageError(f"--data-dir {options.data_dir}: there is no such folder")
+
+
+def _states(plan: LoadedPlan) -> dict[str, Tensor]:
+    return {pair.current: plan.graph.tensors[pair.current] for pair in plan.program.state}
 
 
 def _with_constants(graph: Graph, values: Values) -> Graph:
@@ -355,7 +386,7 @@ class _Run:
                 self._save(options.checkpoint_dir, step, whole)
             if not is_last:
                 if self._judge is not None:
-                    load_tiles(self._engine, whole)
+                    load_tiles(self._engine, whole, whole.keys())
                 else:
                     self._engine.advance()
             if options.progress is not None:
@@ -384,6 +415,8 @@ class _Run:
             profile=profile_of(program, iterations, self._plan.estimate) if options.profile else None,
             checkpoint=self._checkpoint,
             exported=self._export(outputs),
+            drawn=values.drawn,
+            data_folder=values.data_folder,
         )
 
     def _fresh(self, feed: Feed | None, step: int, *, is_last: bool) -> dict[str, np.ndarray]:
@@ -417,7 +450,7 @@ class _Run:
         if self._options.export is None:
             return ()
         following = {pair.current: pair.following for pair in self._plan.program.state}
-        state = {name: self._plan.graph.tensors[name] for name in following}
+        state = _states(self._plan)
         return export_weights(self._options.export, state, lambda name: outputs[following[name]], self._options.forward)
 
 

@@ -104,6 +104,10 @@ class Sampler:
                 hint="give them with --inputs batch.npz",
             )
 
+    def is_stated(self, name: str) -> bool:
+        """Whether the model's metadata states the value of an input."""
+        return "value" in self._notes.get(name, {})
+
     def tile(self, name: str, region: Region) -> np.ndarray:
         """A region of a tensor, of the region's shape.
 

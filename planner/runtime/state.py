@@ -6,7 +6,8 @@ import difflib
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -14,8 +15,11 @@ import numpy as np
 
 from planner.algebra.region import Region, index_space
 from planner.errors import UsageError
+from planner.graph.external import external_values
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
+from planner.graph.wellformed import listed
+from planner.runtime.external import ExternalData
 from planner.runtime.safetensors import map_tensor, read_header
 from planner.runtime.samples import Sampler
 
@@ -35,21 +39,39 @@ class TileSource(Protocol):
         """A region of a tensor that it has, of the region's shape."""
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a run has made up."""
+
+    seed: int
+    weights: tuple[Tensor, ...]
+    """States and constants."""
+    inputs: tuple[Tensor, ...]
+    """Data."""
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(tensor.size_bytes for tensor in self.weights)
+
+
 class Values:
     """A value for every input of a graph, data and state, before the first step.
 
     What is asked first answers: what the caller gives, a checkpoint or a file of weights, what the model holds
-    (``Graph.initial``), and for the rest what ``samples.py`` makes up. Constants that the model names and does not hold
-    have values here, too.
+    (``Graph.initial``), what it has in files beside it, and for the rest what ``samples.py`` makes up. Constants that
+    the model does not hold have values here, too.
 
     Args:
         graph: the whole model.
         given: arrays by name, as ``check_inputs`` returns them.
         sources: checkpoints and files of weights, the first that has a tensor decides.
         seed: of what is made up.
+        data_folders: where the files of the model may be, the likeliest first.
+        random_weights: make up what lies in such files, and open none.
 
     Raises:
         UsageError: something cannot be made up (see ``Sampler.check``).
+        ModelError: what lies in files cannot be read (see ``ExternalData``).
     """
 
     def __init__(
@@ -59,6 +81,8 @@ class Values:
         *,
         sources: tuple[TileSource, ...] = (),
         seed: int = 0,
+        data_folders: Sequence[Path] = (),
+        random_weights: bool = False,
     ) -> None:
         self._graph = graph
         self._arrays = {name: value for name, value in graph.initial.items() if value is not None}
@@ -67,10 +91,28 @@ class Values:
         self._sampler = Sampler(graph, seed)
         self.absent = tuple(name for name, value in graph.constants.items() if value is None)
         """Constants that the model does not hold."""
-        self._sampler.check([name for name in (*graph.inputs, *self.absent) if not self._has(name)])
+        lacking = [name for name in (*graph.inputs, *self.absent) if not self._has(name)]
+        external = ExternalData(graph, () if random_weights else lacking, data_folders)
+        lacking = [name for name in lacking if not external.holds(name)]
+        self.data_folder = external.folder if any(map(external.holds, (*graph.inputs, *self.absent))) else None
+        """The folder whose files are read; None if none are."""
+        self._sources = (*sources, external)
+        self._sampler.check(lacking)
+        weights = {*self.absent, *(pair.current for pair in graph.state)}
+        made_up = [name for name in lacking if not self._sampler.is_stated(name)]
+        self.drawn = Drawn(
+            seed,
+            tuple(graph.tensors[name] for name in made_up if name in weights),
+            tuple(graph.tensors[name] for name in made_up if name not in weights),
+        )
+        """What is made up."""
 
     def tile(self, name: str, region: Region) -> np.ndarray:
-        """A region of a tensor, of the region's shape."""
+        """A region of a tensor, of the region's shape.
+
+        Raises:
+            ModelError: it lies in a file that cannot be read any more.
+        """
         if name not in self._given:
             for source in self._sources:
                 if source.holds(name):
@@ -81,7 +123,11 @@ class Values:
         return part_of(array, region)
 
     def whole(self, name: str) -> np.ndarray:
-        """All of a tensor."""
+        """All of a tensor.
+
+        Raises:
+            ModelError: see ``tile``.
+        """
         shape = self._graph.tensors[name].shape
         return self.tile(name, Region.whole(shape)).reshape(shape)
 
@@ -122,6 +168,33 @@ def given_inputs(graph: Graph, inputs: str | Path | Mapping[str, np.ndarray] | N
     if isinstance(inputs, str | Path):
         return check_inputs(graph, read_npz(Path(inputs)), source=str(inputs))
     return check_inputs(graph, inputs or {}, source="inputs")
+
+
+def refuse_missing(graph: Graph, given: Collection[str], *, source: str) -> None:
+    """Refuses data that lacks an input.
+
+    Args:
+        graph: whose inputs they are.
+        given: the inputs that have a value: of this data, or for the whole run.
+        source: how to name the data.
+
+    Raises:
+        UsageError: there are inputs that are no state, have no value in the model and are not given: all of them.
+    """
+    states = {pair.current for pair in graph.state}
+    sampler, external = Sampler(graph, 0), external_values(graph)
+    missing = [
+        graph.tensors[name]
+        for name in graph.inputs
+        if name not in states and name not in given and not sampler.is_stated(name) and name not in external
+        if graph.initial.get(name) is None
+    ]
+    if missing:
+        raise UsageError(
+            f"{source} lacks inputs of the model",
+            facts=listed([f"{tensor.name}: {tensor.dtype.value} {list(tensor.shape)}" for tensor in missing]),
+            hint="add these arrays; without --inputs, all data is drawn",
+        )
 
 
 class WeightFile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
 from planner.graph.to_onnx import to_model
 from planner.runtime.sessions import SessionMaker, bind, carried, cores
+
+_MOST_CONSTANT_BYTES: Final = 2**30
+"""A file holds no more than 2 GiB, ops included."""
+_LARGE_CONSTANT_BYTES: Final = 2**16
 
 
 class WholeModel:
@@ -30,7 +35,9 @@ class WholeModel:
         require_constants(graph)
         self._graph = graph
         self._made = tuple(name for name in graph.outputs if name in graph.producer)
-        computed = replace(graph, initial={}, outputs=self._made, notes={}, state=())
+        self._beside = _beside(graph)
+        constants = {name: None if name in self._beside else value for name, value in graph.constants.items()}
+        computed = replace(graph, initial={}, outputs=self._made, notes={}, state=(), constants=constants)
         maker = SessionMaker(cores(), libraries=libraries)
         try:
             self._session = maker.session(carried(to_model(computed))) if self._made else None
@@ -49,11 +56,20 @@ class WholeModel:
         if self._session is not None:
             tensors = self._graph.tensors
             outputs |= {name: np.empty(tensors[name].shape, numpy_dtype(tensors[name].dtype)) for name in self._made}
-            given = {name: (np.asarray(values[name], order="C"), tensors[name].dtype) for name in self._graph.inputs}
+            read = {name: values[name] for name in self._graph.inputs} | self._beside
+            given = {name: (np.asarray(value, order="C"), tensors[name].dtype) for name, value in read.items()}
             made = {name: (outputs[name], tensors[name].dtype) for name in self._made}
             binding = bind(self._session, given, made)
             self._session.run_with_iobinding(binding)
         return {name: outputs[name] for name in self._graph.outputs}
+
+
+def _beside(graph: Graph) -> dict[str, np.ndarray]:
+    """The constants that are given to the session in each step, where they are too many for an ONNX file."""
+    held = {name: value for name, value in graph.constants.items() if value is not None}
+    if sum(value.nbytes for value in held.values()) <= _MOST_CONSTANT_BYTES:
+        return {}
+    return {name: value for name, value in held.items() if value.nbytes >= _LARGE_CONSTANT_BYTES}
 
 
 def require_constants(graph: Graph) -> None:

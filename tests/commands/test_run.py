@@ -14,11 +14,14 @@ from command_line import Door, assert_refused
 def test_run_passes_its_options(door: Door) -> None:
     assert cli.main("run d --inputs f.npz --steps 5 --verify --result o.npz --seed 7".split()) == 0
     assert cli.main(["run"]) == 0
+    assert cli.main("run --random-weights --data-dir here".split()) == 0
     line = "run d --weights w.npz --lr 0.1 --checkpoint-dir c --checkpoint-every 3 --resume --export o.onnx"
     assert cli.main([*line.split(), *"--forward f.onnx --profile --device cuda --map 0,0,1".split()]) == 0
     nothing: dict[str, object] = {
         "inputs": None,
         "weights": None,
+        "data_dir": None,
+        "random_weights": False,
         "steps": 1,
         "lr": None,
         "verify": False,
@@ -51,6 +54,7 @@ def test_run_passes_its_options(door: Door) -> None:
     assert door.calls == [
         ("run", (Path("d"),), {**nothing, **few}),
         ("run", (None,), nothing),
+        ("run", (None,), {**nothing, "random_weights": True, "data_dir": Path("here")}),
         ("run", (Path("d"),), {**nothing, **more}),
     ]
 

@@ -64,7 +64,7 @@ def test_with_verification_it_holds_the_whole_models_state(plan_of: Planner, tmp
 
 def test_what_is_given_does_not_replace_the_checkpoints_state(plan_of: Planner, tmp_path: Path) -> None:
     plan = plan_of(GRAPH, 2)
-    given = {"w1": np.full((24, 24), 0.01, np.float32)}
+    given = {"x0": np.full((36, 24), 0.5, np.float32), "w1": np.full((24, 24), 0.01, np.float32)}
     straight = run_with(plan, RunOptions(steps=3, inputs=given))
     run_with(plan, RunOptions(steps=2, inputs=given, checkpoint_dir=tmp_path))
     again = run_with(plan, RunOptions(steps=3, inputs=given, checkpoint_dir=tmp_path, resume=True))

@@ -89,6 +89,7 @@ def _combined(model: ModelProto) -> tuple[ModelProto, list[tuple[str, str]]]:
     """Both graphs as one, in which states are inputs; and the pairs of state and next state."""
     combined = ModelProto(ir_version=model.ir_version)
     combined.opset_import.extend(model.opset_import)
+    combined.metadata_props.extend(model.metadata_props)
     graph = combined.graph
     graph.CopyFrom(model.graph)
     del graph.value_info[:]

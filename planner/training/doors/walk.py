@@ -6,6 +6,7 @@ folded, because replacements read axes and sizes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
@@ -18,7 +19,16 @@ from planner.graph.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, exte
 from planner.graph.infer import Inference, UnknownOperatorError
 from planner.graph.load import MAX_IR_VERSION, default_opset
 from planner.graph.model import Attribute, Graph, Op, Tensor, TensorAttribute
-from planner.graph.protos import array_of, dtype_of, op_of, op_to_node, refused_forms, tensor_shape
+from planner.graph.notes import DATA_FOLDER, EXTERNAL
+from planner.graph.protos import (
+    array_of,
+    dtype_of,
+    external_location,
+    op_of,
+    op_to_node,
+    refused_forms,
+    tensor_shape,
+)
 from planner.graph.wellformed import check_names, check_text, initializers_of, live_nodes, unique_op_names
 from planner.training import rules
 from planner.training.attributes import label
@@ -203,11 +213,14 @@ def walk(
     tensors: dict[str, Tensor] = {}
     values: dict[str, np.ndarray | None] = {}
     initial: dict[str, np.ndarray | None] = {}
+    external: dict[str, dict[str, str]] = {}
     for value in model.graph.input:
         tensors[value.name] = _declared(value.name, value.type.tensor_type.elem_type, value.type.tensor_type.shape)
     for name, proto in initializers.items():
         shape, dtype = tensor_shape(proto, f"initializer {name!r}")
         array = array_of(proto, f"initializer {name!r}")
+        if array is None:
+            external[name] = external_location(proto, f"initializer {name!r}")
         if name in tensors:
             initial[name] = array
         else:
@@ -222,6 +235,7 @@ def walk(
         constants=values,
         initial=initial,
         opset=opset,
+        notes=_of_data(model, external),
     )
     builder = Builder(source)
     # A Gradient names its y in an attribute, so that what leads to y alone looks dead.
@@ -246,6 +260,12 @@ def walk(
     if faults:
         raise UnsupportedError("an op of the training graph cannot be taken", facts=tuple(faults))
     return state, source
+
+
+def _of_data(model: ModelProto, external: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """The notes of where values lie that the model does not hold."""
+    notes = {entry.key: entry.value for entry in model.metadata_props if entry.key == DATA_FOLDER}
+    return {**notes, EXTERNAL: json.dumps(external, sort_keys=True)} if external else {}
 
 
 def _declared(name: str, elem_type: int, shape: TensorShapeProto) -> Tensor:
@@ -278,5 +298,5 @@ def graph_of(state: Walk, source: Graph, *, inputs: tuple[str, ...], outputs: Ma
         state=(),
         initial={name: value for name, value in source.initial.items() if name in inputs},
         opset=max(OPSET, source.opset),
-        notes={},
+        notes=source.notes,
     )

@@ -1,0 +1,174 @@
+"""Where values lie that a model names and does not hold: ONNX's external data. Nothing here opens a file.
+
+A value lies in a file of the model's data folder, which is the model's own unless the model says otherwise: a training
+graph may be written elsewhere than the model that it was made of. It then records that folder twice, as the way there
+from its own folder and as an absolute path, so that it is found when all is moved together and when the graph alone is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Final
+
+from onnx import ModelProto
+
+from planner.errors import ModelError
+from planner.graph.model import DType, Graph, Shape
+from planner.graph.notes import DATA_FOLDER, external_of, folders_of
+
+KEYS: Final = ("location", "offset", "length")
+"""What is read of ONNX's keys; ``checksum`` is of a whole file, which nobody need read."""
+_NUMBER: Final = re.compile("[0-9]{1,18}")
+_PACKED_BITS: Final = {DType.INT4: 4, DType.UINT4: 4, DType.INT2: 2, DType.UINT2: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalValue:
+    """Where a tensor's bytes lie."""
+
+    location: str
+    """Path of the file, from the data folder."""
+    offset: int
+    """In bytes, from the beginning of the file."""
+    size_bytes: int
+    """What the tensor's shape and dtype take there."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The folders on the way, and the file."""
+        return PurePosixPath(self.location).parts
+
+
+def stored_bits(dtype: DType) -> int:
+    """Bits of one element in a file, where several may share a byte."""
+    return _PACKED_BITS.get(dtype, 8 * dtype.item_bytes)
+
+
+def stored_bytes(dtype: DType, elements: int) -> int:
+    """Bytes that so many elements take in a file."""
+    return (elements * stored_bits(dtype) + 7) // 8
+
+
+def external_value(entries: Mapping[str, str], shape: Shape, dtype: DType, owner: str) -> ExternalValue:
+    """Where a tensor's bytes lie, as a file states it.
+
+    Args:
+        entries: ``location``, and ``offset`` and ``length`` where they are stated: from the beginning, and as many
+            bytes as the tensor needs, where they are not.
+        shape: of the tensor.
+        dtype: of the tensor.
+        owner: how to name it in an error, e.g. ``initializer 'W'``.
+
+    Raises:
+        ModelError: no location, or one outside of the folder; numbers that are none, or do not fit the shape.
+    """
+    location = entries.get("location", "")
+    posix, windows = PurePosixPath(location), PureWindowsPath(location)
+    leaves = ".." in posix.parts + windows.parts or posix.is_absolute() or bool(windows.anchor)
+    if leaves or not posix.parts or "\0" in location:
+        raise ModelError(f"{owner} has its data at {location!r}, which is not inside the model's folder")
+    numbers: dict[str, int] = {}
+    for key in ("offset", "length"):
+        text = entries.get(key, "0")
+        if not _NUMBER.fullmatch(text):
+            raise ModelError(f"{owner} has its data at {key} {text!r} of {location!r}, which is no number of bytes")
+        numbers[key] = int(text)
+    elements = 1
+    for size in shape:
+        elements *= size
+    needed = stored_bytes(dtype, elements)
+    if "length" in entries and numbers["length"] != needed:
+        raise ModelError(
+            f"{owner} has {numbers['length']} bytes of data in {location!r}; its shape {list(shape)} of {dtype.value} "
+            f"needs {needed}"
+        )
+    return ExternalValue(location, numbers["offset"], needed)
+
+
+def external_values(graph: Graph) -> dict[str, ExternalValue]:
+    """Where the values lie that a graph names and does not hold, by tensor.
+
+    Raises:
+        ModelError: what the graph's notes say does not hold.
+    """
+    absent = {name for name, value in {**graph.constants, **graph.initial}.items() if value is None}
+    return {
+        name: external_value(entries, graph.tensors[name].shape, graph.tensors[name].dtype, f"tensor {name!r}")
+        for name, entries in external_of(graph.notes).items()
+        if name in absent
+    }
+
+
+def data_folder_of(graph: Graph, base: Path) -> Path | None:
+    """The folder in which a graph's external data lie; None if it holds all its values.
+
+    Args:
+        graph: as it was read, or made of what was.
+        base: the folder of the file that was read.
+
+    Raises:
+        ModelError: what the graph's notes say does not hold.
+    """
+    values = external_values(graph).values()
+    return chosen_folder(resolved(base, folders_of(graph.notes)) or (base,), values) if values else None
+
+
+def without_data_folder(graph: Graph) -> Graph:
+    """The graph without a note of where its external data lie."""
+    return replace(graph, notes={key: value for key, value in graph.notes.items() if key != DATA_FOLDER})
+
+
+def note_data_folder(model: ModelProto, folder: Path | None, base: Path) -> None:
+    """Has a model say where its external data lie, in the place of what it says.
+
+    Args:
+        model: is changed.
+        folder: of the data; None: it has none.
+        base: the folder that the model will be written to.
+    """
+    kept = [entry for entry in model.metadata_props if entry.key != DATA_FOLDER]
+    del model.metadata_props[:]
+    model.metadata_props.extend(kept)
+    if folder is not None:
+        model.metadata_props.add(key=DATA_FOLDER, value=json.dumps(record(folder, base)))
+
+
+def record(folder: Path, base: Path) -> tuple[str, str]:
+    """How a file in the folder ``base`` names a data folder: the way there, and its absolute path."""
+    absolute = folder.resolve()
+    return os.path.relpath(absolute, base.resolve()), str(absolute)
+
+
+def resolved(base: Path, recorded: Iterable[str]) -> tuple[Path, ...]:
+    """What ``record`` returned, as folders, the likeliest first.
+
+    Raises:
+        ModelError: no folder can have such a name.
+    """
+    names = tuple(recorded)
+    for name in names:
+        if "\0" in name or not _is_encodable(name):
+            raise ModelError(f"no folder of external data can be named {name!r}")
+    return tuple(base / name for name in names)
+
+
+def _is_encodable(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def chosen_folder(folders: Sequence[Path], values: Iterable[ExternalValue]) -> Path:
+    """The first folder that has every file; the first of all where none has."""
+    locations = {value.location for value in values}
+    for folder in folders:
+        if all(os.path.lexists(folder / location) for location in locations):
+            return folder
+    return folders[0]

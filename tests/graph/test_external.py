@@ -1,0 +1,150 @@
+"""External data as a model states it: what is refused before any file is opened, and which folder is meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from planner.errors import ModelError
+from planner.graph.external import (
+    chosen_folder,
+    data_folder_of,
+    external_values,
+    note_data_folder,
+    record,
+    resolved,
+    stored_bytes,
+    without_data_folder,
+)
+from planner.graph.from_onnx import graph_from_proto
+from planner.graph.model import DType
+from planner.graph.to_onnx import to_model
+
+GOOD = {"location": "w.bin", "offset": "4096", "length": "48"}
+
+
+def model_of(weight: TensorProto) -> onnx.ModelProto:
+    node = helper.make_node("MatMul", ["x", "W"], ["y"])
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, size]) for name, size in (("x", 3), ("y", 4))]
+    graph = helper.make_graph([node], "g", values[:1], values[1:], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def external(entries: Mapping[str, str] = GOOD) -> TensorProto:
+    tensor = TensorProto(name="W", dims=[3, 4], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=value)
+    return tensor
+
+
+def test_where_a_value_lies() -> None:
+    graph = graph_from_proto(model_of(external()))
+    value = external_values(graph)["W"]
+    assert (value.location, value.offset, value.size_bytes, value.parts) == ("w.bin", 4096, 48, ("w.bin",))
+    short = external_values(graph_from_proto(model_of(external({"location": "./a/w.bin"}))))["W"]
+    assert (short.offset, short.size_bytes, short.parts) == (0, 48, ("a", "w.bin"))
+
+
+def test_narrow_integers_share_bytes() -> None:
+    assert [stored_bytes(dtype, 5) for dtype in (DType.INT4, DType.UINT2, DType.BFLOAT16)] == [3, 2, 10]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"location": "/etc/passwd"}, "'/etc/passwd', which is not inside the model's folder"),
+        ({"location": "a/../../w.bin"}, "not inside the model's folder"),
+        ({"location": "..\\w.bin"}, "not inside the model's folder"),
+        ({"location": "C:\\w.bin"}, "not inside the model's folder"),
+        ({"location": ""}, "not inside the model's folder"),
+        ({"location": "."}, "not inside the model's folder"),
+        ({"location": "w\0.bin"}, "not inside the model's folder"),
+        ({"offset": "-1"}, "offset '-1' of 'w.bin', which is no number of bytes"),
+        ({"offset": "1_000"}, "which is no number of bytes"),
+        ({"offset": "٣"}, "which is no number of bytes"),
+        ({"offset": "9" * 5000}, "which is no number of bytes"),
+        ({"length": "many"}, "length 'many' of 'w.bin', which is no number of bytes"),
+        ({"length": "44"}, "has 44 bytes of data in 'w.bin'; its shape [3, 4] of float32 needs 48"),
+        ({"length": "0"}, "has 0 bytes of data"),
+    ],
+)
+def test_what_a_model_cannot_mean_is_refused(change: Mapping[str, str], said: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        graph_from_proto(model_of(external({**GOOD, **change})))
+    assert "'W'" in caught.value.what
+    assert said in caught.value.what
+
+
+def test_a_key_twice_is_refused() -> None:
+    weight = external()
+    weight.external_data.add(key="location", value="other.bin")
+    with pytest.raises(ModelError, match="'W' says twice where its data lie"):
+        graph_from_proto(model_of(weight))
+
+
+@pytest.mark.parametrize("kind", ["raw and typed", "raw and external", "typed and external", "raw and stale external"])
+def test_two_values_are_refused(kind: str) -> None:
+    weight = TensorProto(name="W", dims=[3, 4], data_type=TensorProto.FLOAT)
+    if "external" in kind:
+        weight = external()
+        weight.data_location = TensorProto.DEFAULT if "stale" in kind else TensorProto.EXTERNAL
+    if "raw" in kind:
+        weight.raw_data = bytes(48)
+    if "typed" in kind:
+        weight.float_data.extend([1.0] * 12)
+    with pytest.raises(ModelError, match="'W' has several values: "):
+        graph_from_proto(model_of(weight))
+
+
+def test_metadata_does_not_say_where_values_lie() -> None:
+    model = model_of(helper.make_tensor("V", TensorProto.FLOAT, [1], [1.0]))
+    model.graph.input.add().CopyFrom(helper.make_tensor_value_info("W", TensorProto.FLOAT, [3, 4]))
+    notes = {"tofu.external": {"W": {"location": "../../etc/passwd"}}, "tofu.unloaded": ["W"]}
+    model.metadata_props.extend(
+        onnx.StringStringEntryProto(key=key, value=json.dumps(value)) for key, value in notes.items()
+    )
+    graph = graph_from_proto(model)
+    assert graph.constants["W"] is None
+    assert external_values(graph) == {}
+
+
+def test_a_folder_is_found_when_all_moves_and_when_the_graph_alone_does(tmp_path: Path) -> None:
+    for name in ("one/model", "one/work", "two"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "one/model/w.bin").touch()
+    values = external_values(graph_from_proto(model_of(external()))).values()
+    recorded = record(tmp_path / "one/model", tmp_path / "one/work")
+    assert recorded == ("../model", str(tmp_path / "one/model"))
+    for base in ("one/work", "two"):
+        assert chosen_folder(resolved(tmp_path / base, recorded), values).resolve() == tmp_path / "one/model"
+    (tmp_path / "one").rename(tmp_path / "three")
+    assert chosen_folder(resolved(tmp_path / "three/work", recorded), values).resolve() == tmp_path / "three/model"
+
+
+def test_a_model_says_where_its_data_lie_once(tmp_path: Path) -> None:
+    graph = graph_from_proto(model_of(external()))
+    assert data_folder_of(graph, tmp_path) == tmp_path
+    model = to_model(graph)
+    for folder in ("a", "b"):
+        note_data_folder(model, tmp_path / folder, tmp_path / "c")
+    again = graph_from_proto(model)
+    assert json.loads(again.notes["tofu.data_folder"]) == ["../b", str(tmp_path / "b")]
+    assert data_folder_of(again, tmp_path / "c") == tmp_path / "c/../b"
+    assert to_model(without_data_folder(again)) == to_model(graph)
+    whole = model_of(helper.make_tensor("W", TensorProto.FLOAT, [3, 4], [1.0] * 12))
+    assert data_folder_of(graph_from_proto(whole), tmp_path) is None
+    note_data_folder(whole, None, tmp_path)
+    assert not whole.metadata_props
+
+
+@pytest.mark.parametrize("text", ["[", '"a"', '["a"]', '["a", 1]', '["a\\u0000", "b"]', '["a", "\\ud800"]'])
+def test_a_folder_that_is_none(text: str, tmp_path: Path) -> None:
+    model = model_of(external())
+    model.metadata_props.add(key="tofu.data_folder", value=text)
+    with pytest.raises(ModelError, match=r"tofu\.data_folder is not|no folder of external data can be named"):
+        data_folder_of(graph_from_proto(model), tmp_path)
