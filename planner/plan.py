@@ -93,6 +93,9 @@ class Plan:
     """The user's own descriptions; None where the standard ones were enough."""
     undescribed: tuple[UndescribedOp, ...] = ()
     """Ops that are executed whole because nothing describes them."""
+    decided_apart: int = 0
+    """Tensors and ops that were not decided together with all others, since the graph is too entangled for that; 0
+    where the plan is the best nevertheless."""
     estimate: TimeEstimate | None = None
     """How long an iteration takes on the topology that the plan is for; None without one."""
     deliveries: tuple[SharedDelivery, ...] = ()
@@ -125,6 +128,7 @@ class Plan:
             "estimated_seconds": None if self.estimate is None else self.estimate.estimated_seconds,
             "estimate": None if self.estimate is None else self.estimate.as_dict(),
             "certified_gap": self.certified_gap,
+            "decided_apart": self.decided_apart,
             "replicated_flop_share": self.replicated_flop_share,
             "unsplit": list(self.unsplit),
             "described_by": None if self.described_by is None else asdict(self.described_by),
@@ -173,6 +177,7 @@ class Plan:
                 unsplit=tuple(data["unsplit"]),
                 described_by=DescriptionFile(**data["described_by"]) if data.get("described_by") else None,
                 undescribed=tuple(UndescribedOp(**op) for op in data.get("undescribed", ())),
+                decided_apart=int(data.get("decided_apart", 0)),
                 estimate=TimeEstimate.from_dict(data["estimate"]) if data.get("estimate") else None,
                 deliveries=tuple(
                     SharedDelivery(one["name"], one["tensor"], tuple(one["readers"]))

@@ -55,8 +55,11 @@ def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
         ("memory per worker", f"{format_bytes(largest)} of tensors at most"),
         ("replicated work", format_ratio(plan.replicated_flop_share)),
         ("gap to the optimum", gap),
-        *estimate_facts(plan.estimate),
     ]
+    if plan.decided_apart:
+        apart = f"{plan.decided_apart:,} of the tensors and ops apart from the others"
+        facts.append(("search restricted", f"the graph is too entangled to be decided all at once: {apart}"))
+    facts += estimate_facts(plan.estimate)
     if plan.deliveries:
         of = len({one.tensor for one in plan.deliveries})
         facts.append(("shared deliveries", f"{len(plan.deliveries)}, of {_count(of, 'tensor')}"))

@@ -14,6 +14,7 @@ from dataclasses import replace
 from planner.algebra.tiling import UNCUT, Partial, Replicate, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
+from planner.search.entangled import solved
 from planner.search.improve import Improve, improve
 from planner.search.network import Link
 from planner.search.problem import Problem, Restriction, SearchVariable
@@ -166,7 +167,7 @@ def _mended(problem: Problem, restrict: Restriction, found: Found) -> Found:
         more = _divided(problem, variable, composite) if composite.has_partial else ()
         return problem.intern((composite, *more))
 
-    composites, solution = problem.solve(problem.choices(found.composites, offer, restrict))
+    composites, solution = solved(problem, problem.choices(found.composites, offer, restrict))
     if not problem.is_possible(composites):
         raise InfeasibleError("what is to be partial cannot be, without repeating work")
     return replace(found, composites=composites, moved_bytes=solution.total)

@@ -216,6 +216,7 @@ def _plan(
     ]
     by_tensor = _bytes_by_tensor(ops, answer, whole.stands, tilings)
     moved = sum(by_tensor.values())
+    gap = None if whole.stands else _gap(found)
     assert whole.stands or moved == found.moved_bytes, "the plan's bytes are the sum over its tensors"
     return Plan(
         model=graph.name,
@@ -228,11 +229,12 @@ def _plan(
         soybean_bytes=0,
         peak_bytes=(),
         replicated_flop_share=replicated_share(works),
-        certified_gap=None if whole.stands else _gap(found),
+        certified_gap=gap,
         strategy=strategy,
         unsplit=tuple(
             bound.op.name for bound, other in zip(ops, standing, strict=True) if problem.variable_of_op[other] in stuck
         ),
+        decided_apart=problem.decided_apart if gap != 0 else 0,
     )
 
 

@@ -119,7 +119,8 @@ def _joint(
         return replace(bounded, lower_bytes=known)
 
     first = improved(no_restriction)
-    if len(cuts) < 2 and not (overdraws(problem, first.composites) and not is_quick):
+    is_done = is_quick or not (problem.decided_apart or overdraws(problem, first.composites))
+    if len(cuts) < 2 and is_done:
         return cuts, replace(allowed(first), lower_bytes=_bound_of_one_cut(problem, cuts, first))
     near = None if is_small else problem.near
     found = allowed(first) if near is None else first
@@ -150,7 +151,7 @@ def _joint(
     is_bounded = found.lower_bytes is not None and found.lower_bytes <= best.moved_bytes
     if is_bounded:
         return cuts, replace(best, lower_bytes=found.lower_bytes)
-    return cuts, certified(best, first.moved_bytes if len(cuts) == 1 else None)
+    return cuts, certified(best, first.moved_bytes if len(cuts) == 1 and not problem.decided_apart else None)
 
 
 def _briefly(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress) -> Found:
@@ -192,8 +193,11 @@ def _best(problem: Problem, plans: Sequence[Found]) -> Found:
 
 
 def _bound_of_one_cut(problem: Problem, cuts: tuple[int, ...], found: Found) -> int | None:
-    """What is solved exactly moves the least of all that is offered; None if a plan may do what is not offered."""
-    return found.moved_bytes if not cuts or problem.offers_all_repetition else None
+    """What is solved exactly moves the least of all that is offered; None if it was not so solved, or if a plan may do
+    what is not offered.
+    """
+    is_least = not problem.decided_apart and problem.offers_all_repetition
+    return found.moved_bytes if not cuts or is_least else None
 
 
 def _of_the_smallest(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress) -> list[Found]:

@@ -7,7 +7,7 @@ placement for each cut so far. A state and its next value share a variable.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -105,6 +105,8 @@ class Problem:
     tables: CostTables = field(default_factory=CostTables)
     eliminated_entries: int = 0
     """Entries of all buckets that eliminations have computed so far."""
+    decided_apart: int = 0
+    """Variables that could not be decided together with all others so far (``planner.search.entangled``), at most."""
 
     def __post_init__(self) -> None:
         self.directions: Directions = find_directions(self.graph, self.ops)
@@ -148,6 +150,17 @@ class Problem:
         directions = other._directions_of_spaces()
         if directions != self._directions_of_spaces():  # an op that would be repeated by them loses its partial sums
             other._network = Network(directions, merged(self.links), other.content)
+        return other
+
+    def with_settled(self, variables: Collection[int]) -> Problem:
+        """This problem, but that these variables have one candidate each, whatever else is asked.
+
+        Both have the same lists of variables and links, and the same tables.
+        """
+        other = copy(self)
+        other.eliminated_entries = 0
+        directions = [0 if number in variables else count for number, count in enumerate(self._directions_of_spaces())]
+        other._network = Network(directions, merged(self.links), self.content)
         return other
 
     def _settle_spaces(self) -> None:

@@ -2,7 +2,7 @@
 
 Every cut extends the composites found so far, and its tables count the bytes among all workers of all cuts so
 far, so the last cut's total is what the plan moves. For one cut the result is the optimum; for more it need not
-be (docs/decisions.md).
+be (docs/decisions.md). A graph that is too entangled to be solved exactly is solved as far as can be.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import partial
 
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.errors import InfeasibleError
+from planner.search.entangled import solved
 from planner.search.problem import Problem, Restriction
 
 
@@ -45,14 +46,14 @@ def search_recursively(
         progress: told what is being done.
 
     Raises:
-        InfeasibleError: the graph is too entangled for exact elimination, or what must be partial cannot be.
+        InfeasibleError: what must be partial cannot be.
     """
     composites: tuple[Tiling, ...] = (UNCUT,) * len(problem.variables)
     total, largest = 0, 1
     for number, ways in enumerate(cuts, start=1):
         progress(f"cut {number} of {len(cuts)}: {ways} ways")
         offer = partial(problem.proposals, ways=ways)
-        composites, solution = problem.solve(problem.choices(composites, offer, restrict))
+        composites, solution = solved(problem, problem.choices(composites, offer, restrict), progress)
         total, largest = solution.total, max(largest, solution.largest_table)
         if not problem.is_possible(composites):
             raise InfeasibleError(

@@ -4,16 +4,22 @@ The copies of an op or tensor share a search variable (Tofu, section 5.1, coales
 in the same way). Left apart, all steps and their gradients would be open at the same time, and
 no order of elimination could be found.
 
-Only what the weights prove to be repeated is tied: two ops that read the same state in the same place, and what follows
-from there, tensor by tensor and op by op. Layers have weights of their own and so are never tied to one another, nor is
-an activation to its gradient. The first and the last step, which begin and end otherwise, may stay apart.
+Only what the weights prove to be repeated is tied: ops that read the same state in the same place, and what follows
+from there, tensor by tensor and op by op. Steps share all their weights, and each hands on to the next. Ops that read
+weights of their own are never tied. Where one of two such ops needs what the other has made, they are no steps but
+layers, which share some other weight, such as that of their norms, and nothing is tied; nor are parts of a network that
+have the same weights and lie one beside the other. An activation is never tied to its gradient. The first and the last
+step, which begin and end otherwise, may stay apart.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+
+import numpy as np
 
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph, Role
@@ -40,39 +46,59 @@ def find_copies(graph: Graph, ops: Sequence[BoundOp]) -> Copies:
         graph: the training graph.
         ops: its ops with their descriptions.
     """
-    seeds = _seeds(graph, ops)
+    weights = _weights(graph, ops)
+    seeds = _seeds(graph, ops, weights)
     if not seeds:
         return Copies({}, {})
-    closure = _Closure(graph, ops)
+    closure = _Closure(graph, ops, weights)
     for numbers in seeds:
-        for other in numbers[1:]:
-            closure.tie_ops(numbers[0], other)
-    closure.run()
+        if not closure.are_tied(numbers):
+            larger = closure.with_tied(numbers)
+            tied = [others for others in seeds if larger.are_tied(others) and not closure.are_tied(others)]
+            if not larger.is_contradicted and any(map(larger.are_handed_on, tied)):
+                closure = larger
     return Copies(closure.tied_tensors(), closure.tied_ops())
 
 
 def is_unrolled(graph: Graph, ops: Sequence[BoundOp]) -> bool:
-    """True if ops that are alike read the same state in the same place, as the steps of one layer do.
+    """True if ops that are alike read the same weight in the same place, as the steps of one layer do.
 
     Args:
         graph: the training graph.
         ops: its ops with their descriptions.
     """
-    return bool(_seeds(graph, ops))
+    return bool(_seeds(graph, ops, _weights(graph, ops)))
 
 
-def _seeds(graph: Graph, ops: Sequence[BoundOp]) -> list[list[int]]:
-    """The ops, by number, that read the same state in the same place: what the weights prove to be copies."""
-    state = {pair.current for pair in graph.state}
+def _weights(graph: Graph, ops: Sequence[BoundOp]) -> dict[str, str]:
+    """By tensor the weight that it is, by the first tensor that is the same: a state, a constant matrix of floats, what
+    is made of these alone (a transposed one, one gate's part), or one of these as it is delivered. A scalar is none.
+    """
+    tensors, constants = graph.tensors, graph.constants
+    found = {pair.current: pair.current for pair in graph.state if tensors[pair.current].shape}
+    found.update({name: name for name in constants if len(tensors[name].shape) > 1 and tensors[name].dtype.is_float})
+    first: dict[object, str] = {}
+    for bound in ops:
+        read = [name for name in bound.op.inputs if name and (name in found or name not in constants)]
+        if read and found.keys() >= set(read):
+            made = (_kind(bound), *[found.get(name) for name in bound.op.inputs])
+            for position, name in enumerate(bound.op.outputs):
+                if name and tensors[name].shape:
+                    found[name] = found[read[0]] if is_delivery(bound.op) else first.setdefault((made, position), name)
+    return found
+
+
+def _seeds(graph: Graph, ops: Sequence[BoundOp], weights: Mapping[str, str]) -> list[list[int]]:
+    """The ops, by number, that read the same weight in the same place: what the weights prove to be copies."""
+    delivered: set[str] = set()
     readers: dict[tuple[str, int, Hashable], list[int]] = {}
     for number, bound in enumerate(ops):
-        if state.isdisjoint(bound.op.inputs):
-            continue
-        if is_delivery(bound.op):  # all steps read a state as it is delivered
-            state.update(bound.op.outputs)
+        if is_delivery(bound.op):  # all steps read a weight as it is delivered
+            delivered.update(bound.op.outputs)
         for slot, name in enumerate(bound.op.inputs):
-            if name in state:
-                readers.setdefault((name, slot, _kind(bound)), []).append(number)
+            if name in weights and name not in graph.constants:
+                weight = name if name in delivered else weights[name]
+                readers.setdefault((weight, slot, _kind(bound)), []).append(number)
     return [numbers for numbers in readers.values() if len(numbers) >= _FEWEST]
 
 
@@ -81,12 +107,17 @@ def _kind(bound: BoundOp) -> Hashable:
 
 
 class _Closure:
-    """Ties what must be copies because something else is."""
+    """Ties what must be copies because something else is.
 
-    def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
+    Attributes:
+        is_contradicted: layers would have been tied that have weights of their own.
+    """
+
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp], weights: Mapping[str, str]) -> None:
         self._graph = graph
         self._ops = ops
         self._roles = graph.roles
+        self.is_contradicted = False
         numbers: dict[Hashable, int] = {}
         self._kinds = [numbers.setdefault(_kind(bound), len(numbers)) for bound in ops]
         self._op_root = list(range(len(ops)))
@@ -101,6 +132,7 @@ class _Closure:
         self._readers: list[list[tuple[int, int]]] = [[] for _ in names]
         self._inputs = [[self._number[name] for name in bound.op.inputs] for bound in ops]
         self._outputs = [[self._number[name] for name in bound.op.outputs] for bound in ops]
+        self._weight = {self._number[name]: weight for name, weight in weights.items()}
         for number, (inputs, outputs) in enumerate(zip(self._inputs, self._outputs, strict=True)):
             for position, tensor in enumerate(outputs):
                 if tensor < len(names):
@@ -112,10 +144,54 @@ class _Closure:
         """Roots of tensors that have been tied since they were last looked at, the longest waiting first: by then most
         of their copies have been found."""
 
-    def tie_ops(self, one: int, other: int) -> None:
+    def with_tied(self, numbers: Sequence[int]) -> _Closure:
+        """This closure with these ops tied, too, and all that follows; not to the end where it is contradicted."""
+        other = copy(self)
+        other._op_root, other._tensor_root = [*self._op_root], [*self._tensor_root]
+        other._op_members = [[*members] for members in self._op_members]
+        other._tensor_members = [[*members] for members in self._tensor_members]
+        other._todo = {}
+        for number in numbers[1:]:
+            other._tie_ops(numbers[0], number)
+        other._run()
+        return other
+
+    def are_tied(self, numbers: Sequence[int]) -> bool:
+        """True if these ops are copies of one another."""
+        return len({self._op_root[number] for number in numbers}) == 1
+
+    def _have_own_weights(self, one: int, other: int) -> bool:
+        """True if two ops read weights, in the same place, that are not the same."""
+        constants = self._graph.constants
+        for left, right in zip(self._inputs[one], self._inputs[other], strict=False):
+            first, second = self._weight.get(left), self._weight.get(right)
+            if first is None or second is None or first == second:
+                continue
+            values = constants.get(first), constants.get(second)
+            if values[0] is None or values[1] is None or not np.array_equal(values[0], values[1]):
+                return True
+        return False
+
+    def are_handed_on(self, numbers: Sequence[int]) -> bool:
+        """True if one of these ops needs what another one has made."""
+        first, waiting, seen = min(numbers), list(numbers), set[int]()
+        while waiting:
+            for tensor in self._inputs[waiting.pop()]:
+                maker, _ = self._producer.get(tensor, (-1, 0))
+                if maker in numbers:
+                    return True
+                if maker > first and maker not in seen:
+                    seen.add(maker)
+                    waiting.append(maker)
+        return False
+
+    def _tie_ops(self, one: int, other: int) -> None:
         """Ties two ops, and their inputs and outputs position by position."""
         first, second = self._op_root[one], self._op_root[other]
         if first == second or self._kinds[one] != self._kinds[other]:
+            return
+        if self._have_own_weights(one, other):
+            self.is_contradicted |= self.are_handed_on((one, other))
             return
         if first > second:
             first, second = second, first
@@ -148,9 +224,9 @@ class _Closure:
             and (left.shape, left.dtype) == (right.shape, right.dtype)
         )
 
-    def run(self) -> None:
+    def _run(self) -> None:
         """Goes on until nothing more follows."""
-        while self._todo:
+        while self._todo and not self.is_contradicted:
             root = next(iter(self._todo))
             del self._todo[root]
             if self._tensor_root[root] != root:
@@ -167,7 +243,7 @@ class _Closure:
                 number, position = self._producer[member]
                 other = first.setdefault((self._kinds[number], position), number)
                 if roots[other] != roots[number]:
-                    self.tie_ops(other, number)
+                    self._tie_ops(other, number)
 
     def _tie_readers(self, members: Sequence[int]) -> None:
         """Ties readers that are the only one of their kind at each member, and readers whose other inputs are tied."""
@@ -185,12 +261,12 @@ class _Closure:
                 if how not in several:
                     other = alone.setdefault(how, number)
                     if roots[other] != roots[number]:
-                        self.tie_ops(other, number)
+                        self._tie_ops(other, number)
                 # Ops of one kind whose inputs are, position by position, the same or copies.
                 signature = (kinds[number], *[tensor_roots[tensor] for tensor in self._inputs[number]])
                 other = same.setdefault(signature, number)
                 if roots[other] != roots[number]:
-                    self.tie_ops(other, number)
+                    self._tie_ops(other, number)
 
     def tied_tensors(self) -> dict[str, str]:
         """By tensor its first copy, where it has others."""

@@ -86,3 +86,21 @@ def images(draw: st.DrawFn) -> Graph:
     inputs = tuple(name for name in drawing.tensors if name not in made_names)
     outputs = tuple(name for op in drawing.ops for name in op.outputs)
     return Graph("images", tensors, tuple(drawing.ops), inputs, outputs, {})
+
+
+@st.composite
+def entangled(draw: st.DrawFn) -> Graph:
+    """Square matrices that are multiplied and added in any order, each with any other: all are near all others."""
+    shape = (draw(st.sampled_from([6, 8, 12])),) * 2
+    inputs = [f"x{number}" for number in range(draw(st.integers(6, 12)))]
+    drawing = Drawing(dict.fromkeys(inputs, shape), [])
+    random = draw(st.randoms(use_true_random=False))
+    for _ in range(draw(st.integers(50, 90))):
+        pair = tuple(random.sample(sorted(drawing.tensors), 2))
+        drawing.add(random.choice(["MatMul", "MatMul", "Add", "Mul"]), pair, shape)
+    tensors = {name: Tensor(name, shape, DType.FLOAT32) for name in drawing.tensors}
+    read = {name for op in drawing.ops for name in op.inputs}
+    outputs = tuple(name for op in drawing.ops for name in op.outputs if name not in read)
+    weight, following = inputs[-1], outputs[-1]
+    state = (StatePair(weight, following),) if weight in read else ()
+    return Graph("entangled", tensors, tuple(drawing.ops), tuple(inputs), outputs, {}, state=state)

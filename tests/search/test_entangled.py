@@ -1,0 +1,142 @@
+"""A plan of a graph that cannot be solved exactly: there always is one, and nothing is claimed of it that is not so."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import opdefs
+from planner import api
+from planner.algebra.tiling import UNCUT
+from planner.errors import InfeasibleError
+from planner.graph.from_onnx import read_model
+from planner.graph.model import Graph
+from planner.graph.to_onnx import write_model
+from planner.partition.build import partition
+from planner.report import as_json, tables
+from planner.search import entangled as apart
+from planner.search.choices import Choices
+from planner.search.decide import STRATEGIES, decide
+from planner.search.effort import EffortName
+from planner.search.eliminate import MAX_TABLE_ENTRIES
+from planner.search.entangled import solved
+from planner.search.problem import Problem
+from planner.search.rules import Rules
+from planner.training.build import build_training_graph
+from random_graphs import entangled, graphs
+
+T5 = Path(__file__).parent.parent / "models" / "t5.onnx"
+OWN_METHODS = {"soybean-levels", "layer-wise", "megatron"}
+"""Strategies for certain networks, or that are programmes of their own with limits of their own."""
+
+
+def first_cut(problem: Problem, ways: int) -> Choices:
+    return problem.choices((UNCUT,) * len(problem.variables), lambda one, now: problem.proposals(one, now, ways))
+
+
+def example(strategy: st.SearchStrategy[Graph]) -> Graph:
+    """The first graph drawn that cannot be solved exactly."""
+    found: list[Graph] = []
+
+    @settings(database=None, derandomize=True, max_examples=20, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def draw(graph: Graph) -> None:
+        if not found and is_too_large(graph):
+            found.append(graph)
+
+    draw()
+    return found[0]
+
+
+def is_too_large(graph: Graph) -> bool:
+    problem = Problem(graph, opdefs.standard().bind_all(graph), 2)
+    try:
+        problem.solve(first_cut(problem, 2))
+    except InfeasibleError:
+        return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def tangle() -> Graph:
+    return example(entangled())
+
+
+@settings(max_examples=6)
+@given(entangled(), st.sampled_from([2, 3, 4, 6]), st.sampled_from(["quick", "normal"]))
+def test_there_is_always_a_plan_and_it_moves_what_it_says(graph: Graph, workers: int, effort: EffortName) -> None:
+    ops = opdefs.standard().bind_all(graph)
+    decision = decide(graph, ops, workers, effort=effort)
+    plan = decision.plan
+    assert decision.largest_table <= MAX_TABLE_ENTRIES
+    assert partition(graph, ops, plan).program.predicted_bytes == plan.moved_bytes
+    if is_too_large(graph):
+        assert plan.decided_apart or plan.certified_gap == 0
+        assert effort == "normal" or plan.certified_gap is None
+    else:
+        assert not plan.decided_apart
+
+
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name not in OWN_METHODS])
+def test_every_strategy_has_one(tangle: Graph, strategy: str) -> None:
+    ops = opdefs.standard().bind_all(tangle)
+    plan = decide(tangle, ops, 4, strategy=strategy, effort="quick").plan
+    assert partition(tangle, ops, plan).program.predicted_bytes == plan.moved_bytes
+
+
+def test_rules_are_kept_to(tangle: Graph) -> None:
+    ops = opdefs.standard().bind_all(tangle)
+    names = tangle.inputs
+    rules = Rules({names[0]: "S(1)", names[1]: "R"}, ((names[2], "R"), (names[2], "S(0)")))
+    tilings = decide(tangle, ops, 2, rules=rules, effort="quick").plan.tilings
+    assert [str(tilings[name]) for name in names[:3]] == ["S(1)/2", "R/2", "S(1)/2"]
+
+
+@settings(max_examples=30)
+@given(graphs(), st.sampled_from([2, 3]), st.sampled_from([16, 40, 100]))
+def test_it_costs_no_less_than_the_best_and_no_more_than_where_it_begins(
+    graph: Graph, workers: int, entries: int
+) -> None:
+    """With limits that even a small graph exceeds."""
+    problem = Problem(graph, opdefs.standard().bind_all(graph), workers)
+    choices = first_cut(problem, workers)
+    _, exact = problem.solve(choices)
+    starts = [solution.total for _, solution in apart._starts(problem, choices)]
+    composites, solution = solved(problem, choices, max_table_entries=entries)
+    assert solution.largest_table <= entries
+    assert exact.total <= solution.total <= min(starts)
+    assert problem.total_bytes(composites) == solution.total
+    assert solution.total == exact.total or problem.decided_apart
+
+
+@pytest.fixture
+def t5_step() -> Graph:
+    """A training step of an encoder and a decoder whose layers, as exported, have the weight of their norms in common.
+
+    T5 of transformers with random weights, two layers each, exported and optimised by PyTorch.
+    """
+    return build_training_graph(read_model(T5), loss="softmax_cross_entropy", optimizer="sgd", learning_rate=0.1)
+
+
+def test_layers_that_share_the_weight_of_their_norms_have_a_plan(t5_step: Graph, tmp_path: Path) -> None:
+    write_model(t5_step, tmp_path / "t5.onnx")
+    result = api.plan(tmp_path / "t5.onnx", gpus=2, effort="quick", out=tmp_path / "plan")
+    assert result.plan.certified_gap is None
+    assert as_json.plan(result)["decided_apart"] == result.plan.decided_apart > 0
+    text = StringIO()
+    tables.plan(result, text)
+    assert f"too entangled to be decided all at once: {result.plan.decided_apart} of the" in text.getvalue()
+    run = api.run(tmp_path / "plan", verify=True)
+    assert run.verified
+    assert run.predicted_bytes == run.moved_bytes == result.plan.moved_bytes
+
+
+@pytest.mark.slow
+def test_what_was_not_found_exactly_may_be_proven_best_nevertheless(t5_step: Graph) -> None:
+    ops = opdefs.standard().bind_all(t5_step)
+    quick, normal = (decide(t5_step, ops, 2, effort=effort).plan for effort in ("quick", "normal"))
+    assert normal.certified_gap is not None
+    assert normal.moved_bytes <= quick.moved_bytes
+    assert (normal.decided_apart > 0) == (normal.certified_gap > 0)
