@@ -20,6 +20,7 @@ from pathlib import Path
 from planner.errors import ModelError, UsageError
 from planner.graph.external import record, resolved
 from planner.graph.model import StatePair
+from planner.json_form import Row, fault_in
 from planner.plan import Plan, digest
 from planner.program import Program
 from planner.whole import whole_folder
@@ -28,6 +29,13 @@ PLAN = "plan.json"
 MANIFEST = "manifest.json"
 MODEL = "model.onnx"
 SCHEMA_VERSION = 1
+_FORM = {
+    "schema_version": int,
+    "files": {str: str},
+    "inputs": [str],
+    "outputs": [str],
+    "state": [Row((str, str))],
+}
 
 
 def worker_file(worker: int) -> str:
@@ -108,15 +116,18 @@ def open_folder(directory: Path) -> PlanFolder:
         raise UsageError(f"{directory} holds no plan", hint="write one with `tofu plan`")
     try:
         manifest = json.loads(manifest_file.read_text(encoding="utf-8"))
-        version = manifest["schema_version"]
-        if version != SCHEMA_VERSION:
-            raise ModelError(f"{manifest_file} has schema version {version}; this tofu reads {SCHEMA_VERSION}")
-        expected = {str(name): str(value) for name, value in manifest["files"].items()}
-        inputs, outputs = tuple(manifest["inputs"]), tuple(manifest["outputs"])
-        state = tuple(StatePair(current, following) for current, following in manifest["state"])
-        data_folders = resolved(directory, [str(folder) for folder in manifest.get("data_folder", ())])
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ModelError(f"{manifest_file} cannot be read: {error}", hint="plan the model again") from error
+    except (ValueError, RecursionError):
+        raise ModelError(f"{manifest_file} cannot be read: it is not JSON", hint="plan the model again") from None
+    version = manifest.get("schema_version", SCHEMA_VERSION) if isinstance(manifest, dict) else SCHEMA_VERSION
+    if version != SCHEMA_VERSION:
+        raise ModelError(f"{manifest_file} has schema version {version}; this tofu reads {SCHEMA_VERSION}")
+    fault = fault_in(manifest, _FORM) or fault_in(manifest.get("data_folder", []), [str], "data_folder")
+    if fault:
+        raise ModelError(f"{manifest_file} cannot be read: {fault}", hint="plan the model again")
+    expected: dict[str, str] = manifest["files"]
+    inputs, outputs = tuple(manifest["inputs"]), tuple(manifest["outputs"])
+    state = tuple(StatePair(current, following) for current, following in manifest["state"])
+    data_folders = resolved(directory, manifest.get("data_folder", []))
     faults = [_fault(directory, name, wanted) for name, wanted in expected.items()]
     faults.extend(f"{name} is not in the manifest" for name in (PLAN, MODEL) if name not in expected)
     if any(faults):

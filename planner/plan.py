@@ -9,11 +9,30 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from planner.algebra.tiling import Tiling
-from planner.errors import ModelError
+from planner.errors import ModelError, UsageError
 from planner.estimate import TimeEstimate
 from planner.graph.deliveries import SharedDelivery
+from planner.json_form import fault_in
 
 SCHEMA_VERSION = 1
+_SPACE = {"variables": [str], "tiling": str}
+_FORM = {
+    "schema_version": int,
+    "model": str,
+    "model_digest": str,
+    "cuts": [int],
+    "strategy": str,
+    "moved_bytes": int,
+    "soybean_bytes": int,
+    "peak_bytes": [int],
+    "certified_gap": (None, float),
+    "replicated_flop_share": float,
+    "unsplit": [str],
+    "tilings": {str: str},
+    "iteration_spaces": {str: _SPACE},
+    "tensor_bytes": {str: int},
+}
+"""What every ``plan.json`` has (see ``json_form``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +173,15 @@ class Plan:
         """
         try:
             data = json.loads(text)
-            version = data["schema_version"]
-            if version != SCHEMA_VERSION:
-                raise ModelError(f"the plan has schema version {version}; this tofu reads {SCHEMA_VERSION}")
+        except (ValueError, RecursionError):
+            raise ModelError("the plan cannot be read: it is not JSON", hint="plan the model again") from None
+        version = data.get("schema_version", SCHEMA_VERSION) if isinstance(data, dict) else SCHEMA_VERSION
+        if version != SCHEMA_VERSION:
+            raise ModelError(f"the plan has schema version {version}; this tofu reads {SCHEMA_VERSION}")
+        fault = fault_in(data, _FORM)
+        if fault:
+            raise ModelError(f"the plan cannot be read: {fault}", hint="plan the model again")
+        try:
             cuts = tuple(int(ways) for ways in data["cuts"])
             return cls(
                 model=data["model"],
@@ -184,8 +209,10 @@ class Plan:
                     for one in data.get("deliveries", ())
                 ),
             )
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-            raise ModelError(f"the plan cannot be read: {error}") from error
+        except UsageError as error:
+            raise ModelError(f"the plan cannot be read: {error.what}", hint="plan the model again") from error
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ModelError(f"the plan cannot be read: {error}", hint="plan the model again") from error
 
 
 def digest(data: bytes) -> str:

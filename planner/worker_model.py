@@ -28,11 +28,13 @@ from planner.errors import ModelError
 from planner.graph.fills import fill_nodes, fills_of, is_fill_node, is_large_fill
 from planner.graph.protos import dtype_of, elem_type_of
 from planner.graph.wellformed import fresh_name
+from planner.json_form import Row, fault_in
 from planner.program import Arena, Buffer, Fetch, Segment, Step, WorkerProgram
 
 SEGMENTS: Final = "tofu.segments"
 """Domain of the local functions."""
 SEGMENTS_VERSION: Final = 1
+_ARENA: Final = {"size_bytes": int, "workspace_bytes": int, "offsets": {str: int}}
 IR_VERSION: Final = 10
 """The first with value_info in functions; ONNX Runtime takes up to 13."""
 
@@ -163,19 +165,13 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
     """
     notes = {entry.key: entry.value for entry in model.metadata_props}
     graph = model.graph
-    try:
-        worker = int(notes["tofu.worker"])
-        places = json.loads(notes["tofu.buffers"])
-        ops = json.loads(notes["tofu.segments"])
-        arena = _arena(json.loads(notes["tofu.arena"])) if "tofu.arena" in notes else None
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ModelError(
-            f"model {graph.name!r} is no worker model: its metadata cannot be read ({error})",
-            hint="worker models are written by `tofu plan --out DIR`",
-        ) from None
+    worker = _note(notes, "tofu.worker", int, graph.name)
+    places = _note(notes, "tofu.buffers", {str: Row((str, [int], [int]))}, graph.name)
+    ops = _note(notes, "tofu.segments", {str: [str]}, graph.name)
+    arena = _arena(_note(notes, "tofu.arena", _ARENA, graph.name)) if "tofu.arena" in notes else None
     typed = {value.name: value.type for value in (*graph.input, *graph.output, *graph.value_info)}
     fills = fills_of([node for node in graph.node if is_fill_node(node)])
-    constants = {**{tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}, **fills}
+    constants = {**{tensor.name: _constant(tensor) for tensor in graph.initializer}, **fills}
     typed |= {
         tensor.name: helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
     }
@@ -193,10 +189,56 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
         arena=arena,
     )
     bodies = {function.name: function for function in model.functions if function.domain == SEGMENTS}
+    if len(bodies) != sum(function.domain == SEGMENTS for function in model.functions):
+        raise ModelError(f"model {graph.name!r} has several functions of one name", hint="plan the model again")
     lacking = sorted({step.function for step in program.steps if isinstance(step, Segment)} - bodies.keys())
     if lacking:
         raise ModelError(f"model {graph.name!r} calls functions that it does not have", facts=tuple(lacking))
+    _check_calls(program, bodies)
     return WorkerModel(program, bodies, constants, notes.get("tofu.plan", ""))
+
+
+def _note(notes: Mapping[str, str], key: str, form: Any, model: str) -> Any:
+    """What a metadata entry says, of a given form (see ``json_form``)."""
+    try:
+        value = json.loads(notes[key])
+        fault = fault_in(value, form, key)
+    except KeyError:
+        fault = f"{key} is missing"
+    except (ValueError, RecursionError):
+        fault = f"{key} is not JSON"
+    if fault:
+        raise ModelError(
+            f"model {model!r} is no worker model: its metadata cannot be read ({fault})",
+            hint="worker models are written by `tofu plan --out DIR`",
+        )
+    return value
+
+
+def _constant(tensor: TensorProto) -> np.ndarray:
+    try:
+        return numpy_helper.to_array(tensor)
+    except Exception as error:  # whatever NumPy says of too few bytes, or of a dtype that there is not
+        raise ModelError(f"constant {tensor.name!r} cannot be read: {error}", hint="plan the model again") from error
+
+
+def _check_calls(program: WorkerProgram, bodies: Mapping[str, FunctionProto]) -> None:
+    """Every segment gives its function as many inputs and outputs as that has."""
+    findings = []
+    for step in program.steps:
+        if isinstance(step, Segment):
+            body = bodies[step.function]
+            for kind, given, wanted in (("inputs", step.inputs, body.input), ("outputs", step.outputs, body.output)):
+                if len(given) != len(wanted):
+                    findings.append(
+                        f"segment {step.name!r}: {len(given)} {kind}, and {step.function} has {len(wanted)}"
+                    )
+    if findings:
+        raise ModelError(
+            f"worker {program.worker}'s segments do not fit their functions",
+            facts=tuple(findings),
+            hint="plan the model again",
+        )
 
 
 def _node(step: Step, program: WorkerProgram) -> NodeProto:
@@ -227,17 +269,16 @@ def _initializer(buffer: Buffer, array: np.ndarray) -> TensorProto:
 
 
 def _arena(stated: Mapping[str, Any]) -> Arena:
-    offsets = {str(name): int(offset) for name, offset in stated["offsets"].items()}
-    return Arena(int(stated["size_bytes"]), offsets, int(stated["workspace_bytes"]))
+    return Arena(stated["size_bytes"], stated["offsets"], stated["workspace_bytes"])
 
 
-def _buffer(name: str, place: Sequence[object], kind: TypeProto) -> Buffer:
+def _buffer(name: str, place: Sequence[Any], kind: TypeProto) -> Buffer:
     dtype = dtype_of(kind.tensor_type.elem_type)
-    if dtype is None or len(place) != 3:
+    if dtype is None:
         raise ModelError(f"buffer {name!r} has a type or a place that cannot be read")
     tensor, lo, hi = place
-    assert isinstance(lo, list)
-    assert isinstance(hi, list)
+    if len(lo) != len(hi) or min(lo, default=0) < 0:
+        raise ModelError(f"buffer {name!r} has a region from {lo} to {hi}")
     shape = tuple(dim.dim_value for dim in kind.tensor_type.shape.dim)
     region = fetch_node.region_of([*lo, *hi])
     if region.is_empty or shape not in (region.shape, ()) or (shape == () and region.shape != (1,)):

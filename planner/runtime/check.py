@@ -43,12 +43,7 @@ def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair]
         if not findings:
             waits = _check_order(programs, findings)
     if findings:
-        rest = [f"and {len(findings) - _LISTED} more"] if len(findings) > _LISTED else []
-        raise ModelError(
-            "the partitioned program is inconsistent",
-            facts=(*findings[:_LISTED], *rest),
-            hint="plan the model again; if that does not help, it is a bug in tofu",
-        )
+        raise inconsistent(findings)
     return waits
 
 
@@ -136,18 +131,13 @@ def _check_order(programs: Sequence[WorkerProgram], findings: list[str]) -> tupl
 def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair], findings: list[str]) -> None:
     """Every buffer lies in the arena, and two that overlap are never needed at the same time."""
     where = f"worker {program.worker}"
-    absent = [name for name in program.buffers if name not in arena.offsets]
-    if absent:
-        findings.extend(f"{where}: buffer {name!r} has no place in the arena" for name in absent)
+    outside = misplaced(program, arena)
+    findings.extend(outside)
+    if outside:
         return
     names = list(program.buffers)
     start = np.array([arena.offsets[name] for name in names], dtype=np.int64)
     stop = start + np.array([program.buffers[name].size_bytes for name in names], dtype=np.int64)
-    item = np.array([program.buffers[name].dtype.item_bytes for name in names])
-    findings.extend(
-        f"{where}: buffer {names[index]!r} does not lie in the arena of {arena.size_bytes} bytes"
-        for index in np.nonzero((start < 0) | (stop > arena.size_bytes) | (start % item != 0))[0]
-    )
     ready, read = writers(program), last_local_reads(program)
     after = len(program.steps) + 1
     collected, resident = set(program.collected), {*program.loaded, *program.fixed}
@@ -169,6 +159,29 @@ def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair
             )
             if not is_in_place:
                 findings.append(f"{where}: buffers {names[other]!r} and {name!r} lie in one place at the same time")
+
+
+def misplaced(program: WorkerProgram, arena: Arena) -> list[str]:
+    """Findings about buffers that do not lie in the arena, or not where their elements may begin."""
+    findings = []
+    for name, buffer in program.buffers.items():
+        start = arena.offsets.get(name)
+        if start is None:
+            findings.append(f"worker {program.worker}: buffer {name!r} has no place in the arena")
+        elif start < 0 or start + buffer.size_bytes > arena.size_bytes or start % buffer.dtype.item_bytes:
+            size = arena.size_bytes
+            findings.append(f"worker {program.worker}: buffer {name!r} does not lie in the arena of {size} bytes")
+    return findings
+
+
+def inconsistent(findings: Sequence[str]) -> ModelError:
+    """What to raise about a program that is not right, with the findings, or the first of many."""
+    rest = [f"and {len(findings) - _LISTED} more"] if len(findings) > _LISTED else []
+    return ModelError(
+        "the partitioned program is inconsistent",
+        facts=(*findings[:_LISTED], *rest),
+        hint="plan the model again; if that does not help, it is a bug in tofu",
+    )
 
 
 def describe(step: Step) -> str:

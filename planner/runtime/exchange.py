@@ -18,6 +18,7 @@ import numpy as np
 
 from planner.graph.protos import numpy_dtype
 from planner.program import Arena, WorkerProgram
+from planner.runtime.check import inconsistent, misplaced
 
 ALIGNMENT: Final = 64
 """Bytes; a cache line. Kernels that peel unaligned elements would give other bits at other addresses."""
@@ -49,10 +50,16 @@ class Exchange:
     Args:
         programs: what the workers do.
         handle: descriptor of the memory that another process made; None to make it here.
+
+    Raises:
+        ModelError: a buffer does not lie in its worker's arena.
     """
 
     def __init__(self, programs: Sequence[WorkerProgram], handle: int | None = None) -> None:
         arenas = {program.worker: arena_of(program) for program in programs}
+        outside = [finding for program in programs for finding in misplaced(program, arenas[program.worker])]
+        if outside:
+            raise inconsistent(outside)
         starts: dict[int, int] = {}
         size = aligned(8 * len(programs))
         for worker, arena in arenas.items():
@@ -71,7 +78,6 @@ class Exchange:
             offsets = arenas[program.worker].offsets
             for name, buffer in program.buffers.items():
                 start = starts[program.worker] + offsets[name]
-                assert offsets[name] + buffer.size_bytes <= arenas[program.worker].size_bytes, f"{name!r} is outside"
                 raw = memory[start : start + buffer.size_bytes]
                 self._arrays[program.worker, name] = raw.view(numpy_dtype(buffer.dtype)).reshape(buffer.shape)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
@@ -17,6 +17,7 @@ from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
 from planner.plan import digest
 from planner.program import Program
+from planner.runtime.check_model import check_against_model
 from planner.worker_model import WorkerModel, read_worker_model
 
 
@@ -61,6 +62,14 @@ def load_plan(directory: Path) -> LoadedPlan:
         )
     program = Program(tuple(model.program for model in models), folder.inputs, folder.outputs, folder.state)
     stated = folder.plan.peak_bytes
+    if stated and len(stated) != len(program.peak_bytes):
+        raise ModelError(f"{directory}: the plan states the memory of {len(stated)} workers, and has {len(paths)}")
+    if folder.plan.moved_bytes != program.predicted_bytes:
+        raise ModelError(
+            f"{directory}: the plan states {folder.plan.moved_bytes} bytes moved, and its worker models move "
+            f"{program.predicted_bytes}",
+            hint="plan the model again with `tofu plan`",
+        )
     if stated and stated != program.peak_bytes:
         raise ModelError(
             f"{directory}: the plan states other memory than its worker models take",
@@ -71,8 +80,8 @@ def load_plan(directory: Path) -> LoadedPlan:
             ),
             hint="plan the model again with `tofu plan`",
         )
-    # The plan's state, and not what the reader would find: the workers' tiles are tied by it.
-    graph = replace(read_model(folder.model, operators=EVERY_OPERATOR), state=folder.state)
+    graph = read_model(folder.model, operators=EVERY_OPERATOR)
+    check_against_model(graph, program, str(directory))
     return LoadedPlan(
         graph, program, models, paths, folder.plan.model_digest, stated, folder.plan.estimate, folder.data_folders
     )

@@ -38,7 +38,8 @@ def recurrent(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """
     if op.attribute("layout", 0) or op.attribute("activation_alpha") or op.attribute("activation_beta"):
         raise NotImplementedError("layout 1, or activations with parameters")
-    x, w, r, b, lengths, h, c, p = (*inputs, *(None,) * (8 - len(inputs)))
+    absent: Arrays = (None,) * (8 - len(inputs))
+    x, w, r, b, lengths, h, c, p = [*inputs, *absent]
     assert x is not None
     assert w is not None
     assert r is not None
@@ -105,7 +106,7 @@ class _Cell:
         return f(self._clipped(x @ self._w.T + h @ self._r.T + self._bias.sum(axis=0))), c
 
     def _clipped(self, x: np.ndarray) -> np.ndarray:
-        return np.clip(x, -self._clip, self._clip)
+        return np.asarray(np.clip(x, -self._clip, self._clip))
 
     def _lstm(self, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         f, g, last = self._activations
@@ -115,7 +116,7 @@ class _Cell:
         forget = 1 - i if self._op.attribute("input_forget", 0) else f(self._clipped(forget + peep_f * c))
         c = forget * c + i * g(self._clipped(new))
         # The stock runtime leaves the cell's own state as it is.
-        return f(self._clipped(o + peep_o * c)) * last(c), c
+        return np.asarray(f(self._clipped(o + peep_o * c)) * last(c)), c
 
     def _gru(self, x: np.ndarray, h: np.ndarray) -> np.ndarray:
         f, g = self._activations
@@ -129,4 +130,4 @@ class _Cell:
             of_h = reset * (h @ weights[2].T + biases[2])
         else:
             of_h = (reset * h) @ weights[2].T + biases[2]
-        return (1 - z) * g(self._clipped(of_x[2] + of_h)) + z * h
+        return np.asarray((1 - z) * g(self._clipped(of_x[2] + of_h)) + z * h)

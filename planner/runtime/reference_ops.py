@@ -199,9 +199,13 @@ def _pad(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
         frame[dim] = (int(pads[number]), int(pads[number + len(pads) // 2]))
     x = x[tuple(slice(max(0, -lo), x.shape[dim] - max(0, -hi)) for dim, (lo, hi) in enumerate(frame))]
     widths = [(max(0, lo), max(0, hi)) for lo, hi in frame]
-    match op.attribute("mode", "constant"):
-        case "edge" | "reflect" | "wrap" as mode:
-            return (np.pad(x, widths, mode=mode),)
+    mode = op.attribute("mode", "constant")
+    if mode == "edge":
+        return (np.pad(x, widths, mode="edge"),)
+    if mode == "reflect":
+        return (np.pad(x, widths, mode="reflect"),)
+    if mode == "wrap":
+        return (np.pad(x, widths, mode="wrap"),)
     return (np.pad(x, widths, constant_values=0 if value is None else value.reshape(())),)
 
 

@@ -1,0 +1,136 @@
+"""Nobody's edit of a plan's files is run as if it were the plan: refused, caught, or without effect."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import ModelProto
+
+import edited_plans
+from planner.folder import MANIFEST, PLAN
+
+
+def judged(where: Path, seed: int, count: int, *, in_process: bool) -> Counter[str]:
+    found: Counter[str] = Counter()
+    wrong = []
+    for one in edited_plans.outcomes(where, seed, count, in_process=in_process):
+        found[one.verdict] += 1
+        if not one.is_sound:
+            wrong.append(one)
+    print(edited_plans.summary(seed, found))
+    assert not wrong, edited_plans.summary(seed, found)
+    assert found.keys() >= {"refused", "caught", "no effect"}
+    return found
+
+
+def test_some_edits(tmp_path: Path) -> None:
+    assert sum(judged(tmp_path, 1, 25, in_process=True).values()) == 25
+
+
+@pytest.mark.slow
+def test_many_edits(tmp_path: Path) -> None:
+    """As users run plans: the workers in a child process."""
+    assert sum(judged(tmp_path, 0, 200, in_process=False).values()) == 200
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> tuple[edited_plans.Original, ...]:
+    return edited_plans.originals(tmp_path_factory.mktemp("plans"))
+
+
+def changed(
+    original: edited_plans.Original, target: Path, file: str, change: Callable[[Any], None]
+) -> edited_plans.Outcome:
+    """A copy with one file changed, run in a child process."""
+    shutil.copytree(original.folder, target)
+    if file.endswith(".onnx"):
+        model = ModelProto.FromString((target / file).read_bytes())
+        change(model)
+        (target / file).write_bytes(model.SerializeToString())
+    else:
+        data = json.loads((target / file).read_text())
+        change(data)
+        (target / file).write_text(json.dumps(data))
+    edited_plans.mend(target, mends_plan=file == PLAN)
+    return edited_plans.outcome(original, target, file, in_process=False)
+
+
+def test_a_function_that_one_worker_alone_has_otherwise_is_what_it_executes(
+    plans: tuple[edited_plans.Original, ...], tmp_path: Path
+) -> None:
+    """Worker 0 has the right function of the same name."""
+
+    def subtract(model: ModelProto) -> None:
+        update = next(f for f in model.functions if [node.op_type for node in f.node].count("Sub") > 0)
+        next(node for node in update.node if node.op_type == "Sub").op_type = "Add"
+
+    found = changed(plans[0], tmp_path / "edited", "worker1.onnx", subtract)
+    assert found.verdict == "caught"
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "said"),
+    [
+        (MANIFEST, lambda data: data["outputs"].pop(), "the manifest's outputs are not the model's: 'updates.next'"),
+        (MANIFEST, lambda data: data["inputs"].append("z"), "the manifest's inputs are not the model's: 'z'"),
+        (MANIFEST, lambda data: data["outputs"].append(["x"]), "is ['x'], not text"),
+        (MANIFEST, lambda data: data["state"].append(["w0"]), "is ['w0'], not a list of 2"),
+        (MANIFEST, lambda data: data.pop("files"), "files is missing"),
+        (PLAN, lambda data: data["cuts"].append("x"), "cuts[1] is 'x', not a whole number"),
+        (PLAN, lambda data: data["peak_bytes"].pop(), "states the memory of 1 workers, and has 2"),
+        (PLAN, lambda data: data.update(moved_bytes=17), "the plan states 17 bytes moved, and its worker models move"),
+        (PLAN, lambda data: data["tilings"].update(x="S(0)/7"), "tiling 'S(0)/7' does not fit the cuts"),
+        (PLAN, lambda data: data["tilings"].update(x=7), "tilings.x is 7, not text"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    plans: tuple[edited_plans.Original, ...], tmp_path: Path, file: str, change: Callable[[Any], None], said: str
+) -> None:
+    found = changed(plans[0], tmp_path / "edited", file, change)
+    assert found.verdict == "refused"
+    assert said in found.said
+
+
+def test_states_that_changed_places_are_refused(plans: tuple[edited_plans.Original, ...], tmp_path: Path) -> None:
+    """Whole model and workers would agree on them, since both are told by the manifest."""
+
+    def swap(data: Any) -> None:
+        pairs = {pair[0]: pair for pair in data["state"]}
+        pairs["w0"][1], pairs["w1"][1] = pairs["w1"][1], pairs["w0"][1]
+
+    found = changed(plans[0], tmp_path / "edited", MANIFEST, swap)
+    assert found.verdict == "refused"
+    assert "the manifest's state are not the model's: 'w0 -> w1.next'" in found.said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda notes: notes["tofu.arena"]["offsets"].update(x=1 << 40), "buffer 'x' does not lie in the arena"),
+        (lambda notes: notes["tofu.arena"]["offsets"].pop("x"), "buffer 'x' has no place in the arena"),
+        (lambda notes: notes["tofu.buffers"]["x"].__setitem__(1, [6, 1]), "cannot hold the region"),
+        (lambda notes: notes["tofu.buffers"]["x"].__setitem__(0, "z"), "'x' is of 'z', which is no input"),
+        (lambda notes: notes["tofu.segments"].update({"segment 0": [None]}), "segment 0[0] is None, not text"),
+        (lambda notes: notes.update({"tofu.buffers": "x"}), "tofu.buffers is 'x', not a table"),
+    ],
+)
+def test_what_is_wrong_in_a_worker_model_is_named(
+    plans: tuple[edited_plans.Original, ...], tmp_path: Path, change: Callable[[Any], None], said: str
+) -> None:
+    def edit(model: ModelProto) -> None:
+        notes = {entry.key: entry.value for entry in model.metadata_props if entry.key != "tofu.plan"}
+        parsed = {key: json.loads(value) for key, value in notes.items()}
+        change(parsed)
+        for entry in model.metadata_props:
+            if entry.key in parsed:
+                entry.value = json.dumps(parsed[entry.key])
+
+    found = changed(plans[0], tmp_path / "edited", "worker1.onnx", edit)
+    assert found.verdict == "refused"
+    assert said in found.said
