@@ -66,7 +66,7 @@ def assemble(graph: Graph, lowered: Lowered, *, lean: bool = False) -> Partition
                 buffers={name: buffer for name, buffer in buffers.items() if name in used},
                 steps=tuple(steps),
                 loaded=loaded,
-                fixed=tuple(lowered.fixed[worker]),
+                fixed=tuple(name for name in lowered.fixed[worker] if name in used),
                 collected=collected,
             )
         )
