@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from planner.errors import ModelError, UsageError
+from onnx import ModelProto
+
+from planner.errors import ModelError, UnsupportedError, UsageError
 from planner.graph.foreign import Operators
 from planner.graph.from_onnx import graph_from_proto
+from planner.graph.inline import reachable_nodes
 from planner.graph.load import load_model
 from planner.graph.model import Graph, StatePair
+from planner.graph.undescribed import qualified
 from planner.training.doors.artifacts import (
     OPTIMIZER_MODEL,
     TRAINING_MODEL,
@@ -21,6 +27,10 @@ from planner.training.doors.artifacts import (
     read_optimizer,
 )
 from planner.training.doors.training_info import is_training_model, read_training_info
+
+_RUNTIMES: Final = "com.microsoft"
+"""What the names of ONNX Runtime's own domains begin with."""
+_RUNTIMES_IN_DEFAULT: Final = frozenset({"SimplifiedLayerNormalization"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +63,8 @@ def open_training(
         operators: see ``read_model``.
 
     Raises:
-        ModelError, UnsupportedError, UsageError: see ``read_model``, ``read_training_info`` and ``read_gradients``.
+        ModelError, UnsupportedError, UsageError: see ``read_model``, ``read_training_info`` and ``read_gradients``; of
+            a model that is not only planned, operators of ONNX Runtime's optimizer.
     """
     file = Path(path)
     if file.is_dir() and (file / TRAINING_MODEL).is_file():
@@ -68,6 +79,8 @@ def open_training(
             read = read_gradients(model)
             beside = file.parent / OPTIMIZER_MODEL
             return Opened(read.graph, read.pairs, read_optimizer(beside) if beside.is_file() else None, read.running)
+        if operators is None:
+            _refuse_runtimes_own(model)
         return Opened(graph_from_proto(model, dims=dims, state_pairs=state_pairs, name=file.stem, operators=operators))
     except UsageError:
         raise
@@ -89,6 +102,27 @@ def read_step(
         ModelError, UnsupportedError, UsageError: see ``open_training``.
     """
     return open_training(path, dims=dims, state_pairs=state_pairs, operators=operators).graph
+
+
+def _refuse_runtimes_own(model: ModelProto) -> None:
+    """Refuses operators that ONNX Runtime's optimizer makes of ONNX's: no gradient is known of them.
+
+    Raises:
+        UnsupportedError: the model has some, all of them by operator.
+    """
+    functions = {(function.domain, function.name) for function in model.functions}
+    counts = Counter(
+        qualified(node.domain, node.op_type)
+        for node in reachable_nodes(model)
+        if node.domain.startswith(_RUNTIMES) or node.op_type in _RUNTIMES_IN_DEFAULT
+        if (node.domain, node.op_type) not in functions
+    )
+    if counts:
+        raise UnsupportedError(
+            "the model was saved by ONNX Runtime's optimizer, and no gradient passes what it makes",
+            facts=tuple(f"{name}: {count} op{'s' if count > 1 else ''}" for name, count in sorted(counts.items())),
+            hint="export the model again without the optimizer (optimize_model, graph optimizations of a session)",
+        )
 
 
 def _no_options(file: Path, dims: Mapping[str, int] | None, state_pairs: Sequence[tuple[str, str]] | None) -> None:

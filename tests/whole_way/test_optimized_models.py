@@ -1,0 +1,99 @@
+"""Models as ONNX Runtime's optimizers write them: planned, run in parts, equal to the uncut model in ONNX Runtime.
+
+``tests/tools/optimized_models.py`` made the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import cli
+from planner import api
+
+MODELS = Path(__file__).parents[1] / "models" / "optimized"
+BATCH, POSITIONS, WORDS = 2, 8, 48
+Arrays = Mapping[str, np.ndarray]
+
+
+def stock(model: onnx.ModelProto, given: Arrays) -> dict[str, np.ndarray]:
+    """What ONNX Runtime makes of a model, uncut and as the file is."""
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [value.name for value in model.graph.output]
+    return dict(zip(names, session.run(names, dict(given)), strict=True))
+
+
+def held_against_the_runtime(
+    file: Path, given: Arrays, workers: int, folder: Path, *, own_precision: tuple[str, ...] = (), **options: object
+) -> None:
+    """Plans a file, runs it, and compares all outputs with the uncut model's."""
+    options.setdefault("effort", "quick")
+    api.plan(file, gpus=workers, out=folder / "plan", **options)  # type: ignore[arg-type]
+    np.savez(folder / "given.npz", **given)
+    ran = api.run(folder / "plan", inputs=folder / "given.npz", verify=True, result=folder / "made.npz")
+    assert ran.verified, ran.comparisons
+    assert ran.no_reference == ""
+    assert ran.own_precision == own_precision
+    assert ran.moved_bytes == ran.predicted_bytes
+    made = np.load(folder / "made.npz")
+    for name, expected in stock(onnx.load(file), given).items():
+        assert made[name].shape == expected.shape
+        np.testing.assert_allclose(made[name], expected, rtol=0, atol=2e-5 * np.abs(expected).max())
+
+
+def words(model: str) -> dict[str, np.ndarray]:
+    """Words, the second sample shorter than the first."""
+    mask = np.ones((BATCH, POSITIONS), np.int64)
+    mask[1, 5:] = 0
+    given = {"input_ids": np.random.default_rng(1).integers(0, WORDS, (BATCH, POSITIONS)), "attention_mask": mask}
+    return given if model == "gpt2" else {**given, "token_type_ids": np.arange(POSITIONS)[None].repeat(BATCH, 0) // 5}
+
+
+def image(size: int) -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(BATCH, 3, size, size)).astype(np.float32)
+
+
+GIVEN = {
+    "bert": lambda: words("bert"),
+    "gpt2": lambda: words("gpt2"),
+    "vit": lambda: {"pixel_values": image(16)},
+    "residual": lambda: {"x": image(9)},
+}
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("model", GIVEN)
+def test_a_model_of_the_optimizer_is_what_it_was(model: str, workers: int, tmp_path: Path) -> None:
+    held_against_the_runtime(MODELS / f"{model}.onnx", GIVEN[model](), workers, tmp_path)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_attention_is_cut_between_heads(workers: int, tmp_path: Path) -> None:
+    model = onnx.load(MODELS / "bert.onnx")
+    attended = [node.output[0] for node in model.graph.node if node.op_type == "Attention"]
+    assert len(attended) == 2
+    pins = dict.fromkeys(attended, "S(2,8)")
+    held_against_the_runtime(MODELS / "bert.onnx", words("bert"), workers, tmp_path, pin=pins)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("bert", "com.microsoft.Attention: 2 ops\n  com.microsoft.BiasGelu: 2 ops\n"),
+        ("residual", "com.microsoft.FusedConv: 2 ops\n  com.microsoft.FusedGemm: 1 op\n"),
+    ],
+)
+def test_no_gradient_passes_what_the_optimizer_makes(
+    model: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"grad {MODELS / model}.onnx --loss softmax_cross_entropy --optimizer sgd -o {tmp_path / 'step.onnx'}"
+    assert cli.main(line.split()) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "hint: export the model again without the optimizer" in error
+    assert not (tmp_path / "step.onnx").exists()
