@@ -179,6 +179,9 @@ class Plan:
         if version != SCHEMA_VERSION:
             raise ModelError(f"the plan has schema version {version}; this tofu reads {SCHEMA_VERSION}")
         fault = fault_in(data, _FORM)
+        fault = fault or next(
+            (f"tensor_bytes.{name} is missing" for name in data["tilings"] if name not in data["tensor_bytes"]), ""
+        )
         if fault:
             raise ModelError(f"the plan cannot be read: {fault}", hint="plan the model again")
         try:

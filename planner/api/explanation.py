@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from planner.descriptions import in_force
-from planner.errors import UsageError, did_you_mean
+from planner.errors import ModelError, UsageError, did_you_mean
 from planner.folder import (
     PlanFolder,
     newest_folder,
@@ -48,6 +48,13 @@ def explain(directory: Path | None = None, *, subject: str | None = None, opdefs
     if source is not None and source != folder.plan.described_by:
         _refuse_other_descriptions(folder, source)
     ops = descriptions.bind_all(graph)
+    untold = tuple(bound.op.name for bound in ops if bound.op.name not in folder.plan.strategies)
+    if untold:
+        raise ModelError(
+            f"{folder.path}: the plan does not say how ops of its model are divided",
+            facts=untold,
+            hint="plan the model again with `tofu plan`",
+        )
     tensors = tuple(_tensor_row(folder, graph, name) for name in graph.tensors if name in folder.plan.tilings)
     op_rows = tuple(_op_rows(folder, model, ops))
     state = _state_rows(model)

@@ -111,11 +111,11 @@ def _state_findings(program: Program, number: int) -> list[str]:
         {(worker.buffers[name].tensor, worker.buffers[name].region) for name in names if name in worker.buffers}
         for names in (worker.loaded, worker.collected)
     )
+    following = {pair.current: pair.following for pair in program.state}
     return [
-        f"worker {number} gets {pair.current!r} {region} and does not make its next value"
-        for pair in program.state
+        f"worker {number} gets {tensor!r} {region} and does not make its next value"
         for tensor, region in sorted(loaded, key=str)
-        if tensor == pair.current and (pair.following, region) not in collected
+        if tensor in following and (following[tensor], region) not in collected
     ]
 
 

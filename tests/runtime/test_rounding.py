@@ -80,6 +80,28 @@ def test_only_sums_are_off_by_the_rounding_of_partial_sums(op_type: str) -> None
         assert np.abs(rough - exact).max() <= 32 * EPS * 3
 
 
+@pytest.mark.parametrize(("op_type", "operands", "terms", "size"), [
+    ("ReduceSum", [(256, 8)], 256, 16.0),
+    ("ReduceMean", [(256, 8)], 256, 16.0 / 256),
+    ("MatMul", [(4, 100), (100, 8)], 100, 10.0),
+    ("Gemm", [(1, 100), (100, 8)], 100, 10.0),
+    ("Conv", [(1, 16, 5, 5), (8, 16, 3, 3)], 144, 12.0),
+])  # fmt: skip
+def test_a_sum_that_cancels_is_off_by_what_its_terms_are(
+    op_type: str, operands: list[tuple[int, ...]], terms: int, size: float
+) -> None:
+    """Of n terms of size 1, sqrt(n) epsilons of sqrt(n), though the results are zero."""
+    rng = np.random.default_rng(0)
+    given: list[np.ndarray | None] = [rng.choice((-1.0, 1.0), shape) for shape in operands]
+    zero = np.zeros(8)
+    if op_type == "Conv":
+        zero = np.zeros((1, 8, 3, 3))
+    rough = Rounding(0, has_partial_sums=True).of(op_type, zero, EPS, given)
+    most = max(8, terms**0.5) * EPS * size
+    assert 0.5 * most < np.abs(rough).max() <= most
+    assert not Rounding(0, has_partial_sums=True).of(op_type, zero, EPS).any()
+
+
 @pytest.mark.parametrize(("first", "is_excused"), [(2e-6, True), (2e-3, False)])
 def test_a_side_that_partial_sums_decide_is_excused(first: float, is_excused: bool) -> None:
     """A product whose terms cancel but for a trifle, and what lies behind its sign."""
@@ -159,6 +181,28 @@ def test_a_gradient_that_cancels_is_noise_with_and_without_a_reference(
     missing = {"zero": centred[:128].sum(axis=0), "sum": split["sum"]}
     for wrong in (missing, {**split, "sum": x[:128].sum(axis=0)}, {**split, "sum": 2 * split["sum"]}):
         assert not judge.compare(1, wrong, {"x": x})[0].is_same
+
+
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_a_sample_that_overflows_excuses_nothing(has_reference: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest float32 times nearly 1, which a nudge makes more than 1."""
+    if not has_reference:
+        monkeypatch.setattr(judge_module, "Reference", _no_reference)
+    names = {"x": (16,), "y": (16,), "most": ()}
+    graph = Graph(
+        "most",
+        {name: Tensor(name, size, DType.FLOAT32) for name, size in names.items()},
+        (Op("y", "Mul", ("x", "most"), ("y",)),),
+        ("x",),
+        ("y",),
+        {"most": np.array(np.finfo(np.float32).max)},
+    )
+    x = np.full(16, np.nextafter(np.float32(1), np.float32(0)), np.float32)
+    judge = Judge(graph)
+    right = judge.whole.step({"x": x})["y"]
+    assert np.isfinite(right).all()
+    assert not all(np.isfinite(judge.whole.step(nudged({"x": x}, seed))["y"]).all() for seed in range(8))
+    assert not judge.compare(1, {"y": right / 2}, {"x": x})[0].is_same
 
 
 def test_whole_numbers_are_not_nudged() -> None:

@@ -13,6 +13,8 @@ import pytest
 from onnx import ModelProto
 
 import edited_plans
+from planner import api
+from planner.errors import ModelError
 from planner.folder import MANIFEST, PLAN
 
 
@@ -86,6 +88,7 @@ def test_a_function_that_one_worker_alone_has_otherwise_is_what_it_executes(
         (PLAN, lambda data: data["peak_bytes"].pop(), "states the memory of 1 workers, and has 2"),
         (PLAN, lambda data: data.update(moved_bytes=17), "the plan states 17 bytes moved, and its worker models move"),
         (PLAN, lambda data: data["tilings"].update(x="S(0)/7"), "tiling 'S(0)/7' does not fit the cuts"),
+        (PLAN, lambda data: data["tensor_bytes"].pop("x"), "tensor_bytes.x is missing"),
         (PLAN, lambda data: data["tilings"].update(x=7), "tilings.x is 7, not text"),
     ],
 )
@@ -134,3 +137,13 @@ def test_what_is_wrong_in_a_worker_model_is_named(
     found = changed(plans[0], tmp_path / "edited", "worker1.onnx", edit)
     assert found.verdict == "refused"
     assert said in found.said
+
+
+def test_a_plan_that_says_nothing_of_an_op_is_not_explained(
+    plans: tuple[edited_plans.Original, ...], tmp_path: Path
+) -> None:
+    target = tmp_path / "edited"
+    changed(plans[0], target, PLAN, lambda data: data["iteration_spaces"].pop("h0_op"))
+    with pytest.raises(ModelError, match="does not say how ops of its model are divided") as caught:
+        api.explain(target)
+    assert caught.value.facts == ("h0_op",)
