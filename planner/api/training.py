@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +13,7 @@ from planner.graph.external import data_folder_of, note_data_folder, without_dat
 from planner.graph.model import Role
 from planner.graph.to_onnx import to_model
 from planner.progress import Progress, silent
-from planner.report.results import (
-    GradResult,
-)
+from planner.report.results import GradResult, ParameterRow
 from planner.runtime.results import write_bytes
 from planner.training.doors.make import Wishes, make, make_training_info
 from planner.training.dropout import DropoutMode
@@ -37,6 +36,8 @@ def grad(
     weight_decay: float | None = None,
     no_decay: Sequence[str] = (),
     no_decay_vectors: bool = False,
+    train: Sequence[str] = (),
+    freeze: Sequence[str] = (),
     clip_norm: float | None = None,
     accumulate: int = 1,
     loss_scale: float | Literal["dynamic"] | None = None,
@@ -69,6 +70,8 @@ def grad(
         weight_decay: of any optimizer.
         no_decay: patterns of names that are not decayed.
         no_decay_vectors: whether biases and scales are not decayed.
+        train: patterns of names of a forward model's constants that are trained, whatever is inferred.
+        freeze: patterns of names of those that stay as they are.
         clip_norm: what the global norm of gradients is clipped to.
         accumulate: micro-batches to a step.
         loss_scale: a number, or ``dynamic``.
@@ -114,6 +117,8 @@ def grad(
         schedule=Schedule(clip_norm, accumulate, scale, is_dynamic),
         loss_options=LossOptions(None if class_weights is None else tuple(class_weights), ignore_index),
         precision=precision,
+        train=tuple(train),
+        freeze=tuple(freeze),
         gradients=gradients,
         state=state,
     )
@@ -139,6 +144,9 @@ def grad(
         results=tuple(name for name in graph.outputs if roles[name] is Role.RESULT),
         states=len(graph.state),
         state_elements=sum(graph.tensors[pair.current].elements for pair in graph.state),
-        frozen=made.frozen,
+        parameters=tuple(
+            ParameterRow(one.name, one.shape, math.prod(one.shape), one.verdict.value, one.why, one.evidence)
+            for one in made.parameters.decisions
+        ),
         ops_by_type=dict(sorted(Counter(op.op_type for op in graph.ops).items())),
     )

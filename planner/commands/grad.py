@@ -20,10 +20,8 @@ from planner.commands.options import (
     STATE,
     sizes,
 )
-from planner.commands.show import progress, say, show
+from planner.commands.show import progress, show
 from planner.errors import UsageError
-
-_SHOWN_FROZEN = 8
 
 
 @click.command(short_help="Build the training graph of a forward model.")
@@ -46,6 +44,10 @@ _SHOWN_FROZEN = 8
     "--no-decay", multiple=True, metavar="PATTERN", help="Parameters that are not decayed (*, ?); repeatable."
 )
 @click.option("--no-decay-vectors", is_flag=True, help="Biases and scales of normalisations are not decayed.")
+@click.option("--train", multiple=True, metavar="PATTERN",
+              help="Constants that are trained, whatever is inferred (*, ?); repeatable.")  # fmt: skip
+@click.option("--freeze", multiple=True, metavar="PATTERN",
+              help="Constants that stay as they are (*, ?); repeatable. Of two patterns the longer counts.")  # fmt: skip
 @click.option("--clip-norm", type=POSITIVE, metavar="X", help="Clip gradients to this norm, taken over all of them.")
 @click.option("--accumulate", type=click.IntRange(min=1), metavar="N", help="Micro-batches to a step.  [default: 1]")
 @click.option("--precision", type=click.Choice(["float32", "float16", "bfloat16"]),
@@ -99,6 +101,7 @@ def grad(
       tofu grad mlp.onnx --loss mse --optimizer sgd --dim batch=64 -o mlp.train.onnx
       tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adamw --weight-decay 0.01 --no-decay-vectors
       tofu grad net.onnx --loss nll --optimizer adam --precision float16 --loss-scale dynamic --clip-norm 1
+      tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adam --freeze 'bert.*' --train 'bert.pooler.*'
       tofu grad gradients.onnx --optimizer sgd --gradients pairs.yaml
       tofu grad artifacts/ -o train.onnx
       tofu grad net.onnx --loss mse --optimizer adam --format training-info -o net.training.onnx
@@ -111,7 +114,7 @@ def grad(
     from planner import api
     from planner.report import as_json, tables
 
-    result = show(
+    show(
         lambda: api.grad(
             model,
             loss=loss,
@@ -128,9 +131,4 @@ def grad(
         tables.grad,
         json_wanted,
     )
-    if result.frozen:
-        shown = ", ".join(result.frozen[:_SHOWN_FROZEN])
-        more = len(result.frozen) - _SHOWN_FROZEN
-        shown += f" and {more} more (--json names all)" if more > 0 else ""
-        say(f"note: float initializers that get no gradient and stay as they are: {shown}")
     return EXIT_DONE

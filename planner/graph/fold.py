@@ -13,6 +13,8 @@ be known of its operands is known. What is folded, and what is not:
   weight too: this is how architectures are shipped without their weights. Fills with 0, 1 or -inf are arithmetic.
 
 Sequences are followed element by element (see ``sequences``), an If becomes the branch that it takes.
+Float tensors of Constant nodes are both: known, and computed from; and, where something reads them as they are or laid
+out anew, weights that are not listed as folded (Paddle and spox state all weights so).
 Identity, a Cast to the dtype that is there already, and CastLike (which becomes Cast) go on the way.
 """
 
@@ -21,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from onnx import NodeProto
@@ -42,8 +45,10 @@ from planner.graph.subgraph import obstacle
 from planner.graph.undescribed import qualified
 from planner.graph.wellformed import fresh_name
 
-_FEW_FLOATS = 64
+_FEW_FLOATS: Final = 64
 """More of them are weights, and no scales, bounds or borders."""
+_LAYOUT: Final = frozenset(["Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"])
+"""Operators that hand on all elements of their first operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,8 @@ class _Folder:
         self.sequences: dict[str, tuple[str, ...]] = {}
         """By sequence the tensors that are its elements."""
         self.folded: set[str] = set(computed)
+        self.stated: set[str] = set()
+        """Float tensors that Constant nodes state, at most laid out anew: known, and weights all the same."""
         self.aliases: dict[str, str] = {}
         self.ops: list[Op] = []
         self.found = Findings()
@@ -313,6 +320,8 @@ class _Folder:
                 self._blame(self.found.faults, op, f"op {op.name!r} (Constant): does not state exactly one value")
                 return
         self._know(op.outputs[0], array)
+        if array.ndim and array.size > 1 and self.tensors[op.outputs[0]].dtype.is_float:
+            self.stated.add(op.outputs[0])
 
     def _branch(self, op: Op, node: NodeProto) -> None:
         """The ops of the branch that an If takes."""
@@ -436,7 +445,7 @@ class _Folder:
         self.tensors[target] = tensor
         if source in self.values:
             self.values[target] = self.values[source]
-        for group in (self.known, self.scalars):
+        for group in (self.known, self.scalars, self.stated):
             if source in group:
                 group.add(target)
         return True
@@ -460,6 +469,8 @@ class _Folder:
                 return False
         for name, result in named:
             self._know(name, result.view())
+        if op.op_type in _LAYOUT and op.inputs[0] in self.stated:
+            self.stated.update(name for name, _ in named if self.tensors[name].dtype.is_float)
         return True
 
     def _may_fold(self, op: Op, made: Mapping[str, Tensor | None]) -> bool:
@@ -518,7 +529,7 @@ class _Folder:
             ops=tuple(live),
             tensors={name: self.tensors[name] for name in names},
             constants=constants,
-            folded=frozenset(self.folded & constants.keys()),
+            folded=frozenset((self.folded - self.stated) & constants.keys()),
         )
 
     def _with_identity(self, output: str, ops: Sequence[Op]) -> list[Op]:

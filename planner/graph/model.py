@@ -201,7 +201,7 @@ class Graph:
     constants: Mapping[str, np.ndarray | None]
     """Initializers that are not state; None where the value is external and was not loaded."""
     folded: frozenset[str] = frozenset()
-    """Constants that the file computes (Constant nodes, folded shape arithmetic): never parameters to be trained."""
+    """Constants that the file computes (numbers of Constant nodes, folded shape arithmetic): never parameters."""
     initial: Mapping[str, np.ndarray | None] = field(default_factory=dict)
     """Values that the file gives for inputs (the state before the first step); None: external, not loaded."""
     state: tuple[StatePair, ...] = ()

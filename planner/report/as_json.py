@@ -34,7 +34,17 @@ def grad(result: GradResult) -> dict[str, Any]:
         "results": list(result.results),
         "states": result.states,
         "state_elements": result.state_elements,
-        "frozen": list(result.frozen),
+        "frozen": [row.name for row in result.parameters if row.verdict == "frozen"],
+        "parameters": [
+            {
+                "name": row.name,
+                "shape": list(row.shape),
+                "verdict": row.verdict,
+                "why": row.why,
+                "evidence": list(row.evidence),
+            }
+            for row in result.parameters
+        ],
         "ops": sum(result.ops_by_type.values()),
         "ops_by_type": dict(result.ops_by_type),
     }

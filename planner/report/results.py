@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from planner.device_profile import DeviceProfile
 from planner.estimate import ComputeSources
 from planner.graph.model import Role, Shape
 from planner.plan import Plan
 from planner.search.prices import Price
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterRow:
+    """A constant of a forward model, and what training does to it."""
+
+    name: str
+    shape: Shape
+    elements: int
+    verdict: Literal["trained", "frozen", "statistic"]
+    why: str
+    """In words; equal for constants that are alike."""
+    evidence: tuple[str, ...]
+    """``readers``, ``values``, ``name``, ``gradient`` where it was inferred; ``stated`` where the user says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +42,8 @@ class GradResult:
     states: int
     """Tensors of state: parameters, momentum, running statistics."""
     state_elements: int
-    frozen: tuple[str, ...]
-    """Float initializers of rank 1 or more of a forward model that get no gradient and stay as they are."""
+    parameters: tuple[ParameterRow, ...]
+    """Of a forward model: the float constants of rank 1 or more that it states."""
     ops_by_type: Mapping[str, int]
 
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, TextIO
 from planner.plan import Plan, UndescribedOp
 from planner.report.console import ReportConsole
 from planner.report.estimate import beside_measurement, estimate_facts
-from planner.report.results import Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
+from planner.report.results import (
+    Comparison,
+    Explanation,
+    GradResult,
+    ParameterRow,
+    PlanResult,
+    ZooResult,
+    ZooRow,
+)
 from planner.search.prices import Price
 from planner.units import format_bytes, format_ratio, format_seconds
 
@@ -18,6 +26,7 @@ if TYPE_CHECKING:
 
 _SHOWN_UNSPLIT = 5
 _SHOWN_STEPS = 12
+_SHOWN_NAMES = 4
 
 
 def _shape(shape: Sequence[int]) -> str:
@@ -38,6 +47,28 @@ def grad(result: GradResult, file: TextIO) -> None:
             ("ops", f"{sum(result.ops_by_type.values())} of {len(result.ops_by_type)} types"),
         ],
     )
+    if result.parameters:
+        console.print()
+        columns = ("constants", "why", "tensors", "elements", "names")
+        console.print_table(columns, _parameter_rows(result.parameters), columns[2:4])
+
+
+def _parameter_rows(parameters: Sequence[ParameterRow]) -> list[tuple[str, ...]]:
+    """Constants that are decided alike in one row: the trained ones first, most first."""
+    groups: dict[tuple[str, str], list[ParameterRow]] = {}
+    for row in parameters:
+        groups.setdefault((row.verdict, row.why), []).append(row)
+    order = {"trained": 0, "statistic": 1, "frozen": 2}
+    ordered = sorted(groups.items(), key=lambda item: (order[item[0][0]], -len(item[1])))
+    return [
+        (verdict, why, str(len(rows)), f"{sum(row.elements for row in rows):,}", _named([row.name for row in rows]))
+        for (verdict, why), rows in ordered
+    ]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN_NAMES
+    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more} more (--json names all)" if more > 0 else "")
 
 
 def _plan_facts(plan: Plan) -> list[tuple[str, str]]:

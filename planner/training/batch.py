@@ -21,7 +21,7 @@ from planner.training.batch_rules import RULES
 from planner.training.tracks import Site, Track
 
 
-def with_batch(forward: Graph, batch: int) -> Graph:
+def with_batch(forward: Graph, batch: int, trained: frozenset[str] = frozenset()) -> Graph:
     """The same model for another number of samples.
 
     The samples are dim 0 of the first input that has dims, and of every other input with as many in its dim 0.
@@ -31,6 +31,7 @@ def with_batch(forward: Graph, batch: int) -> Graph:
     Args:
         forward: a model without state.
         batch: the new number of samples, at least 1.
+        trained: constants that may not be changed, for they are parameters.
 
     Returns:
         The model itself where it has this batch already.
@@ -47,14 +48,15 @@ def with_batch(forward: Graph, batch: int) -> Graph:
     old = forward.tensors[leading].shape[0]
     if old == batch:
         return forward
-    return _Follower(forward, old, batch).run()
+    return _Follower(forward, old, batch, trained).run()
 
 
 class _Follower:
-    def __init__(self, graph: Graph, old: int, new: int) -> None:
+    def __init__(self, graph: Graph, old: int, new: int, trained: frozenset[str]) -> None:
         self.graph = graph
         self.old = old
         self.new = new
+        self.trained = trained
         self.tracks: dict[str, Track] = {
             name: Track(0) for name in graph.inputs if graph.tensors[name].shape and graph.tensors[name].shape[0] == old
         }
@@ -108,8 +110,9 @@ class _Follower:
         if not any(name in self.tracks for name in op.inputs):
             return op
         site = Site(
-            op, self.graph.tensors, self.constants, self.tracks, self.old, self.new, self._constant, self._regrow
-        )
+            op, self.graph.tensors, self.constants, self.tracks, self.trained, self.old, self.new, self._constant,
+            self._regrow,
+        )  # fmt: skip
         rule = None if op.domain else RULES.get(op.op_type)
         try:
             if rule is None:

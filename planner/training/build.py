@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
@@ -22,12 +23,14 @@ from planner.training.expand import expanded
 from planner.training.losses import OUTPUT_PREFIX, LossOptions, loss_function
 from planner.training.lowering import OLDEST_OPSET, OPSET, lower
 from planner.training.optimizers import Hyper, optimizer_function
+from planner.training.parameters import Parameters, Verdict, infer_parameters
 from planner.training.precision import Precision, with_precision
 from planner.training.updates import Schedule, Updates
 
 INPUTS: Final = "tofu.inputs"
 """Note that tells how sample data for each input is drawn, as JSON: ``{"labels": {"integers_below": 10}, "x":
 {"normal": true}, "mask": {"booleans": true}, "learning_rate": {"value": 0.05}}``."""
+_SHOWN: Final = 20
 
 
 def build_training_graph(
@@ -45,11 +48,11 @@ def build_training_graph(
     schedule: Schedule = Schedule(),
     loss_options: LossOptions = LossOptions(),
     precision: Precision = "float32",
+    parameters: Parameters | None = None,
 ) -> Graph:
     """The graph of one training step, in standard operators.
 
-    Parameters are the float initializers of rank 1 or more that the file does not compute and that the loss depends on
-    differentiably.
+    Trained is what ``parameters`` says, as far as the loss depends on it differentiably.
 
     Args:
         forward: a model without state.
@@ -66,6 +69,7 @@ def build_training_graph(
         schedule: clipping, accumulation, loss scaling.
         loss_options: class weights and the like.
         precision: "float16" or "bfloat16": the model computes in that, from float32 parameters (see ``precision``).
+        parameters: what is trained; None: as ``parameters.infer_parameters`` finds.
 
     Returns:
         Inputs: the model's, the loss's target, ``learning_rate``, and state: parameters, what the optimizer remembers
@@ -73,7 +77,7 @@ def build_training_graph(
         ``Graph.initial`` holds the state before the first step.
 
     Raises:
-        UsageError: an unknown name, or a number that cannot be used.
+        UsageError: an unknown name, or a number that cannot be used; what is trained cannot be told.
         UnsupportedError: the batch cannot be changed; ops that have no gradient: all of them; nothing to train.
     """
     make_loss, step = loss_function(loss), optimizer_function(optimizer)
@@ -92,14 +96,17 @@ def build_training_graph(
     if forward.opset < OLDEST_OPSET:
         raise UnsupportedError(f"the model is of opset {forward.opset}; the oldest that is taken is {OLDEST_OPSET}")
     target = chosen_output(forward, loss, output)
+    if parameters is None:
+        parameters = infer_parameters(forward, target)
+    candidates = parameters.of(Verdict.TRAINED)
+    forward = replace(forward, folded=(forward.folded | parameters.inferred_frozen()) - set(candidates))
     if batch is not None:
-        forward = with_batch(forward, batch)
+        forward = with_batch(forward, batch, frozenset(candidates))
     forward = with_dropout(forward, dropout)
     forward = with_precision(forward, precision)
     rule_table = rules.standard()
-    candidates = [name for name in forward.constants if may_be_trained(forward, name)]
     forward = expanded(forward, candidates, rule_table)
-    candidates = [name for name in candidates if name in forward.constants]
+    candidates = tuple(name for name in candidates if name in forward.constants)
 
     builder = Builder(forward)
     lowered = lower(builder, forward.ops, opset=forward.opset, batch_statistics=batchnorm == "train")
@@ -110,7 +117,7 @@ def build_training_graph(
         builder,
         forward.ops,
         {target: updates.scaled(scalar_loss.gradient)},
-        [name for name in candidates if name not in lowered.updates],
+        candidates,
         rules=rule_table,
         saved=lowered.saved,
         ready=updates.ready,
@@ -120,7 +127,8 @@ def build_training_graph(
     if not states:
         raise UnsupportedError(
             f"output {target!r} depends on no parameter, so there is nothing to train",
-            facts=("parameters are float initializers of rank 1 or more",),
+            facts=tuple(f"{one.name!r} {list(one.shape)}: {one.why}" for one in parameters.decisions[:_SHOWN]),
+            hint="--train PATTERN says what is a parameter" if parameters.decisions else "",
         )
     order = {name: index for index, name in enumerate(forward.constants)}
     states.sort(key=lambda pair: order[pair[0]])
@@ -185,27 +193,6 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
     if output not in forward.outputs:
         raise UsageError(f"the model has no output {output!r}", facts=known)
     return output
-
-
-def may_be_trained(forward: Graph, name: str) -> bool:
-    """Whether a constant is a parameter: a float of rank 1 or more that the file states, no weights of classes."""
-    tensor = forward.tensors[name]
-    weighs_classes = all(
-        op.op_type in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") and op.inputs[2:] == (name,)
-        for op in forward.consumers[name]
-    )
-    return tensor.dtype.is_float and bool(tensor.shape) and name not in forward.folded and not weighs_classes
-
-
-def frozen_parameters(forward: Graph, step: Graph) -> tuple[str, ...]:
-    """What might be trained of a forward model and is not: no gradient reaches it, or its statistics are frozen.
-
-    Args:
-        forward: the model, before it was differentiated.
-        step: its training step.
-    """
-    states = {pair.current for pair in step.state}
-    return tuple(name for name in forward.constants if may_be_trained(forward, name) and name not in states)
 
 
 def sample_of(forward: Graph, name: str) -> Mapping[str, object]:

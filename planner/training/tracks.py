@@ -45,6 +45,8 @@ class Site:
     """At the old batch."""
     constants: Mapping[str, np.ndarray | None]
     tracks: Mapping[str, Track]
+    trained: frozenset[str]
+    """Constants that are parameters, and may not be changed."""
     old: int
     new: int
     make: Callable[[np.ndarray, str], str]
@@ -108,6 +110,8 @@ class Site:
         """
         name = self.op.inputs[position]
         value = self.constants.get(name)
+        if name in self.trained:
+            raise self.refuse(f"its parameter {name!r} has a value for each sample")
         if value is not None:
             self.inputs[position] = self.make(self.repeated(value, name, track), name)
             return

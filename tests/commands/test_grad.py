@@ -111,19 +111,25 @@ ROUNDED = """<ir_version: 10, opset_import: ["" : 21]>
 
 
 def test_grad_names_what_gets_no_gradient(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing of W comes through the rounding; the scalar s is no parameter and is not named."""
+    """Nothing of W comes through the rounding; the scalar s is no parameter and is not listed."""
     model = parser.parse_model(ROUNDED)
     drawn = np.random.default_rng(0)
     weights = {name: drawn.standard_normal(shape).astype(np.float32) for name, shape in WEIGHTS.items()}
     model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     line = ["grad", str(tmp_path / "m.onnx"), "--loss", "mse", "--optimizer", "sgd", "-o", str(tmp_path / "t.onnx")]
-    note = "note: float initializers that get no gradient and stay as they are: W\n"
     assert cli.main(line) == 0
-    assert capsys.readouterr().err == note
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "trained read by MatMul 1 12 V" in rows
+    assert "trained read by Add 1 3 b" in rows
+    assert "frozen no gradient reaches it (read by MatMul) 1 16 W" in rows
     assert cli.main([*line, "--json"]) == 0
     out, err = capsys.readouterr()
-    assert (json.loads(out)["frozen"], err) == (["W"], note)
+    assert (json.loads(out)["frozen"], err) == (["W"], "")
+    assert json.loads(out)["parameters"][0] == {
+        "name": "W", "shape": [4, 4], "verdict": "frozen", "why": "no gradient reaches it (read by MatMul)",
+        "evidence": ["gradient"],
+    }  # fmt: skip
     step = read_model(tmp_path / "t.onnx")
     assert {pair.current for pair in step.state} == {"V", "b"}
     np.testing.assert_array_equal(step.constants["W"], weights["W"])
@@ -138,7 +144,11 @@ def test_grad_counts_frozen_statistics(tmp_path: Path, capsys: pytest.CaptureFix
     frozen = json.loads(out)["frozen"]
     assert len(frozen) == 106
     assert all(name.rpartition(".")[2] in ("running_mean", "running_var") for name in frozen)
-    assert err.endswith(f"{', '.join(frozen[:8])} and 98 more (--json names all)\n")
+    assert err == ""
+    assert cli.main([*line, "--batchnorm", "frozen"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("frozen"))
+    assert row.endswith(f"{', '.join(frozen[:4])} and 102 more (--json names all)")
     assert cli.main([*line, "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert (json.loads(out)["frozen"], err) == ([], "")
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["frozen"] == []
+    assert [row["name"] for row in answer["parameters"] if row["verdict"] == "statistic"] == frozen

@@ -24,6 +24,7 @@ from planner.graph.to_onnx import to_model
 from planner.training import rules
 from planner.training.build import build_training_graph
 from planner.training.expand import expanded
+from planner.training.parameters import Decision, Parameters, Verdict
 from stock_runtime import NO_ERRORS, run
 
 
@@ -278,6 +279,16 @@ class Forward:
     def graph(self) -> Graph:
         return graph_from_proto(self.model())
 
+    def trained(self) -> Parameters:
+        """All parameters, whatever reads them and whatever they hold."""
+        read = {name for one in self.nodes if one.op_type == "BatchNormalization" for name in one.input[3:5]}
+        return Parameters(
+            tuple(
+                Decision(name, value.shape, Verdict.STATISTIC if name in read else Verdict.TRAINED, "", ("stated",))
+                for name, value in self.parameters.items()
+            )
+        )
+
 
 def _mse_loss(forward: Forward, model: onnx.ModelProto, target: np.ndarray) -> Callable[[Mapping], float]:
     """The loss as a function of the parameters, by the forward model."""
@@ -334,8 +345,9 @@ def check_gradients() -> Callable[..., Graph]:
         shape = first.tensors[forward.outputs[0]].shape
         target = np.random.default_rng(7).standard_normal(shape)
         step = build_training_graph(
-            first, loss="mse", optimizer="sgd", learning_rate=1.0, output=forward.outputs[0], **options
-        )
+            first, loss="mse", optimizer="sgd", learning_rate=1.0, output=forward.outputs[0],
+            parameters=forward.trained(), **options,
+        )  # fmt: skip
         proto = to_model(step)
         onnx.checker.check_model(proto, full_check=True)
         found = evaluate(proto, {**forward.data, "target": target})

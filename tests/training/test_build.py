@@ -140,7 +140,8 @@ def test_cross_entropy_over_positions(forward_model, reference, directions):
 def test_confident_logits_give_finite_gradients(forward_model, reference):
     forward = forward_model([node("Mul", ["w", "big"], ["y"])], {"w": np.eye(3, dtype=np.float32)},
                             constants={"big": np.array(1e30, np.float32)})  # fmt: skip
-    found = reference(to_model(built(forward, optimizer="sgd", learning_rate=1e-30)), {"labels": np.arange(3)})
+    options = {"optimizer": "sgd", "learning_rate": 1e-30, "parameters": forward.trained()}
+    found = reference(to_model(built(forward, **options)), {"labels": np.arange(3)})
     assert all(np.isfinite(value).all() for value in found.values())
 
 
@@ -182,7 +183,7 @@ def test_names_that_are_taken(forward_model, reference):
     """A model may have tensors called as ours are."""
     nodes = [node("Mul", ["loss", "labels"], ["w.grad"]), node("Exp", ["w.grad"], ["learning_rate"])]
     forward = forward_model(nodes, {"loss": random((2, 3))}, {"labels": random((2, 3))}, outputs=["learning_rate"])
-    step = built(forward)
+    step = built(forward, parameters=forward.trained())
     onnx.checker.check_model(to_model(step), full_check=True)
     found = reference(to_model(step), {"labels": random((2, 3)), "labels.2": np.array([0, 2])})
     assert list(found) == ["loss.2", "learning_rate", "loss.next", "loss.momentum.next"]

@@ -181,7 +181,8 @@ def test_all_of_an_element_wise_step_is_the_same_bits(tmp_path, forward_model):
     nodes = [node("Mul", ["x", "w"], ["h"]), node("Dropout", ["h"], ["d"], name="drop"), node("Mul", ["d", "v"], ["y"])]
     forward = forward_model(nodes, {"w": random((7, 11), 1), "v": random((7, 11), 2)}, {"x": random((7, 11), 3)})
     onnx.save(forward.model(), tmp_path / "m.onnx")
-    api.grad(tmp_path / "m.onnx", loss="mse", optimizer="momentum", dropout="train", output=tmp_path / "t.onnx")
+    options = {"loss": "mse", "optimizer": "momentum", "dropout": "train", "train": ["w", "v"]}
+    api.grad(tmp_path / "m.onnx", output=tmp_path / "t.onnx", **options)
     found = []
     for workers in (1, 2, 3, 4):
         api.plan(tmp_path / "t.onnx", gpus=workers, out=tmp_path / f"{workers}", pin={"w": "S(0)", "v": "S(0)"})

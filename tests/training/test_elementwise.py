@@ -75,7 +75,8 @@ def test_power_of_zero_by_zero_is_no_nan(reference, forward_model):
     exponents = np.array([[0, 1, 2]], np.int64)
     nodes = [node("Pow", ["x", "p"], ["y"])]
     forward = forward_model(nodes, {"x": np.zeros((2, 3))}, constants={"p": exponents})
-    step = build_training_graph(forward.graph(), loss="mse", optimizer="sgd", learning_rate=1.0)
+    options = {"loss": "mse", "optimizer": "sgd", "learning_rate": 1.0}
+    step = build_training_graph(forward.graph(), parameters=forward.trained(), **options)
     assert np.isfinite(reference(to_model(step), {"target": np.ones((2, 3))})["x.next"]).all()
 
 

@@ -212,7 +212,8 @@ def test_by_body(nodes, shapes, opset, forward_model, reference, directions):
     dtype = np.float32 if nodes[0].op_type == "RotaryEmbedding" else np.float64
     parameters = {name: random(shape, index + 1, 1.0, dtype) for index, (name, shape) in enumerate(shapes.items())}
     forward = forward_model(nodes, parameters, opset=opset)
-    step = build_training_graph(forward.graph(), loss="mse", optimizer="sgd", learning_rate=1.0)
+    options = {"loss": "mse", "optimizer": "sgd", "learning_rate": 1.0}
+    step = build_training_graph(forward.graph(), parameters=forward.trained(), **options)
     model = to_model(step)
     onnx.checker.check_model(model, full_check=True)
     target = random(step.tensors["target"].shape, 7, 1.0, dtype)

@@ -203,6 +203,7 @@ def small_net(forward_model):
 def test_low_precision_keeps_float32_state(precision, forward_model):
     forward = small_net(forward_model)
     options = {"loss": "softmax_cross_entropy", "optimizer": "momentum", "learning_rate": 0.1}
+    options["parameters"] = forward.trained()
     schedule = Schedule(dynamic_scale=True)
     step = build_training_graph(forward.graph(), precision=precision, schedule=schedule, **options)
     onnx.checker.check_model(to_model(step), full_check=True)

@@ -119,7 +119,8 @@ def test_a_step_is_planned_run_and_verified(name, tmp_path, forward_model):
     nodes, parameters, data, constants = NETWORKS[name]
     opset = 26 if name == "transmittance" else 21
     onnx.save(forward_model(nodes, parameters, data, constants, opset=opset).model(), tmp_path / "m.onnx")
-    api.grad(tmp_path / "m.onnx", loss="mse", optimizer="adam", lr=0.01, output=tmp_path / "t.onnx")
+    options = {"loss": "mse", "optimizer": "adam", "lr": 0.01, "train": tuple(parameters)}
+    api.grad(tmp_path / "m.onnx", output=tmp_path / "t.onnx", **options)
     api.plan(tmp_path / "t.onnx", gpus=3, out=tmp_path / "plan")
     result = api.run(tmp_path / "plan", steps=2, verify=True)
     assert result.verified, result.difference()

@@ -177,7 +177,8 @@ def test_global_average_pool(check_gradients, forward_model):
 
 def test_first_of_equal_maxima_gets_the_gradient(reference, forward_model):
     forward = forward_model([node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])], {"x": np.ones((1, 1, 2, 2))})
-    step = build_training_graph(forward.graph(), loss="mse", optimizer="sgd", learning_rate=1.0)
+    options = {"loss": "mse", "optimizer": "sgd", "learning_rate": 1.0}
+    step = build_training_graph(forward.graph(), parameters=forward.trained(), **options)
     found = reference(to_model(step), {"target": np.zeros((1, 1, 1, 1))})
     np.testing.assert_array_equal(found["x"] if "x" in found else found["x.next"], [[[[-1, 1], [1, 1]]]])
 

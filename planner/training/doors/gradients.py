@@ -11,10 +11,11 @@ import numpy as np
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, StatePair
-from planner.training.build import INPUTS, may_be_trained, sample_of
+from planner.training.build import INPUTS, sample_of
 from planner.training.builder import Builder
 from planner.training.lowering import OPSET
 from planner.training.optimizers import Hyper, optimizer_function
+from planner.training.parameters import is_float_tensor
 from planner.training.updates import Schedule, Updates
 
 _SUFFIXES: Final = (".grad", "_grad", ".gradient", "_gradient")
@@ -33,9 +34,8 @@ def infer_pairs(graph: Graph) -> tuple[tuple[str, str], ...]:
         UsageError: it is possible in no way, or in several; with the candidates of each gradient.
     """
     outputs = [name for name in graph.outputs if graph.tensors[name].shape and graph.tensors[name].dtype.is_float]
-    known = [name for name in graph.inputs if graph.tensors[name].shape and graph.tensors[name].dtype.is_float] + [
-        name for name in graph.constants if may_be_trained(graph, name)
-    ]
+    stated = [name for name in graph.constants if name not in graph.folded]
+    known = [name for name in (*graph.inputs, *stated) if is_float_tensor(graph, name)]
     if not outputs:
         raise UsageError("the graph has no output that could be a gradient")
     by_name = [(_named(output, known), output) for output in outputs]

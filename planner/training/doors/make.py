@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.model import Graph
-from planner.training.build import build_training_graph, frozen_parameters
+from planner.training.build import build_training_graph, chosen_output
 from planner.training.doors.gradients import infer_pairs, with_optimizer
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import Opened, open_training
@@ -19,6 +19,7 @@ from planner.training.doors.write_info import training_info_model
 from planner.training.dropout import DropoutMode
 from planner.training.losses import LossOptions
 from planner.training.optimizers import Hyper
+from planner.training.parameters import Parameters, infer_parameters, outcome
 from planner.training.precision import Precision
 from planner.training.updates import Schedule
 
@@ -44,6 +45,10 @@ class Wishes:
     schedule: Schedule = field(default_factory=Schedule)
     loss_options: LossOptions = field(default_factory=LossOptions)
     precision: Precision = "float32"
+    train: tuple[str, ...] = ()
+    """Patterns of constants of a forward model that are trained, whatever is inferred."""
+    freeze: tuple[str, ...] = ()
+    """Patterns of those that are not."""
     gradients: Path | None = None
     """Pairs of parameter and gradient, for a graph of gradients."""
     state: Path | None = None
@@ -57,8 +62,8 @@ class Made:
     graph: Graph
     loss: str
     optimizer: str
-    frozen: tuple[str, ...] = ()
-    """Of a forward model, the float initializers that get no gradient and stay as they are."""
+    parameters: Parameters = field(default_factory=lambda: Parameters(()))
+    """Of a forward model, what became of its constants."""
 
 
 def make(path: Path, wishes: Wishes) -> Made:
@@ -90,11 +95,13 @@ def make_training_info(path: Path, wishes: Wishes) -> tuple[Made, ModelProto]:
             "and modes of dropout"
         )
     graph = _opened(path, wishes).graph
+    made = _from_forward(graph, wishes)
     model = training_info_model(
         graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
         hyper=wishes.hyper or Hyper(), output=wishes.output, loss_options=wishes.loss_options,
+        parameters=made.parameters,
     )  # fmt: skip
-    return _from_forward(graph, wishes), model
+    return made, model
 
 
 def _opened(path: Path, wishes: Wishes) -> Opened:
@@ -106,16 +113,25 @@ def _from_forward(graph: Graph, wishes: Wishes) -> Made:
     if wishes.optimizer is None:
         raise UsageError("with which optimizer?", hint="write --optimizer NAME")
     assert wishes.loss is not None, "the caller looked"
+    target = chosen_output(graph, wishes.loss, wishes.output)
+    parameters = infer_parameters(graph, target, train=wishes.train, freeze=wishes.freeze)
     step = build_training_graph(
         graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
         hyper=wishes.hyper or Hyper(), schedule=wishes.schedule, loss_options=wishes.loss_options,
         batchnorm=wishes.batchnorm, dropout=wishes.dropout, batch=wishes.batch, output=wishes.output,
-        precision=wishes.precision,
+        precision=wishes.precision, parameters=parameters,
     )  # fmt: skip
-    return Made(step, wishes.loss, wishes.optimizer, frozen_parameters(graph, step))
+    return Made(step, wishes.loss, wishes.optimizer, outcome(parameters, step))
+
+
+def _no_patterns(path: Path, wishes: Wishes) -> None:
+    if wishes.train or wishes.freeze:
+        option = "--train" if wishes.train else "--freeze"
+        raise UsageError(f"{path}: says itself what is trained: {option} is for forward models and a loss")
 
 
 def _from_gradients(path: Path, opened: Opened, wishes: Wishes) -> Made:
+    _no_patterns(path, wishes)
     if wishes.loss is not None or wishes.output is not None:
         raise UsageError(f"{path}: has its loss already, so that --loss cannot be given")
     if wishes.batch is not None or wishes.precision != "float32" or wishes.dropout is not None:
@@ -142,6 +158,7 @@ def _from_gradients(path: Path, opened: Opened, wishes: Wishes) -> Made:
 
 def _complete(path: Path, opened: Opened, wishes: Wishes) -> Made:
     """A model that holds a whole step, which is written in standard operators as it is."""
+    _no_patterns(path, wishes)
     if wishes.loss is not None or wishes.optimizer is not None:
         raise UnsupportedError(
             f"{path}: the model has state, so it is a training step already",

@@ -21,6 +21,7 @@ from planner.training.builder import Builder
 from planner.training.doors.preview import DOMAIN
 from planner.training.losses import LossOptions, loss_function
 from planner.training.optimizers import Hyper
+from planner.training.parameters import Parameters
 
 _OPERATORS: Final[Mapping[str, str]] = {
     "adagrad": "Adagrad", "adam": "Adam", "momentum": "Momentum", "nesterov": "Momentum", "sgd": "",
@@ -40,6 +41,7 @@ def training_info_model(
     hyper: Hyper,
     output: str | None = None,
     loss_options: LossOptions = LossOptions(),
+    parameters: Parameters | None = None,
 ) -> ModelProto:
     """The forward model with training information.
 
@@ -61,9 +63,9 @@ def training_info_model(
         )
     step = build_training_graph(
         forward, loss=loss, optimizer=optimizer, learning_rate=learning_rate, hyper=hyper, output=output,
-        loss_options=loss_options,
+        loss_options=loss_options, parameters=parameters,
     )  # fmt: skip
-    parameters = [pair.current for pair in step.state if pair.current in forward.constants]
+    trained = [pair.current for pair in step.state if pair.current in forward.constants]
     lossy, value, targets = _with_loss(forward, loss, output, loss_options)
     model = to_model(forward)
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
@@ -80,14 +82,14 @@ def training_info_model(
     graph.input.append(helper.make_tensor_value_info("learning_rate", 1, []))
     graph.initializer.append(numpy_helper.from_array(np.array(learning_rate, np.float32), "learning_rate"))
     graph.output.append(value_info(lossy.tensors[value]))
-    gradients = [f"{name}.grad" for name in parameters]
+    gradients = [f"{name}.grad" for name in trained]
     zs = [*forward.inputs, *targets]
     graph.node.append(
         helper.make_node(
-            "Gradient", [*parameters, *zs], gradients, name="gradient", domain=DOMAIN, xs=parameters, zs=zs, y=value
+            "Gradient", [*trained, *zs], gradients, name="gradient", domain=DOMAIN, xs=trained, zs=zs, y=value
         )
     )
-    _optimizer(info, step, parameters, optimizer, hyper)
+    _optimizer(info, step, trained, optimizer, hyper)
     return model
 
 

@@ -1,0 +1,207 @@
+"""Who really reads a constant, and as what.
+
+A constant is often not read where it works: a weight is transposed first, a class token expanded, a kernel normalised
+by its own norm. So a constant is followed through every op whose other operands depend on no input, and through those
+that only lay elements out anew, to the ops at which it meets data. Each such op says what the constant is to it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final
+
+from planner.graph.model import Graph, Op, Shape
+
+
+class Use(enum.Enum):
+    """What a constant is to an op that reads it."""
+
+    PRODUCT = "product"
+    """An operand of a product: MatMul, Gemm, Einsum."""
+    KERNEL = "convolution"
+    """The kernel of a convolution, the weights of a recurrent network."""
+    NORM = "norm"
+    """Scale or bias of a normalisation."""
+    TABLE = "table"
+    """What is looked up in."""
+    BIAS = "bias"
+    """Added to data."""
+    SCALE = "scale"
+    """Multiplied with data, element by element."""
+    INPUT_SCALE = "input scale"
+    """Added to an input of the model or multiplied with it, before any layer: a normalisation of data, perhaps."""
+    PART = "part"
+    """Put beside data: a class token."""
+    STATISTIC = "statistic"
+    """Running mean or variance of a BatchNormalization."""
+    FIXED = "fixed"
+    """Read by what no layer reads its parameters by: Where, Cast to integers, sines, comparisons, sizes."""
+    UNCLEAR = "unclear"
+    """Read by an op that tells nothing: Sub, Div, Pow."""
+
+
+LEARNED: Final = frozenset({Use.PRODUCT, Use.KERNEL, Use.NORM, Use.TABLE, Use.BIAS, Use.SCALE, Use.PART})
+"""Uses by which layers read their parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """An op at which a constant meets data."""
+
+    use: Use
+    op_type: str
+    op: str
+    """Its name."""
+    shape: Shape
+    """Of what the op reads: the constant, or what is made of it."""
+
+
+_LAYOUT: Final = frozenset(
+    {"Cast", "CastLike", "Dropout", "Expand", "Flatten", "Identity", "Pad", "Reshape", "Slice", "Split", "Squeeze"}
+    | {"Tile", "Transpose", "Trilu", "Unsqueeze"}
+)
+"""Operators that hand on their first operand's elements, laid out anew or some of them left out."""
+_TRIGONOMETRY: Final = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan")
+_COMPARISONS: Final = ("Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual")
+_NORMS: Final = ("BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization")
+_RECURRENT: Final = ("GRU", "LSTM", "RNN")
+_LABELLED: Final = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+
+
+def _at(use: Use, *positions: int) -> dict[int, Use]:
+    return dict.fromkeys(positions, use)
+
+
+_USES: Final[Mapping[str, Mapping[int, Use]]] = MappingProxyType(
+    {
+        "MatMul": _at(Use.PRODUCT, 0, 1),
+        "Gemm": _at(Use.PRODUCT, 0, 1) | _at(Use.BIAS, 2),
+        "Einsum": _at(Use.PRODUCT, *range(16)),
+        **dict.fromkeys(("Conv", "ConvTranspose"), _at(Use.KERNEL, 1) | _at(Use.BIAS, 2)),
+        "DeformConv": _at(Use.KERNEL, 1) | _at(Use.BIAS, 3),
+        **dict.fromkeys(_RECURRENT, _at(Use.KERNEL, 1, 2) | _at(Use.BIAS, 3, 5, 6) | _at(Use.SCALE, 7)),
+        **dict.fromkeys(_NORMS, _at(Use.NORM, 1, 2)),
+        "BatchNormalization": _at(Use.NORM, 1, 2) | _at(Use.STATISTIC, 3, 4),
+        "RMSNormalization": _at(Use.NORM, 1),
+        "PRelu": _at(Use.SCALE, 1),
+        **dict.fromkeys(("Gather", "GatherElements", "GatherND"), _at(Use.TABLE, 0)),
+        **dict.fromkeys(("Add", "Sum"), _at(Use.BIAS, *range(64))),
+        "Mul": _at(Use.SCALE, 0, 1),
+        "Concat": _at(Use.PART, *range(64)),
+        "Attention": _at(Use.PRODUCT, 0, 1, 2) | _at(Use.FIXED, 3, 4, 5, 6),
+        "Where": _at(Use.FIXED, 0, 1, 2),
+        "Resize": _at(Use.FIXED, 1, 2),
+        "RotaryEmbedding": _at(Use.FIXED, 1, 2),
+        "Clip": _at(Use.FIXED, 1, 2),
+        "STFT": _at(Use.FIXED, 2),
+        **dict.fromkeys(("MaxRoiPool", "RoiAlign"), _at(Use.FIXED, 1)),
+        **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _at(Use.FIXED, 1)),
+        **dict.fromkeys(_LABELLED, _at(Use.FIXED, 2)),
+        **dict.fromkeys(_TRIGONOMETRY, _at(Use.FIXED, 0)),
+        **dict.fromkeys(_COMPARISONS, _at(Use.FIXED, 0, 1)),
+    }
+)
+"""What a constant is to an operator that also reads data, by the constant's position."""
+
+
+class Readers:
+    """The readers of a forward graph's constants."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    @cached_property
+    def _data(self) -> frozenset[str]:
+        """Tensors that depend on an input, or are drawn."""
+        found = set(self.graph.inputs)
+        for op in self.graph.ops:
+            if any(name in found for name in op.inputs) or not any(op.inputs):
+                found.update(op.outputs)
+        return frozenset(found)
+
+    @cached_property
+    def _counted(self) -> frozenset[str]:
+        """Tensors that depend on inputs of integers alone, and on no table that these look up in: positions, times."""
+        tensors = self.graph.tensors
+        found = {name for name in self.graph.inputs if not tensors[name].dtype.is_float}
+        for op in self.graph.ops:
+            dynamic = [name for name in op.inputs if name in self._data]
+            looks_up = op.op_type.startswith("Gather") and tensors[op.inputs[0]].dtype.is_float
+            if dynamic and not looks_up and all(name in found for name in dynamic):
+                found.update(op.outputs)
+        return frozenset(found)
+
+    def of(self, constant: str) -> tuple[Reader, ...]:
+        """The ops at which a constant meets data, in execution order; () where it goes to outputs alone, or nowhere."""
+        found: dict[tuple[str, Use], Reader] = {}
+        seen, pending = {constant}, [constant]
+        while pending:
+            name = pending.pop()
+            for op in self.graph.consumers[name]:
+                use = self._use(op, name)
+                if use is not None:
+                    shape = self.graph.tensors[name].shape
+                    found.setdefault((op.name, use), Reader(use, op.op_type, op.name, shape))
+                    continue
+                following = [made for made in op.outputs if made and made not in seen]
+                seen.update(following)
+                pending += following
+        order = {op.name: index for index, op in enumerate(self.graph.ops)} if len(found) > 1 else {}
+        return tuple(sorted(found.values(), key=lambda reader: order.get(reader.op, 0)))
+
+    def _use(self, op: Op, name: str) -> Use | None:
+        """What a tensor, made of constants alone, is to an op; None where its results are followed instead."""
+        position = op.inputs.index(name)
+        known = Use.UNCLEAR if op.domain else _USES.get(op.op_type, {}).get(position, Use.UNCLEAR)
+        if known in (Use.FIXED, Use.STATISTIC):
+            return known
+        if not op.domain and op.op_type in _LAYOUT and position == 0:
+            return None if self._is_float(op.outputs) else Use.FIXED
+        others = [other for other in op.inputs if other in self._data]
+        if not others:
+            return None if self._is_float(op.outputs) else Use.FIXED
+        if known in (Use.PRODUCT, Use.BIAS, Use.SCALE) and self._is_angle(op, known, others):
+            return Use.FIXED
+        if known in (Use.BIAS, Use.SCALE) and len(op.inputs) == 2 and self._is_input(others[0]):
+            return Use.INPUT_SCALE
+        return known
+
+    def _is_input(self, name: str) -> bool:
+        """Whether a tensor is an input of the model, at most laid out anew."""
+        while name not in self.graph.inputs:
+            op = self.graph.producer.get(name)
+            if op is None or op.op_type not in _LAYOUT:
+                return False
+            name = op.inputs[0]
+        return True
+
+    def _is_float(self, names: Iterable[str]) -> bool:
+        return any(self.graph.tensors[name].dtype.is_float for name in names if name)
+
+    def _is_angle(self, op: Op, use: Use, others: Iterable[str]) -> bool:
+        """Whether an op makes angles: what only sines and cosines read.
+
+        A product with data is a layer all the same (a network of sines); one with counted positions is none.
+        """
+        if use is Use.PRODUCT and not all(name in self._counted for name in others):
+            return False
+        return self._leads_to_sines(op)
+
+    def _leads_to_sines(self, op: Op) -> bool:
+        pending, is_read = [op], False
+        while pending:
+            for name in pending.pop().outputs:
+                if name in self.graph.outputs:
+                    return False
+                for reader in self.graph.consumers.get(name, ()):
+                    if reader.op_type in ("Sin", "Cos"):
+                        is_read = True
+                    elif reader.op_type in _LAYOUT or reader.op_type in ("Add", "Concat", "Mul"):
+                        pending.append(reader)
+                    else:
+                        return False
+        return is_read
