@@ -10,6 +10,7 @@ from typing import Literal
 from planner.errors import UsageError
 from planner.graph.model import Role
 from planner.graph.to_onnx import write_model
+from planner.graph.values import values_of
 from planner.progress import Progress, silent
 from planner.report.results import (
     GradResult,
@@ -50,6 +51,7 @@ def grad(
     batchnorm: Literal["train", "frozen"] = "train",
     dropout: DropoutMode | None = None,
     dim: Mapping[str, int] | None = None,
+    value: Mapping[str, str] | None = None,
     output: Path,
     progress: Progress = silent,
 ) -> GradResult:
@@ -82,6 +84,7 @@ def grad(
         batchnorm: ``train`` (statistics of the batch) or ``frozen``.
         dropout: ``train`` or ``off``; None: as the model has it.
         dim: sizes of symbolic dims.
+        value: by input, the number that it becomes, or numbers with commas between them.
         output: where to write.
         progress: told what is being done.
 
@@ -109,6 +112,7 @@ def grad(
         dropout=dropout,
         batch=batch,
         dims=dim or {},
+        values=value or {},
         hyper=hyper,
         schedule=Schedule(clip_norm, accumulate, scale, is_dynamic),
         loss_options=LossOptions(None if class_weights is None else tuple(class_weights), ignore_index),
@@ -138,5 +142,6 @@ def grad(
         states=len(graph.state),
         state_elements=sum(graph.tensors[pair.current].elements for pair in graph.state),
         frozen=made.frozen,
+        values=values_of(graph.notes),
         ops_by_type=dict(sorted(Counter(op.op_type for op in graph.ops).items())),
     )

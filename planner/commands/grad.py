@@ -18,6 +18,8 @@ from planner.commands.options import (
     POSITIVE,
     SHARE,
     STATE,
+    VALUE,
+    by_name,
     sizes,
 )
 from planner.commands.show import progress, say, show
@@ -67,6 +69,7 @@ _SHOWN_FROZEN = 8
 @click.option("--dropout", type=click.Choice(["train", "off"]),
               help="Whether Dropout drops.  [default: as the model has it]")  # fmt: skip
 @DIM
+@VALUE
 @click.option(
     "-o",
     "--output",
@@ -84,6 +87,7 @@ def grad(
     batch: int | None,
     batchnorm: Literal["train", "frozen"],
     dims: tuple[tuple[str, str], ...],
+    values: tuple[tuple[str, str], ...],
     output: Path | None,
     json_wanted: bool,
     **others: Any,
@@ -99,6 +103,7 @@ def grad(
       tofu grad mlp.onnx --loss mse --optimizer sgd --dim batch=64 -o mlp.train.onnx
       tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adamw --weight-decay 0.01 --no-decay-vectors
       tofu grad net.onnx --loss nll --optimizer adam --precision float16 --loss-scale dynamic --clip-norm 1
+      tofu grad vad.onnx --loss bce_with_logits --optimizer sgd --dim batch=8 --value sr=16000
       tofu grad gradients.onnx --optimizer sgd --gradients pairs.yaml
       tofu grad artifacts/ -o train.onnx
       tofu grad net.onnx --loss mse --optimizer adam --format training-info -o net.training.onnx
@@ -120,6 +125,7 @@ def grad(
             batch=batch,
             batchnorm=batchnorm,
             dim=sizes(dims),
+            value=by_name(values, "--value"),
             output=output or Path(f"{model.stem}.train.onnx"),
             progress=progress(),
             **stated,

@@ -41,6 +41,8 @@ from planner.graph.subgraph import obstacle
 from planner.graph.undescribed import qualified
 from planner.graph.wellformed import fresh_name
 
+_FEW_NUMBERS = 8
+"""So many a user would state on a command line."""
 _FEW_FLOATS = 64
 """More of them are weights, and no scales, bounds or borders."""
 
@@ -204,6 +206,7 @@ class _Folder:
         if default_domain and self._fold(op, node, made):
             return
         if default_domain and op.has_graphs:
+            self.found.decided_by[op.name] = self._deciders(op.inputs[0]) if op.op_type == "If" else ()
             reason = obstacle(node) if self.operators is not None else "control flow (a subgraph as attribute)"
             if reason:
                 self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {reason}")
@@ -329,6 +332,7 @@ class _Folder:
         try:
             form = sequence_form(op, self.sequences, self.tensors, self._value_of)
         except SequenceError as error:
+            self.found.decided_by[op.name] = tuple(name for read in op.inputs[1:] for name in self._deciders(read))
             self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {error}")
             return
         for name, value in (form.constants or {}).items():
@@ -341,6 +345,18 @@ class _Folder:
     def _value_of(self, name: str) -> np.ndarray | None:
         """The value of a tensor that depends on no input; None of one that does."""
         return self.derived.value(self.aliases.get(name, name))
+
+    def _deciders(self, name: str) -> tuple[str, ...]:
+        """The inputs that a tensor depends on, if they are so few and small that one would state their values."""
+        made_by = {output: op for op in self.ops for output in op.outputs}
+        pending, seen = [self.aliases.get(name, name)], set()
+        while pending:
+            source = pending.pop()
+            if source not in seen:
+                seen.add(source)
+                pending.extend(made_by[source].inputs if source in made_by else ())
+        found = tuple(name for name in self.inputs if name in seen)
+        return found if all(self.tensors[name].elements <= _FEW_NUMBERS for name in found) else ()
 
     def _settle(self, op: Op) -> bool:
         """Whether an op whose shapes depend on data reads none that depend on an input, and so became constants."""

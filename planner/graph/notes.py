@@ -25,6 +25,8 @@ EVIDENCE: Final = "tofu.state_evidence"
 """Why outputs replace inputs, where that was inferred: ``{"W2": [["shape", "dataflow"], "in words"]}``; a note."""
 EXTERNAL: Final = "tofu.external"
 """Where values that were not loaded lie: ``{"W": {"location": ..., "offset": ..., "length": ...}}``; a note."""
+VALUES: Final = "tofu.values"
+"""Inputs that were given a value before the model was planned: ``{"sr": "16000"}``; a note."""
 
 _STRUCTURAL: Final = frozenset({STATE, FOLDED, UNLOADED, UNLOADED_INITIAL})
 

@@ -30,6 +30,8 @@ class GradResult:
     frozen: tuple[str, ...]
     """Float initializers of rank 1 or more of a forward model that get no gradient and stay as they are."""
     ops_by_type: Mapping[str, int]
+    values: tuple[tuple[str, str], ...] = ()
+    """Inputs that became constants, and of what value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class PlanResult:
     """By kind of collective that fetches form: ``count`` and ``moved_bytes``."""
     prices: tuple[Price, ...] = ()
     """Of every pin and prohibition."""
+    values: tuple[tuple[str, str], ...] = ()
+    """Inputs that became constants, and of what value."""
 
 
 @dataclass(frozen=True, slots=True)
