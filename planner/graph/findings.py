@@ -10,6 +10,7 @@ from planner.graph.bodies import BODIES
 from planner.graph.foreign import Operators
 from planner.graph.model import Op
 from planner.graph.randomness import LOWERINGS
+from planner.graph.sequences import SEQUENCE_OPS
 from planner.graph.undescribed import undescribed_error
 from planner.graph.wellformed import listed
 
@@ -93,5 +94,5 @@ _SHAPES_OF_OTHERS = (
 
 
 def _is_replaced(op: Op) -> bool:
-    """Whether an op needs no description because others stand for it before a plan is made."""
-    return not op.domain and (op.op_type in BODIES or op.op_type in LOWERINGS)
+    """Whether an op needs no description: others stand for it before a plan is made, or it is said why not."""
+    return not op.domain and (op.op_type in BODIES or op.op_type in LOWERINGS or op.op_type in SEQUENCE_OPS)

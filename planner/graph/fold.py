@@ -27,7 +27,7 @@ from onnx import NodeProto
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.branches import taken_branch
-from planner.graph.derived import Derived
+from planner.graph.derived import Derived, inputs_behind
 from planner.graph.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
 from planner.graph.fills import is_fill
 from planner.graph.findings import Findings
@@ -215,8 +215,6 @@ class _Folder:
             self._foreign(op, made)
             return
         if any(tensor is None for tensor in made.values()):
-            if self._settle(op):
-                return
             self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r})")
             return
         self._keep(op, made)
@@ -348,23 +346,8 @@ class _Folder:
 
     def _deciders(self, name: str) -> tuple[str, ...]:
         """The inputs that a tensor depends on, if they are so few and small that one would state their values."""
-        made_by = {output: op for op in self.ops for output in op.outputs}
-        pending, seen = [self.aliases.get(name, name)], set()
-        while pending:
-            source = pending.pop()
-            if source not in seen:
-                seen.add(source)
-                pending.extend(made_by[source].inputs if source in made_by else ())
-        found = tuple(name for name in self.inputs if name in seen)
+        found = inputs_behind(self.aliases.get(name, name), self.ops, self.inputs)
         return found if all(self.tensors[name].elements <= _FEW_NUMBERS for name in found) else ()
-
-    def _settle(self, op: Op) -> bool:
-        """Whether an op whose shapes depend on data reads none that depend on an input, and so became constants."""
-        results = self.derived.results(replace(op, inputs=tuple(self.aliases.get(name, name) for name in op.inputs)))
-        for name, result in zip(op.outputs, results, strict=False):
-            if name:
-                self._know(name, result)
-        return bool(results)
 
     def _deciding(self, op: Op) -> tuple[Sequence[str], Sequence[str]]:
         """Operands that depend on no input and may decide shapes: those that are no floats, and a few that are."""
