@@ -52,6 +52,7 @@ def check(
     max_increase: str = "0%",
     update: bool = False,
     dim: Mapping[str, int] | None = None,
+    value: Mapping[str, str] | None = None,
     state: Path | None = None,
     opdefs: Path | None = None,
     unknown_ops: UnknownOps = "refuse",
@@ -68,6 +69,7 @@ def check(
         max_increase: how much more is allowed, as a share of what the baseline says: ``1%``.
         update: write what the plans cost into the baseline, instead of refusing what it does not know.
         dim: sizes of symbolic dims.
+        value: by input, the number that it becomes, or numbers with commas between them.
         state: a file of pairs of state and next state; for one model only.
         opdefs: see ``planner.api.plan``.
         unknown_ops: see ``planner.api.plan``.
@@ -86,7 +88,7 @@ def check(
     for name in models:
         progress(f"reading {name}")
         if _is_file(name):
-            graph = read_step(Path(name), dims=dim or {}, state_pairs=pairs, operators=descriptions)
+            graph = read_step(Path(name), dims=dim, values=value, state_pairs=pairs, operators=descriptions)
         else:
             graph = build(name)
         graphs[name] = lower_randomness(graph)

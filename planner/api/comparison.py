@@ -32,6 +32,7 @@ def compare(
     gpus: int | None = None,
     topology: str | None = None,
     dim: Mapping[str, int] | None = None,
+    value: Mapping[str, str] | None = None,
     state: Path | None = None,
     profile: Path | None = None,
     opdefs: Path | None = None,
@@ -45,6 +46,7 @@ def compare(
         gpus: how many workers; may be left out with a topology.
         topology: a topology file, or the name of one that ships, for estimates of time.
         dim: sizes of symbolic dims.
+        value: by input, the number that it becomes, or numbers with commas between them.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
         profile: see ``plan``.
         opdefs: see ``plan``.
@@ -60,7 +62,7 @@ def compare(
     progress(f"reading {model}")
     pairs = None if state is None else read_pairs(state)
     descriptions, _ = in_force(opdefs, unknown_ops)
-    graph = lower_randomness(read_step(model, dims=dim or {}, state_pairs=pairs, operators=descriptions))
+    graph = lower_randomness(read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions))
     rows = []
     for number, method in enumerate(METHODS.values(), start=1):
         progress(f"strategy {number} of {len(METHODS)}: {method.name}")

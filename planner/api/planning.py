@@ -28,6 +28,7 @@ from planner.graph.external import data_folder_of, note_data_folder, without_dat
 from planner.graph.model import Graph
 from planner.graph.randomness import lower_randomness
 from planner.graph.to_onnx import to_model
+from planner.graph.values import values_of
 from planner.partition.build import complete_plan, plan_files
 from planner.partition.collectives import collectives, counted
 from planner.partition.sharding import with_annotations
@@ -60,6 +61,7 @@ def plan(
     memory: str | None = None,
     objective: Objective = "bytes",
     dim: Mapping[str, int] | None = None,
+    value: Mapping[str, str] | None = None,
     strategy: str = "tofu",
     pin: Mapping[str, str] | None = None,
     forbid: Sequence[tuple[str, str]] = (),
@@ -86,6 +88,7 @@ def plan(
         objective: ``bytes``: the fewest that move; ``time``: the least that an iteration is estimated to take, for
             which there must be a topology.
         dim: sizes of symbolic dims.
+        value: by input, the number that it becomes, or numbers with commas between them.
         strategy: one of ``planner.search.decide.STRATEGIES``.
         pin: by tensor, or by pattern of tensors, the tiling that it must have.
         forbid: tensor, or pattern of tensors, and a placement that it must not have at any cut: ``("act*", "R")``.
@@ -122,7 +125,7 @@ def plan(
     progress(f"reading {model}")
     pairs = None if state is None else read_pairs(state)
     descriptions, source = in_force(opdefs, unknown_ops)
-    graph = lower_randomness(read_step(model, dims=dim or {}, state_pairs=pairs, operators=descriptions))
+    graph = lower_randomness(read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions))
     # Not in the model that is written: the same model is to have the same digest, whatever its plans' folders are.
     graph, data_folder = without_data_folder(graph), data_folder_of(graph, model if model.is_dir() else model.parent)
     content = to_model(graph).SerializeToString(deterministic=True)
@@ -224,4 +227,5 @@ def plan(
         workspace_bytes=tuple(worker.workspace_bytes for worker in partitioned.program.workers),
         collectives=counted(collectives(partitioned.program)),
         prices=priced,
+        values=values_of(graph.notes),
     )

@@ -65,6 +65,7 @@ def profile(
     device: Literal["cpu", "cuda"] = "cpu",
     memory: str | None = None,
     dim: Mapping[str, int] | None = None,
+    value: Mapping[str, str] | None = None,
     state: Path | None = None,
     opdefs: Path | None = None,
     unknown_ops: UnknownOps = "refuse",
@@ -82,6 +83,7 @@ def profile(
             ``cuda``: its first GPU.
         memory: what the tensors of one op may take, such as ``4GiB``; None: half of what is free.
         dim: sizes of symbolic dims.
+        value: by input, the number that it becomes, or numbers with commas between them.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
         opdefs: see ``plan``.
         unknown_ops: see ``plan``.
@@ -104,7 +106,7 @@ def profile(
     progress(f"reading {model}")
     pairs = None if state is None else read_pairs(state)
     descriptions, _ = in_force(opdefs, unknown_ops)
-    graph = lower_randomness(read_step(model, dims=dim or {}, state_pairs=pairs, operators=descriptions))
+    graph = lower_randomness(read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions))
     times = PartTimes(stopwatch, limit, progress)
     given = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
     so_far = partial(times.profile, graph.name, f"tofu profile {model.name}{given} --device {device}")

@@ -12,6 +12,7 @@ from planner.errors import UsageError
 from planner.graph.external import data_folder_of, note_data_folder, without_data_folder
 from planner.graph.model import Role
 from planner.graph.to_onnx import to_model
+from planner.graph.values import values_of
 from planner.progress import Progress, silent
 from planner.report.results import GradResult, ParameterRow
 from planner.runtime.results import write_bytes
@@ -52,6 +53,7 @@ def grad(
     batchnorm: Literal["train", "frozen"] = "train",
     dropout: DropoutMode | None = None,
     dim: Mapping[str, int] | None = None,
+    value: Mapping[str, str] | None = None,
     output: Path,
     progress: Progress = silent,
 ) -> GradResult:
@@ -86,6 +88,7 @@ def grad(
         batchnorm: ``train`` (statistics of the batch) or ``frozen``.
         dropout: ``train`` or ``off``; None: as the model has it.
         dim: sizes of symbolic dims.
+        value: by input, the number that it becomes, or numbers with commas between them.
         output: where to write.
         progress: told what is being done.
 
@@ -113,6 +116,7 @@ def grad(
         dropout=dropout,
         batch=batch,
         dims=dim or {},
+        values=value or {},
         hyper=hyper,
         schedule=Schedule(clip_norm, accumulate, scale, is_dynamic),
         loss_options=LossOptions(None if class_weights is None else tuple(class_weights), ignore_index),
@@ -148,5 +152,6 @@ def grad(
             ParameterRow(one.name, one.shape, math.prod(one.shape), one.verdict.value, one.why, one.evidence)
             for one in made.parameters.decisions
         ),
+        values=values_of(graph.notes),
         ops_by_type=dict(sorted(Counter(op.op_type for op in graph.ops).items())),
     )

@@ -15,6 +15,8 @@ from planner.commands.options import (
     OPDEFS,
     STATE,
     UNKNOWN_OPS,
+    VALUE,
+    by_name,
     sizes,
 )
 from planner.commands.show import progress, show
@@ -29,6 +31,7 @@ from planner.commands.show import progress, show
 @click.option("--max-increase", metavar="SHARE", default="0%", show_default=True, help="How much more is allowed.")
 @click.option("--update", is_flag=True, help="Write what the plans cost into the baseline; other models in it stay.")
 @DIM
+@VALUE
 @STATE
 @OPDEFS
 @UNKNOWN_OPS
@@ -40,6 +43,7 @@ def check(
     max_increase: str,
     update: bool,
     dims: tuple[tuple[str, str], ...],
+    values: tuple[tuple[str, str], ...],
     state: Path | None,
     opdefs: Path | None,
     unknown_ops: Literal["refuse", "replicate"],
@@ -67,6 +71,7 @@ def check(
             max_increase=max_increase,
             update=update,
             dim=sizes(dims),
+            value=by_name(values, "--value"),
             state=state,
             opdefs=opdefs,
             unknown_ops=unknown_ops,

@@ -16,6 +16,8 @@ from planner.commands.options import (
     PROFILE,
     STATE,
     UNKNOWN_OPS,
+    VALUE,
+    by_name,
     check_count,
     sizes,
 )
@@ -27,6 +29,7 @@ from planner.commands.show import progress, show
 @click.option("--gpus", type=click.IntRange(min=1), metavar="K", help="How many GPUs.")
 @click.option("--topology", metavar="FILE|NAME", help="A topology file or the name of one, to estimate times for.")
 @DIM
+@VALUE
 @STATE
 @PROFILE
 @OPDEFS
@@ -37,6 +40,7 @@ def compare(
     gpus: int | None,
     topology: str | None,
     dims: tuple[tuple[str, str], ...],
+    values: tuple[tuple[str, str], ...],
     state: Path | None,
     profile: Path | None,
     opdefs: Path | None,
@@ -62,6 +66,7 @@ def compare(
             gpus=gpus,
             topology=topology,
             dim=sizes(dims),
+            value=by_name(values, "--value"),
             state=state,
             profile=profile,
             opdefs=opdefs,

@@ -18,6 +18,8 @@ from planner.commands.options import (
     POSITIVE,
     SHARE,
     STATE,
+    VALUE,
+    by_name,
     sizes,
 )
 from planner.commands.show import progress, show
@@ -47,7 +49,7 @@ from planner.errors import UsageError
 @click.option("--train", multiple=True, metavar="PATTERN",
               help="Constants that are trained, whatever is inferred (*, ?); repeatable.")  # fmt: skip
 @click.option("--freeze", multiple=True, metavar="PATTERN",
-              help="Constants that stay as they are (*, ?); repeatable. Of two patterns the longer counts.")  # fmt: skip
+              help="Constants that stay as they are (*, ?); repeatable. The longer pattern counts.")  # fmt: skip
 @click.option("--clip-norm", type=POSITIVE, metavar="X", help="Clip gradients to this norm, taken over all of them.")
 @click.option("--accumulate", type=click.IntRange(min=1), metavar="N", help="Micro-batches to a step.  [default: 1]")
 @click.option("--precision", type=click.Choice(["float32", "float16", "bfloat16"]),
@@ -69,6 +71,7 @@ from planner.errors import UsageError
 @click.option("--dropout", type=click.Choice(["train", "off"]),
               help="Whether Dropout drops.  [default: as the model has it]")  # fmt: skip
 @DIM
+@VALUE
 @click.option(
     "-o",
     "--output",
@@ -86,6 +89,7 @@ def grad(
     batch: int | None,
     batchnorm: Literal["train", "frozen"],
     dims: tuple[tuple[str, str], ...],
+    values: tuple[tuple[str, str], ...],
     output: Path | None,
     json_wanted: bool,
     **others: Any,
@@ -102,6 +106,7 @@ def grad(
       tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adamw --weight-decay 0.01 --no-decay-vectors
       tofu grad net.onnx --loss nll --optimizer adam --precision float16 --loss-scale dynamic --clip-norm 1
       tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adam --freeze 'bert.*' --train 'bert.pooler.*'
+      tofu grad vad.onnx --loss bce_with_logits --optimizer sgd --dim batch=8 --value sr=16000
       tofu grad gradients.onnx --optimizer sgd --gradients pairs.yaml
       tofu grad artifacts/ -o train.onnx
       tofu grad net.onnx --loss mse --optimizer adam --format training-info -o net.training.onnx
@@ -123,6 +128,7 @@ def grad(
             batch=batch,
             batchnorm=batchnorm,
             dim=sizes(dims),
+            value=by_name(values, "--value"),
             output=output or Path(f"{model.stem}.train.onnx"),
             progress=progress(),
             **stated,

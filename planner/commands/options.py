@@ -129,6 +129,13 @@ DIM = click.option(
     multiple=True,
     help="Bind a symbolic dim of the model; repeatable.",
 )
+VALUE = click.option(
+    "--value",
+    "values",
+    type=Assignment("INPUT=NUMBER"),
+    multiple=True,
+    help="Make an input a constant, such as sr=16000: all that it decides is decided in the plan; repeatable.",
+)
 STATE = click.option(
     "--state",
     type=click.Path(path_type=Path),

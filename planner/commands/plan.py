@@ -17,6 +17,7 @@ from planner.commands.options import (
     STATE,
     STRATEGIES,
     UNKNOWN_OPS,
+    VALUE,
     Assignment,
     by_name,
     check_count,
@@ -42,6 +43,7 @@ from planner.commands.show import progress, show
     help="What the tensors of a worker may take, such as 12GiB.  [default: what the topology's devices have]",
 )
 @DIM
+@VALUE
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGIES),
@@ -114,6 +116,7 @@ def plan(
     objective: Literal["bytes", "time"],
     memory: str | None,
     dims: tuple[tuple[str, str], ...],
+    values: tuple[tuple[str, str], ...],
     strategy: str,
     pins: tuple[tuple[str, str], ...],
     forbid: tuple[tuple[str, str], ...],
@@ -142,6 +145,7 @@ def plan(
       tofu plan train.onnx --gpus 4 --pin fc.weight='S(0)' --pin '*.bias=R' --forbid 'act*=R'
       tofu plan train.onnx --gpus 4 --replicate none
       tofu plan train.onnx --gpus 4 --opdefs my_ops.py
+      tofu plan vad.onnx --gpus 2 --dim batch=8 --value sr=16000
     """
     check_count("plan", gpus, topology)
     stated: dict[str, Any] = {} if state is None else {"state": state}
@@ -156,6 +160,7 @@ def plan(
             objective=objective,
             memory=memory,
             dim=sizes(dims),
+            value=by_name(values, "--value"),
             strategy=strategy,
             pin=by_name(pins, "--pin"),
             forbid=tuple(dict.fromkeys(forbid)),

@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.options import CUSTOM_OPS, DIM, JSON, MODEL, OPDEFS, STATE, UNKNOWN_OPS, sizes
+from planner.commands.options import CUSTOM_OPS, DIM, JSON, MODEL, OPDEFS, STATE, UNKNOWN_OPS, VALUE, by_name, sizes
 from planner.commands.show import progress, show
 
 
@@ -27,6 +27,7 @@ from planner.commands.show import progress, show
     help="What the tensors of one op may take; larger ones are not measured.  [default: half of what is free]",
 )
 @DIM
+@VALUE
 @STATE
 @OPDEFS
 @UNKNOWN_OPS
@@ -45,6 +46,7 @@ def profile(
     device: Literal["cpu", "cuda"],
     memory: str | None,
     dims: tuple[tuple[str, str], ...],
+    values: tuple[tuple[str, str], ...],
     state: Path | None,
     opdefs: Path | None,
     unknown_ops: Literal["refuse", "replicate"],
@@ -75,6 +77,7 @@ def profile(
             device=device,
             memory=memory,
             dim=sizes(dims),
+            value=by_name(values, "--value"),
             state=state,
             opdefs=opdefs,
             unknown_ops=unknown_ops,

@@ -61,14 +61,6 @@ class Derived:
                 self._found.update(zip(op.outputs, results or (None,) * len(op.outputs), strict=True))
         return self._known(name)
 
-    def results(self, op: Op) -> tuple[np.ndarray, ...]:
-        """What an op makes of operands that depend on no input; () if it cannot be told."""
-        if not self._may_derive(op):
-            return ()
-        for name in filter(None, op.inputs):
-            self.value(name)
-        return self._evaluated(op)
-
     def _may_derive(self, op: Op) -> bool:
         return not op.domain and op.op_type in FOLDABLE and all(self.covers(name) for name in op.inputs if name)
 
@@ -84,3 +76,21 @@ class Derived:
             return ()
         results = evaluate(op_to_node(op), operands, self._opset) or ()
         return results if len(results) == len(op.outputs) else ()
+
+
+def inputs_behind(name: str, ops: Iterable[Op], inputs: Iterable[str]) -> tuple[str, ...]:
+    """The inputs that a tensor depends on, in their order.
+
+    Args:
+        name: of the tensor.
+        ops: in execution order; what makes it is among them.
+        inputs: of the graph.
+    """
+    made_by = {output: op for op in ops for output in op.outputs}
+    pending, seen = [name], set()
+    while pending:
+        source = pending.pop()
+        if source not in seen:
+            seen.add(source)
+            pending.extend(made_by[source].inputs if source in made_by else ())
+    return tuple(other for other in inputs if other in seen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from planner.errors import ModelError, UnsupportedError
@@ -11,6 +11,7 @@ from planner.graph.foreign import Operators
 from planner.graph.microsoft_forms import FORMS
 from planner.graph.model import Op
 from planner.graph.randomness import LOWERINGS
+from planner.graph.sequences import SEQUENCE_OPS
 from planner.graph.undescribed import undescribed_error
 from planner.graph.wellformed import listed
 
@@ -25,6 +26,8 @@ class Findings:
     """By op: how it contradicts what it reads."""
     foreign: set[str] = field(default_factory=set)
     """Ops whose shapes ONNX cannot infer, and nobody states."""
+    decided_by: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By op with branches or positions: the inputs that decide it at run time."""
     lost: dict[str, str] = field(default_factory=dict)
     """Tensors without a static type, and what made them so; "" if it is only inherited."""
 
@@ -43,9 +46,13 @@ class Findings:
         if operators is not None:
             self._refuse_undescribed(live, operators, opset)
         names = [op.name for op in live]
+        deciding = dict.fromkeys(name for op in names for name in self.decided_by.get(op, ()))
+        hint = _values_hint(deciding)
         unsupported = [self.unsupported[name] for name in names if name in self.unsupported]
         if unsupported:
-            raise UnsupportedError("the model uses operators that cannot be planned", facts=listed(unsupported, 100))
+            raise UnsupportedError(
+                "the model uses operators that cannot be planned", facts=listed(unsupported, 100), hint=hint
+            )
         faults = [self.faults[name] for name in names if name in self.faults]
         if faults:
             raise ModelError("ops of the model contradict what they read", facts=listed(faults))
@@ -71,7 +78,14 @@ class Findings:
                 reasons.setdefault(("", op.op_type), f"ONNX has no such operator at opset {opset}")
         told = {op.name for op in unknown}
         others = [fact for name, fact in (self.unsupported | self.faults).items() if name not in told]
-        raise undescribed_error(unknown, reasons, listed(others))
+        error = undescribed_error(unknown, reasons, listed(others))
+        hint = _values_hint(dict.fromkeys(name for op in unknown for name in self.decided_by.get(op.name, ())))
+        raise type(error)(error.what, facts=error.facts, hint=f"{hint}\nor {error.hint}" if hint else error.hint)
+
+
+def _values_hint(deciding: Iterable[str]) -> str:
+    options = " ".join(f"--value {name}=NUMBER" for name in deciding)
+    return f"decide it before the plan is made: {options}" if options else ""
 
 
 _SHAPES_OF_OTHERS = (
@@ -81,7 +95,7 @@ _SHAPES_OF_OTHERS = (
 
 
 def _is_replaced(op: Op) -> bool:
-    """Whether an op needs no description because others stand for it before a plan is made."""
+    """Whether an op needs no description: others stand for it before a plan is made, or it is said why not."""
     if op.domain:
         return (op.domain, op.op_type) in FORMS
-    return op.op_type in BODIES or op.op_type in LOWERINGS
+    return op.op_type in BODIES or op.op_type in LOWERINGS or op.op_type in SEQUENCE_OPS

@@ -30,7 +30,7 @@ from onnx import NodeProto
 
 from planner.errors import DescriptionError, ModelError, UnsupportedError
 from planner.graph.branches import taken_branch
-from planner.graph.derived import Derived
+from planner.graph.derived import Derived, inputs_behind
 from planner.graph.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
 from planner.graph.fills import is_fill
 from planner.graph.findings import Findings
@@ -45,6 +45,8 @@ from planner.graph.subgraph import obstacle
 from planner.graph.undescribed import qualified
 from planner.graph.wellformed import fresh_name
 
+_FEW_NUMBERS: Final = 8
+"""So many a user would state on a command line."""
 _FEW_FLOATS: Final = 64
 """More of them are weights, and no scales, bounds or borders."""
 _LAYOUT: Final = frozenset(["Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"])
@@ -218,6 +220,7 @@ class _Folder:
         if default_domain and self._fold(op, node, made):
             return
         if default_domain and op.has_graphs:
+            self.found.decided_by[op.name] = self._deciders(op.inputs[0]) if op.op_type == "If" else ()
             reason = obstacle(node) if self.operators is not None else "control flow (a subgraph as attribute)"
             if reason:
                 self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {reason}")
@@ -226,8 +229,6 @@ class _Folder:
             self._foreign(op, made)
             return
         if any(tensor is None for tensor in made.values()):
-            if self._settle(op):
-                return
             self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r})")
             return
         self._keep(op, made)
@@ -348,6 +349,7 @@ class _Folder:
         try:
             form = sequence_form(op, self.sequences, self.tensors, self._value_of)
         except SequenceError as error:
+            self.found.decided_by[op.name] = tuple(name for read in op.inputs[1:] for name in self._deciders(read))
             self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {error}")
             return
         for name, value in (form.constants or {}).items():
@@ -361,13 +363,10 @@ class _Folder:
         """The value of a tensor that depends on no input; None of one that does."""
         return self.derived.value(self.aliases.get(name, name))
 
-    def _settle(self, op: Op) -> bool:
-        """Whether an op whose shapes depend on data reads none that depend on an input, and so became constants."""
-        results = self.derived.results(replace(op, inputs=tuple(self.aliases.get(name, name) for name in op.inputs)))
-        for name, result in zip(op.outputs, results, strict=False):
-            if name:
-                self._know(name, result)
-        return bool(results)
+    def _deciders(self, name: str) -> tuple[str, ...]:
+        """The inputs that a tensor depends on, if they are so few and small that one would state their values."""
+        found = inputs_behind(self.aliases.get(name, name), self.ops, self.inputs)
+        return found if all(self.tensors[name].elements <= _FEW_NUMBERS for name in found) else ()
 
     def _deciding(self, op: Op) -> tuple[Sequence[str], Sequence[str]]:
         """Operands that depend on no input and may decide shapes: those that are no floats, and a few that are."""

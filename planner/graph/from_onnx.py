@@ -30,12 +30,14 @@ from planner.graph.notes import (
     STATE,
     UNLOADED,
     UNLOADED_INITIAL,
+    VALUES,
     is_structural,
     names_of,
     pairs_of,
 )
 from planner.graph.protos import array_of, dtype_of, elem_type_name, external_location, shape_fault, tensor_shape
 from planner.graph.roles import infer_state, with_state
+from planner.graph.values import fixed_inputs, note_of, values_of
 from planner.graph.wellformed import check_names, check_text, initializers_of, listed, live_nodes, unique_op_names
 
 
@@ -43,6 +45,7 @@ def read_model(
     path: str | os.PathLike[str],
     *,
     dims: Mapping[str, int] | None = None,
+    values: Mapping[str, str] | None = None,
     state_pairs: Sequence[tuple[str, str]] | None = None,
     operators: Operators | None = None,
 ) -> Graph:
@@ -51,6 +54,7 @@ def read_model(
     Args:
         path: a binary ONNX file. External data that it refers to is not opened.
         dims: sizes for the symbolic dims of its inputs, by name; a dim without a name is ``input[index]``.
+        values: inputs that become constants, see ``values.fixed_inputs``.
         state_pairs: (state, next state) by name; if None, what the file's ``tofu.state`` metadata says, and if there
             is none, what ``roles.infer_state`` finds.
         operators: which operators can be planned, and what descriptions say of shapes; None: every operator is taken
@@ -63,13 +67,15 @@ def read_model(
         ModelError: it cannot be read, is malformed, or some tensor has no static shape or, not being a constant, no
             elements.
         UnsupportedError: control flow, sequences, strings, sparse tensors, unknown operators or dtypes.
-        UsageError: ``dims`` names a dim that the model does not have; ``state_pairs`` a tensor that cannot be paired;
-            or which input an output replaces cannot be told.
+        UsageError: ``dims`` names a dim that the model does not have; ``values`` cannot be those of inputs;
+            ``state_pairs`` names a tensor that cannot be paired; or which input an output replaces cannot be told.
     """
     file = Path(path)
     model = load_model(file)
     try:
-        return graph_from_proto(model, dims=dims, state_pairs=state_pairs, name=file.stem, operators=operators)
+        return graph_from_proto(
+            model, dims=dims, values=values, state_pairs=state_pairs, name=file.stem, operators=operators
+        )
     except UsageError:
         raise
     except ModelError as error:
@@ -80,6 +86,7 @@ def graph_from_proto(
     model: ModelProto,
     *,
     dims: Mapping[str, int] | None = None,
+    values: Mapping[str, str] | None = None,
     state_pairs: Sequence[tuple[str, str]] | None = None,
     name: str = "graph",
     operators: Operators | None = None,
@@ -89,6 +96,7 @@ def graph_from_proto(
     Args:
         model: with or without weights.
         dims: see ``read_model``.
+        values: see ``read_model``.
         state_pairs: see ``read_model``.
         name: of the graph, where the model gives it none.
         operators: see ``read_model``.
@@ -109,7 +117,9 @@ def graph_from_proto(
     declared = _inputs(model, initializers, dims or {})
     inputs = {key: tensor for key, tensor in declared.items() if key not in unloaded}
     constants = {key: tensor for key, tensor in declared.items() if key in unloaded}
-    values: dict[str, np.ndarray | None] = dict.fromkeys(constants)
+    fixed = fixed_inputs(values or {}, inputs)
+    constants |= {key: inputs.pop(key) for key in fixed}
+    arrays: dict[str, np.ndarray | None] = {**dict.fromkeys(constants), **fixed}
     initial: dict[str, np.ndarray | None] = {}
     external: dict[str, dict[str, str]] = {}
     for key, proto in initializers.items():
@@ -118,12 +128,14 @@ def graph_from_proto(
         value = array_of(proto, owner)
         if value is None:
             external[key] = external_location(proto, owner)
+        if key in fixed:
+            continue
         if key in inputs:
             _check_default(inputs[key], proto)
             initial[key] = value
         else:
             constants[key] = Tensor(key, shape, dtype)
-            values[key] = value
+            arrays[key] = value
 
     nodes = live_nodes(bare.graph)
     opsets = _opsets(model, bare)
@@ -132,9 +144,9 @@ def graph_from_proto(
         list(zip(unique_op_names(nodes), nodes, strict=True)),
         inputs=inputs,
         initializers=constants,
-        values=values,
+        values=arrays,
         outputs=outputs,
-        computed=names_of(metadata, FOLDED),
+        computed=names_of(metadata, FOLDED) | fixed.keys(),
         opsets=opsets,
         ir_version=min(max(int(model.ir_version), 8), MAX_IR_VERSION),
         declared=declared_types(model, dims or {}),
@@ -142,6 +154,8 @@ def graph_from_proto(
     )
     # Where values lie is what the initializers say, and nothing else.
     notes = {key: value for key, value in metadata.items() if not is_structural(key) and key != EXTERNAL}
+    if fixed:
+        notes[VALUES] = note_of([*values_of(notes), *(values or {}).items()])
     if external:
         notes[EXTERNAL] = json.dumps(external, sort_keys=True)
     for key in sorted((names_of(metadata, UNLOADED_INITIAL) & inputs.keys()) - initial.keys()):

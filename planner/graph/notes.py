@@ -28,6 +28,8 @@ EXTERNAL: Final = "tofu.external"
 initializers say the same, and what they say counts."""
 DATA_FOLDER: Final = "tofu.data_folder"
 """``["../model", "/home/me/model"]``: the folder of those files, from the file's own and as a whole path; a note."""
+VALUES: Final = "tofu.values"
+"""Inputs that were given a value before the model was planned: ``{"sr": "16000"}``; a note."""
 
 _STRUCTURAL: Final = frozenset({STATE, FOLDED, UNLOADED, UNLOADED_INITIAL})
 

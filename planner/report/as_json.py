@@ -47,6 +47,7 @@ def grad(result: GradResult) -> dict[str, Any]:
         ],
         "ops": sum(result.ops_by_type.values()),
         "ops_by_type": dict(result.ops_by_type),
+        **({"values": dict(result.values)} if result.values else {}),
     }
 
 
@@ -66,6 +67,7 @@ def plan(result: PlanResult) -> dict[str, Any]:
         "arena_bytes": list(result.arena_bytes),
         "workspace_bytes": list(result.workspace_bytes),
         "collectives": {kind: dict(total) for kind, total in result.collectives.items()},
+        **({"values": dict(result.values)} if result.values else {}),
         **({"prices": [_price(price) for price in result.prices]} if result.prices else {}),
     }
 

@@ -45,6 +45,8 @@ class GradResult:
     parameters: tuple[ParameterRow, ...]
     """Of a forward model: the float constants of rank 1 or more that it states."""
     ops_by_type: Mapping[str, int]
+    values: tuple[tuple[str, str], ...] = ()
+    """Inputs that became constants, and of what value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class PlanResult:
     """By kind of collective that fetches form: ``count`` and ``moved_bytes``."""
     prices: tuple[Price, ...] = ()
     """Of every pin and prohibition."""
+    values: tuple[tuple[str, str], ...] = ()
+    """Inputs that became constants, and of what value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ def grad(result: GradResult, file: TextIO) -> None:
             ("results", ", ".join(result.results)),
             ("state", f"{result.states} tensors, {result.state_elements:,} elements"),
             ("ops", f"{sum(result.ops_by_type.values())} of {len(result.ops_by_type)} types"),
+            *_values(result.values),
         ],
     )
     if result.parameters:
@@ -69,6 +70,10 @@ def _parameter_rows(parameters: Sequence[ParameterRow]) -> list[tuple[str, ...]]
 def _named(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN_NAMES
     return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more} more (--json names all)" if more > 0 else "")
+
+
+def _values(values: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [("constant inputs", ", ".join(f"{name} = {value}" for name, value in values))] if values else []
 
 
 def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
@@ -129,6 +134,7 @@ def plan(result: PlanResult, file: TextIO) -> None:
     console.print_facts(
         [
             *_plan_facts(result.plan),
+            *_values(result.values),
             ("state", f"{format_bytes(result.state_bytes)} in all"),
             ("ops", f"{result.ops}, run as {result.segments} segments ({result.functions} distinct)"),
             ("fetches", str(result.fetches)),

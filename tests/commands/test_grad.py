@@ -29,6 +29,7 @@ def test_grad_passes_its_options(door: Door) -> None:
                 "batch": 8,
                 "batchnorm": "frozen",
                 "dim": {"a": 3, "b=b": 4},
+                "value": {},
                 "output": Path("out.onnx"),
             },
         )

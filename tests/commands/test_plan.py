@@ -24,6 +24,7 @@ def test_plan_passes_its_options(door: Door) -> None:
                 "objective": "time",
                 "memory": "12GiB",
                 "dim": {"b": 2},
+                "value": {},
                 "strategy": "data",
                 "pin": {"W": "S(0)", "a/b=0": "S(1)/2 R/4"},
                 "forbid": (("act*", "R"), ("act*", "S(1)")),

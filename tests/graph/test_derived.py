@@ -45,13 +45,6 @@ SHAPES = {
         f = Add(d, e)
         y = OneHot(x, f, v)
     }""",
-    "elements are counted": """g (float[2] x) => (float[N] y)
-        <float[4] a = {1.0, 0.0, 2.0, 0.0}, int64[1] first = {0}> {
-        n = NonZero(a)
-        z = Cast <to = 1> (n)
-        k = Squeeze(z, first)
-        y = Add(x, k)
-    }""",
 }  # fmt: skip
 
 

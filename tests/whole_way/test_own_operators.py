@@ -304,23 +304,25 @@ def test_what_has_no_static_shape_or_no_tensors_stays_refused(here: Path, capsys
     assert "'k': depends on data that is known only at run time (Compress 'Compress.k')" in said
     sequence = """
     <ir_version: 10, opset_import: ["" : 21]>
-    g (float[4] x) => (float[4] y) {
-      s = SequenceConstruct(x)  p = Constant <value = int64 {0}> ()  y = SequenceAt(s, p)
-    }
+    g (float[4] x, int64 p) => (float[4] y) { s = SequenceConstruct(x)  y = SequenceAt(s, p) }
     """
     (here / "s.onnx").write_bytes(parser.parse_model(sequence).SerializeToString())
     said = done("plan s.onnx --gpus 2 --unknown-ops replicate", capsys, 2)
-    assert "sequences, optionals and strings" in said
+    assert "op 'SequenceAt.y' (SequenceAt): its position in a sequence is known only at run time" in said
+    assert "--value p=NUMBER" in said
 
 
 def test_forms_and_undescribed_operators_are_told_together(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = [
         helper.make_node("Frob", ["x"], ["a"], name="frob", domain="mine"),
         helper.make_node("SequenceConstruct", ["a"], ["s"], name="seq"),
-        helper.make_node("SequenceLength", ["s"], ["y"], name="len"),
+        helper.make_node("Optional", ["s"], ["o"], name="perhaps"),
+        helper.make_node("OptionalGetElement", ["o"], ["t"], name="taken"),
+        helper.make_node("SequenceLength", ["t"], ["y"], name="len"),
     ]
     save(here / "m.onnx", nodes, stated={}, mine=1)
     said = done("plan m.onnx --gpus 2", capsys, 2)
+    assert "op 'perhaps' (Optional): sequences" in said
     assert "op 'seq' (SequenceConstruct): sequences" in said
     assert "op 'frob' (Frob): operator mine.Frob has no description" in said
 

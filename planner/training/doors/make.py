@@ -40,6 +40,8 @@ class Wishes:
     """None: as the model has it."""
     batch: int | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+    """By input, what it becomes a constant of."""
     hyper: Hyper | None = None
     """None: the optimizer's defaults, or what the file says."""
     schedule: Schedule = field(default_factory=Schedule)
@@ -106,7 +108,7 @@ def make_training_info(path: Path, wishes: Wishes) -> tuple[Made, ModelProto]:
 
 def _opened(path: Path, wishes: Wishes) -> Opened:
     pairs = None if wishes.state is None else read_pairs(wishes.state)
-    return open_training(path, dims=wishes.dims or None, state_pairs=pairs)
+    return open_training(path, dims=wishes.dims or None, values=wishes.values, state_pairs=pairs)
 
 
 def _from_forward(graph: Graph, wishes: Wishes) -> Made:

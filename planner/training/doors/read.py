@@ -51,6 +51,7 @@ def open_training(
     path: str | os.PathLike[str],
     *,
     dims: Mapping[str, int] | None = None,
+    values: Mapping[str, str] | None = None,
     state_pairs: Sequence[tuple[str, str]] | None = None,
     operators: Operators | None = None,
 ) -> Opened:
@@ -59,6 +60,7 @@ def open_training(
     Args:
         path: an ONNX file, or a folder of artifacts (training_model.onnx, optimizer_model.onnx).
         dims: sizes of symbolic dims, see ``read_model``.
+        values: of inputs, see ``read_model``.
         state_pairs: see ``read_model``.
         operators: see ``read_model``.
 
@@ -72,16 +74,20 @@ def open_training(
     model = load_model(file)
     try:
         if is_training_model(model):
-            _no_options(file, dims, state_pairs)
+            _no_options(file, dims, values, state_pairs)
             return Opened(read_training_info(model))
         if is_artifact(model):
-            _no_options(file, dims, state_pairs)
+            _no_options(file, dims, values, state_pairs)
             read = read_gradients(model)
             beside = file.parent / OPTIMIZER_MODEL
             return Opened(read.graph, read.pairs, read_optimizer(beside) if beside.is_file() else None, read.running)
         if operators is None:
             _refuse_runtimes_own(model)
-        return Opened(graph_from_proto(model, dims=dims, state_pairs=state_pairs, name=file.stem, operators=operators))
+        return Opened(
+            graph_from_proto(
+                model, dims=dims, values=values, state_pairs=state_pairs, name=file.stem, operators=operators
+            )
+        )
     except UsageError:
         raise
     except ModelError as error:
@@ -93,6 +99,7 @@ def read_step(
     path: str | os.PathLike[str],
     *,
     dims: Mapping[str, int] | None = None,
+    values: Mapping[str, str] | None = None,
     state_pairs: Sequence[tuple[str, str]] | None = None,
     operators: Operators | None = None,
 ) -> Graph:
@@ -101,7 +108,7 @@ def read_step(
     Raises:
         ModelError, UnsupportedError, UsageError: see ``open_training``.
     """
-    return open_training(path, dims=dims, state_pairs=state_pairs, operators=operators).graph
+    return open_training(path, dims=dims, values=values, state_pairs=state_pairs, operators=operators).graph
 
 
 def _refuse_runtimes_own(model: ModelProto) -> None:
@@ -125,8 +132,15 @@ def _refuse_runtimes_own(model: ModelProto) -> None:
         )
 
 
-def _no_options(file: Path, dims: Mapping[str, int] | None, state_pairs: Sequence[tuple[str, str]] | None) -> None:
+def _no_options(
+    file: Path,
+    dims: Mapping[str, int] | None,
+    values: Mapping[str, str] | None,
+    state_pairs: Sequence[tuple[str, str]] | None,
+) -> None:
     if dims:
         raise UsageError(f"{file}: --dim is not taken for a model that says how it is trained")
+    if values:
+        raise UsageError(f"{file}: --value is not taken for a model that says how it is trained")
     if state_pairs is not None:
         raise UsageError(f"{file}: it says itself what its state is")

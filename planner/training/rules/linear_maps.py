@@ -139,7 +139,7 @@ def resize(context: Backward) -> Contributions:
     scales = [made / size for made, size in zip(y_shape, x_shape, strict=True)]
     policy = text(op, "keep_aspect_ratio_policy", "stretch")
     # An operand without elements is absent: until opset 13 there was no other way to leave it out.
-    if context.has_input(2) and math.prod(emit.shape(op.inputs[2])):
+    if context.has_input(2) and 0 not in emit.shape(op.inputs[2]):
         for axis, scale in zip(axes, _known(context, 2, "scales"), strict=True):
             scales[axis] = scale
     elif policy != "stretch":
