@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.graph.model import Op
-from planner.runtime.reference_attention import multi_head_attention, rotary_embedding
+from planner.runtime.reference_attention import group_query_attention, multi_head_attention, rotary_embedding
 from planner.runtime.reference_ops import KERNELS, Arrays
 
 Kernel: TypeAlias = Callable[[Op, Arrays], tuple[np.ndarray, ...]]
@@ -151,6 +151,7 @@ _KERNELS: Final[Mapping[tuple[str, str], Kernel]] = {
     (_DOMAIN, "FusedGemm"): _fused_gemm,
     (_DOMAIN, "FusedMatMul"): _fused_matmul,
     (_DOMAIN, "Gelu"): _gelu,
+    (_DOMAIN, "GroupQueryAttention"): group_query_attention,
     (_DOMAIN, "MatMulNBits"): _matmul_nbits,
     (_DOMAIN, "MultiHeadAttention"): multi_head_attention,
     (_DOMAIN, "QuickGelu"): _quick_gelu,

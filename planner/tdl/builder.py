@@ -27,6 +27,7 @@ from planner.tdl.expr import Number, Output, Var
 from planner.tdl.local import LocalRule
 from planner.tdl.node_view import Derivation, NodeView
 from planner.tdl.terms import (
+    STEPS,
     Ix,
     Max,
     Min,
@@ -116,7 +117,9 @@ class Description:
         if not present:
             return Output((), Number(0.0))
         variables = tuple(Var(name) for name in variable_names(body, node.output_rank(position)))
-        return Output(variables, body_value(body, variables))
+        by_name = getattr(body, STEPS, {})
+        steps = tuple(by_name.get(variable.name, 1) for variable in variables) if by_name else ()
+        return Output(variables, body_value(body, variables), steps)
 
     def _line(self, error: BaseException) -> str:
         file = inspect.getfile(self.function)

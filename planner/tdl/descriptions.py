@@ -242,4 +242,7 @@ def _extent_of(variable: Variable, node: NodeView) -> int:
     shapes = node.output_shapes if variable.extent.side == "out" else node.input_shapes
     shape = shapes[variable.extent.position]
     assert shape is not None, "extents come from tensors that are there"
-    return shape[variable.extent.dim]
+    size, step = shape[variable.extent.dim], variable.extent.step
+    if size % step:
+        raise DescriptionError(f"op {node.op.name}: a dim of {size} elements does not go in steps of {step}")
+    return size // step
