@@ -162,12 +162,7 @@ _KERNELS: Final[Mapping[tuple[str, str], Kernel]] = {
 }
 """By (domain, op type). Each returns all outputs that the operator has, wanted or not."""
 
-_BYTES: Final = 4
-"""The accuracy level of a MatMulNBits that rounds what it multiplies its weights by to bytes."""
-
 
 def microsoft_kernel(op: Op) -> Kernel | None:
-    """An op of ONNX Runtime's own in NumPy; None if it is another's, or its result is one of its own rounding."""
-    if op.op_type == "MatMulNBits" and op.attribute("accuracy_level", 0) == _BYTES:
-        return None
+    """An op of ONNX Runtime's own in NumPy; None if it is another's."""
     return _KERNELS.get((op.domain, op.op_type))
