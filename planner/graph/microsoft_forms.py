@@ -174,6 +174,8 @@ def multi_head_attention_form(writer: _Writer) -> None:
     _refuse(writer, any(writer.op.outputs[3:]), "the scores as an output")
     made = [writer.input(slot) for slot in range(3)]
     flat = [len(writer.shape(slot)) == 3 for slot in range(3)]
+    for slot in (1, 2):
+        writer.shape(slot, 3 if flat[slot] else 4)
     width = writer.shape(0)[2]
     heads = _heads(writer)
     counts = [width, *(writer.shape(slot)[2] if flat[slot] else heads * writer.shape(slot)[3] for slot in (1, 2))]
@@ -273,8 +275,10 @@ def _mask(writer: _Writer, slot: int, keys: int = 0) -> str:
         return ""
     name, shape = writer.input(slot), writer.shape(slot)
     _refuse(writer, len(shape) > 3, "a mask of four dims, which no kernel of the CPU takes")
-    if len(shape) > 1 or shape[0] == batch:
+    if len(shape) > 1 or shape == (batch,):
         return name
+    if not shape:
+        raise ModelError("its mask is a single number")
     if shape[0] not in (2 * batch, 3 * batch + 2):
         raise ModelError(f"its mask has {shape[0]} elements for {batch} samples")
 

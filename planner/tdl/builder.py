@@ -19,7 +19,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from planner.errors import DescriptionError
 from planner.graph.model import Implied
@@ -65,6 +65,9 @@ __all__ = [
     "over",
 ]
 
+MISFITS: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
+"""What Python raises of a function that is given an op of ranks or attributes that it does not expect."""
+
 DescriptionFunction: TypeAlias = Callable[..., Any]
 AlwaysLocal: TypeAlias = Callable[[NodeView], bool]
 """Of a node, whether the local rule has a local op for every part, so that the search need not try any."""
@@ -96,7 +99,7 @@ class Description:
         """Runs the description for one op.
 
         Raises:
-            DescriptionError: naming the description's line.
+            DescriptionError: naming the description's line; also where the op does not fit the description.
         """
         arguments = [
             None if shape is None else TensorArg(slot, len(shape)) for slot, shape in enumerate(node.input_shapes)
@@ -110,6 +113,11 @@ class Description:
                 f"description of {node.op.op_type} (op {node.op.name}), {self._line(error)}: {error.what}",
                 facts=error.facts,
                 hint=error.hint,
+            ) from error
+        except MISFITS as error:
+            raise DescriptionError(
+                f"description of {node.op.op_type} (op {node.op.name}), {self._line(error)}: "
+                f"{type(error).__name__}: {error}"
             ) from error
 
     def _output(self, node: NodeView, position: int, body: Callable[..., Val | float]) -> Output:
