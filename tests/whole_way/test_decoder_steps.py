@@ -16,6 +16,7 @@ from planner import api
 MICROSOFT = "com.microsoft"
 WIDTH, HEADS, GROUPS, SIZE, INNER, WORDS, ROOM, BLOCK = 64, 8, 4, 16, 96, 48, 8, 16
 Arrays = Mapping[str, np.ndarray]
+WORKERS = [2, 3, pytest.param(4, marks=pytest.mark.slow)]
 
 
 class Decoder:
@@ -154,14 +155,14 @@ def held_against_the_runtime(
     return dict(made)
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize(("batch", "room"), [(1, 7), (2, 8)], ids=["a cache that grows", "a cache with room"])
 def test_a_step_with_a_cache(batch: int, room: int, workers: int, tmp_path: Path) -> None:
     file = decoder(tmp_path / "step.onnx", batch=batch, room=room)
     held_against_the_runtime(file, given(batch, room, ROOM), workers, tmp_path)
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_step_with_weights_of_four_bits(workers: int, tmp_path: Path) -> None:
     file = decoder(tmp_path / "step.onnx", batch=1, room=7, bits=4)
     held_against_the_runtime(file, given(1, 7, ROOM), workers, tmp_path)

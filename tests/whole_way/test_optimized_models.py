@@ -19,6 +19,7 @@ from planner import api
 MODELS = Path(__file__).parents[1] / "models" / "optimized"
 BATCH, POSITIONS, WORDS = 2, 8, 48
 Arrays = Mapping[str, np.ndarray]
+WORKERS = [2, 3, pytest.param(4, marks=pytest.mark.slow)]
 
 
 def stock(model: onnx.ModelProto, given: Arrays) -> dict[str, np.ndarray]:
@@ -66,13 +67,13 @@ GIVEN = {
 }
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("model", GIVEN)
 def test_a_model_of_the_optimizer_is_what_it_was(model: str, workers: int, tmp_path: Path) -> None:
     held_against_the_runtime(MODELS / f"{model}.onnx", GIVEN[model](), workers, tmp_path)
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_attention_is_cut_between_heads(workers: int, tmp_path: Path) -> None:
     model = onnx.load(MODELS / "bert.onnx")
     attended = [node.output[0] for node in model.graph.node if node.op_type == "Attention"]
@@ -99,7 +100,7 @@ def test_no_gradient_passes_what_the_optimizer_makes(
     assert not (tmp_path / "step.onnx").exists()
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_normalisations_in_a_model_older_than_onnxs_own(workers: int, tmp_path: Path) -> None:
     draw = np.random.default_rng(0).normal
     shapes = {"scale": (12,), "shift": (12,), "w": (12, 12)}
