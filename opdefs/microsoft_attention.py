@@ -6,7 +6,7 @@ MultiHeadAttention are written in other operators before a plan is made (``plann
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from opdefs.microsoft import DOMAIN, like_first, shape_of
 from planner.errors import DescriptionError, UnsupportedError
@@ -170,3 +170,110 @@ def rotary_embedding(node: NodeView, X: TensorArg, positions: TensorArg, cosine:
         return Opaque("RotaryEmbedding")(row, *angles(b, s))[(s,) if counted else ()]
 
     return turned if X.rank == 4 else turned_flat
+
+
+def _grouped(node: NodeView) -> tuple[int, int, int]:
+    """Heads of keys and values, heads of queries to each, and elements of a head."""
+    heads, keys = heads_of(node), heads_of(node, "kv_num_heads")
+    if heads % keys:
+        raise DescriptionError(f"{heads} heads of queries do not share {keys} heads of keys")
+    return keys, heads // keys, head_size(shape_of(node, 0)[-1], heads)
+
+
+def _grouped_results(node: NodeView) -> Sequence[Implied | None]:
+    query = shape_of(node, 0)
+    if len(query) != 3:
+        raise DescriptionError("its queries are no samples of positions")
+    past = shape_of(node, 3)[2] if node.has(3) else 0
+    total = node.constant_if_known(6)
+    keys, _, size = _grouped(node)
+    if total is None:
+        return ((query, None), None, None)
+    cache = (query[0], keys, max(past, int(total.item())), size)
+    return ((query, None), (cache, None), (cache, None))
+
+
+def _grouped_local(node: NodeView, part: Part) -> LocalOp:
+    """The groups of heads that the part holds."""
+    lo, hi = part.ranges["kv"]
+    _, together, _ = _grouped(node)
+    return same_op(node, part, attributes={"num_heads": (hi - lo) * together, "kv_num_heads": hi - lo})
+
+
+@op(
+    "GroupQueryAttention",
+    domain=DOMAIN,
+    local=_grouped_local,
+    always_local=lambda node: True,
+    results=_grouped_results,
+)
+def group_query_attention(
+    node: NodeView,
+    Q: TensorArg,
+    K: TensorArg,
+    V: TensorArg,
+    past_key: TensorArg | None,
+    past_value: TensorArg | None,
+    lengths: TensorArg,
+    total: TensorArg,
+    cosine: TensorArg | None = None,
+    sine: TensorArg | None = None,
+    positions: TensorArg | None = None,
+    added: TensorArg | None = None,
+    sink: TensorArg | None = None,
+    *more: TensorArg | None,
+) -> object:
+    """Attention in which several heads of queries share one of keys, with past and present keys and values.
+
+    Samples and groups of heads are independent: a group's queries, keys, values and caches are cut together. How many
+    of a sample's positions are past is known only to its lengths, so that positions stay together.
+
+    Raises:
+        UnsupportedError: quantised or normalised keys, or the scores as an output.
+    """
+    quantised = any(node.attribute(name, "NONE") != "NONE" for name in ("k_quant_type", "v_quant_type"))
+    if quantised or any(one is not None for one in more) or any(node.output_shapes[3:]):
+        raise UnsupportedError(
+            f"op {node.op.name} (GroupQueryAttention) has quantised caches, normalised keys or its scores as output",
+            hint="export the model without them",
+        )
+    _, together, size = _grouped(node)
+
+    def of_group(tensor: TensorArg, b: Ix, kv: Ix, heads: int) -> Val:
+        width = heads * size
+        return Sum(over((f"r{tensor.slot}",), lambda r: tensor[b, :, kv * width + r]), extents=(width,))
+
+    def keys(b: Ix) -> list[Val]:
+        """What tells where keys are, and by how much they are turned."""
+        found = [lengths[(b, *(EVERYTHING for _ in range(lengths.rank - 1)))], total[...]]
+        found += [table[...] for table in (cosine, sine) if table is not None]
+        return found if positions is None else [*found, positions[b, :]]
+
+    def heads_or_one(tensor: TensorArg, dim: int, kv: Ix, index: Callable[[Ix | int], Val]) -> Val:
+        if node.is_single(tensor.slot, dim):
+            return index(0)
+        return Sum(over((f"r{tensor.slot}",), lambda r: index(kv * together + r)), extents=(together,))
+
+    def attended(b: Ix, s: Ix, kv: Ix) -> Val:
+        rows = [of_group(Q, b, kv, together), of_group(K, b, kv, 1), of_group(V, b, kv, 1), *keys(b)]
+        rows += [cache[b, kv, :, :] for cache in (past_key, past_value) if cache is not None]
+        if added is not None:
+            sample = 0 if node.is_single(added.slot, 0) else b
+            rows.append(heads_or_one(added, 1, kv, lambda h: added[sample, h, :, :]))
+        if sink is not None:
+            rows.append(heads_or_one(sink, 0, kv, lambda h: sink[h]))
+        return Opaque("GroupQueryAttention")(*rows)[s]
+
+    def cached(new: TensorArg, past: TensorArg | None) -> Callable[..., Val | float]:
+        def value(b: Ix, kv: Ix, t: Ix, d: Ix) -> Val:
+            rows = [of_group(new, b, kv, 1), *keys(b)]
+            rows += [] if past is None else [past[b, kv, :, :]]
+            return Opaque("cache")(*rows)[t, d]
+
+        return over(("b", "kv", "t", "d"), value)
+
+    return (
+        over(("b", "s", "kv"), attended, steps={"kv": together * size}),
+        cached(K, past_key),
+        cached(V, past_value),
+    )

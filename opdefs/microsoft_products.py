@@ -28,6 +28,8 @@ def _turned(node: NodeView, slot: int) -> tuple[int, ...]:
 
 def _fused_matmul_results(node: NodeView) -> Sequence[Implied | None]:
     a, b = _turned(node, 0), _turned(node, 1)
+    if not a or not b or a[-1] != b[-2 if len(b) > 1 else -1]:
+        raise DescriptionError(f"operands of shapes {list(a)} and {list(b)} cannot be multiplied")
     rows, columns = a[-2:-1] if len(a) > 1 else (), b[-1:] if len(b) > 1 else ()
     try:
         batch = np.broadcast_shapes(a[:-2], b[:-2])

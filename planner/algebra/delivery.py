@@ -112,13 +112,16 @@ def can_split(boxes: Boxes, dim: int, ways: int, block: int = 1) -> bool:
 
 
 @lru_cache(maxsize=262144)
-def made_tiling(strategy: Tiling, dims: tuple[int, ...], reducers: tuple[Reducer | None, ...]) -> Tiling:
+def made_tiling(
+    strategy: Tiling, dims: tuple[int, ...], reducers: tuple[Reducer | None, ...], steps: tuple[int, ...] = ()
+) -> Tiling:
     """The tiling in which an op makes an output.
 
     Args:
         strategy: how the op's iteration space is divided; its dims are index variables.
         dims: the index variable of each of the output's dims.
         reducers: for each cut, how results are joined if it cuts a reduction variable.
+        steps: how many elements of each dim go with one value of its variable; () for one of each.
 
     A cut along a variable that this output does not have leaves it replicated.
     """
@@ -127,7 +130,8 @@ def made_tiling(strategy: Tiling, dims: tuple[int, ...], reducers: tuple[Reducer
         if reducer is not None:
             made.append(Partial(reducer))
         elif isinstance(placement, Shard) and placement.dim in dims:
-            made.append(Shard(dims.index(placement.dim), placement.block))
+            dim = dims.index(placement.dim)
+            made.append(Shard(dim, placement.block * (steps[dim] if steps else 1)))
         elif isinstance(placement, Only):
             made.append(placement)
         else:

@@ -23,23 +23,25 @@ from planner.tdl.interval import End, Interval, Symbol
 
 _Cuts: TypeAlias = tuple[tuple[int, ...], tuple[Piece, ...]]
 """Which cuts are along a variable, and how each of them divides it (``cuts_along``)."""
+Form: TypeAlias = tuple[bool, tuple[int, ...], tuple[int, ...], object]
+"""Whether an op reads a tensor or makes it; the variable of each dim by number, -1 for one of which all is read; how
+many elements of each dim go with one value of it; and how results are joined along each variable."""
 
 
 class Tiled:
     """What an op reads or makes by its variables alone: strategies divide it by tilings."""
 
-    def __init__(self, bound: BoundOp, shape: tuple[int, ...], form: tuple[bool, tuple[int, ...], object]) -> None:
+    def __init__(self, bound: BoundOp, shape: tuple[int, ...], form: Form) -> None:
         """Takes note of how.
 
         Args:
             bound: the op, or any other of this form.
             shape: of what it reads or makes.
-            form: whether it reads it, the variable of each dim by number, -1 for one of which all is read, and how
-                results are joined along each variable. All of one form are divided alike, whatever their shapes.
+            form: all of one form are divided alike, whatever their shapes.
         """
         self.shape = shape
         self.form = form
-        self.is_input, self._dims, _ = form
+        self.is_input, self._dims, self._steps, _ = form
         self._bound = bound
 
     def tilings(self, strategies: Sequence[Tiling]) -> tuple[Tiling, ...]:
@@ -47,7 +49,10 @@ class Tiled:
         concatenated = (None,) * len(strategies[0].ways)
         reducers = [concatenated if self.is_input else self._bound.reducers(strategy) for strategy in strategies]
         return tuple(
-            [made_tiling(strategy, self._dims, how) for strategy, how in zip(strategies, reducers, strict=True)]
+            [
+                made_tiling(strategy, self._dims, how, self._steps)
+                for strategy, how in zip(strategies, reducers, strict=True)
+            ]
         )
 
 

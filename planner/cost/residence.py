@@ -191,7 +191,8 @@ class Residence:
         else:
             dims = bound.analysis.outputs[position]
             assert dims is not None, "an absent output has no table"
-            made = [made_tiling(strategy, dims, bound.reducers(strategy)) for strategy in strategies]
+            steps = bound.analysis.steps_of(position)
+            made = [made_tiling(strategy, dims, bound.reducers(strategy), steps) for strategy in strategies]
             boxes = [tiling.boxes(space) for tiling in made]
         lo, hi = np.stack([one.lo for one in boxes])[None], np.stack([one.hi for one in boxes])[None]
         owned = [tiling.boxes(space) for tiling in tilings]

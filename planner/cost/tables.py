@@ -132,7 +132,7 @@ class CostTables(TableMemo):
             else:
                 # Most ops read by their variables alone: then only how these are laid out matters.
                 reducers = () if is_input else tuple(variable.reducer for variable in bound.variables)
-                form = (is_input, dims, reducers)
+                form = (is_input, dims, () if is_input else bound.analysis.steps_of(position), reducers)
                 access = self._accesses.setdefault((shape, form), Tiled(bound, shape, form))
             self._accesses[key] = access
         return access

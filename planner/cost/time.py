@@ -124,7 +124,8 @@ class TimeTables(TableMemo):
         dims = bound.analysis.outputs[position]
         assert dims is not None, "an absent output has no table"
         shape = index_space(tensor.shape)
-        made = [made_tiling(strategy, dims, bound.reducers(strategy)) for strategy in strategies]
+        steps = bound.analysis.steps_of(position)
+        made = [made_tiling(strategy, dims, bound.reducers(strategy), steps) for strategy in strategies]
         item_bytes = tensor.dtype.item_bytes
         seconds = np.zeros((len(tilings), len(strategies)))
         whole = [number for number, source in enumerate(made) if not source.has_partial]

@@ -9,7 +9,7 @@ its rows; what is left of an attention is one MultiHeadAttention, which ONNX Run
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -174,6 +174,8 @@ def multi_head_attention_form(writer: _Writer) -> None:
     _refuse(writer, any(writer.op.outputs[3:]), "the scores as an output")
     made = [writer.input(slot) for slot in range(3)]
     flat = [len(writer.shape(slot)) == 3 for slot in range(3)]
+    for slot in (1, 2):
+        writer.shape(slot, 3 if flat[slot] else 4)
     width = writer.shape(0)[2]
     heads = _heads(writer)
     counts = [width, *(writer.shape(slot)[2] if flat[slot] else heads * writer.shape(slot)[3] for slot in (1, 2))]
@@ -188,6 +190,20 @@ def multi_head_attention_form(writer: _Writer) -> None:
     for output, (cache, part) in zip(writer.op.outputs[1:3], caches, strict=False):
         if output:
             writer.emit("Identity", (cache,), f"{part}.out", output=output)
+
+
+def group_query_attention_form(writer: _Writer) -> None:
+    """GroupQueryAttention of queries, keys and values side by side in one tensor: they are taken apart before."""
+    op, width = writer.op, writer.shape(0, 3)[2]
+    heads, keys = _heads(writer), writer.whole("kv_num_heads")
+    if keys < 1 or width % (heads + 2 * keys):
+        raise ModelError(f"{heads} heads of queries and {keys} of keys do not divide {width} elements")
+    size = width // (heads + 2 * keys)
+    sizes = writer.constant([heads * size, keys * size, keys * size], "sizes")
+    names = tuple(fresh_name(f"{op.name}/{part}", writer.tensors) for part in "qkv")
+    kind: tuple[tuple[str, Attribute], ...] = (("axis", 2),)
+    writer.ops.append(Op(f"{op.name}/split", "Split", (writer.input(0), sizes), names, kind))
+    writer.ops.append(replace(op, name=f"{op.name}/attention", inputs=(*names, *op.inputs[3:])))
 
 
 def _attend(
@@ -259,8 +275,10 @@ def _mask(writer: _Writer, slot: int, keys: int = 0) -> str:
         return ""
     name, shape = writer.input(slot), writer.shape(slot)
     _refuse(writer, len(shape) > 3, "a mask of four dims, which no kernel of the CPU takes")
-    if len(shape) > 1 or shape[0] == batch:
+    if len(shape) > 1 or shape == (batch,):
         return name
+    if not shape:
+        raise ModelError("its mask is a single number")
     if shape[0] not in (2 * batch, 3 * batch + 2):
         raise ModelError(f"its mask has {shape[0]} elements for {batch} samples")
 
@@ -331,6 +349,7 @@ FORMS: Final[Mapping[tuple[str, str], FormFunction]] = MappingProxyType(
     {
         (DOMAIN, "Attention"): attention_form,
         (DOMAIN, "EmbedLayerNormalization"): embed_layer_normalization_form,
+        (DOMAIN, "GroupQueryAttention"): group_query_attention_form,
         (DOMAIN, "MultiHeadAttention"): multi_head_attention_form,
     }
 )
@@ -350,6 +369,8 @@ def microsoft_form(op: Op, tensors: Mapping[str, Tensor], values: Mapping[str, n
         UnsupportedError: a form of the operator that is not taken.
     """
     function = FORMS.get((op.domain, op.op_type))
+    if op.op_type == "GroupQueryAttention" and (op.has_input(1) or op.has_input(2)):
+        return None
     is_plain = (
         op.op_type == "MultiHeadAttention"
         and not any(op.has_input(slot) for slot in (3, 6, 7, 8, 9))

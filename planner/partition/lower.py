@@ -87,7 +87,10 @@ class _Division:
             tuple(bound.part(ranges, reads, worker, made) for worker in range(ranges.workers)),
             {slot: tuple(read.boxes) for slot, read in reads.items()},
             tuple(() if boxes is None else tuple(boxes) for boxes in made),
-            tuple(None if dims is None else made_tiling(strategy, dims, reducers) for dims in bound.analysis.outputs),
+            tuple(
+                None if dims is None else made_tiling(strategy, dims, reducers, bound.analysis.steps_of(position))
+                for position, dims in enumerate(bound.analysis.outputs)
+            ),
         )
 
 

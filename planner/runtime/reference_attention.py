@@ -109,3 +109,55 @@ def rotary_embedding(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     interleaved = bool(_count(op, "interleaved"))
     made = _real(op, "scale", 1.0) * turned(split, cosine[positions], sine[positions], interleaved=interleaved)
     return (made if x.ndim == 4 else side_by_side(made),)
+
+
+def group_query_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    """Sample by sample, for each has its own number of past positions."""
+    heads, keys = _count(op, "num_heads"), _count(op, "kv_num_heads")
+    q, k, v = (by_head(_given(inputs, slot), of) for slot, of in ((0, heads), (1, keys), (2, keys)))
+    lengths, total = _given(inputs, 5).reshape(-1), int(_given(inputs, 6).item())
+    pasts, positions = (_maybe(inputs, 3), _maybe(inputs, 4)), q.shape[2]
+    starts = np.zeros_like(lengths) if positions == total else lengths + 1 - positions
+    if _count(op, "do_rotary"):
+        stated = _maybe(inputs, 9)
+        where = starts[:, None] + np.arange(positions) if stated is None else stated
+        angles = [_given(inputs, slot)[where] for slot in (7, 8)]
+        q, k = (turned(x, *angles, interleaved=bool(_count(op, "rotary_interleaved"))) for x in (q, k))
+    rows = max(total, 0 if pasts[0] is None else pasts[0].shape[2])
+    caches = []
+    for new, past in zip((k, v), pasts, strict=True):
+        cache = np.zeros((*new.shape[:2], rows, new.shape[3]))
+        for sample, start in enumerate(starts):
+            if past is not None:
+                cache[sample, :, :start] = past[sample, :, :start]
+            cache[sample, :, start : start + positions] = new[sample]
+        caches.append(cache)
+    made = np.empty_like(q)
+    for sample, start in enumerate(starts):
+        made[sample] = _grouped_sample(op, q[sample], caches[0][sample], caches[1][sample], int(start), inputs, sample)
+    return side_by_side(made), caches[0], caches[1]
+
+
+def _grouped_sample(
+    op: Op, q: np.ndarray, k: np.ndarray, v: np.ndarray, start: int, inputs: Arrays, sample: int
+) -> np.ndarray:
+    """What the queries of one sample, [heads, positions, size], have of its keys and values."""
+    heads, positions, size = q.shape
+    k, v = (np.repeat(cache[:, : start + positions], heads // len(cache), axis=0) for cache in (k, v))
+    scores = scale_of(op, size) * (q @ k.swapaxes(-1, -2))
+    cap, window = _real(op, "softcap", 0.0), op.attribute("local_window_size", -1)
+    if cap:
+        scores = cap * np.tanh(scores / cap)
+    added, sink = _maybe(inputs, 10), _maybe(inputs, 11)
+    if added is not None:
+        scores = scores + added[min(sample, len(added) - 1), :, :, : start + positions]
+    own, key = start + np.arange(positions)[:, None], np.arange(start + positions)
+    seen = key <= own
+    if isinstance(window, int) and window > 0:
+        seen &= key > own - window
+    scores = np.where(seen, scores, -np.inf)
+    if sink is None and not _count(op, "smooth_softmax"):
+        return weighted(scores, v)
+    column = np.zeros(heads) if sink is None else sink
+    scores = np.concatenate([np.broadcast_to(column[:, None, None], (heads, positions, 1)), scores], axis=-1)
+    return weighted(scores, np.concatenate([np.zeros((heads, 1, size)), v], axis=1))

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.graph.model import Op
-from planner.runtime.reference_attention import multi_head_attention, rotary_embedding
+from planner.runtime.reference_attention import group_query_attention, multi_head_attention, rotary_embedding
 from planner.runtime.reference_ops import KERNELS, Arrays
 
 Kernel: TypeAlias = Callable[[Op, Arrays], tuple[np.ndarray, ...]]
@@ -151,6 +151,7 @@ _KERNELS: Final[Mapping[tuple[str, str], Kernel]] = {
     (_DOMAIN, "FusedGemm"): _fused_gemm,
     (_DOMAIN, "FusedMatMul"): _fused_matmul,
     (_DOMAIN, "Gelu"): _gelu,
+    (_DOMAIN, "GroupQueryAttention"): group_query_attention,
     (_DOMAIN, "MatMulNBits"): _matmul_nbits,
     (_DOMAIN, "MultiHeadAttention"): multi_head_attention,
     (_DOMAIN, "QuickGelu"): _quick_gelu,
@@ -161,12 +162,7 @@ _KERNELS: Final[Mapping[tuple[str, str], Kernel]] = {
 }
 """By (domain, op type). Each returns all outputs that the operator has, wanted or not."""
 
-_BYTES: Final = 4
-"""The accuracy level of a MatMulNBits that rounds what it multiplies its weights by to bytes."""
-
 
 def microsoft_kernel(op: Op) -> Kernel | None:
-    """An op of ONNX Runtime's own in NumPy; None if it is another's, or its result is one of its own rounding."""
-    if op.op_type == "MatMulNBits" and op.attribute("accuracy_level", 0) == _BYTES:
-        return None
+    """An op of ONNX Runtime's own in NumPy; None if it is another's."""
     return _KERNELS.get((op.domain, op.op_type))

@@ -278,8 +278,8 @@ def _candidates(body: Body, original: BoundOp, inner: list[BoundOp], graph: Grap
 
 def _directions(bound: BoundOp) -> Iterator[tuple[str, tuple[int | None, ...]]]:
     """By output and input of an op the index variable that each dim goes with."""
-    for name, numbers in zip(bound.op.outputs, bound.analysis.outputs, strict=True):
-        if name and numbers is not None:
+    for position, (name, numbers) in enumerate(zip(bound.op.outputs, bound.analysis.outputs, strict=True)):
+        if name and numbers is not None and not bound.analysis.steps_of(position):
             yield name, numbers
     alone = {Interval.variable(variable.name): number for number, variable in enumerate(bound.variables)}
     for read in bound.analysis.reads:

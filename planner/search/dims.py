@@ -169,6 +169,8 @@ def find_directions(graph: Graph, ops: Sequence[BoundOp]) -> Directions:
         joined += [np.array((made[slot] + dim, own + number)) for slot, dim, number in layout.made]
         joined += [np.array((read[slot] + dim, own + number)) for slot, dim, number in layout.read]
         aligned += [np.array((read[slot] + dim, own + number)) for slot, dim, number in layout.aligned]
+        aligned += [np.array((made[slot] + dim, own + number)) for slot, dim, number, _ in layout.stepped]
+        proposals += [(made[slot] + dim, step) for slot, dim, _, step in layout.stepped]
         proposals += [(own + number, block) for number, block in layout.own_blocks]
         proposals += [(read[slot] + dim, block) for slot, dim, block in layout.read_blocks]
     for first, second in graph_ties(graph):
@@ -207,7 +209,9 @@ class _Layout:
     """How ops with one analysis lay their variables along the dims of what they read and make."""
 
     made: tuple[tuple[int, int, int], ...]
-    """Output, dim and variable."""
+    """Output, dim and variable, of dims that go by one."""
+    stepped: tuple[tuple[int, int, int, int], ...]
+    """Output, dim, variable and step, of dims that go in steps."""
     read: tuple[tuple[int, int, int], ...]
     """Input, dim and the variable that is its index and nothing else."""
     aligned: tuple[tuple[int, int, int], ...]
@@ -220,7 +224,7 @@ class _Layout:
     @property
     def outputs(self) -> set[int]:
         """The outputs that are laid out."""
-        return {position for position, _, _ in self.made}
+        return {position for position, *_ in (*self.made, *self.stepped)}
 
     @property
     def inputs(self) -> set[int]:
@@ -231,13 +235,16 @@ class _Layout:
     def of(cls, analysis: Analysis) -> _Layout:
         """The layout of an analysis."""
         indices = tuple(_indices(analysis))
+        made = [
+            (position, dim, number, (analysis.steps_of(position) or (1,) * len(dims))[dim])
+            for position, dims in enumerate(analysis.outputs)
+            if dims is not None
+            for dim, number in enumerate(dims)
+        ]
         joined = [index for index in indices if index.major is not None]
         return cls(
-            tuple(
-                (position, dim, number)
-                for position, dims in enumerate(analysis.outputs)
-                for dim, number in enumerate(dims or ())
-            ),
+            tuple((position, dim, number) for position, dim, number, step in made if step == 1),
+            tuple((position, dim, number, step) for position, dim, number, step in made if step > 1),
             tuple((index.slot, index.dim, index.major or 0) for index in joined if index.is_alone),
             tuple((index.slot, index.dim, index.major or 0) for index in joined if not index.is_alone),
             tuple(

@@ -268,7 +268,7 @@ def _kept(bound: BoundOp, position: int, strategy: Tiling) -> Tiling:
     """The tiling in which an output is made; partial results are joined everywhere."""
     dims = bound.analysis.outputs[position]
     assert dims is not None, "an absent output is never made"
-    made = made_tiling(strategy, dims, bound.reducers(strategy))
+    made = made_tiling(strategy, dims, bound.reducers(strategy), bound.analysis.steps_of(position))
     placements = tuple(Replicate() if isinstance(one, Partial) else one for one in made.placements)
     return Tiling(placements, made.ways)
 

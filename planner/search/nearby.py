@@ -260,6 +260,6 @@ class Nearby:
             dims = bound.analysis.outputs[position]
             if name and is_used(self._graph, name) and dims is not None:
                 tensor = self._graph.tensors[name]
-                made = made_tiling(composite, dims, bound.reducers(composite))
+                made = made_tiling(composite, dims, bound.reducers(composite), bound.analysis.steps_of(position))
                 found += int(made.boxes(index_space(tensor.shape)).elements.sum()) * tensor.dtype.item_bytes
         return found

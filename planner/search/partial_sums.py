@@ -127,7 +127,8 @@ def is_possible(bound: BoundOp, link: Link, tiling: Tiling, strategy: Tiling) ->
         return partial_cuts(tiling) == partial_cuts(strategy)
     dims = bound.analysis.outputs[link.position]
     assert dims is not None, "an absent output has no link"
-    return settled(made_tiling(strategy, dims, bound.reducers(strategy)), tiling) is not None
+    made = made_tiling(strategy, dims, bound.reducers(strategy), bound.analysis.steps_of(link.position))
+    return settled(made, tiling) is not None
 
 
 class _Candidates:

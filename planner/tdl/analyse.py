@@ -50,6 +50,8 @@ class Extent:
     position: int
     """Output or input position; for "given", the extent itself."""
     dim: int = 0
+    step: int = 1
+    """How many elements of the dim go with one value of the variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,12 @@ class Analysis:
     """Functions and reductions applied for each point of the iteration space."""
     linearity: Linearity = Linearity.NONE
     """What it does with contributions to its inputs that are joined afterwards."""
+    steps: tuple[tuple[int, ...], ...] = ()
+    """For each output how many elements of each dim go with one value of its variable; () where it is one of each."""
+
+    def steps_of(self, position: int) -> tuple[int, ...]:
+        """The steps of an output's dims; () where each is 1."""
+        return self.steps[position] if self.steps else ()
 
     @cached_property
     def read_slots(self) -> tuple[int, ...]:
@@ -166,7 +174,7 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
                 Variable(
                     name=var.name,
                     kind=var.kind,
-                    extent=Extent("out", position, dim),
+                    extent=Extent("out", position, dim, output.steps[dim] if output.steps else 1),
                     reducer=None,
                     obstacle=obstacle,
                     blocks=blocks.get(var.name, ()),
@@ -213,6 +221,7 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
             isinstance(value, Apply | Reduce | OpaqueResult) for root in values for value in subvalues(root)
         ),
         linearity=linearity(values),
+        steps=tuple(output.steps if there else () for output, there in zip(outputs, present, strict=True)),
     )
 
 

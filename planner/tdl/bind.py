@@ -257,7 +257,8 @@ class BoundOp:
         shape = self.node.output_shapes[position]
         assert shape is not None, "an absent output is never made"
         if numbers:
-            lo, hi = ranges.lo[:, list(numbers)], ranges.hi[:, list(numbers)]
+            steps = np.array(self.analysis.steps_of(position) or 1, dtype=np.int64)
+            lo, hi = ranges.lo[:, list(numbers)] * steps, ranges.hi[:, list(numbers)] * steps
         else:
             # A scalar, or all of what an op makes that nobody describes.
             whole = Boxes.whole(shape, ranges.workers)

@@ -19,7 +19,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from planner.errors import DescriptionError
 from planner.graph.model import Implied
@@ -27,6 +27,7 @@ from planner.tdl.expr import Number, Output, Var
 from planner.tdl.local import LocalRule
 from planner.tdl.node_view import Derivation, NodeView
 from planner.tdl.terms import (
+    STEPS,
     Ix,
     Max,
     Min,
@@ -64,6 +65,9 @@ __all__ = [
     "over",
 ]
 
+MISFITS: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
+"""What Python raises of a function that is given an op of ranks or attributes that it does not expect."""
+
 DescriptionFunction: TypeAlias = Callable[..., Any]
 AlwaysLocal: TypeAlias = Callable[[NodeView], bool]
 """Of a node, whether the local rule has a local op for every part, so that the search need not try any."""
@@ -95,7 +99,7 @@ class Description:
         """Runs the description for one op.
 
         Raises:
-            DescriptionError: naming the description's line.
+            DescriptionError: naming the description's line; also where the op does not fit the description.
         """
         arguments = [
             None if shape is None else TensorArg(slot, len(shape)) for slot, shape in enumerate(node.input_shapes)
@@ -110,13 +114,20 @@ class Description:
                 facts=error.facts,
                 hint=error.hint,
             ) from error
+        except MISFITS as error:
+            raise DescriptionError(
+                f"description of {node.op.op_type} (op {node.op.name}), {self._line(error)}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
     def _output(self, node: NodeView, position: int, body: Callable[..., Val | float]) -> Output:
         present = position < len(node.output_shapes) and node.output_shapes[position] is not None
         if not present:
             return Output((), Number(0.0))
         variables = tuple(Var(name) for name in variable_names(body, node.output_rank(position)))
-        return Output(variables, body_value(body, variables))
+        by_name = getattr(body, STEPS, {})
+        steps = tuple(by_name.get(variable.name, 1) for variable in variables) if by_name else ()
+        return Output(variables, body_value(body, variables), steps)
 
     def _line(self, error: BaseException) -> str:
         file = inspect.getfile(self.function)

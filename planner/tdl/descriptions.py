@@ -17,7 +17,7 @@ from planner.graph.model import Graph, Implied, Op, Shape, Tensor
 from planner.graph.undescribed import undescribed_error
 from planner.tdl.analyse import Analysis, Variable, analyse
 from planner.tdl.bind import BoundOp, Content
-from planner.tdl.builder import Derivation, Description, NodeView
+from planner.tdl.builder import MISFITS, Derivation, Description, NodeView
 from planner.tdl.delivered import delivered
 from planner.tdl.implied import implied_shapes
 from planner.tdl.whole import whole_analysis, whole_description
@@ -100,7 +100,10 @@ class Descriptions:
         present = tuple(() if name else None for name in op.outputs)
         node = _view(op, tensors, present, constants, opset)
         if description.results is not None:
-            found = (*description.results(node), *(None,) * len(op.outputs))
+            try:
+                found = (*description.results(node), *(None,) * len(op.outputs))
+            except MISFITS as error:
+                raise DescriptionError("its inputs or attributes are not those of the operator") from error
             return found[: len(op.outputs)]
         shapes = implied_shapes(description, node)
         return tuple(None if shape is None else (shape, None) for shape in shapes)
@@ -242,4 +245,7 @@ def _extent_of(variable: Variable, node: NodeView) -> int:
     shapes = node.output_shapes if variable.extent.side == "out" else node.input_shapes
     shape = shapes[variable.extent.position]
     assert shape is not None, "extents come from tensors that are there"
-    return shape[variable.extent.dim]
+    size, step = shape[variable.extent.dim], variable.extent.step
+    if size % step:
+        raise DescriptionError(f"op {node.op.name}: a dim of {size} elements does not go in steps of {step}")
+    return size // step

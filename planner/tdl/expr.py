@@ -2,7 +2,7 @@
 
 The grammar, on one page. An op's outputs are lambdas from index variables to values::
 
-    output  ::= lambda var* : value                          one for each output of the op
+    output  ::= lambda var* : value                          one for each output of the op; a dim may go in steps
     value   ::= access | number | function(value*) | reduce | opaque | match
     reduce  ::= (Sum | Max | Min | Prod)(lambda var* : value)
     access  ::= tensor[index*]
@@ -163,6 +163,9 @@ class Output:
 
     variables: tuple[Var, ...]
     value: Value
+    steps: tuple[int, ...] = ()
+    """How many elements of each dim go with one value of its variable; () for one of each. With a step of 64 the dim
+    holds groups of 64 elements side by side, the variable is a group's number, and the value is of all its elements."""
 
 
 def index_variables(index: Index) -> Iterator[Var]:

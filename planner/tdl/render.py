@@ -50,7 +50,7 @@ def render(description: Description, node: NodeView) -> tuple[str, ...]:
     present = [position for position, shape in enumerate(node.output_shapes) if shape is not None]
     letters = ["Y"] if len(present) == 1 else [f"Y{position}" for position in present]
     return tuple(
-        f"{letter}{_indexed(outputs[position].variables)} = {render_value(outputs[position], names)}"
+        f"{letter}{_made(outputs[position])} = {render_value(outputs[position], names)}"
         for letter, position in zip(letters, present, strict=True)
     )
 
@@ -82,6 +82,17 @@ def _name(slot: int, names: Sequence[str]) -> str:
 
 def _indexed(indices: Sequence[Index], names: Sequence[str] = ()) -> str:
     return "[" + ", ".join(_index(index, names)[0] for index in indices) + "]" if indices else ""
+
+
+def _made(output: Output) -> str:
+    """The elements that an output's value is of: ``[b, 16*h : 16*h + 16]`` where a dim goes in steps."""
+    if not output.steps:
+        return _indexed(output.variables)
+    dims = (
+        variable.name if step == 1 else f"{step}*{variable.name} : {step}*{variable.name} + {step}"
+        for variable, step in zip(output.variables, output.steps, strict=True)
+    )
+    return f"[{', '.join(dims)}]"
 
 
 def _bracket(text: _Text, least: int) -> str:

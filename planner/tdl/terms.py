@@ -7,7 +7,7 @@ together, and refuse what the language has no form for.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -219,16 +219,29 @@ class _ReducerFunction:
         return Val(Reduce(self.reducer, variables, inner, tuple(extents) if extents else None) if variables else inner)
 
 
-def over(names: Sequence[str], body: Callable[..., Val | float]) -> Callable[..., Val | float]:
+STEPS = "steps"
+"""The attribute of a lambda that says by how many elements the dims of its variables go."""
+
+
+def over(
+    names: Sequence[str], body: Callable[..., Val | float], *, steps: Mapping[str, int] | None = None
+) -> Callable[..., Val | float]:
     """A lambda whose index variables are named by a list, for outputs that share some of their variables.
 
     ``over(("b", "i1"), lambda *v: X[*v])`` is ``lambda b, i1: X[b, i1]``.
+
+    Args:
+        names: of the index variables.
+        body: the lambda.
+        steps: by variable, how many elements of its dim go with each value of it: heads of 64 elements that lie side
+            by side in one dim are numbered by a variable with the step 64, as another output's dim of heads is.
     """
 
     def named(*variables: Ix) -> Val | float:
         return body(*variables)
 
     plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    setattr(named, STEPS, dict(steps or {}))
     named.__signature__ = inspect.Signature([inspect.Parameter(name, plain) for name in names])  # type: ignore[attr-defined]
     return named
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -80,7 +81,7 @@ def products() -> Iterator[Case]:
 
 def _quantised(bits: int, block: int, blocks: int) -> Iterator[Case]:
     columns, depth = 6, block * blocks
-    stated: dict[str, Attribute] = {"N": columns, "K": depth, "bits": bits, "block_size": block}
+    stated: dict[str, Any] = {"N": columns, "K": depth, "bits": bits, "block_size": block}
     weights = Given((columns, blocks, block * bits // 8), "uint8", 0, 255)
     scales, packed = (columns, blocks), -(-blocks * bits // 8)
     zeros = Given((columns, packed), "uint8", 0, 255)
@@ -113,10 +114,38 @@ def attentions() -> Iterator[Case]:
     yield _own("RotaryEmbedding", (2, 5, 24), positions, (8, 4), (8, 4))
     yield _own("RotaryEmbedding", (2, 4, 5, 8), positions, (8, 4), (8, 4), interleaved=1)
     yield _own("RotaryEmbedding", (2, 5, 24), first, (8, 4), (8, 4), num_heads=3)
-    stated: dict[str, Attribute] = {"num_heads": 4, "rotary_embedding_dim": 4}
+    stated: dict[str, Any] = {"num_heads": 4, "rotary_embedding_dim": 4}
     yield _own("RotaryEmbedding", (2, 5, 32), positions, (8, 2), (8, 2), **stated)
+
+
+def _whole(value: int) -> Known:
+    return Known(np.array(value, dtype=np.int32))
+
+
+def grouped_attentions() -> Iterator[Case]:
+    """A decoder's prompt and steps, caches that grow and caches that are there; turned, capped, within a window."""
+    name = "GroupQueryAttention"
+    stated: dict[str, Any] = {"num_heads": 4, "kv_num_heads": 2}
+    turned: dict[str, Any] = {**stated, "do_rotary": 1}
+    step = ((3, 1, 64), (3, 1, 32), (3, 1, 32))
+    past, room = ((3, 2, 5, 16),) * 2, ((3, 2, 8, 16),) * 2
+    lengths = Known(np.array([5, 3, 5], dtype=np.int32), constant=False)
+    tables = ((9, 8), (9, 8))
+    yield _own(name, *step, *past, lengths, _whole(6), outputs=3, **stated)
+    yield _own(name, *step, *room, lengths, _whole(6), *tables, outputs=3, **turned)
+    yield _own(name, *step, *past, lengths, _whole(6), outputs=3, **stated, softcap=2.0, local_window_size=3, scale=0.2)
+    full = Known(np.array([3, 3], dtype=np.int32), constant=False)
+    prompt = ((2, 4, 96), (2, 4, 48), (2, 4, 48))
+    three: dict[str, Any] = {"num_heads": 6, "kv_num_heads": 3}
+    yield _own(
+        name, *prompt, None, None, full, _whole(4), *tables, outputs=3, **three, do_rotary=1, rotary_interleaved=1
+    )
+    yield _own(name, *prompt, None, None, full, _whole(4), None, None, None, (1, 6, 4, 4), outputs=3, **three)
+    yield _own(name, *prompt, None, None, full, _whole(4), *((None,) * 4), (6,), outputs=3, **three)
+    alone = ((2, 4, 48),) * 3
+    yield _own(name, *alone, None, None, full, _whole(4), outputs=3, num_heads=3, kv_num_heads=3)
 
 
 def families() -> tuple[Iterator[Case], ...]:
     """All of this file."""
-    return activations(), normalisations(), products(), attentions()
+    return activations(), normalisations(), products(), attentions(), grouped_attentions()

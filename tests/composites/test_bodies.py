@@ -28,10 +28,11 @@ def one_op(
     tensors = {name: Tensor(name, value.shape, DType(value.dtype.name)) for name, value in every.items()}
     tensors |= {name: Tensor(name, shape, FLOAT) for name, shape in outputs.items()}
     stated = tuple(sorted(attributes.items()))
+    domain, _, kind = op_type.rpartition(".")
     return Graph(
         "one",
         tensors,
-        (Op("composite", op_type, tuple(every), tuple(outputs), stated),),
+        (Op("composite", kind, tuple(every), tuple(outputs), stated, domain),),
         tuple(inputs),
         tuple(outputs),
         dict(constants or {}),
@@ -52,6 +53,14 @@ def normalisation(op_type: str, shape: tuple[int, ...], learned: int, **attribut
     inputs = {"x": normal(*shape), "scale": normal(learned, seed=1), "bias": normal(learned, seed=2)}
     opset = int(attributes.pop("opset", 21))  # type: ignore[arg-type]
     return one_op(op_type, inputs, {"y": shape}, opset=opset, **attributes), inputs
+
+
+def skipped(op_type: str, learned: int) -> tuple[Graph, Arrays]:
+    inputs = {"x": normal(2, 7, 6), "skip": normal(7, 6, seed=1)}
+    inputs |= {f"learned{number}": normal(6, seed=2 + number) for number in range(learned)}
+    graph = one_op(op_type, inputs, {"y": (2, 7, 6), "sum": (2, 7, 6)}, epsilon=1e-3)
+    (op,) = graph.ops
+    return replace(graph, ops=(replace(op, outputs=("y", "", "", "sum")),)), inputs
 
 
 def case(name: str) -> tuple[Graph, Arrays]:
@@ -134,6 +143,14 @@ def case(name: str) -> tuple[Graph, Arrays]:
             ),
             {"q": normal(2, 6, 12), "k": normal(2, 6, 12, seed=1), "v": normal(2, 6, 12, seed=2)},
         ),
+        "SimplifiedLayerNormalization": lambda: (
+            one_op("SimplifiedLayerNormalization", {"x": x, "s": normal(5, seed=1)}, {"y": x.shape}, epsilon=1e-3),
+            {"x": x, "s": normal(5, seed=1)},
+        ),
+        "com.microsoft.SkipLayerNormalization": lambda: skipped("com.microsoft.SkipLayerNormalization", 3),
+        "com.microsoft.SkipSimplifiedLayerNormalization": lambda: skipped(
+            "com.microsoft.SkipSimplifiedLayerNormalization", 2
+        ),
         "RMSNormalization": lambda: (
             one_op("RMSNormalization", {"x": x, "s": normal(5, seed=1)}, {"y": x.shape}, opset=23),
             {"x": x, "s": normal(5, seed=1)},
@@ -173,6 +190,9 @@ CASES = (
     "Attention",
     "Attention of merged heads, causal",
     "RMSNormalization",
+    "SimplifiedLayerNormalization",
+    "com.microsoft.SkipLayerNormalization",
+    "com.microsoft.SkipSimplifiedLayerNormalization",
     "BatchNormalization",
 )
 

@@ -145,6 +145,24 @@ def test_keys_of_another_tensor_with_a_bias() -> None:
     held_against_the_kernel(one_op("MultiHeadAttention", inputs, ("y",), num_heads=HEADS), inputs)
 
 
+@pytest.mark.parametrize("room", [5, 8])
+def test_groups_of_heads_in_one_tensor(room: int) -> None:
+    past = normal(SAMPLES, 2, room, 16)
+    inputs = {
+        "qkv": normal(SAMPLES, 1, 8 * 16),
+        "-k": np.zeros(0),
+        "-v": np.zeros(0),
+        "past_k": past,
+        "past_v": past * 2,
+    }
+    inputs |= {"lengths": lengths(5, 3), "total": np.array(6, np.int32), "cos": normal(9, 8), "sin": normal(9, 8)}
+    outputs = ("y", "present_k", "present_v")
+    stated = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
+    model = one_op("GroupQueryAttention", inputs, outputs, ("total",), **stated)
+    kinds = held_against_the_kernel(model, inputs)
+    assert kinds == [("", "Split"), (MICROSOFT, "GroupQueryAttention")]
+
+
 @pytest.mark.parametrize("segments", [False, True])
 @pytest.mark.parametrize("positions", [False, True])
 @pytest.mark.parametrize("outputs", [("y", "lengths"), ("y", "lengths", "sum")])

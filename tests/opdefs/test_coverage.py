@@ -17,7 +17,7 @@ from planner.verify.coverage import Coverage, OperatorClass, coverage
 DESCRIPTIONS = opdefs.standard()
 NAMES = {schema.name for schema in defs.get_all_schemas_with_history() if schema.domain == ""}
 RUNTIMES_OWN = """
-    Attention BiasGelu EmbedLayerNormalization FastGelu FusedConv FusedGemm FusedMatMul Gelu
+    Attention BiasGelu EmbedLayerNormalization FastGelu FusedConv FusedGemm FusedMatMul Gelu GroupQueryAttention
     MatMulNBits MultiHeadAttention QuickGelu RotaryEmbedding SkipLayerNormalization SkipSimplifiedLayerNormalization
 """
 

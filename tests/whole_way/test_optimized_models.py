@@ -19,6 +19,7 @@ from planner import api
 MODELS = Path(__file__).parents[1] / "models" / "optimized"
 BATCH, POSITIONS, WORDS = 2, 8, 48
 Arrays = Mapping[str, np.ndarray]
+WORKERS = [2, 3, pytest.param(4, marks=pytest.mark.slow)]
 
 
 def stock(model: onnx.ModelProto, given: Arrays) -> dict[str, np.ndarray]:
@@ -66,13 +67,13 @@ GIVEN = {
 }
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("model", GIVEN)
 def test_a_model_of_the_optimizer_is_what_it_was(model: str, workers: int, tmp_path: Path) -> None:
     held_against_the_runtime(MODELS / f"{model}.onnx", GIVEN[model](), workers, tmp_path)
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_attention_is_cut_between_heads(workers: int, tmp_path: Path) -> None:
     model = onnx.load(MODELS / "bert.onnx")
     attended = [node.output[0] for node in model.graph.node if node.op_type == "Attention"]
@@ -97,3 +98,22 @@ def test_no_gradient_passes_what_the_optimizer_makes(
     assert said in error
     assert "hint: export the model again without the optimizer" in error
     assert not (tmp_path / "step.onnx").exists()
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_normalisations_in_a_model_older_than_onnxs_own(workers: int, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0).normal
+    shapes = {"scale": (12,), "shift": (12,), "w": (12, 12)}
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 14, "com.microsoft" : 1]>
+        g (float[2, 5, 12] x, float[12] scale, float[12] shift, float[12, 12] w) => (float[2, 5, 12] y) {
+            n = LayerNormalization <axis = -1, epsilon = 0.001> (x, scale, shift)
+            p = com.microsoft.FusedMatMul <transB = 1, alpha = 0.5> (n, w)
+            m = SimplifiedLayerNormalization <axis = -1> (p, scale)
+            y = com.microsoft.SkipLayerNormalization (m, x, scale, shift, shift)
+        }
+    """)
+    given = {"x": draw(size=(2, 5, 12)), **{name: draw(size=shape) for name, shape in shapes.items()}}
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    wanted = {name: array.astype(np.float32) for name, array in given.items()}
+    held_against_the_runtime(tmp_path / "model.onnx", wanted, workers, tmp_path)

@@ -9,9 +9,10 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.graph.bodies import attention, losses, normalization, quantised, reduction, softmax
+from planner.graph.bodies import attention, losses, microsoft, normalization, quantised, reduction, softmax
 from planner.graph.emitter import Emitter, free_prefix
 from planner.graph.model import Graph, Op, Tensor
+from planner.graph.undescribed import qualified
 
 BodyFunction: TypeAlias = Callable[[Emitter, Op], "tuple[str, ...] | None"]
 """Emits a body and names what becomes of each output, in order; None: this op has no body."""
@@ -32,11 +33,14 @@ BODIES: Final[Mapping[str, BodyFunction]] = MappingProxyType(
         "ReduceL2": reduction.reduce_l2,
         "ReduceLogSum": reduction.reduce_log_sum,
         "ReduceLogSumExp": reduction.reduce_log_sum_exp,
+        "SimplifiedLayerNormalization": microsoft.simplified_layer_normalization,
         "Softmax": softmax.softmax,
         "SoftmaxCrossEntropyLoss": losses.softmax_cross_entropy_loss,
+        "com.microsoft.SkipLayerNormalization": microsoft.skip_layer_normalization,
+        "com.microsoft.SkipSimplifiedLayerNormalization": microsoft.skip_simplified_layer_normalization,
     }
 )
-"""By op type of the default domain."""
+"""By op type, with its domain if that is not ONNX's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +167,11 @@ def _names(graph: Graph) -> tuple[str, ...]:
 
 
 def _body(graph: Graph, op: Op, taken: Sequence[str]) -> Body | None:
-    if op.domain or op.op_type not in BODIES:
+    function = BODIES.get(qualified(op.domain, op.op_type))
+    if function is None:
         return None
     emitter = Emitter(free_prefix(f"{op.name}/", taken), graph.tensors, graph.constants, graph.opset)
-    made = BODIES[op.op_type](emitter, op)
+    made = function(emitter, op)
     if made is None or len(made) < len(op.outputs):
         return None
     outputs = {name: output for name, output in zip(made, op.outputs, strict=False) if output}
