@@ -47,7 +47,9 @@ def infer_state(graph: Graph) -> tuple[Inferred, ...]:
     - Of the others, outputs with the same candidates, as many as those, take them from all others: one its only
       candidate, several theirs in the order of the file. This goes on until nobody is left.
 
-    Nothing is paired unless the graph has a scalar result, the loss.
+    Nothing is paired unless the graph has a scalar result, the loss. Where products read matrices that the file holds,
+    the graph may be a forward model, whose ``x + f(x)`` keeps an input just so: there, an input that its update keeps
+    whole is a state only if nothing else reads it, if what is added has a rate (``W - lr * g``), or by its name.
 
     Returns:
         Pairs in the order of the outputs; () for a graph without state.
@@ -61,14 +63,43 @@ def infer_state(graph: Graph) -> tuple[Inferred, ...]:
     losses = [name for name in made if _is_scalar_result(graph, name) and not found[name] and not _named(graph, name)]
     if not losses:
         return ()
+    if _has_own_weights(graph):
+        found = {
+            name: {of: term for of, term in terms.items() if term.factor != 1.0 or term.is_private or by_rate}
+            for name, terms in found.items()
+            for by_rate in [_is_by_rate(graph, name)]
+        }
     before = _read_for(graph, losses)
     found = {name: {} if name in before else terms for name, terms in found.items()}
     return _Settling(graph, found).run()
 
 
 def _is_scalar_result(graph: Graph, name: str) -> bool:
+    """Whether an output may be a loss: one number without a place among others, so no [1, 1] of a batch of 1."""
     tensor = graph.tensors[name]
-    return tensor.elements == 1 and tensor.dtype.is_float
+    return tensor.shape in ((), (1,)) and tensor.dtype.is_float
+
+
+_UPDATING: Final = frozenset({"Add", "Cast", "Clip", "Div", "Identity", "Mul", "Neg", "Sub", "Sum", "Where"})
+_WEIGHED: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN"})
+
+
+def _has_own_weights(graph: Graph) -> bool:
+    """Whether products of data with matrices that the file holds are computed: it is a forward model, then.
+
+    A flat step has its parameters among the inputs, for it gives them back.
+    """
+    stated = {
+        name
+        for name in graph.constants
+        if name not in graph.folded
+        and graph.tensors[name].dtype.is_float
+        and sum(size > 1 for size in graph.tensors[name].shape) > 1
+    }
+    for op in graph.ops:
+        if op.op_type == "Transpose" and op.inputs[0] in stated:
+            stated.add(op.outputs[0])
+    return any(op.op_type in _WEIGHED and any(name in stated for name in op.inputs) for op in graph.ops)
 
 
 def _read_for(graph: Graph, outputs: Sequence[str]) -> set[str]:
@@ -78,6 +109,21 @@ def _read_for(graph: Graph, outputs: Sequence[str]) -> set[str]:
         if any(name in wanted for name in op.outputs):
             wanted.update(op.inputs)
     return wanted
+
+
+def _is_by_rate(graph: Graph, output: str) -> bool:
+    """Whether an output is a sum in which something is multiplied with a number: an update by its rate."""
+    pending, seen = [output], {output}
+    while pending:
+        op = graph.producer.get(pending.pop())
+        if op is None or op.domain or op.op_type not in _UPDATING:
+            continue
+        if op.op_type in ("Mul", "Div") and any(graph.tensors[name].elements == 1 for name in op.inputs):
+            return True
+        following = [name for name in op.inputs if name and name not in seen]
+        seen.update(following)
+        pending += following
+    return False
 
 
 class _Settling:

@@ -139,15 +139,26 @@ class _Follower:
         return live[::-1]
 
     def _regrow(self, name: str, track: Track, site: Site) -> str | None:
-        """A Gather by known indices that have one value for each sample (token types, positions): with others."""
+        """An op of constants that has one value for each sample, for other samples; None if it is not known how.
+
+        A Gather by known indices (token types, positions) gets others, an Expand (a class token) another shape.
+        """
         op = self.graph.producer.get(name)
-        indices = self.constants.get(op.inputs[1]) if op is not None and op.op_type == "Gather" else None
-        if op is None or indices is None:
+        known = self.constants.get(op.inputs[1]) if op is not None and op.op_type in ("Gather", "Expand") else None
+        if op is None or known is None:
             return None
-        axis = axis_of(op, len(self.graph.tensors[op.inputs[0]].shape), 0)
-        if not axis <= track.dim < axis + indices.ndim:
-            return None
-        fresh = self._constant(site.repeated(indices, op.inputs[1], track.at(track.dim - axis)), op.inputs[1])
+        shape = self.graph.tensors[op.inputs[0]].shape
+        if op.op_type == "Expand":
+            dim = track.dim - len(self.graph.tensors[name].shape) + len(shape)
+            if dim >= 0 and shape[dim] != 1:
+                return None
+            resized = track.resized(self.graph.tensors[name].shape, self.new)
+            fresh = self._constant(np.array(resized, np.int64), op.inputs[1])
+        else:
+            axis = axis_of(op, len(shape), 0)
+            if not axis <= track.dim < axis + known.ndim:
+                return None
+            fresh = self._constant(site.repeated(known, op.inputs[1], track.at(track.dim - axis)), op.inputs[1])
         made = fresh_name(f"{name}.batch{self.new}", self.graph.tensors.keys() | self.made.keys())
         tensor = self.graph.tensors[name]
         self.made[made] = Tensor(made, track.resized(tensor.shape, self.new), tensor.dtype)

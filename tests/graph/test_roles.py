@@ -128,6 +128,39 @@ def test_a_residual_of_a_forward_model_is_no_next_state(read: Read) -> None:
     assert pairs(graph) == []
 
 
+WEIGHTS = "<float[4, 4] W = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, float lr = {0.1}>"
+
+
+@pytest.mark.parametrize("score", ["ReduceMean <keepdims = 0> (s)", "ReduceSum <keepdims = 0> (s)"])
+def test_a_forward_model_with_a_score_beside_its_residual_has_no_state(read: Read, score: str) -> None:
+    graph = read(
+        f"""g (float[8, 4] x) => (float[8, 4] h, float score) {WEIGHTS} {{
+            a = MatMul(x, W)  r = Relu(a)  h = Add(x, r)  s = Sigmoid(a)  score = {score}
+        }}"""
+    )
+    assert pairs(graph) == []
+
+
+def test_one_number_of_a_batch_of_one_is_no_loss(read: Read) -> None:
+    graph = read(
+        """g (float[1, 4] x, float[4, 4] W) => (float[1, 4] h, float[1, 1] p) <int64[1] axes = {1}> {
+            a = MatMul(x, W)  r = Relu(a)  h = Add(x, r)  p = ReduceMean(a, axes)
+        }"""
+    )
+    assert pairs(graph) == []
+
+
+def test_a_step_beside_frozen_weights_has_state(read: Read) -> None:
+    """W stays; the bias b follows its gradient."""
+    graph = read(
+        f"""g (float[8, 4] x, float[8, 4] b) => (float loss, float[8, 4] b2) {WEIGHTS} {{
+            a = MatMul(x, W)  y = Add(a, b)  q = Mul(y, y)  loss = ReduceMean <keepdims = 0> (q)
+            u = Mul(y, lr)  b2 = Sub(b, u)
+        }}"""
+    )
+    assert pairs(graph) == [("b", "b2")]
+
+
 TWO = step(
     ", float[4, 4] V",
     ", float[4, 4] A, float[4, 4] B",

@@ -1,4 +1,4 @@
-"""A dozen networks that PyTorch exported, planned, run and verified, as they are and as a training step (see world.py)."""
+"""A dozen networks that PyTorch exported: planned, run and verified, as they are and as training steps (world.py)."""
 
 from pathlib import Path
 
