@@ -229,7 +229,9 @@ class _Folder:
             self._foreign(op, made)
             return
         if any(tensor is None for tensor in made.values()):
-            self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r})")
+            unread = [name for name in op.inputs if name in self.values and self.values[name] is None]
+            beside = f"; {', '.join(unread)}: external data, which planning does not read" if unread else ""
+            self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r}){beside}")
             return
         self._keep(op, made)
 

@@ -148,3 +148,16 @@ def test_a_folder_that_is_none(text: str, tmp_path: Path) -> None:
     model.metadata_props.add(key="tofu.data_folder", value=text)
     with pytest.raises(ModelError, match=r"tofu\.data_folder is not|no folder of external data can be named"):
         data_folder_of(graph_from_proto(model), tmp_path)
+
+
+def test_a_shape_that_is_external_data_is_named() -> None:
+    target = TensorProto(name="s", dims=[2], data_type=TensorProto.INT64, data_location=TensorProto.EXTERNAL)
+    target.external_data.add(key="location", value="w.bin")
+    values = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", [4, 6]), ("y", [8, 3]))
+    ]
+    graph = helper.make_graph([helper.make_node("Reshape", ["x", "s"], ["y"])], "g", values[:1], values[1:], [target])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    with pytest.raises(ModelError) as caught:
+        graph_from_proto(model)
+    assert caught.value.facts[0].endswith("; s: external data, which planning does not read")
