@@ -36,7 +36,7 @@ from planner.graph.notes import (
 )
 from planner.graph.protos import array_of, dtype_of, elem_type_name, external_location, shape_fault, tensor_shape
 from planner.graph.roles import infer_state, with_state
-from planner.graph.wellformed import check_names, check_text, initializers_of, listed, live_nodes, unique_op_names
+from planner.graph.wellformed import check_names, check_text, initializers_of, live_nodes, unique_op_names
 
 
 def read_model(
@@ -220,14 +220,14 @@ def _inputs(model: ModelProto, initializers: Mapping[str, TensorProto], dims: Ma
             faults.append(f"input {value.name!r} {fault}")
         tensors[value.name] = Tensor(value.name, shape, dtype)
     if unsupported:
-        raise UnsupportedError("inputs of the model are of dtypes that cannot be planned", facts=listed(unsupported))
+        raise UnsupportedError("inputs of the model are of dtypes that cannot be planned", facts=tuple(unsupported))
     if faults:
-        raise ModelError("inputs of the model have no usable shape", facts=listed(faults))
+        raise ModelError("inputs of the model have no usable shape", facts=tuple(faults))
     if open_shapes:
         count = f"{len(open_shapes)} inputs have" if len(open_shapes) > 1 else "1 input has"
         raise ModelError(
             f"{count} no static shape",
-            facts=listed(open_shapes),
+            facts=tuple(open_shapes),
             hint="give sizes to the symbolic dims: " + " ".join(f"--dim {symbol}=N" for symbol in unbound),
         )
     return tensors
@@ -294,4 +294,4 @@ def _refuse_empty(graph: Graph) -> None:
     ]
     if empty:
         what = f"tensor {empty[0].name!r} is empty" if len(empty) == 1 else f"{len(empty)} tensors are empty"
-        raise ModelError(what, facts=listed([f"{tensor.name!r}: {list(tensor.shape)}" for tensor in empty]))
+        raise ModelError(what, facts=tuple(f"{tensor.name!r}: {list(tensor.shape)}" for tensor in empty))

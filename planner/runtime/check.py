@@ -17,8 +17,6 @@ from planner.graph.model import StatePair
 from planner.order import Waits, data_waits, joined_waits, last_local_reads, needs, outputs_of, stuck, writers
 from planner.program import Arena, Fetch, Piece, Segment, Step, WorkerProgram
 
-_LISTED = 20
-
 
 def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair] = ()) -> tuple[Waits, ...]:
     """Refuses programs that do not fit together; returns what each step of each worker waits for.
@@ -43,10 +41,9 @@ def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair]
         if not findings:
             waits = _check_order(programs, findings)
     if findings:
-        rest = [f"and {len(findings) - _LISTED} more"] if len(findings) > _LISTED else []
         raise ModelError(
             "the partitioned program is inconsistent",
-            facts=(*findings[:_LISTED], *rest),
+            facts=tuple(findings),
             hint="plan the model again; if that does not help, it is a bug in tofu",
         )
     return waits

@@ -27,7 +27,7 @@ from planner.graph.model import StatePair
 from planner.program import WorkerProgram
 from planner.runtime.check import describe
 from planner.runtime.engine import Engine
-from planner.runtime.exchange import Exchange
+from planner.runtime.exchange import Exchange, check_room
 from planner.runtime.executor import Iteration
 
 _FAREWELL_SECONDS: Final = 2.0
@@ -62,6 +62,8 @@ class SupervisedEngine(Engine):
         command: Sequence[str] = _COMMAND,
     ) -> None:
         self.programs = tuple(programs)
+        if device_map is None:
+            check_room(self.programs)
         self._exchange = Exchange(self.programs)
         self.arena_bytes = self._exchange.arena_bytes
         # In place of a pipe, which nobody would empty while the child runs.
