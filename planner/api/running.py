@@ -11,6 +11,7 @@ from planner.folder import (
     newest_folder,
 )
 from planner.progress import Progress, silent
+from planner.runtime.patience import PATIENCE_SECONDS
 from planner.runtime.results import write_arrays
 from planner.runtime.run import RunOptions, RunResult, StepReport, run_with
 from planner.runtime.schedule import parse_schedule
@@ -34,6 +35,7 @@ def run(
     device: str = "cpu",
     device_map: Sequence[int] | None = None,
     seed: int = 0,
+    patience: float = PATIENCE_SECONDS,
     opdefs: Path | None = None,
     custom_ops: Sequence[Path] = (),
     progress: Progress = silent,
@@ -57,6 +59,7 @@ def run(
         device: ``cpu`` or ``cuda``.
         device_map: for ``cuda``, the GPU of each worker.
         seed: of all that is drawn.
+        patience: seconds that the workers may go on without a finished step.
         opdefs: with ``verify``, a file of descriptions whose operators in NumPy are the reference.
         custom_ops: libraries of custom operators for ONNX Runtime.
         progress: told what is being done.
@@ -82,6 +85,7 @@ def run(
         profile=profile,
         device=device,
         device_map=None if device_map is None else tuple(device_map),
+        patience_seconds=patience,
         libraries=tuple(custom_ops),
         references={} if opdefs is None else load_file(opdefs).references,
         progress=lambda report: progress(_line(report)),

@@ -11,6 +11,7 @@ from planner.commands.exit_codes import EXIT_DONE, EXIT_NO
 from planner.commands.options import (
     CUSTOM_OPS,
     JSON,
+    POSITIVE,
 )
 from planner.commands.show import progress, show
 from planner.errors import UsageError
@@ -79,6 +80,14 @@ from planner.errors import UsageError
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Of all that is drawn."
 )
+@click.option(
+    "--patience",
+    type=POSITIVE,
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the workers may go on without a finished step.",
+)
 @CUSTOM_OPS
 @click.option(
     "--opdefs",
@@ -104,6 +113,7 @@ def run(
     device: str,
     device_map: str | None,
     seed: int,
+    patience: float,
     custom_ops: tuple[Path, ...],
     opdefs: Path | None,
     json_wanted: bool,
@@ -140,6 +150,7 @@ def run(
             device=device,
             device_map=None if device_map is None else _device_map(device_map),
             seed=seed,
+            patience=patience,
             custom_ops=custom_ops,
             opdefs=opdefs,
             progress=progress(),

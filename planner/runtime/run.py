@@ -30,6 +30,7 @@ from planner.runtime.feed import Feed
 from planner.runtime.fetch_bytes import FetchBytes, check_bytes, fetch_table
 from planner.runtime.foreign import check_kernels, check_libraries
 from planner.runtime.judge import Judge
+from planner.runtime.patience import PATIENCE_SECONDS
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.profile import Profile, profile_of
 from planner.runtime.reference import ForeignReference
@@ -162,6 +163,8 @@ class RunOptions:
     """``cpu`` or ``cuda``."""
     device_map: tuple[int, ...] | None = None
     """For ``cuda``, the GPU of each worker; several may share one."""
+    patience_seconds: float = PATIENCE_SECONDS
+    """How long the workers may go on without a finished step."""
     libraries: tuple[Path, ...] = ()
     """Of custom operators, for ONNX Runtime."""
     references: Mapping[tuple[str, str], ForeignReference] = field(default_factory=dict)
@@ -243,7 +246,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         judge = None
         if options.verify:
             judge = Judge(_with_constants(graph, values), options.references, options.libraries)
-        engine = stack.enter_context(_engine(loaded, transport, _device_map(loaded, options), options.libraries))
+        engine = stack.enter_context(_engine(loaded, transport, _device_map(loaded, options), options))
         return _Run(loaded, engine, judge, name, replace(options, seed=seed)).go(values, feed, first)
 
 
@@ -301,15 +304,20 @@ def _device_map(plan: LoadedPlan, options: RunOptions) -> tuple[int, ...] | None
 
 
 def _engine(
-    plan: LoadedPlan, transport: Transport | None, device_map: tuple[int, ...] | None, libraries: tuple[Path, ...]
+    plan: LoadedPlan, transport: Transport | None, device_map: tuple[int, ...] | None, options: RunOptions
 ) -> Engine:
     if device_map is not None and not plan.paths:
         raise UsageError("--device cuda: the plan is not in a folder")
     if plan.paths and transport is None:
         return SupervisedEngine(
-            plan.paths, plan.program.workers, plan.program.state, device_map=device_map, libraries=libraries
+            plan.paths,
+            plan.program.workers,
+            plan.program.state,
+            device_map=device_map,
+            libraries=options.libraries,
+            patience_seconds=options.patience_seconds,
         )
-    return InProcessEngine(plan.models, plan.program.state, transport=transport, libraries=libraries)
+    return InProcessEngine(plan.models, plan.program.state, transport=transport, libraries=options.libraries)
 
 
 class _Run:

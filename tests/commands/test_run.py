@@ -15,7 +15,9 @@ def test_run_passes_its_options(door: Door) -> None:
     assert cli.main("run d --inputs f.npz --steps 5 --verify --result o.npz --seed 7".split()) == 0
     assert cli.main(["run"]) == 0
     line = "run d --weights w.npz --lr 0.1 --checkpoint-dir c --checkpoint-every 3 --resume --export o.onnx"
-    assert cli.main([*line.split(), *"--forward f.onnx --profile --device cuda --map 0,0,1".split()]) == 0
+    assert (
+        cli.main([*line.split(), *"--forward f.onnx --profile --device cuda --map 0,0,1 --patience 2.5".split()]) == 0
+    )
     nothing: dict[str, object] = {
         "inputs": None,
         "weights": None,
@@ -32,6 +34,7 @@ def test_run_passes_its_options(door: Door) -> None:
         "device": "cpu",
         "device_map": None,
         "seed": 0,
+        "patience": 300.0,
         "custom_ops": (),
         "opdefs": None,
     }
@@ -47,6 +50,7 @@ def test_run_passes_its_options(door: Door) -> None:
         "profile": True,
         "device": "cuda",
         "device_map": (0, 0, 1),
+        "patience": 2.5,
     }
     assert door.calls == [
         ("run", (Path("d"),), {**nothing, **few}),
