@@ -18,17 +18,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
 from planner import fetch_node
+from planner.algebra.region import Region
 from planner.errors import ModelError
 from planner.graph.fills import fill_nodes, fills_of, is_fill_node, is_large_fill
 from planner.graph.protos import dtype_of, elem_type_of
 from planner.graph.wellformed import fresh_name
 from planner.program import Arena, Buffer, Fetch, Segment, Step, WorkerProgram
+from planner.strict_json import JsonError, Value, parse_json
 
 SEGMENTS: Final = "tofu.segments"
 """Domain of the local functions."""
@@ -163,14 +165,22 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
     """
     notes = {entry.key: entry.value for entry in model.metadata_props}
     graph = model.graph
+    key = ""
     try:
-        worker = int(notes["tofu.worker"])
-        places = json.loads(notes["tofu.buffers"])
-        ops = json.loads(notes["tofu.segments"])
-        arena = _arena(json.loads(notes["tofu.arena"])) if "tofu.arena" in notes else None
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        missing = [key for key in ("tofu.worker", "tofu.buffers", "tofu.segments") if key not in notes]
+        if missing:
+            raise JsonError(f"it has no {missing[0]}")
+        key = "tofu.worker"
+        worker = parse_json(notes[key]).count()
+        key = "tofu.buffers"
+        places = {name: _place(value) for name, value in parse_json(notes[key]).members().items()}
+        key = "tofu.segments"
+        ops = {name: value.texts() for name, value in parse_json(notes[key]).members().items()}
+        key = "tofu.arena"
+        arena = _arena(parse_json(notes[key])) if key in notes else None
+    except JsonError as error:
         raise ModelError(
-            f"model {graph.name!r} is no worker model: its metadata cannot be read ({error})",
+            f"model {graph.name!r} is no worker model: its metadata cannot be read ({key and key + ': '}{error})",
             hint="worker models are written by `tofu plan --out DIR`",
         ) from None
     typed = {value.name: value.type for value in (*graph.input, *graph.output, *graph.value_info)}
@@ -226,20 +236,25 @@ def _initializer(buffer: Buffer, array: np.ndarray) -> TensorProto:
     return tensor
 
 
-def _arena(stated: Mapping[str, Any]) -> Arena:
-    offsets = {str(name): int(offset) for name, offset in stated["offsets"].items()}
-    return Arena(int(stated["size_bytes"]), offsets, int(stated["workspace_bytes"]))
+def _arena(stated: Value) -> Arena:
+    offsets = {name: offset.count() for name, offset in stated["offsets"].members().items()}
+    return Arena(stated["size_bytes"].count(), offsets, stated["workspace_bytes"].count())
 
 
-def _buffer(name: str, place: Sequence[object], kind: TypeProto) -> Buffer:
+def _place(stated: Value) -> tuple[str, Region]:
+    """Of which tensor a buffer holds a part, and which."""
+    parts = stated.values()
+    if len(parts) != 3 or len(parts[1].counts()) != len(parts[2].counts()):
+        raise stated.fault("is not a tensor, a low corner and a high one")
+    return parts[0].text(), Region(parts[1].counts(), parts[2].counts())
+
+
+def _buffer(name: str, place: tuple[str, Region], kind: TypeProto) -> Buffer:
     dtype = dtype_of(kind.tensor_type.elem_type)
-    if dtype is None or len(place) != 3:
-        raise ModelError(f"buffer {name!r} has a type or a place that cannot be read")
-    tensor, lo, hi = place
-    assert isinstance(lo, list)
-    assert isinstance(hi, list)
+    if dtype is None:
+        raise ModelError(f"buffer {name!r} is of a type that no plan has")
+    tensor, region = place
     shape = tuple(dim.dim_value for dim in kind.tensor_type.shape.dim)
-    region = fetch_node.region_of([*lo, *hi])
     if region.is_empty or shape not in (region.shape, ()) or (shape == () and region.shape != (1,)):
         raise ModelError(f"buffer {name!r} of shape {list(shape)} cannot hold the region {region}")
-    return Buffer(name, str(tensor), region, shape, dtype)
+    return Buffer(name, tensor, region, shape, dtype)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opdefs import load_file
-from planner.errors import UsageError
 from planner.folder import (
     newest_folder,
 )
@@ -15,6 +14,7 @@ from planner.runtime.patience import PATIENCE_SECONDS
 from planner.runtime.results import write_arrays
 from planner.runtime.run import RunOptions, RunResult, StepReport, run_with
 from planner.runtime.schedule import parse_schedule
+from planner.whole import try_file
 
 
 def run(
@@ -28,6 +28,7 @@ def run(
     result: Path | None = None,
     checkpoint_dir: Path | None = None,
     checkpoint_every: int | None = None,
+    keep: int | None = None,
     resume: bool = False,
     export: Path | None = None,
     forward: Path | None = None,
@@ -39,6 +40,7 @@ def run(
     opdefs: Path | None = None,
     custom_ops: Sequence[Path] = (),
     progress: Progress = silent,
+    notice: Progress = silent,
 ) -> RunResult:
     """Runs a plan.
 
@@ -52,7 +54,8 @@ def run(
         result: where to write outputs and next state (npz).
         checkpoint_dir: where checkpoints go.
         checkpoint_every: a checkpoint after so many steps, and after the last.
-        resume: go on from the newest checkpoint.
+        keep: how many checkpoints of this model stay; None: all.
+        resume: go on from the newest checkpoint that is whole.
         export: where to write whole weights: ``.safetensors``, or ``.onnx`` with ``forward``.
         forward: the forward model that gets the weights.
         profile: measure every step of every worker.
@@ -63,13 +66,14 @@ def run(
         opdefs: with ``verify``, a file of descriptions whose operators in NumPy are the reference.
         custom_ops: libraries of custom operators for ONNX Runtime.
         progress: told what is being done.
+        notice: told what the user should know before the run.
 
     Raises:
         TofuError: the plan or the inputs cannot be used, or a worker failed.
     """
     where = directory if directory is not None else newest_folder(Path())
-    if result is not None and not result.parent.is_dir():
-        raise UsageError(f"{result} cannot be written: there is no folder {result.parent}")
+    if result is not None:
+        try_file(result)
     options = RunOptions(
         steps=steps,
         inputs=inputs,
@@ -79,6 +83,7 @@ def run(
         seed=seed,
         checkpoint_dir=checkpoint_dir,
         checkpoint_every=checkpoint_every,
+        keep=keep,
         resume=resume,
         export=export,
         forward=forward,
@@ -89,6 +94,7 @@ def run(
         libraries=tuple(custom_ops),
         references={} if opdefs is None else load_file(opdefs).references,
         progress=lambda report: progress(_line(report)),
+        notice=notice,
     )
     outcome = run_with(where, options)
     if result is not None:

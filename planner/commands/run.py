@@ -13,7 +13,7 @@ from planner.commands.options import (
     JSON,
     POSITIVE,
 )
-from planner.commands.show import progress, show
+from planner.commands.show import progress, say, show
 from planner.errors import UsageError
 
 
@@ -56,7 +56,12 @@ from planner.errors import UsageError
     help="A checkpoint after every N steps, and after the last.  [default: after the last]",
 )
 @click.option(
-    "--resume", is_flag=True, help="Go on from the newest checkpoint, which may be of another plan of the same model."
+    "--keep", type=click.IntRange(min=1), metavar="N", help="How many checkpoints stay; older ones go.  [default: all]"
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on from the newest whole checkpoint, which may be of another plan of the same model.",
 )
 @click.option(
     "--export",
@@ -106,6 +111,7 @@ def run(
     result: Path | None,
     checkpoint_dir: Path | None,
     checkpoint_every: int | None,
+    keep: int | None,
     resume: bool,
     export: Path | None,
     forward: Path | None,
@@ -143,6 +149,7 @@ def run(
             result=result,
             checkpoint_dir=checkpoint_dir,
             checkpoint_every=checkpoint_every,
+            keep=keep,
             resume=resume,
             export=export,
             forward=forward,
@@ -154,6 +161,7 @@ def run(
             custom_ops=custom_ops,
             opdefs=opdefs,
             progress=progress(),
+            notice=say,
         ),
         as_json.run,
         tables.run,

@@ -14,6 +14,7 @@ from planner.graph.model import Tensor
 from planner.graph.protos import elem_type_of
 from planner.runtime.results import write_bytes
 from planner.runtime.safetensors import write_safetensors
+from planner.whole import try_file
 
 
 def export_weights(
@@ -69,11 +70,10 @@ def check_export(path: Path, forward: Path | None) -> None:
     """Refuses, before a run, what could not be exported after it.
 
     Raises:
-        UsageError: another kind of file, no forward model, or no folder to write to.
+        UsageError: another kind of file, no forward model, or no place to write to.
     """
     if path.suffix not in (".safetensors", ".onnx"):
         raise UsageError(f"{path} is neither .safetensors nor .onnx")
     if path.suffix == ".onnx" and forward is None:
         raise UsageError(f"{path}: into which model?", hint="name the forward model with --forward")
-    if not path.resolve().parent.is_dir():
-        raise UsageError(f"{path} cannot be written: there is no folder {path.parent}")
+    try_file(path)

@@ -18,7 +18,8 @@ import numpy as np
 
 from planner.errors import UsageError
 from planner.graph.model import Graph
-from planner.runtime.state import check_inputs, read_npz
+from planner.runtime.npz import map_npy
+from planner.runtime.state import check_inputs, read_inputs
 
 
 def batch_files(directory: Path) -> tuple[Path, ...]:
@@ -53,17 +54,20 @@ def read_batch(path: Path, graph: Graph, data: Sequence[str]) -> dict[str, np.nd
         UsageError: it cannot be read or does not fit; all findings at once.
     """
     if path.is_dir():
-        arrays = {file.stem: _mapped(file) for file in sorted(path.glob("*.npy"))}
+        arrays = {file.stem: map_npy(file) for file in sorted(path.glob("*.npy"))}
     elif path.suffix == ".npy":
         unnamed = [name for name in data if graph.initial.get(name) is None]
         if len(unnamed) != 1:
             raise UsageError(
                 f"{path} names no input", facts=tuple(unnamed), hint="write an npz with one array per input"
             )
-        arrays = {unnamed[0]: _mapped(path)}
+        arrays = {unnamed[0]: map_npy(path)}
     else:
-        arrays = read_npz(path)
-    values = check_inputs(graph, arrays, source=str(path))
+        return _data_alone(path, read_inputs(graph, path), data)
+    return _data_alone(path, check_inputs(graph, arrays, source=str(path)), data)
+
+
+def _data_alone(path: Path, values: dict[str, np.ndarray], data: Sequence[str]) -> dict[str, np.ndarray]:
     others = tuple(f"{name} is state" for name in values if name not in data)
     if others:
         raise UsageError(f"{path} holds more than data", facts=others, hint="give state with --weights")
@@ -113,11 +117,3 @@ class Feed:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._reader.shutdown(cancel_futures=True)
-
-
-def _mapped(path: Path) -> np.ndarray:
-    try:
-        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"{path} cannot be read as npy: {error}", hint="write it with numpy.save") from None
-    return array

@@ -14,8 +14,9 @@ import numpy as np
 from planner.errors import DifferenceError, UsageError
 from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
+from planner.progress import silent
 from planner.runtime import schedule
-from planner.runtime.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from planner.runtime.checkpoint import newest_checkpoint, remove_older, write_checkpoint
 from planner.runtime.compare import (
     StepComparison,
     TensorComparison,
@@ -39,6 +40,7 @@ from planner.runtime.state import TileSource, Values, WeightFile, given_inputs, 
 from planner.runtime.supervisor import SupervisedEngine
 from planner.runtime.tiles import fill_tiles, gather_tiles, load_tiles
 from planner.runtime.transport import Transport
+from planner.whole import try_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,10 @@ class RunOptions:
     """Where checkpoints go; None for none."""
     checkpoint_every: int | None = None
     """A checkpoint after every so many steps, and after the last; None: after the last."""
+    keep: int | None = None
+    """How many checkpoints of this model stay; None: all."""
     resume: bool = False
-    """Go on from the newest checkpoint in ``checkpoint_dir``."""
+    """Go on from the newest checkpoint in ``checkpoint_dir`` that is whole."""
     export: Path | None = None
     """Where to write whole weights after the last step: ``.safetensors``, or ``.onnx`` with ``forward``."""
     forward: Path | None = None
@@ -171,6 +175,8 @@ class RunOptions:
     """By (domain, op type), operators that ONNX does not define in NumPy, to verify by."""
     progress: Progress | None = None
     """Called after each step."""
+    notice: Callable[[str], None] = silent
+    """Told what the user should know before the run."""
 
 
 def run_plan(
@@ -221,7 +227,11 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
     first, seed = 1, options.seed
     if options.resume:
         assert options.checkpoint_dir is not None
-        checkpoint = Checkpoint(newest_checkpoint(options.checkpoint_dir), graph, loaded.model_digest)
+        checkpoint, passed_over = newest_checkpoint(options.checkpoint_dir, graph, loaded.model_digest)
+        for reason in passed_over:
+            options.notice(f"passed over: {reason}")
+        if passed_over:
+            options.notice(f"going on from step {checkpoint.step}")
         first, seed = checkpoint.step + 1, checkpoint.seed
         if first > options.steps:
             raise UsageError(
@@ -253,11 +263,20 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
 def _check_options(options: RunOptions) -> None:
     if options.steps < 1:
         raise UsageError(f"--steps is {options.steps}, and must be at least 1")
-    if options.checkpoint_dir is None and (options.resume or options.checkpoint_every is not None):
-        given = "--resume" if options.resume else "--checkpoint-every"
+    wishes = {
+        "--resume": options.resume or None,
+        "--checkpoint-every": options.checkpoint_every,
+        "--keep": options.keep,
+    }
+    given = next((name for name, wish in wishes.items() if wish is not None), None)
+    if options.checkpoint_dir is None and given is not None:
         raise UsageError(f"{given}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
     if options.checkpoint_every is not None and options.checkpoint_every < 1:
         raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
+    if options.keep is not None and options.keep < 1:
+        raise UsageError(f"--keep is {options.keep}, and must be at least 1")
+    if options.checkpoint_dir is not None:
+        try_folder(options.checkpoint_dir)
     if options.export is not None:
         check_export(options.export, options.forward)
 
@@ -420,6 +439,8 @@ class _Run:
         self._checkpoint = write_checkpoint(
             directory, step, self._options.seed, self._plan.model_digest, program.workers, program.state, tile_of
         )
+        if self._options.keep is not None:
+            remove_older(directory, step, self._options.keep, self._plan.model_digest)
 
     def _export(self, outputs: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         if self._options.export is None:
