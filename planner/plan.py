@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from planner.algebra.tiling import Tiling
+from planner.algebra.tiling import Only, Tiling
 from planner.errors import ModelError, UsageError
 from planner.estimate import TimeEstimate
 from planner.graph.deliveries import SharedDelivery
@@ -173,10 +173,7 @@ def _plan(data: Value) -> Plan:
         model_digest=data["model_digest"].text(),
         cuts=cuts,
         tilings={name: _tiling(tiling, cuts) for name, tiling in data["tilings"].members().items()},
-        strategies={
-            name: OpStrategy(_tiling(space["tiling"], cuts), space["variables"].texts())
-            for name, space in data["iteration_spaces"].members().items()
-        },
+        strategies={name: _strategy(space, cuts) for name, space in data["iteration_spaces"].members().items()},
         tensor_bytes={name: amount.count() for name, amount in data["tensor_bytes"].members().items()},
         moved_bytes=data["moved_bytes"].count(),
         soybean_bytes=data["soybean_bytes"].count(),
@@ -205,9 +202,21 @@ def _undescribed(data: Value) -> UndescribedOp:
 
 def _tiling(data: Value, cuts: tuple[int, ...]) -> Tiling:
     try:
-        return Tiling.parse(data.text(), cuts)
+        tiling = Tiling.parse(data.text(), cuts)
     except UsageError as error:
         raise data.fault(f"is wrong: {error.what}") from None
+    if any(
+        isinstance(one, Only) and one.group >= ways for one, ways in zip(tiling.placements, tiling.ways, strict=True)
+    ):
+        raise data.fault(f"names a group that there is not: {data.text()}")
+    return tiling
+
+
+def _strategy(data: Value, cuts: tuple[int, ...]) -> OpStrategy:
+    strategy = OpStrategy(_tiling(data["tiling"], cuts), data["variables"].texts())
+    if any(dim >= len(strategy.variables) for dim in strategy.tiling.dims):
+        raise data["tiling"].fault(f"cuts an index variable that there is not: {strategy.tiling}")
+    return strategy
 
 
 def digest(data: bytes) -> str:

@@ -202,11 +202,37 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
         collected=tuple(value.name for value in graph.output),
         arena=arena,
     )
+    _check_names(program, graph.name)
     bodies = {function.name: function for function in model.functions if function.domain == SEGMENTS}
     lacking = sorted({step.function for step in program.steps if isinstance(step, Segment)} - bodies.keys())
     if lacking:
         raise ModelError(f"model {graph.name!r} calls functions that it does not have", facts=tuple(lacking))
+    uneven = tuple(
+        f"{step.name}: {step.function}"
+        for step in program.steps
+        if isinstance(step, Segment)
+        and (len(step.inputs), len(step.outputs))
+        != (len(bodies[step.function].input), len(bodies[step.function].output))
+    )
+    if uneven:
+        raise ModelError(f"model {graph.name!r} calls functions with other inputs or outputs", facts=uneven)
     return WorkerModel(program, bodies, constants, notes.get("tofu.plan", ""))
+
+
+def _check_names(program: WorkerProgram, model: str) -> None:
+    """Every buffer that is filled, collected or laid out is one, and lies in the arena."""
+    known, arena = program.buffers, program.arena
+    facts = [f"there is no buffer {name!r}" for name in (*program.loaded, *program.fixed, *program.collected)
+             if name not in known]  # fmt: skip
+    if arena is not None:
+        facts += [f"buffer {name!r} has no place in the arena" for name in known if name not in arena.offsets]
+        facts += [
+            f"buffer {name!r} leaves the arena of {arena.size_bytes} bytes"
+            for name, buffer in known.items()
+            if arena.offsets.get(name, 0) + buffer.size_bytes > arena.size_bytes
+        ]
+    if facts:
+        raise ModelError(f"model {model!r} has buffers that are not laid out", facts=tuple(facts))
 
 
 def _node(step: Step, program: WorkerProgram) -> NodeProto:

@@ -184,6 +184,11 @@ class Tiling:
         return _boxes(self, shape)
 
     @property
+    def dims(self) -> tuple[int, ...]:
+        """The dims that are cut, by cut."""
+        return tuple(placement.dim for placement in self.placements if isinstance(placement, Shard))
+
+    @property
     def busy(self) -> tuple[int, ...]:
         """The workers that have a part: all but those that an ``Only`` leaves idle."""
         groups = coordinates(self.ways).tolist()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from onnx import ModelProto, TensorProto, ValueInfoProto
+from onnx import IR_VERSION, ModelProto, TensorProto, ValueInfoProto
 
 from planner.errors import ModelError, UnsupportedError, UsageError, did_you_mean
 from planner.graph.check import check_graph
@@ -97,6 +97,14 @@ def graph_from_proto(
         ModelError, UnsupportedError, UsageError: see ``read_model``.
     """
     check_text(model)
+    if model.ir_version > IR_VERSION:
+        # Up to that one it is read, and written in a version that the runtime takes.
+        raise UnsupportedError(
+            f"the model is of IR version {model.ir_version}; the newest that can be read is {IR_VERSION}",
+            hint="export the model again with an older version of onnx",
+        )
+    if not model.graph.node:
+        raise ModelError("the graph has no nodes: there is nothing to be divided")
     opset = default_opset(model)
     refuse_unsupported(model, reachable_nodes(model), operators)
     initializers = initializers_of(model)
@@ -128,6 +136,7 @@ def graph_from_proto(
     nodes = live_nodes(bare.graph)
     opsets = _opsets(model, bare)
     outputs = tuple(value.name for value in model.graph.output)
+    stated = declared_types(model, dims or {})
     folded = fold(
         list(zip(unique_op_names(nodes), nodes, strict=True)),
         inputs=inputs,
@@ -137,9 +146,12 @@ def graph_from_proto(
         computed=names_of(metadata, FOLDED),
         opsets=opsets,
         ir_version=min(max(int(model.ir_version), 8), MAX_IR_VERSION),
-        declared=declared_types(model, dims or {}),
+        declared=stated,
         operators=operators,
     )
+    if not dims:
+        # Sizes that are given change what is stated for others.
+        _refuse_lies(stated, folded.tensors)
     notes = {key: value for key, value in metadata.items() if not is_structural(key)}
     if external:
         notes[EXTERNAL] = json.dumps(external, sort_keys=True)
@@ -159,6 +171,29 @@ def graph_from_proto(
         notes=notes,
     )
     return _with_state(graph, metadata, state_pairs)
+
+
+def _refuse_lies(stated: Mapping[str, Tensor], made: Mapping[str, Tensor]) -> None:
+    """Of what the file states of tensors nothing is believed; what contradicts the ops is a fault of one or the other.
+
+    Raises:
+        ModelError: tensors of another shape or dtype than is stated: all of them.
+    """
+    facts = tuple(
+        f"{name!r}: stated {_type(tensor)}, made {_type(made[name])}"
+        for name, tensor in stated.items()
+        if name in made and _type(tensor) != _type(made[name])
+    )
+    if facts:
+        raise ModelError(
+            "the model states other tensors than its ops make",
+            facts=facts,
+            hint="export the model again, or remove what it states (value_info, shapes of outputs)",
+        )
+
+
+def _type(tensor: Tensor) -> str:
+    return f"{tensor.dtype.value} {list(tensor.shape)}"
 
 
 def _opsets(model: ModelProto, bare: ModelProto) -> dict[str, int]:

@@ -142,8 +142,8 @@ def array_of(tensor: TensorProto, owner: str) -> np.ndarray | None:
     try:
         array: np.ndarray = numpy_helper.to_array(tensor)
         return array.reshape(shape)
-    except (ValueError, TypeError) as error:
-        raise ModelError(f"{owner} has data that does not fill its shape {list(shape)}: {error}") from None
+    except (ValueError, TypeError):
+        raise ModelError(f"{owner} has data that does not fill its shape {list(shape)} of {dtype.value}") from None
 
 
 def _bits(dtype: DType) -> int:

@@ -17,6 +17,7 @@ from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
 from planner.plan import digest
 from planner.program import Program
+from planner.runtime.fits import check_fits
 from planner.worker_model import WorkerModel, read_worker_model
 
 
@@ -71,6 +72,7 @@ def load_plan(directory: Path) -> LoadedPlan:
         )
     # The plan's state, and not what the reader would find: the workers' tiles are tied by it.
     graph = replace(read_model(folder.model, operators=EVERY_OPERATOR), state=folder.state)
+    check_fits(program, graph)
     return LoadedPlan(graph, program, models, paths, folder.plan.model_digest, stated, folder.plan.estimate)
 
 

@@ -64,7 +64,8 @@ g (float[2, 4] x, float[4] b = {1.0, 2.0, 3.0, 4.0}) => (float[2, 4] y)
 }""",
     """<ir_version: 9, opset_import: ["" : 17]>
 g (float[2, 3, 8, 8] x) => (float[2, 4] y)
-<float[4, 3, 1, 1] k = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 1.0, 2.0, 3.0}, float[4] c = {1.0, 2.0, 3.0, 4.0}> {
+<float[4, 3, 1, 1] k = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 1.0, 2.0, 3.0},
+ float[4] c = {1.0, 2.0, 3.0, 4.0}> {
     one = Constant <value_ints = [2, 3]> ()
     h = Conv <strides = [2, 2]> (x, k)
     n = InstanceNormalization (h, c, c)
@@ -74,7 +75,8 @@ g (float[2, 3, 8, 8] x) => (float[2, 4] y)
 }""",
     """<ir_version: 10, opset_import: ["" : 20]>
 g (int64[2, 6] ids, float[10, 8] table) => (float[2, 6, 8] y)
-<float[8, 8] w = {WEIGHTS}, float[8] s = {1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0}, int64[1] last = {1}, int64[3] parts = {2, 2, 2}, bool flag = {1}> {
+<float[8, 8] w = {WEIGHTS}, float[8] s = {1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0},
+ int64[1] last = {1}, int64[3] parts = {2, 2, 2}, bool flag = {1}> {
     e = Gather (table, ids)
     a, b, c = Split <axis = 1> (e, parts)
     j = Concat <axis = 1> (c, a, b)
@@ -131,7 +133,9 @@ class Material:
         for name, batch in (("lenet-5", 2), ("mlp-2x16", 4), ("cnn-2x4-6", 2)):
             api.zoo(name, batch=batch, output=folder / "models" / f"{name}.onnx")
         for number, text in enumerate(PARSED):
-            save_model(parser.parse_model(text.replace("WEIGHTS", WEIGHTS)), folder / "forward" / f"parsed{number}.onnx")
+            save_model(
+                parser.parse_model(text.replace("WEIGHTS", WEIGHTS)), folder / "forward" / f"parsed{number}.onnx"
+            )
             save_model(parser.parse_model(text.replace("WEIGHTS", WEIGHTS)), folder / "models" / f"parsed{number}.onnx")
         for name in ("mlp_grads_core", "ort_training_mlp/training_model"):
             shutil.copy(ROOT / "tests" / "models" / f"{name}.onnx", folder / "models" / f"{Path(name).name}.onnx")
