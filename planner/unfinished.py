@@ -124,7 +124,15 @@ def _lock(descriptor: int, path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Removes what is there; what cannot be removed stays for the next sweep."""
+    """Removes what is there, also where an interrupt comes meanwhile; what cannot be removed stays for the next sweep."""
+    try:
+        _try_to_remove(path)
+    except BaseException:
+        _try_to_remove(path)
+        raise
+
+
+def _try_to_remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
