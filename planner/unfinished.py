@@ -24,6 +24,7 @@ from typing import Final
 
 _UNFINISHED: Final = ".tofu-unfinished"
 _REPLACED: Final = ".tofu-replaced"
+_ATTEMPTS: Final = 5
 _NAME: Final = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}(?P<kind>\.tofu-unfinished|\.tofu-replaced)", re.DOTALL)
 
 
@@ -36,20 +37,30 @@ def unfinished(target: Path, *, is_folder: bool = False) -> Iterator[Path]:
         is_folder: a folder, not a file.
     """
     sweep(target.parent)
+    with contextlib.ExitStack() as stack:
+        path = _begun(target, stack, is_folder=is_folder)
+        stack.callback(_remove, path)
+        yield path
+
+
+def _begun(target: Path, stack: contextlib.ExitStack, *, is_folder: bool) -> Path:
+    """An empty file or folder, locked, unless the file system has no locks."""
+    for _ in range(_ATTEMPTS):
+        path = _created(target, _UNFINISHED, is_folder=is_folder)
+        # Until it is locked, a sweep of another process may take it for a leftover: then there is another one.
+        if stack.enter_context(_held(path)):
+            return path
+        _remove(path)
+    return _created(target, "", is_folder=is_folder)
+
+
+def _created(target: Path, suffix: str, *, is_folder: bool) -> Path:
     prefix = f".{target.name}."
     if is_folder:
-        path = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
-    else:
-        descriptor, name = tempfile.mkstemp(prefix=prefix, dir=target.parent)
-        os.close(descriptor)
-        path = Path(name)
-    try:
-        with _held(path) as is_held:
-            if is_held:
-                path = path.rename(path.with_name(path.name + _UNFINISHED))
-            yield path
-    finally:
-        _remove(path)
+        return Path(tempfile.mkdtemp(prefix=prefix, suffix=suffix, dir=target.parent))
+    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=target.parent)
+    os.close(descriptor)
+    return Path(name)
 
 
 def replace_folder(new: Path, target: Path) -> None:
@@ -124,7 +135,7 @@ def _lock(descriptor: int, path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Removes what is there, also where an interrupt comes meanwhile; what cannot be removed stays for the next sweep."""
+    """Removes what is there, also where an interrupt comes meanwhile; what is left stays for the next sweep."""
     try:
         _try_to_remove(path)
     except BaseException:

@@ -166,3 +166,30 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
         try_folder(tmp_path / "file" / "within")
     with pytest.raises(UsageError, match="file is no folder"):
         try_file(tmp_path / "file" / "a" / "b", makes_folders=True)
+
+
+def test_a_sweep_that_comes_before_the_lock_costs_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    created = unfinished._created
+    made: list[Path] = []
+
+    def swept_once(target: Path, suffix: str, *, is_folder: bool) -> Path:
+        made.append(created(target, suffix, is_folder=is_folder))
+        if len(made) == 1:
+            sweep(target.parent)
+        return made[-1]
+
+    monkeypatch.setattr(unfinished, "_created", swept_once)
+    with whole_file(tmp_path / "a") as stream:
+        stream.write(b"all")
+    assert len(made) == 2
+    assert names(tmp_path) == ["a"]
+
+
+def test_where_there_are_no_locks_nothing_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unfinished, "_lock", lambda _descriptor, _path: False)
+    with whole_folder(tmp_path / "a") as folder:
+        (left,) = names(tmp_path)
+        assert not left.endswith("unfinished")
+        sweep(tmp_path)
+        (folder / "x").write_text("all")
+    assert names(tmp_path) == ["a"]
