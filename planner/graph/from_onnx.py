@@ -1,7 +1,7 @@
 """From an ONNX file to a Graph.
 
-Nothing that a file says is taken on trust: what it defines is checked, what it says about inner shapes is ignored
-and inferred anew, what it would expand to is bounded before it is expanded, and no other file is ever opened.
+Nothing that a file says is taken on trust: what it defines is checked, inner shapes are inferred anew, and what it says
+of them must agree, what it would expand to is bounded before it is expanded, and no other file is ever opened.
 """
 
 from __future__ import annotations
