@@ -27,7 +27,7 @@ from planner import fetch_node
 from planner.algebra.region import Region
 from planner.errors import ModelError
 from planner.graph.fills import fill_nodes, fills_of, is_fill_node, is_large_fill
-from planner.graph.protos import dtype_of, elem_type_of
+from planner.graph.protos import dtype_of, elem_type_of, stored_array
 from planner.graph.wellformed import fresh_name
 from planner.program import Arena, Buffer, Fetch, Segment, Step, WorkerProgram
 from planner.strict_json import JsonError, Value, parse_json
@@ -185,7 +185,10 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
         ) from None
     typed = {value.name: value.type for value in (*graph.input, *graph.output, *graph.value_info)}
     fills = fills_of([node for node in graph.node if is_fill_node(node)])
-    constants = {**{tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}, **fills}
+    constants = {
+        **{tensor.name: stored_array(tensor, f"initializer {tensor.name!r}") for tensor in graph.initializer},
+        **fills,
+    }
     typed |= {
         tensor.name: helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
     }

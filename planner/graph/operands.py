@@ -1,4 +1,4 @@
-"""Shapes of operands that contradict each other, where ONNX's own inference does not look.
+"""Operands and flags of an op that contradict each other, where ONNX's own inference does not look.
 
 It computes an output's shape from some operands and leaves others unread: a Gemm's C, the channels of a convolution's
 weight, the labels of a loss. Kernels refuse them when they run; here they are refused before.
@@ -16,8 +16,20 @@ Shapes: TypeAlias = Sequence[Shape | None]
 _Rule: TypeAlias = Callable[[Shapes, Shapes, Mapping[str, Any]], str]
 
 
+_FLAGS: Final = frozenset(
+    {
+        *("ceil_mode", "count_include_pad", "exclusive", "fmod", "is_causal", "keepdims", "largest", "layout"),
+        *("noop_with_empty_axes", "reverse", "select_last_index", "sorted", "storage_order", "transA", "transB"),
+    }
+)
+"""Attributes that are true or false. Other numbers are true to some readers and false to others."""
+
+
 def operand_fault(op_type: str, inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
     """How the operands of an op of the default domain contradict each other, or ""."""
+    for name in sorted(_FLAGS & attributes.keys()):
+        if attributes[name] not in (0, 1):
+            return f"its attribute {name} is {attributes[name]}, and must be 0 or 1"
     rule = _RULES.get(op_type)
     return "" if rule is None else rule([*inputs, *[None] * 9], outputs, attributes)
 

@@ -146,6 +146,19 @@ def array_of(tensor: TensorProto, owner: str) -> np.ndarray | None:
         raise ModelError(f"{owner} has data that does not fill its shape {list(shape)} of {dtype.value}") from None
 
 
+def stored_array(tensor: TensorProto, owner: str) -> np.ndarray:
+    """The value of a TensorProto that must hold it itself.
+
+    Raises:
+        UnsupportedError: its data is external, or see ``tensor_shape``.
+        ModelError: see ``array_of``.
+    """
+    array = array_of(tensor, owner)
+    if array is None:
+        raise UnsupportedError(f"{owner} has external data, which is not supported there")
+    return array
+
+
 def _bits(dtype: DType) -> int:
     """Bits of one element in a file, where several share a byte."""
     packed = {DType.INT4: 4, DType.UINT4: 4, DType.INT2: 2, DType.UINT2: 2}

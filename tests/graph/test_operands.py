@@ -45,3 +45,10 @@ def test_what_fits_is_read_and_what_does_not_is_refused(op: str, read: Read) -> 
     with pytest.raises(ModelError, match="contradict what they read") as caught:
         read(text(op, contradicts), state_pairs=())
     assert said in caught.value.facts[0]
+
+
+@pytest.mark.parametrize("flag", [2, 64, -1])
+def test_a_flag_is_0_or_1(flag: int, read: Read) -> None:
+    with pytest.raises(ModelError, match="contradict what they read") as caught:
+        read(f"g (float[2, 3] x) => (y) {{ y = ReduceMax <keepdims = {flag}> (x) }}", state_pairs=())
+    assert f"its attribute keepdims is {flag}, and must be 0 or 1" in caught.value.facts[0]
