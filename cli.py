@@ -6,19 +6,23 @@ onnxruntime, numpy, rich) is imported when a command runs, so that ``tofu --help
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import select
 import sys
 from collections.abc import Sequence
-from typing import TextIO
 
 import click
 
 from planner.commands.check import check
 from planner.commands.compare import compare
-from planner.commands.exit_codes import EXIT_BROKEN_PIPE, EXIT_BUG, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE
+from planner.commands.exit_codes import (
+    EXIT_BROKEN_PIPE,
+    EXIT_BUG,
+    EXIT_DONE,
+    EXIT_INTERRUPTED,
+    EXIT_TERMINATED,
+    EXIT_USAGE,
+)
 from planner.commands.explain import explain
 from planner.commands.grad import grad
 from planner.commands.ops import ops
@@ -26,8 +30,10 @@ from planner.commands.plan import plan
 from planner.commands.profile import profile
 from planner.commands.run import run
 from planner.commands.show import say
+from planner.commands.streams import drop_output, has_no_reader, is_closed, take_stdin
+from planner.commands.termination import TerminationError, termination_raised
 from planner.commands.zoo import zoo
-from planner.errors import TofuError, UsageError, did_you_mean
+from planner.errors import TofuError, UsageError, did_you_mean, out_of_memory
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -61,7 +67,7 @@ def tofu() -> None:
 
     \b
     Exit codes: 0 done; 1 it ran and the answer is no; 2 bad usage, configuration or model; 3 a worker failed;
-    4 a bug in tofu; 130 interrupted; 141 broken pipe.
+    4 a bug in tofu; 130 interrupted; 141 broken pipe, or stdout or stderr is closed; 143 terminated.
     """
 
 
@@ -78,8 +84,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code; see ``tofu --help``.
     """
+    if any(is_closed(stream) for stream in (sys.stdout, sys.stderr)):
+        return EXIT_BROKEN_PIPE  # before a file of ours is opened in its place
+    take_stdin()
     try:
-        return _guarded(list(sys.argv[1:] if arguments is None else arguments))
+        with termination_raised():
+            return _guarded(list(sys.argv[1:] if arguments is None else arguments))
+    except TerminationError:
+        say("terminated")
+        return EXIT_TERMINATED
     except KeyboardInterrupt:
         say("interrupted")
         return EXIT_INTERRUPTED
@@ -95,6 +108,8 @@ def _guarded(given: list[str]) -> int:
             sys.stdout.flush()
     except OSError as error:
         return _os_error(error, given)
+    except MemoryError as error:
+        return _refused(out_of_memory(error))
     except Exception as error:  # noqa: BLE001  the last door: what comes here is a bug, and is saved
         return _bug(error, given)
     return exit_code
@@ -106,14 +121,12 @@ def _run(given: list[str]) -> int:
             exit_code = tofu.invoke(ctx)
             return exit_code if isinstance(exit_code, int) else EXIT_DONE
     except TofuError as error:
-        _print_error(error)
-        return error.exit_code
+        return _refused(error)
     except click.exceptions.NoArgsIsHelpError as error:
         say(error.format_message())
         return EXIT_USAGE
     except click.ClickException as error:
-        _print_error(_usage_error(error))
-        return EXIT_USAGE
+        return _refused(_usage_error(error))
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.Abort:
@@ -149,52 +162,32 @@ def _near(error: click.ClickException, ctx: click.Context) -> str:
     return did_you_mean(wanted, known)
 
 
-def _print_error(error: TofuError) -> None:
-    lines = [f"error: {error.what}", *(f"  {fact}" for fact in error.facts)]
-    if error.hint:
-        lines.append(f"hint: {error.hint}")
-    say("\n".join(lines))
+def _refused(error: TofuError) -> int:
+    """Print an error; its exit code."""
+    say(f"error: {error}")
+    return error.exit_code
 
 
 def _os_error(error: OSError, given: list[str]) -> int:
     """A broken pipe of ours, a file or disk of the user's, or a bug."""
-    if isinstance(error, BrokenPipeError) and any(_has_no_reader(stream) for stream in (sys.stdout, sys.stderr)):
-        _drop_output()
+    if isinstance(error, BrokenPipeError) and any(has_no_reader(stream) for stream in (sys.stdout, sys.stderr)):
+        drop_output()
         return EXIT_BROKEN_PIPE
     if error.filename is not None:
-        _print_error(UsageError(f"{error.filename}: {error.strerror or error}"))
-        return EXIT_USAGE
+        return _refused(UsageError(f"{error.filename}: {error.strerror or error}"))
+    if error.errno == errno.ENOMEM:
+        return _refused(out_of_memory(error))
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        _drop_output()
-        _print_error(UsageError(f"cannot write: {error.strerror}"))
-        return EXIT_USAGE
+        drop_output()
+        return _refused(UsageError(f"cannot write: {error.strerror}"))
     return _bug(error, given)
-
-
-def _has_no_reader(stream: TextIO | None) -> bool:
-    """Whether the stream is a pipe that nobody reads: a worker's broken pipe must not pass for ours."""
-    try:
-        if stream is None:
-            return False
-        poll = select.poll()
-        poll.register(stream.fileno(), select.POLLOUT)
-        return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
-    except (OSError, ValueError):
-        return False
-
-
-def _drop_output() -> None:
-    """Let the interpreter's last flush of stdout go nowhere, or it would fail once more and change the exit code."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 def _bug(error: Exception, given: list[str]) -> int:
     """Save the traceback and say where; an interrupt that a library took for a fault of its own goes on as one."""
-    if _comes_of_an_interrupt(error):
-        raise KeyboardInterrupt from error
+    interrupt = _interrupt_behind(error)
+    if interrupt is not None:
+        raise interrupt from error
     import platform
     import tempfile
     import traceback
@@ -212,22 +205,22 @@ def _bug(error: Exception, given: list[str]) -> int:
     brief = " ".join(str(error).split())[:200]
     described = f"{type(error).__name__}: {brief}" if brief else type(error).__name__
     hint = "please report it, with that traceback and the model"
-    _print_error(TofuError(f"a bug in tofu: {described}", facts=facts, hint=hint))
+    say(f"error: {TofuError(f'a bug in tofu: {described}', facts=facts, hint=hint)}")
     return EXIT_BUG
 
 
-def _comes_of_an_interrupt(error: BaseException) -> bool:
-    """Whether Ctrl-C is among the causes: pressed during an import, it may end as an ImportError."""
+def _interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
+    """Ctrl-C, or a termination, that is among the causes: during an import it may end as an ImportError."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
         cause = waiting.pop()
         if isinstance(cause, KeyboardInterrupt):
-            return True
+            return cause
         if cause is not None and id(cause) not in seen:
             seen.add(id(cause))
             waiting += [cause.__cause__, cause.__context__]
-    return False
+    return None
 
 
 if __name__ == "__main__":

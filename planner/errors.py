@@ -17,7 +17,13 @@ not a ``TofuError``.
 from __future__ import annotations
 
 import difflib
+import math
+import resource
 from collections.abc import Iterable
+from typing import Final
+
+MOST_SHOWN: Final = 20
+"""Of an error's facts."""
 
 
 class TofuError(Exception):
@@ -25,7 +31,8 @@ class TofuError(Exception):
 
     Args:
         what: one line that names the file, field, op or tensor.
-        facts: further lines, one finding each; all findings at once where there can be several.
+        facts: further lines, one finding each; all findings at once where there can be several, of which the first
+            twenty are shown.
         hint: what to do about it, or "".
     """
 
@@ -37,8 +44,14 @@ class TofuError(Exception):
         self.facts = facts
         self.hint = hint
 
+    @property
+    def shown_facts(self) -> tuple[str, ...]:
+        """The first facts, and how many more there are."""
+        rest = len(self.facts) - MOST_SHOWN
+        return (*self.facts[:MOST_SHOWN], f"… and {rest:,} more") if rest > 0 else self.facts
+
     def __str__(self) -> str:
-        lines = [self.what, *(f"  {fact}" for fact in self.facts)]
+        lines = [self.what, *(f"  {fact}" for fact in self.shown_facts)]
         if self.hint:
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
@@ -76,6 +89,25 @@ class WorkerError(TofuError):
     """A worker failed while running a plan."""
 
     exit_code = 3
+
+
+def out_of_memory(error: BaseException) -> InfeasibleError:
+    """What to say of memory that the system does not give.
+
+    Args:
+        error: a MemoryError, or an OSError of that kind. NumPy's says of what array; its class is not imported here.
+    """
+    shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
+    if shape is not None and dtype is not None:
+        needed = f"an array of {dtype} {list(shape)} needs {dtype.itemsize * math.prod(map(int, shape)):,} bytes more"
+    else:
+        needed = "it needs more than that"
+    taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return InfeasibleError(
+        "this machine has too little memory",
+        facts=(f"the process has taken {taken:,} bytes", needed),
+        hint="take a smaller batch or model, a machine with more memory, or raise the limit (ulimit -v)",
+    )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

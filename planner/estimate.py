@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from planner.strict_json import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +78,40 @@ class TimeEstimate:
         return {"estimated_seconds": self.estimated_seconds, **asdict(self)}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> TimeEstimate:
-        """Reads what ``as_dict`` gave; KeyError or TypeError where it is something else."""
+    def from_json(cls, data: Value) -> TimeEstimate:
+        """Reads what ``as_dict`` gave.
+
+        Raises:
+            JsonError: it is something else.
+        """
+        sources = data.get("sources")
         return cls(
-            topology=data["topology"],
-            devices=tuple(data["devices"]),
-            compute_seconds=data["compute_seconds"],
-            transfer_seconds=data["transfer_seconds"],
-            synchronisation_seconds=data["synchronisation_seconds"],
-            overlapped_seconds=data["overlapped_seconds"],
-            levels=tuple(LevelTraffic(**level) for level in data["levels"]),
-            worker_compute_seconds=tuple(data["worker_compute_seconds"]),
-            worker_fetch_seconds=tuple(data["worker_fetch_seconds"]),
-            assumptions=tuple(data["assumptions"]),
-            sources=ComputeSources(**data["sources"]) if data.get("sources") else None,
+            topology=data["topology"].text(),
+            devices=data["devices"].counts(),
+            compute_seconds=data["compute_seconds"].number(),
+            transfer_seconds=data["transfer_seconds"].number(),
+            synchronisation_seconds=data["synchronisation_seconds"].number(),
+            overlapped_seconds=data["overlapped_seconds"].number(),
+            levels=tuple(
+                LevelTraffic(level["name"].text(), level["moved_bytes"].count(), level["busy_seconds"].number())
+                for level in data["levels"].values()
+            ),
+            worker_compute_seconds=data["worker_compute_seconds"].numbers(),
+            worker_fetch_seconds=data["worker_fetch_seconds"].numbers(),
+            assumptions=data["assumptions"].texts(),
+            sources=None if sources is None else _sources(sources),
         )
+
+
+def _sources(data: Value) -> ComputeSources:
+    factor = data.get("roofline_factor")
+    return ComputeSources(
+        device=data["device"].text(),
+        measured_ops=data["measured_ops"].count(),
+        scaled_ops=data["scaled_ops"].count(),
+        roofline_ops=data["roofline_ops"].count(),
+        measured_seconds=data["measured_seconds"].number(),
+        scaled_seconds=data["scaled_seconds"].number(),
+        roofline_seconds=data["roofline_seconds"].number(),
+        roofline_factor=None if factor is None else factor.number(),
+    )

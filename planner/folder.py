@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,22 +22,17 @@ from pathlib import Path
 from planner.errors import ModelError, UsageError
 from planner.graph.external import record, resolved
 from planner.graph.model import StatePair
-from planner.json_form import Row, fault_in
 from planner.plan import Plan, digest
 from planner.program import Program
-from planner.whole import whole_folder
+from planner.strict_json import JsonError, Value, read_json
+from planner.whole import try_folder, whole_folder
 
 PLAN = "plan.json"
 MANIFEST = "manifest.json"
 MODEL = "model.onnx"
 SCHEMA_VERSION = 1
-_FORM = {
-    "schema_version": int,
-    "files": {str: str},
-    "inputs": [str],
-    "outputs": [str],
-    "state": [Row((str, str))],
-}
+_FILES = re.compile(r"plan\.json|manifest\.json|model\.onnx|worker[0-9]+\.onnx")
+_OTHER_PLACE = "choose another folder with --out, or move that one away"
 
 
 def worker_file(worker: int) -> str:
@@ -65,31 +62,50 @@ class PlanFolder:
         return self.path / worker_file(worker)
 
 
-def refuse_existing(directory: Path) -> None:
-    """Refuses to write where something is.
+def try_place(directory: Path, *, force: bool = False) -> None:
+    """Refuses, before a plan is made, a place where it could not be written.
+
+    Args:
+        directory: the folder that the plan would be.
+        force: it may be a plan's folder, which is replaced. One that holds anything else never is.
 
     Raises:
-        UsageError: the folder exists.
+        UsageError: something is there, or nothing can be written there.
     """
-    if directory.exists() or directory.is_symlink():
-        raise UsageError(f"{directory} exists", hint="choose another folder with --out, or remove it")
+    if os.path.lexists(directory):
+        if not force:
+            raise UsageError(f"{directory} exists", hint="choose another folder with --out, or replace it with --force")
+        if directory.is_symlink() or not directory.is_dir() or not (directory / MANIFEST).is_file():
+            raise UsageError(f"{directory} is no plan's folder, and is not replaced", hint=_OTHER_PLACE)
+        others = tuple(sorted(entry.name for entry in directory.iterdir() if not _FILES.fullmatch(entry.name)))
+        if others:
+            raise UsageError(
+                f"{directory} holds more than a plan, and is not replaced", facts=others, hint=_OTHER_PLACE
+            )
+    try_folder(directory, is_replaced=True)
 
 
 def write_folder(
-    directory: Path, files: Mapping[str, bytes], program: Program, data_folder: Path | None = None
+    directory: Path,
+    files: Mapping[str, bytes],
+    program: Program,
+    data_folder: Path | None = None,
+    *,
+    force: bool = False,
 ) -> None:
     """Writes a plan's files and their manifest.
 
     Args:
-        directory: must not exist.
+        directory: see ``try_place``.
         files: content by file name, without the manifest.
         program: the partitioned program of the plan.
         data_folder: where the model's external data lie; None if it has none.
+        force: a plan that is there is replaced.
 
     Raises:
         UsageError: the folder exists, or cannot be written.
     """
-    refuse_existing(directory)
+    try_place(directory, force=force)
     manifest = {
         "schema_version": SCHEMA_VERSION,
         "files": {name: digest(content) for name, content in sorted(files.items())},
@@ -115,19 +131,17 @@ def open_folder(directory: Path) -> PlanFolder:
     if not manifest_file.is_file():
         raise UsageError(f"{directory} holds no plan", hint="write one with `tofu plan`")
     try:
-        manifest = json.loads(manifest_file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        raise ModelError(f"{manifest_file} cannot be read: it is not JSON", hint="plan the model again") from None
-    version = manifest.get("schema_version", SCHEMA_VERSION) if isinstance(manifest, dict) else SCHEMA_VERSION
-    if version != SCHEMA_VERSION:
-        raise ModelError(f"{manifest_file} has schema version {version}; this tofu reads {SCHEMA_VERSION}")
-    fault = fault_in(manifest, _FORM) or fault_in(manifest.get("data_folder", []), [str], "data_folder")
-    if fault:
-        raise ModelError(f"{manifest_file} cannot be read: {fault}", hint="plan the model again")
-    expected: dict[str, str] = manifest["files"]
-    inputs, outputs = tuple(manifest["inputs"]), tuple(manifest["outputs"])
-    state = tuple(StatePair(current, following) for current, following in manifest["state"])
-    data_folders = resolved(directory, manifest.get("data_folder", []))
+        manifest = read_json(manifest_file)
+        version = manifest["schema_version"].integer()
+        if version != SCHEMA_VERSION:
+            raise manifest["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
+        expected = {name: value.text() for name, value in manifest["files"].members().items()}
+        inputs, outputs = manifest["inputs"].texts(), manifest["outputs"].texts()
+        state = tuple(_pair(pair) for pair in manifest["state"].values())
+        stated = manifest.get("data_folder")
+        data_folders = resolved(directory, () if stated is None else stated.texts())
+    except JsonError as error:
+        raise ModelError(f"{manifest_file} cannot be read: {error}", hint="plan the model again") from None
     faults = [_fault(directory, name, wanted) for name, wanted in expected.items()]
     faults.extend(f"{name} is not in the manifest" for name in (PLAN, MODEL) if name not in expected)
     if any(faults):
@@ -136,11 +150,22 @@ def open_folder(directory: Path) -> PlanFolder:
             facts=tuple(filter(None, faults)),
             hint="plan the model again with `tofu plan`",
         )
-    plan = Plan.from_json((directory / PLAN).read_text(encoding="utf-8"))
-    absent = [worker_file(worker) for worker in range(plan.workers) if worker_file(worker) not in expected]
-    if absent:
-        raise ModelError(f"{directory} lacks {', '.join(absent)}", hint="plan the model again")
+    plan = Plan.from_json((directory / PLAN).read_bytes(), str(directory / PLAN))
+    there = sum(1 for name in expected if name not in (PLAN, MODEL))
+    # Their number first: a plan may state any number of workers.
+    if plan.workers != there or any(worker_file(worker) not in expected for worker in range(there)):
+        raise ModelError(
+            f"{directory}: the plan is for {plan.workers} workers, and not these are there",
+            facts=tuple(sorted(expected)),
+            hint="plan the model again with `tofu plan`",
+        )
     return PlanFolder(directory, plan, inputs, outputs, state, data_folders)
+
+
+def _pair(data: Value) -> StatePair:
+    if len(data.texts()) != 2:
+        raise data.fault("is no pair of a state and its next value")
+    return StatePair(*data.texts())
 
 
 def _fault(directory: Path, name: str, wanted: str) -> str:

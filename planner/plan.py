@@ -8,31 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from planner.algebra.tiling import Tiling
+from planner.algebra.tiling import Only, Tiling
 from planner.errors import ModelError, UsageError
 from planner.estimate import TimeEstimate
 from planner.graph.deliveries import SharedDelivery
-from planner.json_form import fault_in
+from planner.strict_json import JsonError, Value, parse_json
 
 SCHEMA_VERSION = 1
-_SPACE = {"variables": [str], "tiling": str}
-_FORM = {
-    "schema_version": int,
-    "model": str,
-    "model_digest": str,
-    "cuts": [int],
-    "strategy": str,
-    "moved_bytes": int,
-    "soybean_bytes": int,
-    "peak_bytes": [int],
-    "certified_gap": (None, float),
-    "replicated_flop_share": float,
-    "unsplit": [str],
-    "tilings": {str: str},
-    "iteration_spaces": {str: _SPACE},
-    "tensor_bytes": {str: int},
-}
-"""What every ``plan.json`` has (see ``json_form``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,57 +147,82 @@ class Plan:
         }
 
     @classmethod
-    def from_json(cls, text: str) -> Plan:
+    def from_json(cls, text: str | bytes, source: str = "the plan") -> Plan:
         """Reads what ``to_json`` wrote.
+
+        Args:
+            text: of the file.
+            source: the file's name, for the error.
 
         Raises:
             ModelError: it is not a plan, or one of another version.
         """
         try:
-            data = json.loads(text)
-        except (ValueError, RecursionError):
-            raise ModelError("the plan cannot be read: it is not JSON", hint="plan the model again") from None
-        version = data.get("schema_version", SCHEMA_VERSION) if isinstance(data, dict) else SCHEMA_VERSION
-        if version != SCHEMA_VERSION:
-            raise ModelError(f"the plan has schema version {version}; this tofu reads {SCHEMA_VERSION}")
-        fault = fault_in(data, _FORM)
-        fault = fault or next(
-            (f"tensor_bytes.{name} is missing" for name in data["tilings"] if name not in data["tensor_bytes"]), ""
-        )
-        if fault:
-            raise ModelError(f"the plan cannot be read: {fault}", hint="plan the model again")
-        try:
-            cuts = tuple(int(ways) for ways in data["cuts"])
-            return cls(
-                model=data["model"],
-                model_digest=data["model_digest"],
-                cuts=cuts,
-                tilings={name: Tiling.parse(text, cuts) for name, text in data["tilings"].items()},
-                strategies={
-                    name: OpStrategy(Tiling.parse(space["tiling"], cuts), tuple(space["variables"]))
-                    for name, space in data["iteration_spaces"].items()
-                },
-                tensor_bytes=data["tensor_bytes"],
-                moved_bytes=data["moved_bytes"],
-                soybean_bytes=data["soybean_bytes"],
-                peak_bytes=tuple(data["peak_bytes"]),
-                replicated_flop_share=data["replicated_flop_share"],
-                certified_gap=data["certified_gap"],
-                strategy=data["strategy"],
-                unsplit=tuple(data["unsplit"]),
-                described_by=DescriptionFile(**data["described_by"]) if data.get("described_by") else None,
-                undescribed=tuple(UndescribedOp(**op) for op in data.get("undescribed", ())),
-                decided_apart=int(data.get("decided_apart", 0)),
-                estimate=TimeEstimate.from_dict(data["estimate"]) if data.get("estimate") else None,
-                deliveries=tuple(
-                    SharedDelivery(one["name"], one["tensor"], tuple(one["readers"]))
-                    for one in data.get("deliveries", ())
-                ),
-            )
-        except UsageError as error:
-            raise ModelError(f"the plan cannot be read: {error.what}", hint="plan the model again") from error
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ModelError(f"the plan cannot be read: {error}", hint="plan the model again") from error
+            return _plan(parse_json(text))
+        except JsonError as error:
+            raise ModelError(
+                f"{source} cannot be read: {error}", hint="plan the model again with `tofu plan`"
+            ) from None
+
+
+def _plan(data: Value) -> Plan:
+    version = data["schema_version"].integer()
+    if version != SCHEMA_VERSION:
+        raise data["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
+    cuts = data["cuts"].counts(least=1)
+    gap, described_by, estimate = data.get("certified_gap"), data.get("described_by"), data.get("estimate")
+    deliveries, undescribed = data.get("deliveries"), data.get("undescribed")
+    apart = data.get("decided_apart")
+    return Plan(
+        model=data["model"].text(),
+        model_digest=data["model_digest"].text(),
+        cuts=cuts,
+        tilings={name: _tiling(tiling, cuts) for name, tiling in data["tilings"].members().items()},
+        strategies={name: _strategy(space, cuts) for name, space in data["iteration_spaces"].members().items()},
+        tensor_bytes={name: amount.count() for name, amount in data["tensor_bytes"].members().items()},
+        moved_bytes=data["moved_bytes"].count(),
+        soybean_bytes=data["soybean_bytes"].count(),
+        peak_bytes=data["peak_bytes"].counts(),
+        replicated_flop_share=data["replicated_flop_share"].number(),
+        certified_gap=None if gap is None else gap.number(),
+        strategy=data["strategy"].text(),
+        unsplit=data["unsplit"].texts(),
+        described_by=None
+        if described_by is None
+        else DescriptionFile(described_by["name"].text(), described_by["sha256"].text()),
+        decided_apart=0 if apart is None else apart.count(),
+        undescribed=tuple(_undescribed(op) for op in ([] if undescribed is None else undescribed.values())),
+        estimate=None if estimate is None else TimeEstimate.from_json(estimate),
+        deliveries=tuple(
+            SharedDelivery(one["name"].text(), one["tensor"].text(), one["readers"].texts())
+            for one in ([] if deliveries is None else deliveries.values())
+        ),
+    )
+
+
+def _undescribed(data: Value) -> UndescribedOp:
+    return UndescribedOp(
+        data["name"].text(), data["op_type"].text(), data["moved_bytes"].count(), data["repeated_elements"].count()
+    )
+
+
+def _tiling(data: Value, cuts: tuple[int, ...]) -> Tiling:
+    try:
+        tiling = Tiling.parse(data.text(), cuts)
+    except UsageError as error:
+        raise data.fault(f"is wrong: {error.what}") from None
+    if any(
+        isinstance(one, Only) and one.group >= ways for one, ways in zip(tiling.placements, tiling.ways, strict=True)
+    ):
+        raise data.fault(f"names a group that there is not: {data.text()}")
+    return tiling
+
+
+def _strategy(data: Value, cuts: tuple[int, ...]) -> OpStrategy:
+    strategy = OpStrategy(_tiling(data["tiling"], cuts), data["variables"].texts())
+    if any(dim >= len(strategy.variables) for dim in strategy.tiling.dims):
+        raise data["tiling"].fault(f"cuts an index variable that there is not: {strategy.tiling}")
+    return strategy
 
 
 def digest(data: bytes) -> str:

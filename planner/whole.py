@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from planner.errors import UsageError
+from planner.unfinished import replace_folder, unfinished
 
 
 @contextmanager
@@ -23,20 +23,14 @@ def whole_file(target: Path) -> Iterator[IO[bytes]]:
         UsageError: it cannot be written.
     """
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=target.resolve().parent, prefix=f".{target.name}.", delete=False
-        ) as stream:
-            temporary = Path(stream.name)
-            try:
+        with unfinished(target.resolve().parent / target.name) as temporary:
+            with temporary.open("wb") as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-                mode = target.stat().st_mode if target.exists() else 0o666 & ~_umask()
-                temporary.chmod(mode & 0o777)
-                temporary.replace(target)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
+            mode = target.stat().st_mode if target.exists() else 0o666 & ~_umask()
+            temporary.chmod(mode & 0o777)
+            temporary.replace(target)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
 
@@ -56,19 +50,62 @@ def whole_folder(target: Path) -> Iterator[Path]:
     try:
         parent = target.resolve().parent
         parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))
-        try:
+        with unfinished(parent / target.name, is_folder=True) as temporary:
             yield temporary
             for file in sorted(temporary.iterdir()):
                 _sync(file)
             temporary.chmod(0o777 & ~_umask())
-            if target.exists():
-                shutil.rmtree(target)
-            temporary.rename(target)
+            _sync(temporary)
+            replace_folder(temporary, parent / target.name)
             _sync(parent)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {error.strerror}") from error
+
+
+def try_file(target: Path, *, makes_folders: bool = False) -> None:
+    """Refuses, before the work, a file that could not be written after it.
+
+    Args:
+        target: a file that may be there.
+        makes_folders: folders above it are made if they are not there.
+
+    Raises:
+        UsageError: it is no regular file, there is no folder for it, or nothing can be written there.
+    """
+    if target.is_dir():
+        raise UsageError(f"{target} cannot be written: it is a folder")
+    if target.exists() and not target.is_file():
+        raise UsageError(f"{target} cannot be written: it is no regular file")
+    parent = target.resolve().parent
+    if not makes_folders and not parent.is_dir():
+        raise UsageError(f"{target} cannot be written: there is no folder {target.parent}")
+    _try_within(parent, target)
+
+
+def try_folder(target: Path, *, is_replaced: bool = False) -> None:
+    """Refuses, before the work, a folder that could not be written after it.
+
+    Args:
+        target: a folder that may be there; folders above it are made if they are not there.
+        is_replaced: all of it will be, and not files inside of it.
+
+    Raises:
+        UsageError: something else is there, or nothing can be written there.
+    """
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{target} cannot be written: it is no folder")
+    _try_within(target.resolve().parent if is_replaced else target.resolve(), target)
+
+
+def _try_within(folder: Path, target: Path) -> None:
+    """Makes a file without a name in a folder, or in the nearest above it that is there."""
+    try:
+        while not os.path.lexists(folder):
+            folder = folder.parent
+        if not folder.is_dir():
+            raise UsageError(f"{target} cannot be written: {folder} is no folder")
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
 

@@ -18,18 +18,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
 from planner import fetch_node
+from planner.algebra.region import Region
 from planner.errors import ModelError
 from planner.graph.fills import fill_nodes, fills_of, is_fill_node, is_large_fill
-from planner.graph.protos import dtype_of, elem_type_of
+from planner.graph.protos import dtype_of, elem_type_of, stored_array
 from planner.graph.wellformed import fresh_name
-from planner.json_form import Row, fault_in
 from planner.program import Arena, Buffer, Fetch, Segment, Step, WorkerProgram
+from planner.strict_json import JsonError, Value, parse_json
 
 SEGMENTS: Final = "tofu.segments"
 """Domain of the local functions."""
@@ -165,13 +166,30 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
     """
     notes = {entry.key: entry.value for entry in model.metadata_props}
     graph = model.graph
-    worker = _note(notes, "tofu.worker", int, graph.name)
-    places = _note(notes, "tofu.buffers", {str: Row((str, [int], [int]))}, graph.name)
-    ops = _note(notes, "tofu.segments", {str: [str]}, graph.name)
-    arena = _arena(_note(notes, "tofu.arena", _ARENA, graph.name)) if "tofu.arena" in notes else None
+    key = ""
+    try:
+        missing = [key for key in ("tofu.worker", "tofu.buffers", "tofu.segments") if key not in notes]
+        if missing:
+            raise JsonError(f"it has no {missing[0]}")
+        key = "tofu.worker"
+        worker = parse_json(notes[key]).count()
+        key = "tofu.buffers"
+        places = {name: _place(value) for name, value in parse_json(notes[key]).members().items()}
+        key = "tofu.segments"
+        ops = {name: value.texts() for name, value in parse_json(notes[key]).members().items()}
+        key = "tofu.arena"
+        arena = _arena(parse_json(notes[key])) if key in notes else None
+    except JsonError as error:
+        raise ModelError(
+            f"model {graph.name!r} is no worker model: its metadata cannot be read ({key and key + ': '}{error})",
+            hint="worker models are written by `tofu plan --out DIR`",
+        ) from None
     typed = {value.name: value.type for value in (*graph.input, *graph.output, *graph.value_info)}
     fills = fills_of([node for node in graph.node if is_fill_node(node)])
-    constants = {**{tensor.name: _constant(tensor) for tensor in graph.initializer}, **fills}
+    constants = {
+        **{tensor.name: stored_array(tensor, f"initializer {tensor.name!r}") for tensor in graph.initializer},
+        **fills,
+    }
     typed |= {
         tensor.name: helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
     }
@@ -188,57 +206,39 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
         collected=tuple(value.name for value in graph.output),
         arena=arena,
     )
+    _check_names(program, graph.name)
     bodies = {function.name: function for function in model.functions if function.domain == SEGMENTS}
     if len(bodies) != sum(function.domain == SEGMENTS for function in model.functions):
         raise ModelError(f"model {graph.name!r} has several functions of one name", hint="plan the model again")
     lacking = sorted({step.function for step in program.steps if isinstance(step, Segment)} - bodies.keys())
     if lacking:
         raise ModelError(f"model {graph.name!r} calls functions that it does not have", facts=tuple(lacking))
-    _check_calls(program, bodies)
+    uneven = tuple(
+        f"{step.name}: {step.function}"
+        for step in program.steps
+        if isinstance(step, Segment)
+        and (len(step.inputs), len(step.outputs))
+        != (len(bodies[step.function].input), len(bodies[step.function].output))
+    )
+    if uneven:
+        raise ModelError(f"model {graph.name!r} calls functions with other inputs or outputs", facts=uneven)
     return WorkerModel(program, bodies, constants, notes.get("tofu.plan", ""))
 
 
-def _note(notes: Mapping[str, str], key: str, form: Any, model: str) -> Any:
-    """What a metadata entry says, of a given form (see ``json_form``)."""
-    try:
-        value = json.loads(notes[key])
-        fault = fault_in(value, form, key)
-    except KeyError:
-        fault = f"{key} is missing"
-    except (ValueError, RecursionError):
-        fault = f"{key} is not JSON"
-    if fault:
-        raise ModelError(
-            f"model {model!r} is no worker model: its metadata cannot be read ({fault})",
-            hint="worker models are written by `tofu plan --out DIR`",
-        )
-    return value
-
-
-def _constant(tensor: TensorProto) -> np.ndarray:
-    try:
-        return numpy_helper.to_array(tensor)
-    except Exception as error:  # whatever NumPy says of too few bytes, or of a dtype that there is not
-        raise ModelError(f"constant {tensor.name!r} cannot be read: {error}", hint="plan the model again") from error
-
-
-def _check_calls(program: WorkerProgram, bodies: Mapping[str, FunctionProto]) -> None:
-    """Every segment gives its function as many inputs and outputs as that has."""
-    findings = []
-    for step in program.steps:
-        if isinstance(step, Segment):
-            body = bodies[step.function]
-            for kind, given, wanted in (("inputs", step.inputs, body.input), ("outputs", step.outputs, body.output)):
-                if len(given) != len(wanted):
-                    findings.append(
-                        f"segment {step.name!r}: {len(given)} {kind}, and {step.function} has {len(wanted)}"
-                    )
-    if findings:
-        raise ModelError(
-            f"worker {program.worker}'s segments do not fit their functions",
-            facts=tuple(findings),
-            hint="plan the model again",
-        )
+def _check_names(program: WorkerProgram, model: str) -> None:
+    """Every buffer that is filled, collected or laid out is one, and lies in the arena."""
+    known, arena = program.buffers, program.arena
+    facts = [f"there is no buffer {name!r}" for name in (*program.loaded, *program.fixed, *program.collected)
+             if name not in known]  # fmt: skip
+    if arena is not None:
+        facts += [f"buffer {name!r} has no place in the arena" for name in known if name not in arena.offsets]
+        facts += [
+            f"buffer {name!r} leaves the arena of {arena.size_bytes} bytes"
+            for name, buffer in known.items()
+            if arena.offsets.get(name, 0) + buffer.size_bytes > arena.size_bytes
+        ]
+    if facts:
+        raise ModelError(f"model {model!r} has buffers that are not laid out", facts=tuple(facts))
 
 
 def _node(step: Step, program: WorkerProgram) -> NodeProto:
@@ -268,19 +268,25 @@ def _initializer(buffer: Buffer, array: np.ndarray) -> TensorProto:
     return tensor
 
 
-def _arena(stated: Mapping[str, Any]) -> Arena:
-    return Arena(stated["size_bytes"], stated["offsets"], stated["workspace_bytes"])
+def _arena(stated: Value) -> Arena:
+    offsets = {name: offset.count() for name, offset in stated["offsets"].members().items()}
+    return Arena(stated["size_bytes"].count(), offsets, stated["workspace_bytes"].count())
 
 
-def _buffer(name: str, place: Sequence[Any], kind: TypeProto) -> Buffer:
+def _place(stated: Value) -> tuple[str, Region]:
+    """Of which tensor a buffer holds a part, and which."""
+    parts = stated.values()
+    if len(parts) != 3 or len(parts[1].counts()) != len(parts[2].counts()):
+        raise stated.fault("is not a tensor, a low corner and a high one")
+    return parts[0].text(), Region(parts[1].counts(), parts[2].counts())
+
+
+def _buffer(name: str, place: tuple[str, Region], kind: TypeProto) -> Buffer:
     dtype = dtype_of(kind.tensor_type.elem_type)
     if dtype is None:
-        raise ModelError(f"buffer {name!r} has a type or a place that cannot be read")
-    tensor, lo, hi = place
-    if len(lo) != len(hi) or min(lo, default=0) < 0:
-        raise ModelError(f"buffer {name!r} has a region from {lo} to {hi}")
+        raise ModelError(f"buffer {name!r} is of a type that no plan has")
+    tensor, region = place
     shape = tuple(dim.dim_value for dim in kind.tensor_type.shape.dim)
-    region = fetch_node.region_of([*lo, *hi])
     if region.is_empty or shape not in (region.shape, ()) or (shape == () and region.shape != (1,)):
         raise ModelError(f"buffer {name!r} of shape {list(shape)} cannot hold the region {region}")
-    return Buffer(name, str(tensor), region, shape, dtype)
+    return Buffer(name, tensor, region, shape, dtype)

@@ -90,8 +90,8 @@ class Only:
 Placement: TypeAlias = Shard | Replicate | Partial | Only
 
 _PLACEMENT = re.compile(
-    r"^(?:S\((?P<dim>\d+)(?:,(?P<block>\d+))?\)|(?P<r>R)|P(?:\((?P<reducer>\w+)\))?|O\((?P<group>\d+)\))"
-    r"(?:/(?P<ways>\d+))?$"
+    r"(?:S\((?P<dim>[0-9]{1,18})(?:,(?P<block>[0-9]{1,18}))?\)|(?P<r>R)|P(?:\((?P<reducer>\w+)\))?"
+    r"|O\((?P<group>[0-9]{1,18})\))(?:/(?P<ways>[0-9]{1,18}))?"
 )
 
 
@@ -101,7 +101,7 @@ def parse_placement(text: str) -> tuple[Placement, int | None]:
     Raises:
         UsageError: the text is none of these, or its blocks are empty.
     """
-    match = _PLACEMENT.match(text)
+    match = _PLACEMENT.fullmatch(text)
     if match is None:
         # O(group) is read from plans, and is nothing that a user can ask for.
         raise UsageError(f"placement {text!r} cannot be read", hint="write S(dim), S(dim,block), R or P, e.g. S(0)/2")
@@ -182,6 +182,11 @@ class Tiling:
     def boxes(self, shape: tuple[int, ...]) -> Boxes:
         """The region of each worker: worker 0 first, the innermost cut varying fastest."""
         return _boxes(self, shape)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The dims that are cut, by cut."""
+        return tuple(placement.dim for placement in self.placements if isinstance(placement, Shard))
 
     @property
     def busy(self) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from planner.search.composites import Decided, decide_with_bodies
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
 from planner.units import parse_ratio
+from planner.whole import try_file
 from planner.zoo import build
 
 _SHOWN = 8
@@ -82,6 +83,8 @@ def check(
     _refuse_repeated(models, state)
     allowed = _share(max_increase)
     known = _read(baseline, update)
+    if update:
+        try_file(baseline)
     descriptions, _ = in_force(opdefs, unknown_ops)
     pairs = None if state is None else read_pairs(state)
     graphs = {}
@@ -142,10 +145,10 @@ def _read(path: Path, update: bool) -> Baseline:
             raise UsageError(f"baseline {path} does not exist", hint="write it with --update")
         return Baseline({})
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"baseline {path} cannot be read: {error}", hint="name another file") from error
-    return Baseline.from_json(text, str(path))
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"baseline {path} cannot be read: {error.strerror}", hint="name another file") from error
+    return Baseline.from_json(content, str(path))
 
 
 def _is_file(name: str) -> bool:

@@ -43,10 +43,13 @@ def explain(directory: Path | None = None, *, subject: str | None = None, opdefs
     """
     folder = open_folder(directory if directory is not None else newest_folder(Path()))
     model = read_model(folder.model, operators=EVERY_OPERATOR)
-    graph = with_deliveries(planned_graph(model, folder.plan.strategies), folder.plan.deliveries)
+    planned = planned_graph(model, folder.plan.strategies)
+    _check_deliveries(folder, planned)
+    graph = with_deliveries(planned, folder.plan.deliveries)
     descriptions, source = in_force(opdefs, "replicate")
     if source is not None and source != folder.plan.described_by:
         _refuse_other_descriptions(folder, source)
+    _check_tensors(folder, graph)
     ops = descriptions.bind_all(graph)
     untold = tuple(bound.op.name for bound in ops if bound.op.name not in folder.plan.strategies)
     if untold:
@@ -69,6 +72,41 @@ def explain(directory: Path | None = None, *, subject: str | None = None, opdefs
         tensors = tuple(row for row in tensors if row.name in touched)
         state = tuple(row for row in state if not touched.isdisjoint((row.current, row.following)))
     return Explanation(folder.plan, folder.path, tensors, op_rows, subject, state)
+
+
+def _check_deliveries(folder: PlanFolder, graph: Graph) -> None:
+    """Refuses deliveries of tensors that there are not, or that nobody reads."""
+    of: dict[str, str] = {}
+    facts = []
+    inputs = {op.name: op.inputs for op in graph.ops}
+    for one in folder.plan.deliveries:
+        of[one.name] = of.get(one.tensor, one.tensor)
+        is_new = one.name not in graph.tensors and one.name not in inputs
+        reads = [reader for reader in one.readers if of[one.name] in inputs.get(reader, ())]
+        chained = [other for other in folder.plan.deliveries if other.tensor == one.name]
+        if of[one.name] not in graph.tensors or not is_new or not (reads or chained):
+            facts.append(f"delivery {one.name!r} of {one.tensor!r} is read by {', '.join(one.readers) or 'nobody'}")
+    _refuse_misfits(folder, facts)
+
+
+def _check_tensors(folder: PlanFolder, graph: Graph) -> None:
+    """Refuses a plan of another model than the one beside it."""
+    plan = folder.plan
+    facts = [f"op {op.name!r} has no strategy" for op in graph.ops if op.name not in plan.strategies]
+    for name, tensor in graph.tensors.items():
+        tiling = plan.tilings.get(name)
+        if tiling is not None and name not in plan.tensor_bytes:
+            facts.append(f"tensor {name!r} has no bytes")
+        if tiling is not None and any(dim >= max(1, len(tensor.shape)) for dim in tiling.dims):
+            facts.append(f"tensor {name!r} of shape {list(tensor.shape)} cannot be tiled {tiling}")
+    _refuse_misfits(folder, facts)
+
+
+def _refuse_misfits(folder: PlanFolder, facts: Sequence[str]) -> None:
+    if facts:
+        raise ModelError(
+            f"{folder.path}: the plan does not fit its model", facts=tuple(facts), hint="plan the model again"
+        )
 
 
 def _refuse_other_descriptions(folder: PlanFolder, given: DescriptionFile) -> None:

@@ -12,6 +12,7 @@ from planner.report.results import (
     ZooResult,
     ZooRow,
 )
+from planner.whole import try_file
 from planner.zoo import FAMILIES, build, trained
 
 
@@ -40,6 +41,7 @@ def zoo(
     Raises:
         TofuError: there is no such model, or the output cannot be written.
     """
+    try_file(output, makes_folders=True)
     progress(f"building {name}")
     graph = build(name, batch=batch, optimizer=optimizer)
     progress(f"writing {output}")

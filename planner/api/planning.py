@@ -21,7 +21,7 @@ from planner.cost.topology import level_ways
 from planner.descriptions import UnknownOps, in_force
 from planner.errors import UsageError, did_you_mean
 from planner.folder import (
-    refuse_existing,
+    try_place,
     write_folder,
 )
 from planner.graph.external import data_folder_of, note_data_folder, without_data_folder
@@ -50,6 +50,7 @@ from planner.search.undescribed import undescribed_ops
 from planner.tdl.bind import BoundOp
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
+from planner.whole import try_file
 
 
 @without_collection()
@@ -71,6 +72,7 @@ def plan(
     share: Sharing = "auto",
     effort: EffortName = "normal",
     out: Path | None = None,
+    force: bool = False,
     state: Path | None = None,
     sharding_annotations: Path | None = None,
     profile: Path | None = None,
@@ -102,6 +104,7 @@ def plan(
         effort: ``quick``: no bound of what a plan can be; ``normal``: where it takes seconds, and a better plan where
             the bound's search finds one; ``thorough``: where it takes minutes, too.
         out: the folder to write; MODEL.tofuK in the working directory if None.
+        force: a plan that is there is replaced.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
         sharding_annotations: a file to write: the model with the tilings as ONNX sharding annotations.
         profile: a file of ``profile``: what ops were measured to take, for the topology's devices.
@@ -121,7 +124,9 @@ def plan(
     if objective == "time" and machine is None:
         raise UsageError("--objective time: on what machine?", hint="write --topology with a file or a name")
     directory = out if out is not None else Path(f"{model.stem}.tofu{workers}")
-    refuse_existing(directory)
+    try_place(directory, force=force)
+    if sharding_annotations is not None:
+        try_file(sharding_annotations)
     progress(f"reading {model}")
     pairs = None if state is None else read_pairs(state)
     descriptions, source = in_force(opdefs, unknown_ops)
@@ -206,7 +211,8 @@ def plan(
         described_by=source,
         undescribed=undescribed_ops(decided.graph, decided.ops, decision.plan, descriptions.is_unknown),
     )
-    write_folder(directory, plan_files(graph, content, complete, partitioned), partitioned.program, data_folder)
+    program = partitioned.program
+    write_folder(directory, plan_files(graph, content, complete, partitioned), program, data_folder, force=force)
     if sharding_annotations is not None:
         shapes = {name: tensor.shape for name, tensor in graph.tensors.items()}
         annotated, _ = with_annotations(ModelProto.FromString(content), complete, shapes)

@@ -52,6 +52,7 @@ from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
 from planner.units import parse_bytes
 from planner.verify.strategies import enumerate_strategies
+from planner.whole import try_file
 
 _ROUNDS = 3
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -137,8 +138,7 @@ def _check_target(target: Path) -> None:
     """Refuses what cannot be written before anything is measured."""
     if target.suffix not in _SUFFIXES:
         raise UsageError(f"--out {target}: a profile is written as {', '.join(_SUFFIXES)}")
-    if not target.resolve().parent.is_dir():
-        raise UsageError(f"--out {target} cannot be written: there is no folder {target.parent}")
+    try_file(target)
 
 
 def _stopwatch(device: Literal["cpu", "cuda"], workers: int, custom_ops: Sequence[Path]) -> Stopwatch:

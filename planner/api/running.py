@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opdefs import load_file
-from planner.errors import UsageError
 from planner.folder import (
     newest_folder,
 )
 from planner.graph.model import Tensor
 from planner.progress import Progress, silent
+from planner.runtime.patience import PATIENCE_SECONDS
 from planner.runtime.results import write_arrays
 from planner.runtime.run import RunOptions, RunResult, StepReport, run_with
 from planner.runtime.schedule import parse_schedule
 from planner.runtime.state import Drawn
 from planner.units import format_bytes
+from planner.whole import try_file
 
 _SHOWN = 8
 """Names of inputs in a line."""
@@ -35,6 +36,7 @@ def run(
     result: Path | None = None,
     checkpoint_dir: Path | None = None,
     checkpoint_every: int | None = None,
+    keep: int | None = None,
     resume: bool = False,
     export: Path | None = None,
     forward: Path | None = None,
@@ -42,10 +44,11 @@ def run(
     device: str = "cpu",
     device_map: Sequence[int] | None = None,
     seed: int = 0,
+    patience: float = PATIENCE_SECONDS,
     opdefs: Path | None = None,
     custom_ops: Sequence[Path] = (),
     progress: Progress = silent,
-    notes: Progress = silent,
+    notice: Progress = silent,
 ) -> RunResult:
     """Runs a plan.
 
@@ -62,24 +65,27 @@ def run(
         result: where to write outputs and next state (npz).
         checkpoint_dir: where checkpoints go.
         checkpoint_every: a checkpoint after so many steps, and after the last.
-        resume: go on from the newest checkpoint.
+        keep: how many checkpoints of this model stay; None: all.
+        resume: go on from the newest checkpoint that is whole.
         export: where to write whole weights: ``.safetensors``, or ``.onnx`` with ``forward``.
         forward: the forward model that gets the weights.
         profile: measure every step of every worker.
         device: ``cpu`` or ``cuda``.
         device_map: for ``cuda``, the GPU of each worker.
         seed: of all that is drawn.
+        patience: seconds that the workers may go on without a finished step.
         opdefs: with ``verify``, a file of descriptions whose operators in NumPy are the reference.
         custom_ops: libraries of custom operators for ONNX Runtime.
         progress: told what is being done.
-        notes: told, before the first step, what is drawn because nothing gives it; nothing if nothing is.
+        notice: told, before the first step, what the user should know: what is drawn because nothing gives it, which
+            checkpoints were passed over.
 
     Raises:
         TofuError: the plan or the inputs cannot be used, weights cannot be read, or a worker failed.
     """
     where = directory if directory is not None else newest_folder(Path())
-    if result is not None and not result.parent.is_dir():
-        raise UsageError(f"{result} cannot be written: there is no folder {result.parent}")
+    if result is not None:
+        try_file(result)
     options = RunOptions(
         steps=steps,
         inputs=inputs,
@@ -91,16 +97,19 @@ def run(
         seed=seed,
         checkpoint_dir=checkpoint_dir,
         checkpoint_every=checkpoint_every,
+        keep=keep,
         resume=resume,
         export=export,
         forward=forward,
         profile=profile,
         device=device,
         device_map=None if device_map is None else tuple(device_map),
+        patience_seconds=patience,
         libraries=tuple(custom_ops),
         references={} if opdefs is None else load_file(opdefs).references,
         progress=lambda report: progress(_line(report)),
-        told=lambda drawn: _tell(drawn, notes),
+        told=lambda drawn: _tell(drawn, notice),
+        notice=notice,
     )
     outcome = run_with(where, options)
     if result is not None:

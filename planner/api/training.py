@@ -22,6 +22,7 @@ from planner.training.losses import LossOptions
 from planner.training.optimizers import Hyper
 from planner.training.precision import Precision
 from planner.training.updates import Schedule
+from planner.whole import try_file
 
 
 def grad(
@@ -126,6 +127,7 @@ def grad(
         gradients=gradients,
         state=state,
     )
+    try_file(output, makes_folders=True)
     progress("building the training graph")
     if form == "training-info":
         made, proto = make_training_info(model, wishes)

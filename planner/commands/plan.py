@@ -98,6 +98,7 @@ from planner.commands.show import progress, show
     metavar="DIR",
     help="Where to write the plan.  [default: MODEL.tofuK in the working directory]",
 )
+@click.option("--force", is_flag=True, help="Replace a plan that is there; a folder with anything else in it stays.")
 @STATE
 @click.option(
     "--sharding-annotations",
@@ -125,6 +126,7 @@ def plan(
     share: Literal["none", "auto"],
     effort: Literal["quick", "normal", "thorough"],
     out: Path | None,
+    force: bool,
     state: Path | None,
     sharding_annotations: Path | None,
     profile: Path | None,
@@ -169,6 +171,7 @@ def plan(
             share=share,
             effort=effort,
             out=out,
+            force=force,
             sharding_annotations=sharding_annotations,
             profile=profile,
             opdefs=opdefs,

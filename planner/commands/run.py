@@ -11,6 +11,7 @@ from planner.commands.exit_codes import EXIT_DONE, EXIT_NO
 from planner.commands.options import (
     CUSTOM_OPS,
     JSON,
+    POSITIVE,
 )
 from planner.commands.show import progress, say, show
 from planner.errors import UsageError
@@ -64,7 +65,12 @@ from planner.errors import UsageError
     help="A checkpoint after every N steps, and after the last.  [default: after the last]",
 )
 @click.option(
-    "--resume", is_flag=True, help="Go on from the newest checkpoint, which may be of another plan of the same model."
+    "--keep", type=click.IntRange(min=1), metavar="N", help="How many checkpoints stay; older ones go.  [default: all]"
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on from the newest whole checkpoint, which may be of another plan of the same model.",
 )
 @click.option(
     "--export",
@@ -88,6 +94,14 @@ from planner.errors import UsageError
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Of all that is drawn."
 )
+@click.option(
+    "--patience",
+    type=POSITIVE,
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the workers may go on without a finished step.",
+)
 @CUSTOM_OPS
 @click.option(
     "--opdefs",
@@ -108,6 +122,7 @@ def run(
     result: Path | None,
     checkpoint_dir: Path | None,
     checkpoint_every: int | None,
+    keep: int | None,
     resume: bool,
     export: Path | None,
     forward: Path | None,
@@ -115,6 +130,7 @@ def run(
     device: str,
     device_map: str | None,
     seed: int,
+    patience: float,
     custom_ops: tuple[Path, ...],
     opdefs: Path | None,
     json_wanted: bool,
@@ -147,6 +163,7 @@ def run(
             result=result,
             checkpoint_dir=checkpoint_dir,
             checkpoint_every=checkpoint_every,
+            keep=keep,
             resume=resume,
             export=export,
             forward=forward,
@@ -154,10 +171,11 @@ def run(
             device=device,
             device_map=None if device_map is None else _device_map(device_map),
             seed=seed,
+            patience=patience,
             custom_ops=custom_ops,
             opdefs=opdefs,
             progress=progress(),
-            notes=say,
+            notice=say,
         ),
         as_json.run,
         tables.run,

@@ -16,6 +16,7 @@ line: a change of the file shows what has changed.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from typing import Any
 from planner.errors import UsageError
 from planner.graph.model import Graph
 from planner.graph.structure import structure_of
+from planner.strict_json import JsonError, Value, parse_json
 
 SCHEMA_VERSION = 1
 
@@ -67,7 +69,7 @@ class Baseline:
         return json.dumps({"schema_version": SCHEMA_VERSION, "models": models}, indent=1) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, source: str) -> Baseline:
+    def from_json(cls, text: str | bytes, source: str) -> Baseline:
         """Reads what ``to_json`` wrote.
 
         Args:
@@ -79,19 +81,18 @@ class Baseline:
         """
         again = "write it anew with --update"
         try:
-            data = json.loads(text)
-            version = data["schema_version"]
+            data = parse_json(text)
+            version = data["schema_version"].value
             if version != SCHEMA_VERSION:
                 raise UsageError(
                     f"baseline {source} has schema version {version!r}; this tofu reads {SCHEMA_VERSION}",
                     hint=f"remove the file and {again}, by the tofu that is to read it",
                 )
-            return cls({_text(name): _model(model) for name, model in data["models"].items()})
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            return cls({name: _model(model) for name, model in data["models"].members().items()})
+        except JsonError as error:
             raise UsageError(
-                f"baseline {source} cannot be read: {what}", hint=f"name another file, or remove it and {again}"
-            ) from error
+                f"baseline {source} cannot be read: {error}", hint=f"name another file, or remove it and {again}"
+            ) from None
 
 
 def shapes_by_place(graph: Graph, keys: Mapping[str, str]) -> dict[str, str]:
@@ -136,33 +137,23 @@ def _model_as_dict(model: ModelCosts) -> dict[str, Any]:
     }
 
 
-def _model(data: Any) -> ModelCosts:
+def _model(data: Value) -> ModelCosts:
+    plans = {}
+    for workers, plan in data["plans"].members().items():
+        if not re.fullmatch("[1-9][0-9]{0,8}", workers):
+            raise data["plans"].fault(f"has the key {workers!r}, which is no number of workers")
+        plans[int(workers)] = _plan(plan)
     return ModelCosts(
-        structure=_text(data["structure"]),
-        ops={_text(key): _text(form) for key, form in data["ops"].items()},
-        plans={int(workers): _plan(plan) for workers, plan in data["plans"].items()},
+        structure=data["structure"].text(),
+        ops={key: form.text() for key, form in data["ops"].members().items()},
+        plans=plans,
     )
 
 
-def _plan(data: Any) -> PlanCost:
-    gap = data["certified_gap"]
-    if gap is not None and not (isinstance(gap, int | float) and 0 <= gap < float("inf")):
-        raise ValueError(f"a gap of {gap!r}")
+def _plan(data: Value) -> PlanCost:
     return PlanCost(
-        moved_bytes=_count(data["moved_bytes"]),
-        peak_bytes=_count(data["peak_bytes"]),
-        certified_gap=gap,
-        op_bytes={_text(key): _count(amount) for key, amount in data["op_bytes"].items()},
+        moved_bytes=data["moved_bytes"].count(),
+        peak_bytes=data["peak_bytes"].count(),
+        certified_gap=None if data["certified_gap"].value is None else data["certified_gap"].number(),
+        op_bytes={key: amount.count() for key, amount in data["op_bytes"].members().items()},
     )
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} stands where a text should")
-    return value
-
-
-def _count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} stands where a number of bytes should")
-    return value

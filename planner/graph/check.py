@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from planner.errors import ModelError
 from planner.graph.model import Graph
-from planner.graph.wellformed import listed
 
 
 def check_graph(graph: Graph) -> None:
@@ -19,7 +18,7 @@ def check_graph(graph: Graph) -> None:
     """
     facts = [*_definitions(graph), *_values(graph), *_state(graph)]
     if facts:
-        raise ModelError(f"graph {graph.name!r} is not consistent", facts=listed(facts))
+        raise ModelError(f"graph {graph.name!r} is not consistent", facts=tuple(facts))
 
 
 def _definitions(graph: Graph) -> list[str]:

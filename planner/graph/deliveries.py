@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from planner.errors import ModelError
 from planner.graph.model import Graph, Op
 
 DOMAIN: Final = "tofu"
@@ -40,6 +41,9 @@ def with_deliveries(graph: Graph, deliveries: Sequence[SharedDelivery]) -> Graph
     Args:
         graph: is left as it is; deliveries that it has stay.
         deliveries: one that delivers another's tensor stands behind that.
+
+    Raises:
+        ModelError: nobody reads one of them.
     """
     tensors = dict(graph.tensors)
     delivered: dict[str, str] = {}
@@ -64,5 +68,6 @@ def with_deliveries(graph: Graph, deliveries: Sequence[SharedDelivery]) -> Graph
 
     for op in graph.ops:
         place(op)
-    assert not waiting, f"nobody reads {', '.join(waiting)}"
+    if waiting:
+        raise ModelError(f"nobody reads the deliveries {', '.join(waiting)}", hint="plan the model again")
     return replace(graph, tensors=tensors, ops=tuple(ops))

@@ -12,6 +12,9 @@ from typing import Final
 import numpy as np
 from onnx import NodeProto, helper, numpy_helper
 
+from planner.errors import ModelError
+from planner.graph.protos import shape_fault, stored_array
+
 LARGE_BYTES: Final = 2**20
 """A fill from this size on is written as an op."""
 _WRITABLE: Final = frozenset("fiub")
@@ -45,14 +48,26 @@ def is_fill_node(node: NodeProto) -> bool:
 
 
 def fills_of(nodes: list[NodeProto]) -> dict[str, np.ndarray]:
-    """The fills that nodes written by ``fill_nodes`` make, by name, as views of one element."""
-    shapes = {
-        node.output[0]: numpy_helper.to_array(node.attribute[0].t) for node in nodes if node.op_type == "Constant"
-    }
-    return {
-        node.output[0]: np.broadcast_to(
-            numpy_helper.to_array(node.attribute[0].t).reshape(()), tuple(int(size) for size in shapes[node.input[0]])
-        )
-        for node in nodes
-        if node.op_type == "ConstantOfShape"
-    }
+    """The fills that nodes written by ``fill_nodes`` make, by name, as views of one element.
+
+    Raises:
+        ModelError: they are not what ``fill_nodes`` writes.
+    """
+    shapes = {node.output[0]: _value(node) for node in nodes if node.op_type == "Constant" and node.output}
+    found = {}
+    for node in nodes:
+        if node.op_type != "ConstantOfShape":
+            continue
+        shape = shapes.get(node.input[0]) if node.input and node.output else None
+        value = _value(node)
+        is_shape = shape is not None and shape.ndim == 1 and shape.dtype == np.int64
+        if shape is None or not is_shape or shape_fault(shape.tolist()) or value.size != 1:
+            raise ModelError(f"node {node.name!r} (ConstantOfShape) has no shape or value that can be read")
+        found[node.output[0]] = np.broadcast_to(value.reshape(()), tuple(shape.tolist()))
+    return found
+
+
+def _value(node: NodeProto) -> np.ndarray:
+    if len(node.attribute) != 1:
+        raise ModelError(f"node {node.name!r} ({node.op_type}) does not state one value")
+    return stored_array(node.attribute[0].t, f"node {node.name!r} ({node.op_type})")

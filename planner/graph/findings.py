@@ -13,7 +13,6 @@ from planner.graph.model import Op
 from planner.graph.randomness import LOWERINGS
 from planner.graph.sequences import SEQUENCE_OPS
 from planner.graph.undescribed import undescribed_error
-from planner.graph.wellformed import listed
 
 
 @dataclass(slots=True)
@@ -51,18 +50,18 @@ class Findings:
         unsupported = [self.unsupported[name] for name in names if name in self.unsupported]
         if unsupported:
             raise UnsupportedError(
-                "the model uses operators that cannot be planned", facts=listed(unsupported, 100), hint=hint
+                "the model uses operators that cannot be planned", facts=tuple(unsupported), hint=hint
             )
         faults = [self.faults[name] for name in names if name in self.faults]
         if faults:
-            raise ModelError("ops of the model contradict what they read", facts=listed(faults))
+            raise ModelError("ops of the model contradict what they read", facts=tuple(faults))
         lost = [name for op in live for name in op.outputs if name in self.lost]
         if lost:
             facts = [f"{name!r}: {self.lost[name] or 'computed from such a tensor'}" for name in lost]
             count = f"{len(lost)} tensors have" if len(lost) > 1 else "1 tensor has"
             raise ModelError(
                 f"{count} no static shape",
-                facts=listed(facts),
+                facts=tuple(facts),
                 hint=_SHAPES_OF_OTHERS
                 if self.foreign.intersection(names)
                 else "a plan needs every shape beforehand: export the model without data-dependent shapes",
@@ -78,7 +77,7 @@ class Findings:
                 reasons.setdefault(("", op.op_type), f"ONNX has no such operator at opset {opset}")
         told = {op.name for op in unknown}
         others = [fact for name, fact in (self.unsupported | self.faults).items() if name not in told]
-        error = undescribed_error(unknown, reasons, listed(others))
+        error = undescribed_error(unknown, reasons, tuple(others))
         hint = _values_hint(dict.fromkeys(name for op in unknown for name in self.decided_by.get(op.name, ())))
         raise type(error)(error.what, facts=error.facts, hint=f"{hint}\nor {error.hint}" if hint else error.hint)
 

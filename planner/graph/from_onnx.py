@@ -1,7 +1,7 @@
 """From an ONNX file to a Graph.
 
-Nothing that a file says is taken on trust: what it defines is checked, what it says about inner shapes is ignored
-and inferred anew, what it would expand to is bounded before it is expanded, and no other file is ever opened.
+Nothing that a file says is taken on trust: what it defines is checked, inner shapes are inferred anew, and what it says
+of them must agree, what it would expand to is bounded before it is expanded, and no other file is ever opened.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from onnx import ModelProto, TensorProto, ValueInfoProto
+from onnx import IR_VERSION, ModelProto, TensorProto, ValueInfoProto
 
 from planner.errors import ModelError, UnsupportedError, UsageError, did_you_mean
 from planner.graph.check import check_graph
@@ -38,7 +38,7 @@ from planner.graph.notes import (
 from planner.graph.protos import array_of, dtype_of, elem_type_name, external_location, shape_fault, tensor_shape
 from planner.graph.roles import infer_state, with_state
 from planner.graph.values import fixed_inputs, note_of, values_of
-from planner.graph.wellformed import check_names, check_text, initializers_of, listed, live_nodes, unique_op_names
+from planner.graph.wellformed import check_names, check_text, initializers_of, live_nodes, unique_op_names
 
 
 def read_model(
@@ -105,6 +105,14 @@ def graph_from_proto(
         ModelError, UnsupportedError, UsageError: see ``read_model``.
     """
     check_text(model)
+    if model.ir_version > IR_VERSION:
+        # Up to that one it is read, and written in a version that the runtime takes.
+        raise UnsupportedError(
+            f"the model is of IR version {model.ir_version}; the newest that can be read is {IR_VERSION}",
+            hint="export the model again with an older version of onnx",
+        )
+    if not model.graph.node:
+        raise ModelError("the graph has no nodes: there is nothing to be divided")
     opset = default_opset(model)
     refuse_unsupported(model, reachable_nodes(model), operators)
     initializers = initializers_of(model)
@@ -140,6 +148,7 @@ def graph_from_proto(
     nodes = live_nodes(bare.graph)
     opsets = _opsets(model, bare)
     outputs = tuple(value.name for value in model.graph.output)
+    stated = declared_types(model, dims or {})
     folded = fold(
         list(zip(unique_op_names(nodes), nodes, strict=True)),
         inputs=inputs,
@@ -149,9 +158,12 @@ def graph_from_proto(
         computed=names_of(metadata, FOLDED) | fixed.keys(),
         opsets=opsets,
         ir_version=min(max(int(model.ir_version), 8), MAX_IR_VERSION),
-        declared=declared_types(model, dims or {}),
+        declared=stated,
         operators=operators,
     )
+    if not dims:
+        # Sizes that are given change what is stated for others.
+        _refuse_lies(stated, folded.tensors)
     # Where values lie is what the initializers say, and nothing else.
     notes = {key: value for key, value in metadata.items() if not is_structural(key) and key != EXTERNAL}
     if fixed:
@@ -174,6 +186,29 @@ def graph_from_proto(
         notes=notes,
     )
     return _with_state(graph, metadata, state_pairs)
+
+
+def _refuse_lies(stated: Mapping[str, Tensor], made: Mapping[str, Tensor]) -> None:
+    """Of what the file states of tensors nothing is believed; what contradicts the ops is a fault of one or the other.
+
+    Raises:
+        ModelError: tensors of another shape or dtype than is stated: all of them.
+    """
+    facts = tuple(
+        f"{name!r}: stated {_type(tensor)}, made {_type(made[name])}"
+        for name, tensor in stated.items()
+        if name in made and _type(tensor) != _type(made[name])
+    )
+    if facts:
+        raise ModelError(
+            "the model states other tensors than its ops make",
+            facts=facts,
+            hint="export the model again, or remove what it states (value_info, shapes of outputs)",
+        )
+
+
+def _type(tensor: Tensor) -> str:
+    return f"{tensor.dtype.value} {list(tensor.shape)}"
 
 
 def _opsets(model: ModelProto, bare: ModelProto) -> dict[str, int]:
@@ -235,14 +270,14 @@ def _inputs(model: ModelProto, initializers: Mapping[str, TensorProto], dims: Ma
             faults.append(f"input {value.name!r} {fault}")
         tensors[value.name] = Tensor(value.name, shape, dtype)
     if unsupported:
-        raise UnsupportedError("inputs of the model are of dtypes that cannot be planned", facts=listed(unsupported))
+        raise UnsupportedError("inputs of the model are of dtypes that cannot be planned", facts=tuple(unsupported))
     if faults:
-        raise ModelError("inputs of the model have no usable shape", facts=listed(faults))
+        raise ModelError("inputs of the model have no usable shape", facts=tuple(faults))
     if open_shapes:
         count = f"{len(open_shapes)} inputs have" if len(open_shapes) > 1 else "1 input has"
         raise ModelError(
             f"{count} no static shape",
-            facts=listed(open_shapes),
+            facts=tuple(open_shapes),
             hint="give sizes to the symbolic dims: " + " ".join(f"--dim {symbol}=N" for symbol in unbound),
         )
     return tensors
@@ -309,4 +344,4 @@ def _refuse_empty(graph: Graph) -> None:
     ]
     if empty:
         what = f"tensor {empty[0].name!r} is empty" if len(empty) == 1 else f"{len(empty)} tensors are empty"
-        raise ModelError(what, facts=listed([f"{tensor.name!r}: {list(tensor.shape)}" for tensor in empty]))
+        raise ModelError(what, facts=tuple(f"{tensor.name!r}: {list(tensor.shape)}" for tensor in empty))

@@ -14,6 +14,7 @@ from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.load import MAX_OPSET
 from planner.graph.model import Tensor
+from planner.graph.operands import operand_fault
 from planner.graph.protos import dtype_of, elem_type_name, elem_type_of, shape_fault
 from planner.graph.subgraph import graphs_of, read_names
 
@@ -107,6 +108,7 @@ class Inference:
             raise ModelError(_first_line(str(error))) from None
         made = {name: _tensor(name, found.get(name)) for name in node.output if name}
         _check_reshape(node, tensors, made)
+        _check_operands(node, tensors, made)
         if node.op_type == "Resize" and not schema.domain:
             made = _resized(node, tensors, values, made)
         return made
@@ -184,6 +186,17 @@ def _tensor(name: str, proto: TypeProto | None) -> Tensor | None:
     if fault:
         raise ModelError(f"its output {name!r} {fault}")
     return Tensor(name, shape, dtype)
+
+
+def _check_operands(node: NodeProto, tensors: Mapping[str, Tensor], made: Mapping[str, Tensor | None]) -> None:
+    if node.domain not in ("", "ai.onnx"):
+        return
+    inputs = [tensors[name].shape if name else None for name in node.input]
+    outputs = [tensor.shape if (tensor := made.get(name)) is not None else None for name in node.output]
+    attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    fault = operand_fault(node.op_type, inputs, outputs, attributes)
+    if fault:
+        raise ModelError(fault)
 
 
 def _check_reshape(node: NodeProto, tensors: Mapping[str, Tensor], made: Mapping[str, Tensor | None]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
-from onnx import ModelProto, NodeProto, TensorProto, defs, helper, version_converter
+from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto, defs, helper, version_converter
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.foreign import Operators
@@ -29,6 +29,7 @@ CONVERTED_OPSET: Final = 21
 MAX_IR_VERSION: Final = 13
 """The runtime takes no later IR version."""
 _OLDEST_OPSET: Final = 7
+_LAST_VERSION: Final = 2**31 - 1
 _MAX_FILE_BYTES: Final = 2**31 - 1
 _CONVERTER_DATA_BYTES: Final = 4096
 
@@ -81,10 +82,13 @@ def default_opset(model: ModelProto) -> int:
     """The version of the default domain that a model imports.
 
     Raises:
-        ModelError: none, or a domain that is imported twice.
+        ModelError: none, a domain that is imported twice, or a version that there cannot be.
     """
     versions: dict[str, int] = {}
+    for entry in (entry for function in model.functions for entry in function.opset_import):
+        _check_version(entry)
     for entry in model.opset_import:
+        _check_version(entry)
         domain = "" if entry.domain == "ai.onnx" else entry.domain
         if domain in versions:
             name = domain or "the default one"
@@ -94,6 +98,11 @@ def default_opset(model: ModelProto) -> int:
     if "" not in versions:
         raise ModelError("the model imports no version of ONNX's default operator domain")
     return versions[""]
+
+
+def _check_version(entry: OperatorSetIdProto) -> None:
+    if not 1 <= entry.version <= _LAST_VERSION:
+        raise ModelError(f"version {entry.version} of operator domain {entry.domain or 'ai.onnx'!r} is imported")
 
 
 def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators: Operators | None = None) -> None:

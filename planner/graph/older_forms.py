@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from planner.errors import UnsupportedError
+from planner.graph.protos import stored_array
 from planner.graph.wellformed import fresh_name, node_label
 
 
@@ -79,13 +80,13 @@ def _nearest(node: NodeProto, constants: Mapping[str, np.ndarray]) -> str:
 
 def _constants(graph: GraphProto) -> dict[str, np.ndarray]:
     found = {
-        tensor.name: numpy_helper.to_array(tensor)
+        tensor.name: stored_array(tensor, f"initializer {tensor.name!r}")
         for tensor in graph.initializer
         if tensor.data_location != TensorProto.EXTERNAL
     }
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
-            found[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+            found[node.output[0]] = stored_array(node.attribute[0].t, node_label(node))
     return found
 
 

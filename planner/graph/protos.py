@@ -145,8 +145,21 @@ def array_of(tensor: TensorProto, owner: str) -> np.ndarray | None:
     try:
         array: np.ndarray = numpy_helper.to_array(tensor)
         return array.reshape(shape)
-    except (ValueError, TypeError) as error:
-        raise ModelError(f"{owner} has data that does not fill its shape {list(shape)}: {error}") from None
+    except (ValueError, TypeError):
+        raise ModelError(f"{owner} has data that does not fill its shape {list(shape)} of {dtype.value}") from None
+
+
+def stored_array(tensor: TensorProto, owner: str) -> np.ndarray:
+    """The value of a TensorProto that must hold it itself.
+
+    Raises:
+        UnsupportedError: its data is external, or see ``tensor_shape``.
+        ModelError: see ``array_of``.
+    """
+    array = array_of(tensor, owner)
+    if array is None:
+        raise UnsupportedError(f"{owner} has external data, which is not supported there")
+    return array
 
 
 def payload_fault(tensor: TensorProto) -> str:

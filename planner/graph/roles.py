@@ -15,7 +15,6 @@ from planner.errors import UsageError
 from planner.graph.check import check_graph
 from planner.graph.model import Graph, StatePair
 from planner.graph.update_forms import Term, candidates
-from planner.graph.wellformed import listed
 
 _SUFFIXES: Final = tuple(f"{mark}{word}" for mark in "._/" for word in ("next", "new", "updated"))
 _PREFIXES: Final = tuple(f"{word}{mark}" for mark in "._/" for word in ("next", "new", "updated"))
@@ -178,7 +177,7 @@ class _Settling:
             for name, left in self.open.items()
         ]
         what = f"output {next(iter(self.open))!r} replaces" if len(facts) == 1 else f"{len(facts)} outputs replace"
-        return UsageError(f"which input {what} cannot be told", facts=listed(facts), hint=_HINT)
+        return UsageError(f"which input {what} cannot be told", facts=tuple(facts), hint=_HINT)
 
 
 def _listing(names: Sequence[str]) -> str:

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from planner.errors import ModelError
 from planner.graph.subgraph import read_names
-
-_LISTED: Final = 20
-
-
-def listed(facts: Sequence[str], limit: int = _LISTED) -> tuple[str, ...]:
-    """The first facts, and how many more there are."""
-    if len(facts) <= limit:
-        return tuple(facts)
-    return (*facts[:limit], f"... and {len(facts) - limit} more")
 
 
 def initializers_of(model: ModelProto) -> dict[str, TensorProto]:
@@ -77,7 +67,7 @@ def check_names(graph: GraphProto, initializers: Iterable[str]) -> None:
     if not graph.output:
         facts.append("the graph has no output")
     if facts:
-        raise ModelError("the graph is not well-formed", facts=listed(facts))
+        raise ModelError("the graph is not well-formed", facts=tuple(facts))
 
 
 def node_label(node: NodeProto) -> str:

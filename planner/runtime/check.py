@@ -17,8 +17,6 @@ from planner.graph.model import StatePair
 from planner.order import Waits, data_waits, joined_waits, last_local_reads, needs, outputs_of, stuck, writers
 from planner.program import Arena, Fetch, Piece, Segment, Step, WorkerProgram
 
-_LISTED = 20
-
 
 def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair] = ()) -> tuple[Waits, ...]:
     """Refuses programs that do not fit together; returns what each step of each worker waits for.
@@ -175,11 +173,10 @@ def misplaced(program: WorkerProgram, arena: Arena) -> list[str]:
 
 
 def inconsistent(findings: Sequence[str]) -> ModelError:
-    """What to raise about a program that is not right, with the findings, or the first of many."""
-    rest = [f"and {len(findings) - _LISTED} more"] if len(findings) > _LISTED else []
+    """What to raise about a program that is not right."""
     return ModelError(
         "the partitioned program is inconsistent",
-        facts=(*findings[:_LISTED], *rest),
+        facts=tuple(findings),
         hint="plan the model again; if that does not help, it is a bug in tofu",
     )
 

@@ -15,8 +15,6 @@ from planner.errors import ModelError
 from planner.graph.model import Graph, StatePair
 from planner.program import Buffer, Program
 
-_LISTED = 20
-
 
 def check_against_model(graph: Graph, program: Program, where: str) -> None:
     """Refuses a program, with inputs, outputs and state of the manifest, that is not one of this model.
@@ -43,10 +41,9 @@ def check_against_model(graph: Graph, program: Program, where: str) -> None:
     if not findings:
         _check_tiles(graph, program, findings)
     if findings:
-        rest = [f"and {len(findings) - _LISTED} more"] if len(findings) > _LISTED else []
         raise ModelError(
             f"{where}: the plan's files do not belong together",
-            facts=(*findings[:_LISTED], *rest),
+            facts=tuple(findings),
             hint="plan the model again with `tofu plan`",
         )
 

@@ -13,10 +13,11 @@ regions that the stored tiles have in common with it, as a fetch does.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +29,10 @@ from planner.errors import ModelError, UsageError
 from planner.graph.model import Graph, StatePair, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.program import WorkerProgram
+from planner.runtime.npz import read_npz
 from planner.runtime.results import write_arrays
+from planner.strict_json import JsonError, Value, read_json
+from planner.unfinished import remove_folder, sweep
 from planner.whole import whole_folder
 
 MANIFEST: Final = "manifest.json"
@@ -101,20 +105,59 @@ def write_checkpoint(
     return target
 
 
-def newest_checkpoint(directory: Path) -> Path:
-    """The checkpoint of the latest step.
+def newest_checkpoint(directory: Path, graph: Graph, model_digest: str) -> tuple[Checkpoint, tuple[str, ...]]:
+    """The checkpoint of the latest step that is whole and of this model; and which later ones it is not, and why.
+
+    Args:
+        directory: of all checkpoints of a run.
+        graph: see ``Checkpoint``.
+        model_digest: see ``Checkpoint``.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none at all.
+        ModelError: there is none to go on from.
     """
-    found = [
-        (int(match[1]), entry)
-        for entry in (directory.iterdir() if directory.is_dir() else ())
-        if (match := _NAME.fullmatch(entry.name)) and (entry / MANIFEST).is_file()
-    ]
+    sweep(directory)
+    found = _found(directory)
     if not found:
         raise UsageError(f"{directory} holds no checkpoint to resume from", hint="leave --resume out to begin anew")
-    return max(found)[1]
+    passed_over: list[str] = []
+    for _, path in reversed(found):
+        try:
+            return Checkpoint(path, graph, model_digest), tuple(passed_over)
+        except ModelError as error:
+            if len(found) == 1:
+                raise
+            passed_over.append("; ".join([error.what, *error.shown_facts]))
+    raise ModelError(f"{directory} holds no checkpoint that can be resumed from", facts=tuple(passed_over))
+
+
+def remove_older(directory: Path, step: int, keep: int, model_digest: str) -> None:
+    """Removes old checkpoints of a model, once a new one is written.
+
+    Args:
+        directory: of all checkpoints of a run; what else is in it stays.
+        step: of the new checkpoint; those of later steps, of another run, stay.
+        keep: how many stay, the new one included.
+        model_digest: of the model; checkpoints of others stay.
+    """
+    mine = [path for number, path in _found(directory) if number <= step and _model_of(path) == model_digest]
+    for path in mine[:-keep]:
+        with contextlib.suppress(OSError):
+            remove_folder(path)
+
+
+def _found(directory: Path) -> list[tuple[int, Path]]:
+    """Steps and folders, earliest first."""
+    entries = directory.iterdir() if directory.is_dir() else ()
+    return sorted((int(match[1]), entry) for entry in entries if (match := _NAME.fullmatch(entry.name)))
+
+
+def _model_of(path: Path) -> str | None:
+    try:
+        return read_json(path / MANIFEST)["model_digest"].text()
+    except JsonError:
+        return None
 
 
 class Checkpoint:
@@ -134,19 +177,19 @@ class Checkpoint:
         self._graph = graph
         self._read: dict[str, Mapping[str, np.ndarray]] = {}
         try:
-            manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-            if manifest["schema_version"] != SCHEMA_VERSION:
-                raise ModelError(
-                    f"{path} has schema version {manifest['schema_version']}; this tofu reads {SCHEMA_VERSION}"
-                )
-            self.step = int(manifest["step"])
-            self.seed = int(manifest["seed"])
-            stored = str(manifest["model_digest"])
-            files = {str(name): str(digest) for name, digest in manifest["files"].items()}
+            manifest = read_json(path / MANIFEST)
+            version = manifest["schema_version"].integer()
+            if version != SCHEMA_VERSION:
+                raise manifest["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
+            self.step = manifest["step"].count()
+            self.seed = manifest["seed"].count()
+            stored = manifest["model_digest"].text()
+            files = {name: digest.text() for name, digest in manifest["files"].members().items()}
             self._tiles = {
-                str(name): tuple(_stored(entry) for entry in entries) for name, entries in manifest["tiles"].items()
+                name: tuple(_stored(entry) for entry in entries.values())
+                for name, entries in manifest["tiles"].members().items()
             }
-        except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
+        except JsonError as error:
             raise ModelError(f"{path} is no checkpoint that can be read: {error}") from None
         if stored != model_digest:
             raise ModelError(f"{path} is a checkpoint of another model", facts=(f"its model is {stored or 'unnamed'}",))
@@ -171,9 +214,25 @@ class Checkpoint:
 
     def _array(self, stored: StoredTile, dtype: np.dtype[Any]) -> np.ndarray:
         if stored.file not in self._read:
-            with np.load(self._path / stored.file, allow_pickle=False) as arrays:
-                self._read = {stored.file: {key: arrays[key] for key in arrays.files}}  # one file at a time
+            self._read = {stored.file: self._arrays(stored.file)}  # one file at a time
         return self._read[stored.file][stored.key].view(dtype).reshape(stored.region.shape)
+
+    def _arrays(self, file: str) -> dict[str, np.ndarray]:
+        """The tiles of a file, which are as large as their regions."""
+        sizes = {
+            tile.key: tile.region.elements * self._graph.tensors[name].dtype.item_bytes
+            for name in self._tiles.keys() & self._graph.tensors.keys()
+            for tile in self._tiles[name]
+            if tile.file == file
+        }
+
+        def wanted(declared: Mapping[str, np.ndarray]) -> Collection[str]:
+            wrong = [key for key, size in sizes.items() if key not in declared or declared[key].nbytes != size]
+            if wrong:
+                raise ModelError(f"{self._path / file} does not hold the tiles that its manifest names")
+            return sizes.keys()
+
+        return read_npz(self._path / file, wanted)
 
     def _check(self, files: Mapping[str, str]) -> None:
         faults = []
@@ -202,10 +261,12 @@ def _covers(tiles: Sequence[StoredTile], tensor: Tensor, files: Mapping[str, str
     return not missing
 
 
-def _stored(entry: Mapping[str, Any]) -> StoredTile:
-    corners = [int(corner) for corner in entry["region"]]
+def _stored(entry: Value) -> StoredTile:
+    corners = entry["region"].counts()
+    if len(corners) % 2:
+        raise entry["region"].fault("is no box: a low corner, then a high one")
     rank = len(corners) // 2
-    return StoredTile(str(entry["file"]), str(entry["key"]), Region(tuple(corners[:rank]), tuple(corners[rank:])))
+    return StoredTile(entry["file"].text(), entry["key"].text(), Region(corners[:rank], corners[rank:]))
 
 
 def _plain(array: np.ndarray) -> np.ndarray:

@@ -35,7 +35,7 @@ from typing import Any, NoReturn, TextIO
 from onnx import ModelProto
 
 from planner.collection import without_collection
-from planner.errors import TofuError
+from planner.errors import TofuError, out_of_memory
 from planner.graph.model import StatePair
 from planner.runtime.backend import Backend
 from planner.runtime.exchange import Exchange
@@ -46,8 +46,9 @@ from planner.worker_model import read_worker_model
 
 def main() -> NoReturn:
     """Serves one supervisor until it says stop or goes away."""
-    # Ctrl-C reaches the whole process group; it is the supervisor that decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C reaches the whole process group, and a termination may; it is the supervisor that decides what they mean.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.SIG_IGN)
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     faulthandler.enable()
@@ -68,13 +69,17 @@ def main() -> NoReturn:
             else:
                 reply = _serve(executor, request)
         except TofuError as error:
-            reply = {
-                "error": {"kind": type(error).__name__, "what": error.what, "facts": error.facts, "hint": error.hint}
-            }
+            reply = _refusal(error)
+        except MemoryError as error:
+            reply = _refusal(out_of_memory(error))
         except Exception:  # noqa: BLE001 -- a bug of ours: the supervisor raises it where it is seen
             reply = {"error": {"kind": "bug", "what": traceback.format_exc(), "facts": (), "hint": ""}}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
+
+
+def _refusal(error: TofuError) -> dict[str, Any]:
+    return {"error": {"kind": type(error).__name__, "what": error.what, "facts": error.facts, "hint": error.hint}}
 
 
 def _listen(lines: TextIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:

@@ -12,16 +12,20 @@ import mmap
 import os
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from planner.errors import InfeasibleError
 from planner.graph.protos import numpy_dtype
 from planner.program import Arena, WorkerProgram
 from planner.runtime.check import inconsistent, misplaced
 
 ALIGNMENT: Final = 64
 """Bytes; a cache line. Kernels that peel unaligned elements would give other bits at other addresses."""
+
+_LESS: Final = "run it on a machine with more memory, or plan a smaller batch"
 
 IDLE: Final = -1
 """The whereabouts of a worker that is in no step."""
@@ -66,7 +70,10 @@ class Exchange:
             starts[worker] = size
             size = aligned(size + arena.size_bytes)
         self.handle = _unnamed_memory(size) if handle is None else handle
-        memory = np.frombuffer(mmap.mmap(self.handle, size), np.uint8)
+        try:
+            memory = np.frombuffer(mmap.mmap(self.handle, size), np.uint8)
+        except (OSError, OverflowError):
+            raise _too_large(size) from None
         self.whereabouts: np.ndarray = memory[: 8 * len(programs)].view(np.int64)
         """Per worker the number of the step that it is in, or IDLE."""
         if handle is None:
@@ -97,5 +104,38 @@ def _unnamed_memory(size: int) -> int:
     else:
         with tempfile.TemporaryFile() as file:
             handle = os.dup(file.fileno())
-    os.ftruncate(handle, size)
+    try:
+        os.ftruncate(handle, size)
+    except (OSError, OverflowError):
+        os.close(handle)
+        raise _too_large(size) from None
     return handle
+
+
+def check_room(programs: Sequence[WorkerProgram]) -> None:
+    """Refuses workers whose memory this machine does not have, before the system ends the process for it.
+
+    Raises:
+        InfeasibleError: all of its memory and swap space are less than what the workers take.
+    """
+    needed = sum(sum(amounts) for amounts in ((arena_of(one).size_bytes, one.workspace_bytes) for one in programs))
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return  # a system that does not say
+    stated = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
+    there = sum(1024 * int(stated[name][0]) for name in ("MemTotal", "SwapTotal") if name in stated)
+    if there and needed > there:
+        raise InfeasibleError(
+            "this machine has too little memory for all workers of the plan",
+            facts=(f"they take {needed:,} bytes, and it has {there:,}",),
+            hint=_LESS,
+        )
+
+
+def _too_large(size: int) -> InfeasibleError:
+    return InfeasibleError(
+        "this machine has too little memory for all workers of the plan",
+        facts=(f"their arrays take {size:,} bytes, which the system does not give",),
+        hint=_LESS,
+    )

@@ -12,9 +12,9 @@ from planner.errors import ModelError, UsageError
 from planner.graph.load import load_model
 from planner.graph.model import Tensor
 from planner.graph.protos import elem_type_of
-from planner.graph.wellformed import listed
 from planner.runtime.results import write_bytes
 from planner.runtime.safetensors import write_safetensors
+from planner.whole import try_file
 
 
 def export_weights(
@@ -62,7 +62,7 @@ def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None =
         That model; an empty one for ``.safetensors``.
 
     Raises:
-        UsageError: another kind of file, no forward model, no folder to write to, or one from which the rest of the
+        UsageError: another kind of file, no forward model, no place to write to, or one from which the rest of the
             forward model's external data would not be found.
         ModelError: the forward model cannot be read, or shares no weight with the state.
     """
@@ -70,8 +70,7 @@ def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None =
         raise UsageError(f"{path} is neither .safetensors nor .onnx")
     if path.suffix == ".onnx" and forward is None:
         raise UsageError(f"{path}: into which model?", hint="name the forward model with --forward")
-    if not path.resolve().parent.is_dir():
-        raise UsageError(f"{path} cannot be written: there is no folder {path.parent}")
+    try_file(path)
     if path.suffix == ".safetensors" or forward is None:
         return ModelProto()
     model = load_model(forward)
@@ -90,7 +89,7 @@ def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None =
     external = [entry.name for entry in kept if entry.data_location == TensorProto.EXTERNAL]
     if external and path.resolve().parent != forward.resolve().parent:
         raise UsageError(
-            f"{forward} has external data that is not trained", facts=listed(external),
+            f"{forward} has external data that is not trained", facts=tuple(external),
             hint="export into the folder of that model, or to .safetensors",
         )  # fmt: skip
     return model

@@ -22,7 +22,6 @@ from planner.errors import ModelError
 from planner.graph.external import ExternalValue, chosen_folder, external_values, stored_bits
 from planner.graph.model import DType, Graph, Shape
 from planner.graph.protos import numpy_dtype
-from planner.graph.wellformed import listed
 
 HINT: Final = (
     "name their folder with --data-dir DIR, give values with --weights FILE, or have them drawn with --random-weights"
@@ -59,7 +58,7 @@ class ExternalData:
         if not self._values:
             return
         if not folders:
-            raise ModelError("weights are external data, and nothing says where", facts=listed(names), hint=HINT)
+            raise ModelError("weights are external data, and nothing says where", facts=tuple(names), hint=HINT)
         self.folder = chosen_folder(folders, self._values.values()).resolve()
         sizes: dict[str, int | str] = {}
         findings: list[str] = []
@@ -78,7 +77,7 @@ class ExternalData:
             others = [f"not all are in {folder} either" for folder in folders if folder.resolve() != self.folder]
             raise ModelError(
                 f"weights cannot be read from {self.folder}: {len(findings)} of {len(self._values)} tensors",
-                facts=(*listed(findings), *others),
+                facts=(*findings, *others),
                 hint=HINT,
             )
 

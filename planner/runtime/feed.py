@@ -18,7 +18,8 @@ import numpy as np
 
 from planner.errors import UsageError
 from planner.graph.model import Graph
-from planner.runtime.state import check_inputs, read_npz, refuse_missing
+from planner.runtime.npz import map_npy
+from planner.runtime.state import check_inputs, read_inputs, refuse_missing
 
 
 def batch_files(directory: Path) -> tuple[Path, ...]:
@@ -54,17 +55,17 @@ def read_batch(path: Path, graph: Graph, data: Sequence[str], supplied: Sequence
         UsageError: it cannot be read, does not fit, or lacks inputs; all findings at once.
     """
     if path.is_dir():
-        arrays = {file.stem: _mapped(file) for file in sorted(path.glob("*.npy"))}
+        arrays = {file.stem: map_npy(file) for file in sorted(path.glob("*.npy"))}
+        values = check_inputs(graph, arrays, source=str(path))
     elif path.suffix == ".npy":
         unnamed = [name for name in data if graph.initial.get(name) is None]
         if len(unnamed) != 1:
             raise UsageError(
                 f"{path} names no input", facts=tuple(unnamed), hint="write an npz with one array per input"
             )
-        arrays = {unnamed[0]: _mapped(path)}
+        values = check_inputs(graph, {unnamed[0]: map_npy(path)}, source=str(path))
     else:
-        arrays = read_npz(path)
-    values = check_inputs(graph, arrays, source=str(path))
+        values = read_inputs(graph, path)
     others = tuple(f"{name} is state" for name in values if name not in data)
     if others:
         raise UsageError(f"{path} holds more than data", facts=others, hint="give state with --weights")
@@ -117,11 +118,3 @@ class Feed:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._reader.shutdown(cancel_futures=True)
-
-
-def _mapped(path: Path) -> np.ndarray:
-    try:
-        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"{path} cannot be read as npy: {error}", hint="write it with numpy.save") from None
-    return array

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from planner.errors import DifferenceError
 from planner.program import Fetch, Program
 
-_LISTED = 20
-
 
 @dataclass(frozen=True, slots=True)
 class FetchBytes:
@@ -44,9 +42,8 @@ def check_bytes(fetches: Sequence[FetchBytes]) -> None:
         if fetch.predicted_bytes != fetch.moved_bytes
     ]
     if facts:
-        rest = (f"and {len(facts) - _LISTED} more",) if len(facts) > _LISTED else ()
         raise DifferenceError(
             "the run moved other bytes than the plan predicts",
-            facts=(*facts[:_LISTED], *rest),
+            facts=tuple(facts),
             hint="this is a bug in tofu, unless somebody edited the plan",
         )

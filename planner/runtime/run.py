@@ -14,8 +14,9 @@ import numpy as np
 from planner.errors import DifferenceError, UsageError
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
+from planner.progress import silent
 from planner.runtime import schedule
-from planner.runtime.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from planner.runtime.checkpoint import newest_checkpoint, remove_older, write_checkpoint
 from planner.runtime.compare import (
     StepComparison,
     TensorComparison,
@@ -30,6 +31,7 @@ from planner.runtime.feed import Feed
 from planner.runtime.fetch_bytes import FetchBytes, check_bytes, fetch_table
 from planner.runtime.foreign import check_kernels, check_libraries
 from planner.runtime.judge import Judge
+from planner.runtime.patience import PATIENCE_SECONDS
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.profile import Profile, profile_of
 from planner.runtime.reference import ForeignReference
@@ -38,6 +40,7 @@ from planner.runtime.state import Drawn, TileSource, Values, WeightFile, given_i
 from planner.runtime.supervisor import SupervisedEngine
 from planner.runtime.tiles import fill_tiles, gather_tiles, load_tiles
 from planner.runtime.transport import Transport
+from planner.whole import try_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +161,10 @@ class RunOptions:
     """Where checkpoints go; None for none."""
     checkpoint_every: int | None = None
     """A checkpoint after every so many steps, and after the last; None: after the last."""
+    keep: int | None = None
+    """How many checkpoints of this model stay; None: all."""
     resume: bool = False
-    """Go on from the newest checkpoint in ``checkpoint_dir``."""
+    """Go on from the newest checkpoint in ``checkpoint_dir`` that is whole."""
     export: Path | None = None
     """Where to write whole weights after the last step: ``.safetensors``, or ``.onnx`` with ``forward``."""
     forward: Path | None = None
@@ -170,6 +175,8 @@ class RunOptions:
     """``cpu`` or ``cuda``."""
     device_map: tuple[int, ...] | None = None
     """For ``cuda``, the GPU of each worker; several may share one."""
+    patience_seconds: float = PATIENCE_SECONDS
+    """How long the workers may go on without a finished step."""
     libraries: tuple[Path, ...] = ()
     """Of custom operators, for ONNX Runtime."""
     references: Mapping[tuple[str, str], ForeignReference] = field(default_factory=dict)
@@ -178,6 +185,8 @@ class RunOptions:
     """Called after each step."""
     told: Callable[[Drawn], None] | None = None
     """Called before the first step with what is made up."""
+    notice: Callable[[str], None] = silent
+    """Told what the user should know before the run."""
 
 
 def run_plan(
@@ -230,7 +239,11 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
     first, seed = 1, options.seed
     if options.resume:
         assert options.checkpoint_dir is not None
-        checkpoint = Checkpoint(newest_checkpoint(options.checkpoint_dir), graph, loaded.model_digest)
+        checkpoint, passed_over = newest_checkpoint(options.checkpoint_dir, graph, loaded.model_digest)
+        for reason in passed_over:
+            options.notice(f"passed over: {reason}")
+        if passed_over:
+            options.notice(f"going on from step {checkpoint.step}")
         first, seed = checkpoint.step + 1, checkpoint.seed
         if first > options.steps:
             raise UsageError(
@@ -268,15 +281,20 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         judge = None
         if options.verify:
             judge = Judge(_with_constants(graph, values), options.references, options.libraries)
-        engine = stack.enter_context(_engine(loaded, transport, _device_map(loaded, options), options.libraries))
+        engine = stack.enter_context(_engine(loaded, transport, _device_map(loaded, options), options))
         return _Run(loaded, engine, judge, name, replace(options, seed=seed)).go(values, feed, first)
 
 
 def _check_options(options: RunOptions) -> None:
     if options.steps < 1:
         raise UsageError(f"--steps is {options.steps}, and must be at least 1")
-    if options.checkpoint_dir is None and (options.resume or options.checkpoint_every is not None):
-        given = "--resume" if options.resume else "--checkpoint-every"
+    wishes = {
+        "--resume": options.resume or None,
+        "--checkpoint-every": options.checkpoint_every,
+        "--keep": options.keep,
+    }
+    given = next((name for name, wish in wishes.items() if wish is not None), None)
+    if options.checkpoint_dir is None and given is not None:
         raise UsageError(f"{given}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
     if options.checkpoint_every is not None and options.checkpoint_every < 1:
         raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
@@ -284,6 +302,10 @@ def _check_options(options: RunOptions) -> None:
         raise UsageError("--data-dir and --random-weights: are weights to be read, or drawn?")
     if options.data_dir is not None and not options.data_dir.is_dir():
         raise UsageError(f"--data-dir {options.data_dir}: there is no such folder")
+    if options.keep is not None and options.keep < 1:
+        raise UsageError(f"--keep is {options.keep}, and must be at least 1")
+    if options.checkpoint_dir is not None:
+        try_folder(options.checkpoint_dir)
 
 
 def _states(plan: LoadedPlan) -> dict[str, Tensor]:
@@ -332,15 +354,20 @@ def _device_map(plan: LoadedPlan, options: RunOptions) -> tuple[int, ...] | None
 
 
 def _engine(
-    plan: LoadedPlan, transport: Transport | None, device_map: tuple[int, ...] | None, libraries: tuple[Path, ...]
+    plan: LoadedPlan, transport: Transport | None, device_map: tuple[int, ...] | None, options: RunOptions
 ) -> Engine:
     if device_map is not None and not plan.paths:
         raise UsageError("--device cuda: the plan is not in a folder")
     if plan.paths and transport is None:
         return SupervisedEngine(
-            plan.paths, plan.program.workers, plan.program.state, device_map=device_map, libraries=libraries
+            plan.paths,
+            plan.program.workers,
+            plan.program.state,
+            device_map=device_map,
+            libraries=options.libraries,
+            patience_seconds=options.patience_seconds,
         )
-    return InProcessEngine(plan.models, plan.program.state, transport=transport, libraries=libraries)
+    return InProcessEngine(plan.models, plan.program.state, transport=transport, libraries=options.libraries)
 
 
 class _Run:
@@ -445,6 +472,8 @@ class _Run:
         self._checkpoint = write_checkpoint(
             directory, step, self._options.seed, self._plan.model_digest, program.workers, program.state, tile_of
         )
+        if self._options.keep is not None:
+            remove_older(directory, step, self._options.keep, self._plan.model_digest)
 
     def _export(self, outputs: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         if self._options.export is None:

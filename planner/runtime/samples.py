@@ -23,11 +23,10 @@ floor(n u).
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +35,7 @@ from planner.algebra.region import Region, index_space
 from planner.errors import ModelError, UsageError
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.protos import elem_type_of, numpy_dtype
+from planner.strict_json import JsonError, Value, parse_json
 
 INPUTS_NOTE: Final = "tofu.inputs"
 
@@ -106,7 +106,8 @@ class Sampler:
 
     def is_stated(self, name: str) -> bool:
         """Whether the model's metadata states the value of an input."""
-        return "value" in self._notes.get(name, {})
+        note = self._notes.get(name)
+        return note is not None and note.value is not None
 
     def tile(self, name: str, region: Region) -> np.ndarray:
         """A region of a tensor, of the region's shape.
@@ -138,7 +139,7 @@ class Sampler:
 
     def _rule(self, name: str) -> _Rule | None:
         if name not in self._rules:
-            self._rules[name] = _rule_of(self._graph, self._graph.tensors[name], self._notes.get(name, {}))
+            self._rules[name] = _rule_of(self._graph, self._graph.tensors[name], self._notes.get(name))
         return self._rules[name]
 
 
@@ -176,24 +177,30 @@ def _uniform(start: np.uint64, numbers: NDArray[np.uint64]) -> NDArray[np.float6
     return np.asarray(((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
-def _notes(graph: Graph) -> Mapping[str, Mapping[str, Any]]:
-    text = graph.notes.get(INPUTS_NOTE, "{}")
+def _notes(graph: Graph) -> Mapping[str, _Rule]:
+    """What the model's metadata says of its inputs."""
     try:
-        notes = json.loads(text)
-    except ValueError as error:
-        raise ModelError(f"metadata {INPUTS_NOTE!r} is no JSON: {error}") from None
-    if not isinstance(notes, dict) or not all(isinstance(entry, dict) for entry in notes.values()):
-        raise ModelError(f"metadata {INPUTS_NOTE!r} is no object of objects")
-    return notes
+        notes = parse_json(graph.notes.get(INPUTS_NOTE, "{}")).members()
+        found = {name: _stated(note) for name, note in notes.items()}
+    except JsonError as error:
+        raise ModelError(f"metadata {INPUTS_NOTE!r} cannot be read: {error}") from None
+    return {name: rule for name, rule in found.items() if rule is not None}
 
 
-def _rule_of(graph: Graph, tensor: Tensor, note: Mapping[str, Any]) -> _Rule | None:
-    if "value" in note:
-        return _Rule(value=note["value"])
-    if "integers_below" in note:
-        return _Rule(below=int(note["integers_below"]))
-    if note.get("booleans"):
-        return _Rule(below=2)
+def _stated(note: Value) -> _Rule | None:
+    value, below, booleans = note.get("value"), note.get("integers_below"), note.get("booleans")
+    if value is not None:
+        if isinstance(value.value, bool) or not isinstance(value.value, int | float):
+            raise value.fault("is no number")
+        return _Rule(value=value.value)
+    if below is not None:
+        return _Rule(below=below.count(1))
+    return _Rule(below=2) if booleans is not None and booleans.flag() else None
+
+
+def _rule_of(graph: Graph, tensor: Tensor, stated: _Rule | None) -> _Rule | None:
+    if stated is not None:
+        return stated
     # Not by its role: a state that is its own next state is an output, too.
     is_state = any(pair.current == tensor.name for pair in graph.state) or tensor.name in graph.constants
     if tensor.dtype.is_float:

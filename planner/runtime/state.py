@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +15,13 @@ from planner.errors import UsageError
 from planner.graph.external import external_values
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
-from planner.graph.wellformed import listed
 from planner.runtime.external import ExternalData
-from planner.runtime.safetensors import map_tensor, read_header
+from planner.runtime.npz import read_npz
+from planner.runtime.safetensors import StoredTensor, map_tensor, read_header
 from planner.runtime.samples import Sampler
 
 _IN: Final = "in_"
 _OUT: Final = "out_"
-_NO_NPZ: Final = (ValueError, EOFError, NotImplementedError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
-"""What NumPy raises, besides OSError, of a file that is no npz or is damaged."""
 
 
 class TileSource(Protocol):
@@ -166,7 +161,7 @@ def given_inputs(graph: Graph, inputs: str | Path | Mapping[str, np.ndarray] | N
         UsageError: the file cannot be read, or arrays do not fit; all findings at once.
     """
     if isinstance(inputs, str | Path):
-        return check_inputs(graph, read_npz(Path(inputs)), source=str(inputs))
+        return read_inputs(graph, Path(inputs))
     return check_inputs(graph, inputs or {}, source="inputs")
 
 
@@ -192,9 +187,22 @@ def refuse_missing(graph: Graph, given: Collection[str], *, source: str) -> None
     if missing:
         raise UsageError(
             f"{source} lacks inputs of the model",
-            facts=listed([f"{tensor.name}: {tensor.dtype.value} {list(tensor.shape)}" for tensor in missing]),
+            facts=tuple(f"{tensor.name}: {tensor.dtype.value} {list(tensor.shape)}" for tensor in missing),
             hint="add these arrays; without --inputs, all data is drawn",
         )
+
+
+def read_inputs(graph: Graph, path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an npz file, by input; nothing is read of what does not fit.
+
+    Raises:
+        UsageError: see ``given_inputs``.
+    """
+
+    def wanted(declared: Mapping[str, np.ndarray]) -> Collection[str]:
+        return _inputs_meant(graph, declared, str(path)).values()
+
+    return check_inputs(graph, read_npz(path, wanted), source=str(path))
 
 
 class WeightFile:
@@ -211,27 +219,13 @@ class WeightFile:
     def __init__(self, path: Path, graph: Graph) -> None:
         self._path = path
         self._stored = read_header(path) if path.suffix == ".safetensors" else {}
-        self._arrays = {} if path.suffix == ".safetensors" else read_npz(path)
-        known = [*graph.inputs, *(name for name, value in graph.constants.items() if value is None)]
-        findings = []
-        for name in (*self._stored, *self._arrays):
-            if name in graph.constants and graph.constants[name] is not None:
-                findings.append(f"{name}: is a constant whose value the plan holds")
-            elif name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                findings.append(f"{name}: no input has this name" + (f"; did you mean {near[0]}?" if near else ""))
-            elif name in self._stored:
-                stored, tensor = self._stored[name], graph.tensors[name]
-                if (stored.dtype, stored.shape) != (tensor.dtype, tensor.shape):
-                    findings.append(
-                        f"{name}: is {stored.dtype.value} {list(stored.shape)}, the input is "
-                        f"{tensor.dtype.value} {list(tensor.shape)}"
-                    )
-            else:
-                fault, self._arrays[name] = _fit(self._arrays[name], graph.tensors[name])
-                findings.extend([f"{name}: {fault}"] if fault else [])
-        if findings:
-            raise UsageError(f"{path} does not fit the model", facts=tuple(findings))
+        self._arrays: dict[str, np.ndarray] = {}
+        self._graph = graph
+        if path.suffix == ".safetensors":
+            self._check(self._stored)
+        else:
+            arrays = read_npz(path, self._check)
+            self._arrays = {name: _native(array, graph.tensors[name]) for name, array in arrays.items()}
 
     def holds(self, name: str) -> bool:
         """See ``TileSource.holds``."""
@@ -242,35 +236,30 @@ class WeightFile:
         array = map_tensor(self._path, self._stored[name]) if name in self._stored else self._arrays[name]
         return part_of(array, region)
 
-
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an npz file.
-
-    Raises:
-        UsageError: there is none, it is something else, or it holds pickled objects, which are never loaded.
-    """
-    hint = "write it with numpy.savez"
-    try:
-        loaded = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise UsageError(f"{path} does not exist") from None
-    except (OSError, *_NO_NPZ) as error:
-        if isinstance(error, OSError) and error.strerror:
-            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-        raise UsageError(f"{path} is not an npz file", hint=hint) from None
-    if isinstance(loaded, np.ndarray):
-        raise UsageError(f"{path} holds one array", hint="write an npz with one array per input")
-    arrays: dict[str, np.ndarray] = {}
-    damaged: list[str] = []
-    with loaded as file:
-        for name in file.files:
-            try:
-                arrays[name] = file[name]
-            except (OSError, *_NO_NPZ):
-                damaged.append(f"{name}: is damaged, or holds Python objects, which are never loaded")
-    if damaged:
-        raise UsageError(f"{path} holds what cannot be read", facts=tuple(damaged), hint=hint)
-    return arrays
+    def _check(self, declared: Mapping[str, StoredTensor | np.ndarray]) -> Collection[str]:
+        """Refuses tensors that do not fit the model; all of them are wanted."""
+        graph = self._graph
+        known = [*graph.inputs, *(name for name, value in graph.constants.items() if value is None)]
+        findings = []
+        for name, found in declared.items():
+            if name in graph.constants and graph.constants[name] is not None:
+                findings.append(f"{name}: is a constant whose value the plan holds")
+            elif name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                findings.append(f"{name}: no input has this name" + (f"; did you mean {near[0]}?" if near else ""))
+            elif isinstance(found, StoredTensor):
+                tensor = graph.tensors[name]
+                if (found.dtype, found.shape) != (tensor.dtype, tensor.shape):
+                    findings.append(
+                        f"{name}: is {found.dtype.value} {list(found.shape)}, the input is "
+                        f"{tensor.dtype.value} {list(tensor.shape)}"
+                    )
+            else:
+                fault = _misfit(found, graph.tensors[name])
+                findings.extend([f"{name}: {fault}"] if fault else [])
+        if findings:
+            raise UsageError(f"{self._path} does not fit the model", facts=tuple(findings))
+        return declared.keys()
 
 
 def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str) -> dict[str, np.ndarray]:
@@ -282,7 +271,13 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
     Raises:
         UsageError: keys that are no input, keys that are one input twice, wrong shapes or dtypes.
     """
-    found: dict[str, np.ndarray] = {}
+    named = _inputs_meant(graph, arrays, source)
+    return {name: _native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
+
+
+def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -> dict[str, str]:
+    """By input, the key of its array; see ``check_inputs``. The arrays may have no memory."""
+    found: dict[str, str] = {}
     findings: list[str] = []
     for key, array in arrays.items():
         name = key if key in graph.inputs else key.removeprefix(_IN)
@@ -293,20 +288,31 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
             continue
         if name in found:
             findings.append(f"{key}: input {name} is given twice")
-        fault, value = _fit(np.asarray(array), graph.tensors[name])
+        fault = _misfit(np.asarray(array), graph.tensors[name])
         findings.extend([f"{key}: {fault}"] if fault else [])
-        found[name] = value
+        found[name] = key
     if findings:
         raise UsageError(f"{source} does not fit the model", facts=tuple(findings))
     return found
 
 
-def _fit(array: np.ndarray, tensor: Tensor) -> tuple[str, np.ndarray]:
-    if array.dtype == np.dtype(f"V{tensor.dtype.item_bytes}") != numpy_dtype(tensor.dtype):
-        array = array.view(numpy_dtype(tensor.dtype))  # npz has no name for bfloat16, and for what is narrower
+def _misfit(array: np.ndarray, tensor: Tensor) -> str:
+    """Why an array cannot be a tensor's value, or ""."""
+    array = _named(array, tensor)
     if array.dtype.name != tensor.dtype.value:
-        return f"is of {array.dtype.name}, the input is of {tensor.dtype.value}", array
+        return f"is of {array.dtype.name}, the input is of {tensor.dtype.value}"
     if array.shape != tensor.shape:
-        return f"has the shape {list(array.shape)}, the input has {list(tensor.shape)}", array
-    native: np.ndarray = array.astype(numpy_dtype(tensor.dtype), copy=False)
-    return "", native
+        return f"has the shape {list(array.shape)}, the input has {list(tensor.shape)}"
+    return ""
+
+
+def _native(array: np.ndarray, tensor: Tensor) -> np.ndarray:
+    """An array that fits, in this machine's byte order."""
+    native: np.ndarray = _named(array, tensor).astype(numpy_dtype(tensor.dtype), copy=False)
+    return native
+
+
+def _named(array: np.ndarray, tensor: Tensor) -> np.ndarray:
+    """The array; as the tensor's type where it is bits, for which npz has no name (bfloat16 and what is narrower)."""
+    is_bits = array.dtype == np.dtype(f"V{tensor.dtype.item_bytes}") != numpy_dtype(tensor.dtype)
+    return array.view(numpy_dtype(tensor.dtype)) if is_bits else array

@@ -14,10 +14,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 
@@ -27,8 +28,9 @@ from planner.graph.model import StatePair
 from planner.program import WorkerProgram
 from planner.runtime.check import describe
 from planner.runtime.engine import Engine
-from planner.runtime.exchange import Exchange
+from planner.runtime.exchange import Exchange, check_room
 from planner.runtime.executor import Iteration
+from planner.runtime.patience import PATIENCE_SECONDS, PatientLines, StallError, stall
 
 _FAREWELL_SECONDS: Final = 2.0
 _TAIL_BYTES: Final = 65536
@@ -45,6 +47,7 @@ class SupervisedEngine(Engine):
         state: states and their next values.
         device_map: the GPU of each worker; None: on CPUs.
         libraries: of custom operators.
+        patience_seconds: how long the workers may go on without a finished step.
         command: what to start instead of the child, for tests of its death.
 
     Raises:
@@ -59,9 +62,12 @@ class SupervisedEngine(Engine):
         *,
         device_map: Sequence[int] | None = None,
         libraries: Sequence[Path] = (),
+        patience_seconds: float = PATIENCE_SECONDS,
         command: Sequence[str] = _COMMAND,
     ) -> None:
         self.programs = tuple(programs)
+        if device_map is None:
+            check_room(self.programs)
         self._exchange = Exchange(self.programs)
         self.arena_bytes = self._exchange.arena_bytes
         # In place of a pipe, which nobody would empty while the child runs.
@@ -74,8 +80,7 @@ class SupervisedEngine(Engine):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
-            text=True,
-            encoding="utf-8",
+            bufsize=0,
             pass_fds=(self._exchange.handle,),
             env={
                 **os.environ,
@@ -91,6 +96,9 @@ class SupervisedEngine(Engine):
             "libraries": [str(path.resolve()) for path in libraries],
         }
         self._is_on_device = device_map is not None
+        self._patience_seconds = patience_seconds
+        assert self._process.stdout is not None
+        self._answers = PatientLines(self._process.stdout, patience_seconds)
         try:
             answer = self._ask(request)
             self._threads = tuple(answer["threads"])
@@ -137,7 +145,7 @@ class SupervisedEngine(Engine):
         try:
             if self._process.poll() is None:
                 assert self._process.stdin is not None
-                self._process.stdin.write('{"do": "stop"}\n')
+                self._process.stdin.write(b'{"do": "stop"}\n')
                 self._process.stdin.close()
                 self._process.wait(_FAREWELL_SECONDS)
         except (OSError, subprocess.TimeoutExpired):
@@ -167,19 +175,30 @@ class SupervisedEngine(Engine):
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
+            _write_all(self._process.stdin, json.dumps(request).encode() + b"\n")
+            line = self._answers.line(self._sign)
         except BrokenPipeError:
-            line = ""
-        if not line.endswith("\n"):
+            line = b""
+        except StallError:
+            raise stall(
+                self.programs,
+                self._exchange.whereabouts.tolist(),
+                self._patience_seconds,
+                is_stopped=_is_stopped(self._process.pid),
+            ) from None
+        if not line.endswith(b"\n"):
             raise self._death()
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise _told(answer["error"])
         return answer
+
+    def _sign(self) -> object:
+        """Another value whenever a worker begins a step; before they have begun, always, unless they are stopped."""
+        if not self._threads and not _is_stopped(self._process.pid):
+            return time.monotonic()
+        return self._exchange.whereabouts.tolist()
 
     def _death(self) -> WorkerError:
         """What to say about a child that ended without being asked."""
@@ -210,6 +229,21 @@ class SupervisedEngine(Engine):
         current = re.findall(r"^Current thread 0x([0-9a-f]+)", said, re.MULTILINE)
         ident = int(current[-1], 16) if current else None
         return self._threads.index(ident) if ident in self._threads else None
+
+
+def _write_all(stream: IO[bytes], content: bytes) -> None:
+    """Writes to an unbuffered pipe, which may take less than it is given."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[stream.write(rest) :]
+
+
+def _is_stopped(process_id: int) -> bool:
+    """Whether a child is stopped (SIGSTOP), and not continued since."""
+    try:
+        return os.waitid(os.P_PID, process_id, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
 
 
 def _hint(code: int) -> str:

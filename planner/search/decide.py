@@ -12,7 +12,7 @@ from planner.algebra.tiling import Tiling
 from planner.collection import without_collection
 from planner.cost.compute import replicated_share
 from planner.cost.tables import Candidates, CostTables
-from planner.errors import InfeasibleError, UsageError
+from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
 from planner.plan import OpStrategy, Plan
 from planner.search.effort import EffortName
@@ -83,11 +83,15 @@ def decide(
 
     Raises:
         UsageError: a rule that cannot be kept, or fewer than one worker.
+        ModelError: no tensor has elements.
         InfeasibleError: more workers than the largest tensor has elements.
     """
     if workers < 1:
         raise UsageError(f"{workers} workers: a plan needs at least 1")
     assert not levels or prod(levels) == workers, "the machine has a device for each worker"
+    if graph.tensors and not any(tensor.elements for tensor in graph.tensors.values()):
+        shapes = tuple(f"{tensor.name!r}: {list(tensor.shape)}" for tensor in graph.tensors.values())
+        raise ModelError("no tensor of the model has elements: there is nothing to be divided", facts=shapes)
     largest = max((tensor.elements for tensor in graph.tensors.values()), default=0)
     if workers > largest:
         raise InfeasibleError(

@@ -15,7 +15,6 @@ from planner.search.partial_sums import PARTIAL
 from planner.search.problem import Problem, Restriction, SearchVariable
 from planner.search.rules import Limits, Rules, is_pattern, matching, unmatched
 
-_SHOWN_FAULTS = 20
 _PAGE = "the options are explained in docs/rules.md"
 
 
@@ -39,11 +38,8 @@ def ruled(problem: Problem, rules: Rules, cuts: tuple[int, ...], inner: Restrict
     read = _Reader(problem, rules, cuts)
     limits = read.limits()
     if read.faults:
-        shown = read.faults[:_SHOWN_FAULTS]
-        if len(read.faults) > len(shown):
-            shown.append(f"and {len(read.faults) - len(shown)} more")
         kinds = [kind for kind, given in (("pin", rules.pins), ("prohibition", rules.forbidden)) if given]
-        raise UsageError(f"a {' or '.join(kinds)} cannot be kept", facts=tuple(shown), hint=_PAGE)
+        raise UsageError(f"a {' or '.join(kinds)} cannot be kept", facts=tuple(read.faults), hint=_PAGE)
     tilings = read.tilings
 
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:

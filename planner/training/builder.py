@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.errors import ModelError
 from planner.graph.model import DType, Shape, TensorAttribute
 from planner.graph.protos import elem_type_of, numpy_dtype
 from planner.training.graph_builder import GraphBuilder
@@ -35,7 +36,12 @@ class Builder(GraphBuilder):
         return self.one(op_type, [a, b], self._broadcast(a, b), DType.BOOL, hint=hint)
 
     def _broadcast(self, *names: str) -> Shape:
-        return tuple(np.broadcast_shapes(*(self.shape(name) for name in names)))
+        shapes = [self.shape(name) for name in names]
+        try:
+            return tuple(np.broadcast_shapes(*shapes))
+        except ValueError:
+            facts = tuple(f"{name!r}: {list(shape)}" for name, shape in zip(names, shapes, strict=True))
+            raise ModelError("tensors of the model do not go together", facts=facts) from None
 
     def add(self, a: str, b: str, hint: str = "") -> str:
         """``a + b``."""

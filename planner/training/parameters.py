@@ -19,7 +19,6 @@ from typing import Final, Literal
 
 from planner.errors import UnsupportedError, UsageError, did_you_mean
 from planner.graph.model import Graph, Shape
-from planner.graph.wellformed import listed
 from planner.training.readers import LEARNED, Reader, Readers, Use
 from planner.training.value_forms import holds_lowest, is_of_waves, is_on_and_off, is_one_value
 
@@ -125,7 +124,7 @@ def infer_parameters(
         count = f"{len(unclear)} constants" if len(unclear) > 1 else "a constant"
         raise UsageError(
             f"whether {count} of the model should be trained cannot be told",
-            facts=listed(unclear),
+            facts=tuple(unclear),
             hint="say it: --train PATTERN trains constants of these names, --freeze PATTERN leaves them as they are",
         )
     return Parameters(tuple(decisions))

@@ -60,3 +60,29 @@ def test_full_disk() -> None:
             timeout=60,
         )
     assert (done.returncode, done.stderr) == (2, "error: cannot write: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", ">&0", "2>&0"])
+def test_a_closed_stream_ends_the_command_before_it_writes_anything(closed: str, tmp_path: Path) -> None:
+    """A file that the command opened would get the stream's number, and what is printed would be written there."""
+    model, out = model_file(tmp_path, "x"), tmp_path / "plan"
+    before = sorted(tmp_path.iterdir())
+    command = f'"$0" -m cli plan {model} --gpus 2 --out {out} </dev/null {closed}'
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (141, b"", b"")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_without_stdin_a_plan_is_made_and_run(tmp_path: Path) -> None:
+    model, out = model_file(tmp_path, "x"), tmp_path / "plan"
+    for line in (f"plan {model} --gpus 2 --out {out}", f"run {out} --verify"):
+        done = subprocess.run(
+            ["bash", "-c", f'"$0" -m cli {line} <&-', sys.executable], cwd=ROOT, capture_output=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr

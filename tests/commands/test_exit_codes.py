@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cli
@@ -71,6 +73,61 @@ def test_a_bug_without_a_place_to_save_prints_its_traceback(
     err = capsys.readouterr().err
     assert "error: a bug in tofu: ZeroDivisionError\n" in err
     assert "Traceback (most recent call last)" in err
+
+
+def test_many_findings_are_counted(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = tuple(f"line {number}: unknown key" for number in range(1, 2004))
+    door.answer = raises(errors.UsageError("topology t.yaml cannot be used", facts=facts))
+    assert cli.main(["plan", "m.onnx", "--gpus", "2"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1:] == [
+        "error: topology t.yaml cannot be used",
+        *(f"  line {number}: unknown key" for number in range(1, 21)),
+        "  … and 1,983 more",
+    ]
+
+
+def test_a_few_findings_are_all_told() -> None:
+    facts = tuple(str(number) for number in range(20))
+    assert errors.UsageError("what", facts=facts).shown_facts == facts
+
+
+def test_too_little_memory_for_an_array(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    door.answer = lambda: np.empty((2**30, 2**30), np.float32)
+    assert cli.main(["run"]) == 1
+    err = capsys.readouterr().err
+    assert "error: this machine has too little memory\n  the process has taken " in err
+    assert f"\n  an array of float32 [{2**30}, {2**30}] needs {2**62:,} bytes more\n" in err
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory")])
+def test_too_little_memory(error: BaseException, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    door.answer = raises(error)
+    assert cli.main(["run"]) == 1
+    assert "bytes\n  it needs more than that\nhint: " in capsys.readouterr().err
+
+
+def test_terminated(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    door.answer = lambda: signal.raise_signal(signal.SIGTERM)
+    assert cli.main(["run"]) == 143
+    assert capsys.readouterr().err.endswith("terminated\n")
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_who_is_terminated_already_is_not_disturbed(door: Door) -> None:
+    ended = []
+
+    def clean_up_slowly() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            ended.append(True)
+
+    door.answer = clean_up_slowly
+    assert cli.main(["run"]) == 143
+    assert ended == [True]
 
 
 def test_interrupted(door: Door, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,7 @@ def test_plan_passes_its_options(door: Door) -> None:
                 "share": "none",
                 "effort": "normal",
                 "out": Path("d"),
+                "force": False,
                 "sharding_annotations": None,
                 "profile": None,
                 "opdefs": None,

@@ -15,8 +15,10 @@ def test_run_passes_its_options(door: Door) -> None:
     assert cli.main("run d --inputs f.npz --steps 5 --verify --result o.npz --seed 7".split()) == 0
     assert cli.main(["run"]) == 0
     assert cli.main("run --random-weights --data-dir here".split()) == 0
-    line = "run d --weights w.npz --lr 0.1 --checkpoint-dir c --checkpoint-every 3 --resume --export o.onnx"
-    assert cli.main([*line.split(), *"--forward f.onnx --profile --device cuda --map 0,0,1".split()]) == 0
+    line = "run d --weights w.npz --lr 0.1 --checkpoint-dir c --checkpoint-every 3 --keep 2 --resume --export o.onnx"
+    assert (
+        cli.main([*line.split(), *"--forward f.onnx --profile --device cuda --map 0,0,1 --patience 2.5".split()]) == 0
+    )
     nothing: dict[str, object] = {
         "inputs": None,
         "weights": None,
@@ -28,6 +30,7 @@ def test_run_passes_its_options(door: Door) -> None:
         "result": None,
         "checkpoint_dir": None,
         "checkpoint_every": None,
+        "keep": None,
         "resume": False,
         "export": None,
         "forward": None,
@@ -35,6 +38,7 @@ def test_run_passes_its_options(door: Door) -> None:
         "device": "cpu",
         "device_map": None,
         "seed": 0,
+        "patience": 300.0,
         "custom_ops": (),
         "opdefs": None,
     }
@@ -44,12 +48,14 @@ def test_run_passes_its_options(door: Door) -> None:
         "lr": "0.1",
         "checkpoint_dir": Path("c"),
         "checkpoint_every": 3,
+        "keep": 2,
         "resume": True,
         "export": Path("o.onnx"),
         "forward": Path("f.onnx"),
         "profile": True,
         "device": "cuda",
         "device_map": (0, 0, 1),
+        "patience": 2.5,
     }
     assert door.calls == [
         ("run", (Path("d"),), {**nothing, **few}),

@@ -41,6 +41,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.errors.TofuError",
         "planner.errors.UsageError",
         "planner.errors.did_you_mean",
+        "planner.errors.out_of_memory",
         "planner.report.as_json",
         "planner.report.device_profile",
         "planner.report.gate",

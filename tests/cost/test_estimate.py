@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -17,6 +19,7 @@ from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import DType, Graph
 from planner.partition.build import partition
 from planner.search.decide import decide
+from planner.strict_json import parse_json
 from planner.zoo import mlp
 
 FLOAT32 = ((DType.FLOAT32, 1e12),)
@@ -100,7 +103,7 @@ def test_overlap_goes_on_beside_computing_that_does_not_wait_for_it() -> None:
 
 def test_an_estimate_reads_back_as_it_was_written() -> None:
     found = estimated(mlp(2, 128, 64), MACHINE)
-    assert TimeEstimate.from_dict(found.as_dict()) == found
+    assert TimeEstimate.from_json(parse_json(json.dumps(found.as_dict()))) == found
 
 
 def test_gradients_are_found_behind_movement_and_not_behind_reductions() -> None:

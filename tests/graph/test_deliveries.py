@@ -2,6 +2,7 @@
 
 import pytest
 
+from planner.errors import ModelError
 from planner.graph.check import check_graph
 from planner.graph.deliveries import SharedDelivery, is_delivery, with_deliveries
 from planner.zoo import mlp
@@ -41,5 +42,5 @@ def test_a_delivery_of_a_delivery_is_read_in_the_place_of_the_tensor() -> None:
 
 
 def test_a_delivery_that_nobody_reads_is_a_mistake() -> None:
-    with pytest.raises(AssertionError, match="nobody reads never"):
+    with pytest.raises(ModelError, match="nobody reads the deliveries never"):
         with_deliveries(GRAPH, [SharedDelivery("never", "x1", ())])

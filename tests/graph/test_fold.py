@@ -159,10 +159,20 @@ def test_dead_ops_go_with_what_they_cannot_tell(read: Read) -> None:
     assert graph.tensors.keys() == {"x", "y"}
 
 
-def test_what_the_file_says_of_inner_tensors_is_not_believed(read: Read) -> None:
-    graph = read("g (float[4, 3] x) => (float[9, 9] y) <float[7, 7] t> { t = Relu(x)  y = Relu(t) }")
-    assert graph.tensors["t"].shape == (4, 3)
-    assert graph.tensors["y"].shape == (4, 3)
+def test_what_the_file_says_of_tensors_must_be_what_they_are(read: Read) -> None:
+    with pytest.raises(ModelError, match="states other tensors than its ops make") as raised:
+        read("g (float[4, 3] x) => (float[9, 9] y) <float[7] t, int64[4, 3] u> { t = Relu(x) u = Abs(t) y = Relu(u) }")
+    assert raised.value.facts == (
+        "'t': stated float32 [7], made float32 [4, 3]",
+        "'u': stated int64 [4, 3], made float32 [4, 3]",
+        "'y': stated float32 [9, 9], made float32 [4, 3]",
+    )
+
+
+def test_sizes_that_are_given_go_before_what_the_file_says(parse: Parse) -> None:
+    model = parse("g (float[n, 3] x) => (float[1, 3] y) <float[1, 3] t> { t = Relu(x)  y = Relu(t) }")
+    graph = graph_from_proto(model, dims={"n": 4})
+    assert graph.tensors["t"].shape == graph.tensors["y"].shape == (4, 3)
 
 
 def test_an_operator_that_onnx_cannot_infer(read: Read) -> None:
@@ -204,8 +214,8 @@ def test_tensors_without_a_static_shape_are_listed(read: Read) -> None:
     assert error.what == "33 tensors have no static shape"
     assert error.facts[0] == "'i': depends on data that is known only at run time (NonZero 'NonZero.i')"
     assert error.facts[1] == "'j': computed from such a tensor"
-    assert error.facts[-1] == "... and 13 more"
-    assert len(error.facts) == 21
+    assert error.shown_facts[-1] == "… and 13 more"
+    assert len(error.shown_facts) == 21
     assert type(error) is ModelError
 
 

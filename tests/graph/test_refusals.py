@@ -105,6 +105,10 @@ def _short(model: onnx.ModelProto) -> None:
     model.graph.initializer.append(TensorProto(name="W", dims=[4], data_type=1, raw_data=b"\0" * 12))
 
 
+def _unfilled(model: onnx.ModelProto) -> None:
+    model.graph.initializer.append(TensorProto(name="W", dims=[2**20, 2**20], data_type=1, float_data=[1.0]))
+
+
 def _float4(model: onnx.ModelProto) -> None:
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT4E2M1
 
@@ -136,6 +140,17 @@ ONE = helper.make_tensor("W", TensorProto.FLOAT, [4], [1.0, 2.0, 3.0, 4.0])
         ),
         (_short, "initializer 'W' has 12 bytes of data; its shape [4] of float32 needs 16"),
         (_outside, "initializer 'W' has its data at '../../etc/passwd', which is not inside the model's folder"),
+        (_unfilled, "initializer 'W' has data that does not fill its shape [1048576, 1048576] of float32"),
+        (
+            lambda model: setattr(model, "ir_version", 15),
+            "the model is of IR version 15; the newest that can be read is 14",
+        ),
+        (lambda model: model.graph.ClearField("node"), "the graph has no nodes"),
+        (lambda model: model.opset_import.add(domain="x", version=-1), "version -1 of operator domain 'x' is imported"),
+        (
+            lambda model: setattr(model.opset_import[0], "version", 2**40),
+            f"version {2**40} of operator domain 'ai.onnx'",
+        ),
         (lambda model: setattr(model.opset_import[0], "version", 99), "cannot be converted to 26"),
         (lambda model: setattr(model.opset_import[0], "version", 5), "the oldest that can be converted is 7"),
     ],

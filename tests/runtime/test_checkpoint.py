@@ -14,7 +14,7 @@ import pytest
 from planner.algebra.region import Region
 from planner.errors import ModelError, UsageError
 from planner.runtime import checkpoint as module
-from planner.runtime.checkpoint import Checkpoint, newest_checkpoint
+from planner.runtime.checkpoint import newest_checkpoint
 from planner.runtime.run import RunOptions, RunResult, run_with
 from planner.runtime.schedule import parse_schedule
 from planner.zoo import mlp
@@ -44,7 +44,7 @@ def test_another_number_of_workers_takes_its_tiles_from_the_regions(
 ) -> None:
     run_with(plan_of(GRAPH, before), RunOptions(steps=2, checkpoint_dir=tmp_path))
     straight = run_with(plan_of(GRAPH, before), RunOptions(steps=2))
-    checkpoint = Checkpoint(newest_checkpoint(tmp_path), GRAPH, "of the model")
+    checkpoint, _ = newest_checkpoint(tmp_path, GRAPH, "of the model")
     for program in plan_of(GRAPH, after).program.workers:
         for pair in GRAPH.state:
             region = program.buffers[pair.current].region
@@ -120,8 +120,84 @@ def test_what_does_not_belong_is_refused(plan_of: Planner, tmp_path: Path) -> No
 
 def test_options_that_do_not_go_together(plan_of: Planner) -> None:
     plan = plan_of(GRAPH, 1)
-    for options in (RunOptions(resume=True), RunOptions(checkpoint_every=2)):
+    for options in (RunOptions(resume=True), RunOptions(checkpoint_every=2), RunOptions(keep=2)):
         with pytest.raises(UsageError, match="of which checkpoints"):
             run_with(plan, options)
     with pytest.raises(UsageError, match="no input 'learning_rate'"):
         run_with(plan, RunOptions(schedule=parse_schedule("0.1")))
+
+
+def steps_in(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_old_checkpoints_go(plan_of: Planner, tmp_path: Path) -> None:
+    plan = plan_of(GRAPH, 2)
+    (tmp_path / "step-00000001").mkdir()
+    (tmp_path / "step-00000001" / "notes.txt").write_text("mine")
+    run_with(plan, RunOptions(steps=9, checkpoint_dir=tmp_path))
+    run_with(replace(plan, model_digest="another"), RunOptions(steps=3, checkpoint_dir=tmp_path))
+    run_with(plan, RunOptions(steps=7, checkpoint_dir=tmp_path, checkpoint_every=2, keep=2))
+    # What is no checkpoint, another model's, or of a later step of another run, stays.
+    assert steps_in(tmp_path) == [f"step-0000000{step}" for step in (1, 3, 6, 7, 9)]
+
+
+def test_a_damaged_checkpoint_is_passed_over(plan_of: Planner, tmp_path: Path) -> None:
+    plan = plan_of(GRAPH, 2)
+    run_with(plan, RunOptions(steps=4, checkpoint_dir=tmp_path, checkpoint_every=1))
+    straight = run_with(plan, RunOptions(steps=5))
+    tiles = tmp_path / "step-00000003" / "worker1.npz"
+    tiles.write_bytes(tiles.read_bytes()[:-1] + b"?")
+    (tmp_path / "step-00000004" / "manifest.json").unlink()
+    said: list[str] = []
+    again = run_with(plan, RunOptions(steps=5, checkpoint_dir=tmp_path, resume=True, notice=said.append))
+    assert (again.first_step, bits(again)) == (3, bits(straight))
+    assert said == [
+        f"passed over: {tmp_path}/step-00000004 is no checkpoint that can be read: No such file or directory",
+        f"passed over: {tmp_path}/step-00000003 cannot be resumed from; "
+        "worker1.npz is not the file that was written: its digest differs",
+        "going on from step 2",
+    ]
+
+
+def test_no_checkpoint_is_whole(plan_of: Planner, tmp_path: Path) -> None:
+    plan = plan_of(GRAPH, 2)
+    run_with(plan, RunOptions(steps=2, checkpoint_dir=tmp_path, checkpoint_every=1))
+    for step in (1, 2):
+        (tmp_path / f"step-0000000{step}" / "worker0.npz").unlink()
+    with pytest.raises(ModelError, match="holds no checkpoint that can be resumed from") as caught:
+        run_with(plan, RunOptions(steps=3, checkpoint_dir=tmp_path, resume=True))
+    assert [fact.endswith("cannot be resumed from; worker0.npz is missing") for fact in caught.value.facts] == [
+        True
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda manifest: manifest.pop("step"), "it lacks 'step'"),
+        (lambda manifest: manifest.update(seed=-1), "seed is a number (-1), not a whole number of at least 0"),
+        (lambda manifest: manifest["tiles"]["w1"][0].update(region=[0, 1, 2]), "tiles.w1[0].region is no box"),
+        (lambda manifest: manifest["tiles"]["w1"][0].update(key="77"), "does not hold the tiles"),
+        (lambda manifest: manifest["tiles"]["w1"][0].update(file="../x.npz"), "state 'w1' is not covered"),
+        (lambda manifest: manifest["files"].update({"../x.npz": ""}), "../x.npz is missing"),
+    ],
+)
+def test_a_manifest_that_somebody_edited(
+    edit: Callable[[dict[str, Any]], object], said: str, plan_of: Planner, tmp_path: Path
+) -> None:
+    plan = plan_of(GRAPH, 2)
+    run_with(plan, RunOptions(steps=1, checkpoint_dir=tmp_path))
+    file = tmp_path / "step-00000001" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    edit(manifest)
+    file.write_text(json.dumps(manifest))
+    with pytest.raises(ModelError) as caught:
+        run_with(plan, RunOptions(steps=2, checkpoint_dir=tmp_path, resume=True))
+    assert said in str(caught.value)
+
+
+def test_a_place_for_checkpoints_is_tried_before_the_work(plan_of: Planner, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="it is no folder"):
+        run_with(plan_of(GRAPH, 1), RunOptions(checkpoint_dir=tmp_path / "file", weights=tmp_path / "none.npz"))

@@ -9,13 +9,15 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from planner.errors import ModelError, WorkerError
+from planner.errors import InfeasibleError, ModelError, WorkerError
+from planner.program import Arena
 from planner.runtime.plan_files import load_plan
 from planner.runtime.state import starting_values
 from planner.runtime.supervisor import SupervisedEngine
@@ -43,12 +45,18 @@ child.main()
 
 
 def engine_of(
-    case: Any, tmp_path: Path, harm: str = "pass", place: tuple[int, str] = (2, "update")
+    case: Any,
+    tmp_path: Path,
+    harm: str = "pass",
+    place: tuple[int, str] = (2, "update"),
+    patience_seconds: float = 60.0,
 ) -> SupervisedEngine:
     """A started child that does some harm when a worker comes to a segment."""
     loaded = load_plan(case.write(tmp_path / "plan"))
     command: Sequence[str] = (sys.executable, "-P", "-c", HARM.format(place=place, harm=harm))
-    engine = SupervisedEngine(loaded.paths, loaded.program.workers, loaded.program.state, command=command)
+    engine = SupervisedEngine(
+        loaded.paths, loaded.program.workers, loaded.program.state, patience_seconds=patience_seconds, command=command
+    )
     load_tiles(engine, starting_values(loaded.graph))
     return engine
 
@@ -181,3 +189,59 @@ def test_ctrl_c_stops_the_child(training: Any, tmp_path: Path) -> None:
         signal.signal(signal.SIGINT, handler)
     assert time.perf_counter() - start < 3
     assert is_gone(engine.process_id)
+
+
+def test_a_worker_that_hangs_is_named_and_those_that_wait_for_it(training: Any, tmp_path: Path) -> None:
+    engine = engine_of(training, tmp_path, "time.sleep(60)", (0, "step"), patience_seconds=0.5)
+    start = time.perf_counter()
+    with engine, pytest.raises(WorkerError) as caught:
+        engine.iterate()
+    assert time.perf_counter() - start < 5
+    assert caught.value.what == (
+        "worker 0 does not end segment 'step' (ops op of step, step): no worker has finished a step for 0.5 s"
+    )
+    assert caught.value.facts == (
+        "worker 0 is in segment 'step' (ops op of step, step)",
+        "worker 1 waits for worker 0 in fetch 'fetch G.tile'",
+        "worker 2 waits for worker 0 in fetch 'fetch G.tile'",
+    )
+    assert "--patience" in caught.value.hint
+    assert is_gone(engine.process_id)
+
+
+def test_steps_that_end_are_waited_for(training: Any, tmp_path: Path) -> None:
+    """Each takes less than the patience, all of them together take more."""
+    with engine_of(training, tmp_path, "time.sleep(0.4)", (0, "step"), patience_seconds=0.6) as engine:
+        for _ in range(3):
+            engine.iterate()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+def test_a_process_that_is_stopped_does_not_hang_the_run(training: Any, tmp_path: Path) -> None:
+    engine = engine_of(training, tmp_path, "os.kill(os.getpid(), signal.SIGSTOP)", (0, "step"), patience_seconds=0.5)
+    with engine, pytest.raises(WorkerError) as caught:
+        engine.iterate()
+    assert caught.value.what == "the workers' process is stopped, and has done no step for 0.5 s"
+    assert any(fact.startswith("worker 0 is in ") for fact in caught.value.facts)
+    assert is_gone(engine.process_id)
+
+
+def test_a_process_that_is_stopped_before_it_has_begun(training: Any, tmp_path: Path) -> None:
+    loaded = load_plan(training.write(tmp_path / "plan"))
+    command = (sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)")
+    with pytest.raises(WorkerError, match="the workers' process is stopped"):
+        SupervisedEngine(loaded.paths, loaded.program.workers, patience_seconds=0.5, command=command)
+
+
+def test_a_termination_of_the_child_alone_changes_nothing(training: Any, tmp_path: Path) -> None:
+    with engine_of(training, tmp_path) as engine:
+        os.kill(engine.process_id, signal.SIGTERM)
+        assert sum(map(sum, engine.iterate().moved_bytes)) == training.program.predicted_bytes
+
+
+def test_more_memory_than_the_machine_has_is_refused(training: Any, tmp_path: Path) -> None:
+    loaded = load_plan(training.write(tmp_path / "plan"))
+    huge = replace(loaded.program.workers[0], arena=Arena(2**50, {}, 2**20))
+    with pytest.raises(InfeasibleError, match="too little memory for all workers") as caught:
+        SupervisedEngine(loaded.paths, (huge, *loaded.program.workers[1:]))
+    assert f"they take {2**50 + 2**20 + 0:,}"[:24] in caught.value.facts[0]

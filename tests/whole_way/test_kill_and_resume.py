@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from onnx import load, numpy_helper
 
+from kill_runs import kill_runs
 from planner import api
 from planner.errors import ModelError
 from planner.graph.model import Graph
@@ -43,6 +44,37 @@ def test_killed_and_resumed(plan_of: Callable[..., Any], mlp_step: Graph, tmp_pa
     assert again.first_step == done + 1
     for name, array in straight.results.items():
         assert again.results[name].tobytes() == array.tobytes()
+
+
+@pytest.mark.slow
+def test_killed_again_and_again(tmp_path: Path) -> None:
+    outcome = kill_runs(0, 15, tmp_path)
+    assert (outcome.kills, outcome.torn, outcome.lost) == (15, 0, 0)
+    assert outcome.is_same
+    assert outcome.swept
+
+
+def test_terminated(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Path) -> None:
+    """As by Ctrl-C: the workers' process ends, and nothing that is half written stays."""
+    planned = plan_of(mlp_step, 3)
+    checkpoints = tmp_path / "ck"
+    run = ["run", str(planned.directory), "--steps", "100000"]
+    run += ["--checkpoint-dir", str(checkpoints), "--checkpoint-every", "1", "--keep", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen([*COMMAND, *run], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.perf_counter() + 60
+    while not (checkpoints / "step-00000003").exists() and time.perf_counter() < deadline:
+        assert process.poll() is None
+        time.sleep(0.01)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    workers = [int(pid) for pid in children.read_text().split()] if children.exists() else []
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (143, b"", b"terminated\n")
+    assert all(not Path(f"/proc/{pid}").exists() for pid in workers)
+    left = sorted(entry.name for entry in checkpoints.iterdir())
+    assert len(left) in (2, 3)  # one may be about to go
+    assert all(name.startswith("step-") for name in left)
 
 
 def test_another_plan_goes_on_and_another_model_does_not(

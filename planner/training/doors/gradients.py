@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from planner.errors import UnsupportedError, UsageError
+from planner.errors import ModelError, UnsupportedError, UsageError
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, StatePair
+from planner.strict_json import JsonError, parse_json
 from planner.training.build import INPUTS, sample_of
 from planner.training.builder import Builder
 from planner.training.lowering import OPSET
@@ -158,7 +159,7 @@ def with_optimizer(
         **updates.samples,
     }
     if INPUTS in graph.notes:
-        samples.update(json.loads(graph.notes[INPUTS]))
+        samples.update(_samples(graph.notes[INPUTS]))
     kept = [name for name in graph.inputs if name not in held]
     replaced = gradients | {pair.following for pair in running}
     result = builder.finish(
@@ -190,3 +191,11 @@ def _check(graph: Graph, pairs: Sequence[tuple[str, str]]) -> None:
         facts.extend(f"{name!r} is in two pairs" for name in dict.fromkeys(names) if names.count(name) > 1)
     if facts:
         raise UsageError("these cannot be paired as parameter and gradient", facts=tuple(facts))
+
+
+def _samples(note: str) -> dict[str, Mapping[str, object]]:
+    try:
+        return {name: {key: value.value for key, value in rule.members().items()}
+                for name, rule in parse_json(note).members().items()}  # fmt: skip
+    except JsonError as error:
+        raise ModelError(f"metadata {INPUTS!r} cannot be read: {error}") from None

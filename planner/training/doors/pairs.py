@@ -14,6 +14,7 @@ from typing import Final
 import yaml
 
 from planner.errors import UsageError
+from planner.strict_yaml import shown
 
 _MOST_CHARACTERS: Final = 10_000_000
 
@@ -35,8 +36,12 @@ def read_pairs(path: Path) -> tuple[tuple[str, str], ...]:
     try:
         # Events come one by one and build nothing: an alias is refused before it could be followed.
         events = list(yaml.parse(text, Loader=yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}: not YAML", facts=(" ".join(str(error).split()),)) from error
+    except yaml.reader.ReaderError as error:
+        raise UsageError(f"{path}: not YAML: it holds the character {shown(error.character)}") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = 1 if mark is None else mark.line + 1
+        raise UsageError(f"{path}: not YAML", facts=(f"line {line}: {error.problem or error.context}",)) from error
     return _pairs(path, events)
 
 

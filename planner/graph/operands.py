@@ -1,0 +1,150 @@
+"""Operands and flags of an op that contradict each other, where ONNX's own inference does not look.
+
+It computes an output's shape from some operands and leaves others unread: a Gemm's C, the channels of a convolution's
+weight, the labels of a loss. Kernels refuse them when they run; here they are refused before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from planner.graph.model import Shape
+
+Shapes: TypeAlias = Sequence[Shape | None]
+"""Of an op's inputs or outputs by position; None where it has none."""
+_Rule: TypeAlias = Callable[[Shapes, Shapes, Mapping[str, Any]], str]
+
+
+_FLAGS: Final = frozenset(
+    {
+        *("ceil_mode", "count_include_pad", "exclusive", "fmod", "is_causal", "keepdims", "largest", "layout"),
+        *("noop_with_empty_axes", "reverse", "select_last_index", "sorted", "storage_order", "transA", "transB"),
+    }
+)
+"""Attributes that are true or false. Other numbers are true to some readers and false to others."""
+
+
+def operand_fault(op_type: str, inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    """How the operands of an op of the default domain contradict each other, or ""."""
+    for name in sorted(_FLAGS & attributes.keys()):
+        if attributes[name] not in (0, 1):
+            return f"its attribute {name} is {attributes[name]}, and must be 0 or 1"
+    rule = _RULES.get(op_type)
+    return "" if rule is None else rule([*inputs, *[None] * 9], outputs, attributes)
+
+
+def _must_be(slot: int, found: Shape | None, wanted: Shape) -> str:
+    return "" if found is None or found == wanted else f"its input {slot} is {list(found)}, and must be {list(wanted)}"
+
+
+def _must_stretch(slot: int, found: Shape | None, wanted: Shape | None) -> str:
+    """Broadcasting towards one side alone (ONNX calls it unidirectional)."""
+    if found is None or wanted is None:
+        return ""
+    aligned = (1,) * (len(wanted) - len(found)) + found
+    fits = len(aligned) == len(wanted) and all(size in (1, full) for size, full in zip(aligned, wanted, strict=True))
+    return "" if fits else f"its input {slot} is {list(found)}, which does not stretch to {list(wanted)}"
+
+
+def _first(*faults: str) -> str:
+    return next(filter(None, faults), "")
+
+
+def _conv(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    x, w, group = inputs[0], inputs[1], int(attributes.get("group", 1))
+    if x is None or w is None or len(x) < 3 or len(w) != len(x):
+        return f"its weight has {0 if w is None else len(w)} dims, and its input {0 if x is None else len(x)}"
+    if group < 1 or w[1] * group != x[1] or w[0] % group:
+        return f"its weight is {list(w)}, which in {group} group(s) does not fit an input of {x[1]} channels"
+    return _must_be(2, inputs[2], (w[0],))
+
+
+def _conv_transpose(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    x, w, group = inputs[0], inputs[1], int(attributes.get("group", 1))
+    if x is None or w is None or len(x) < 3 or len(w) != len(x):
+        return f"its weight has {0 if w is None else len(w)} dims, and its input {0 if x is None else len(x)}"
+    if group < 1 or w[0] != x[1] or w[0] % group:
+        return f"its weight is {list(w)}, which in {group} group(s) does not fit an input of {x[1]} channels"
+    return _must_be(2, inputs[2], (w[1] * group,))
+
+
+def _by_channel(*slots: int) -> _Rule:
+    def rule(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+        x = inputs[0] or ()
+        channels = (x[1],) if len(x) > 1 else (1,)
+        return _first(*(_must_be(slot, inputs[slot], channels) for slot in slots))
+
+    return rule
+
+
+def _stretched_to_first(*slots: int) -> _Rule:
+    def rule(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+        return _first(*(_must_stretch(slot, inputs[slot], inputs[0]) for slot in slots))
+
+    return rule
+
+
+def _gemm(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    return _must_stretch(2, inputs[2], outputs[0])
+
+
+def _loss(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    x = inputs[0] or ()
+    if len(x) < 2:
+        return f"its input 0 is {list(x)}, and must have a batch and classes"
+    return _first(_must_be(1, inputs[1], (x[0], *x[2:])), _must_be(2, inputs[2], (x[1],)))
+
+
+def _recurrent(gates: int) -> _Rule:
+    def rule(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+        x, w, r = inputs[0] or (), inputs[1] or (), inputs[2] or ()
+        if (len(x), len(w), len(r)) != (3, 3, 3):
+            return "its input, weight and recurrence must have 3 dims each"
+        directions, hidden = 2 if attributes.get("direction") == b"bidirectional" else 1, r[2]
+        return _first(
+            _must_be(1, w, (directions, gates * hidden, x[2])),
+            _must_be(2, r, (directions, gates * hidden, hidden)),
+            _must_be(3, inputs[3], (directions, 2 * gates * hidden)),
+        )
+
+    return rule
+
+
+def _gather_elements(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    data, indices = inputs[0] or (), inputs[1] or ()
+    axis = int(attributes.get("axis", 0)) % max(1, len(data))
+    fits = len(data) == len(indices) and all(
+        size <= full for dim, (size, full) in enumerate(zip(indices, data, strict=True)) if dim != axis
+    )
+    return "" if fits else f"its indices are {list(indices)}, which leave its data of {list(data)}"
+
+
+def _scatter_elements(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    return _gather_elements(inputs, outputs, attributes) or _must_be(2, inputs[2], inputs[1] or ())
+
+
+def _scatter_nd(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    data, indices = inputs[0] or (), inputs[1] or ()
+    if not indices or indices[-1] > len(data):
+        return f"its indices are {list(indices)}, which leave its data of {list(data)}"
+    return _must_be(2, inputs[2], (*indices[:-1], *data[indices[-1] :]))
+
+
+_RULES: Final[Mapping[str, _Rule]] = {
+    "BatchNormalization": _by_channel(1, 2, 3, 4),
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "GRU": _recurrent(3),
+    "GatherElements": _gather_elements,
+    "Gemm": _gemm,
+    "InstanceNormalization": _by_channel(1, 2),
+    "LSTM": _recurrent(4),
+    "LayerNormalization": _stretched_to_first(1, 2),
+    "NegativeLogLikelihoodLoss": _loss,
+    "PRelu": _stretched_to_first(1),
+    "RNN": _recurrent(1),
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "SoftmaxCrossEntropyLoss": _loss,
+}

@@ -1,0 +1,54 @@
+"""Operands that contradict each other, where ONNX's own inference does not look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from planner.errors import ModelError
+from planner.graph.model import Graph
+
+Read = Callable[..., Graph]
+
+CASES = {
+    "Gemm (x, w, c)": ("[4, 6] [6, 3] [3]", "[4, 6] [6, 3] [2]", "input 2 is [2], which does not stretch to [4, 3]"),
+    "Conv (x, w)": ("[1, 3, 8] [4, 3, 1]", "[1, 3, 8] [4, 5, 1]", "in 1 group(s) does not fit an input of 3 channels"),
+    "Conv <group = 3> (x, w)": ("[1, 3, 8] [6, 1, 1]", "[1, 3, 8] [4, 1, 1]", "in 3 group(s) does not fit"),
+    "Conv (x, w, b)": ("[1, 3, 8] [4, 3, 1] [4]", "[1, 3, 8] [4, 3, 1] [3]", "its input 2 is [3], and must be [4]"),
+    "ConvTranspose (x, w, b)": ("[1, 3, 8] [3, 5, 1] [5]", "[1, 3, 8] [3, 5, 1] [3]", "2 is [3], and must be [5]"),
+    "InstanceNormalization (x, s, b)": ("[2, 3, 4] [3] [3]", "[2, 3, 4] [3] [2, 3, 4]", "2 is [2, 3, 4], and must be"),
+    "LayerNormalization (x, s)": ("[2, 3, 4] [4]", "[2, 3, 4] [3]", "which does not stretch to [2, 3, 4]"),
+    "PRelu (x, s)": ("[2, 3, 4] [3, 1]", "[2, 3, 4] [2, 2, 3, 4]", "which does not stretch to [2, 3, 4]"),
+    "LSTM <hidden_size = 5> (x, w, r)": (
+        "[7, 2, 3] [1, 20, 3] [1, 20, 5]", "[7, 2, 3] [1, 20, 4] [1, 20, 5]", "its input 1 is [1, 20, 4], and must be",
+    ),
+    "SoftmaxCrossEntropyLoss (x, i)": ("[4, 6] [4]", "[4, 6] [5]", "its input 1 is [5], and must be [4]"),
+    "GatherElements (x, i)": ("[4, 6] [9, 6]", "[4, 6] [9, 7]", "which leave its data of [4, 6]"),
+    "ScatterElements (x, i, u)": ("[4, 6] [3, 6] [3, 6]", "[4, 6] [3, 6] [2, 6]", "its input 2 is [2, 6], and must be"),
+    "ScatterND (x, i, u)": ("[4, 6] [3, 1] [3, 6]", "[4, 6] [3, 1] [3]", "its input 2 is [3], and must be [3, 6]"),
+}  # fmt: skip
+
+
+def text(op: str, shapes: str) -> str:
+    """A graph of one op whose operands have these shapes; ``i`` are indices."""
+    names = op.rpartition("(")[2].rstrip(")").split(", ")
+    types = ["int64" if name == "i" else "float" for name in names]
+    inputs = [f"{kind}{shape}] {name}" for kind, shape, name in zip(types, shapes.split("]"), names, strict=False)]
+    return f"g ({', '.join(inputs)}) => (y) {{ {'_, y' if op.startswith('LSTM') else 'y'} = {op} }}"
+
+
+@pytest.mark.parametrize("op", CASES)
+def test_what_fits_is_read_and_what_does_not_is_refused(op: str, read: Read) -> None:
+    fits, contradicts, said = CASES[op]
+    assert len(read(text(op, fits), state_pairs=()).ops) == 1
+    with pytest.raises(ModelError, match="contradict what they read") as caught:
+        read(text(op, contradicts), state_pairs=())
+    assert said in caught.value.facts[0]
+
+
+@pytest.mark.parametrize("flag", [2, 64, -1])
+def test_a_flag_is_0_or_1(flag: int, read: Read) -> None:
+    with pytest.raises(ModelError, match="contradict what they read") as caught:
+        read(f"g (float[2, 3] x) => (y) {{ y = ReduceMax <keepdims = {flag}> (x) }}", state_pairs=())
+    assert f"its attribute keepdims is {flag}, and must be 0 or 1" in caught.value.facts[0]
