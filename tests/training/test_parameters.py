@@ -9,8 +9,10 @@ import onnx
 import pytest
 from onnx import helper
 
+from command_line import ROOT
 from drawn import random32 as random
 from planner.errors import UnsupportedError, UsageError
+from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
 from planner.training.build import build_training_graph
 from planner.training.parameters import Parameters, Verdict, infer_parameters, is_parameter_name
@@ -178,3 +180,24 @@ def test_random_tables_are_no_waves() -> None:
     assert not any(is_of_waves(drawn.standard_normal((6, 5))) for _ in range(500))
     assert is_of_waves(np.sin(POSITIONS))
     assert not is_of_waves(np.ones((8, 8)))
+
+
+def exported(name: str) -> Graph:
+    return read_model(ROOT / "tests" / "models" / "exports" / f"{name}.onnx")
+
+
+LLAMA = 20 * 8 + 2 * 8 * 8 + 2 * 4 * 8 + 3 * 8 * 16 + 3 * 8 + 8 * 20
+"""Elements: embedding, query and output, key and value, the three of the MLP, norms, head."""
+VIT = (8 * 3 * 16 + 8) + 8 + 5 * 8 + 4 * (8 * 8 + 8) + (8 * 16 + 16) + (16 * 8 + 8) + 3 * 2 * 8 + (8 * 3 + 3)
+"""Patches, class token, positions, attention, the two of the MLP, norms, head."""
+
+
+@pytest.mark.parametrize(
+    ("name", "elements", "batch"),
+    [("llama", LLAMA, None), ("llama", LLAMA, 3), ("llama.raw", LLAMA, None), ("llama.raw", LLAMA, 3),
+     ("vit.raw", VIT, None), ("vit.raw", VIT, 3), ("vit", VIT + 8, None)],
+)  # fmt: skip
+def test_exports_train_the_parameters_of_their_model(name: str, elements: int, batch: int | None) -> None:
+    """The optimized ViT holds its class token once for each of its 2 samples."""
+    step = build_training_graph(exported(name), loss="mse", optimizer="sgd", learning_rate=0.1, batch=batch)
+    assert sum(step.tensors[pair.current].elements for pair in step.state) == elements
