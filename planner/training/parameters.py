@@ -265,7 +265,7 @@ class _Judge:
         if other is not None:
             raise UnsupportedError(
                 f"{name!r} is a running statistic of a BatchNormalization, and op {other.op!r} ({other.op_type}) reads "
-                "it as well",
+                f"it as its {other.use.value}",
                 facts=("exporters merge constants that are equal at first",),
                 hint="export the model without optimizing it",
             )

@@ -142,10 +142,12 @@ class Readers:
         while pending:
             name = pending.pop()
             for op in self.graph.consumers[name]:
-                use = self._use(op, name)
-                if use is not None:
+                positions = [position for position, operand in enumerate(op.inputs) if operand == name]
+                uses = {use for position in positions if (use := self._use(op, position)) is not None}
+                for use in sorted(uses, key=lambda one: one.value):
                     shape = self.graph.tensors[name].shape
                     found.setdefault((op.name, use), Reader(use, op.op_type, op.name, shape))
+                if uses:
                     continue
                 following = [made for made in op.outputs if made and made not in seen]
                 seen.update(following)
@@ -153,9 +155,8 @@ class Readers:
         order = {op.name: index for index, op in enumerate(self.graph.ops)} if len(found) > 1 else {}
         return tuple(sorted(found.values(), key=lambda reader: order.get(reader.op, 0)))
 
-    def _use(self, op: Op, name: str) -> Use | None:
+    def _use(self, op: Op, position: int) -> Use | None:
         """What a tensor, made of constants alone, is to an op; None where its results are followed instead."""
-        position = op.inputs.index(name)
         known = Use.UNCLEAR if op.domain else _USES.get(op.op_type, {}).get(position, Use.UNCLEAR)
         if known in (Use.FIXED, Use.STATISTIC):
             return known

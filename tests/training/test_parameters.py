@@ -1,0 +1,203 @@
+"""Which constants of a forward model are trained: by readers, values, names and patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from command_line import ROOT
+from drawn import random32 as random
+from planner.errors import UnsupportedError, UsageError
+from planner.graph.from_onnx import read_model
+from planner.graph.model import Graph
+from planner.training.build import build_training_graph
+from planner.training.parameters import Parameters, Verdict, infer_parameters, is_parameter_name
+from planner.training.value_forms import is_of_waves
+
+node = helper.make_node
+X = {"x": random((2, 4, 8), 1)}
+POSITIONS = np.arange(6, dtype=np.float32)[:, None] * 0.3 ** np.arange(8, dtype=np.float32)
+MASK = np.where(np.tri(4, dtype=bool), 0, -3.4e38).astype(np.float32)
+
+Inferred = Callable[..., Parameters]
+
+
+@pytest.fixture
+def inferred(forward_model: Callable) -> Inferred:
+    def infer(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], **options: object) -> Parameters:
+        data = options.pop("data", X)
+        return infer_parameters(forward_model(nodes, constants, data).graph(), "y", **options)
+
+    return infer
+
+
+def verdicts(parameters: Parameters) -> dict[str, str]:
+    return {one.name: f"{one.verdict.value}: {one.why}" for one in parameters.decisions}
+
+
+def layer(*nodes: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """A product, so that what follows meets no input of the model; its result is "h"."""
+    return [node("MatMul", ["x", "val_1"], ["h"]), *nodes]
+
+
+OWN = {"val_1": random((8, 8), 2)}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constants", "says"),
+    [
+        ([node("Transpose", ["val_9"], ["t"]), *layer(node("MatMul", ["h", "t"], ["y"]))],
+         {"val_9": random((3, 8), 3)}, "trained: read by MatMul"),
+        (layer(node("Add", ["h", "val_9"], ["y"])), {"val_9": random((8,), 3)}, "trained: read by Add"),
+        (layer(node("Mul", ["h", "val_9"], ["y"])), {"val_9": random((1, 8), 3)}, "trained: read by Mul"),
+        (layer(node("Add", ["h", "val_9"], ["y"])), {"val_9": random((1, 4, 8), 3)}, "trained: read by Add"),
+        (layer(node("Concat", ["h", "val_9"], ["y"], axis=1)), {"val_9": random((2, 1, 8), 3)},
+         "trained: read by Concat"),
+        (layer(node("Add", ["h", "fc.bias"], ["y"])), {"fc.bias": np.zeros(8, np.float32)}, "trained: read by Add"),
+        (layer(node("LayerNormalization", ["h", "norm.weight"], ["y"])), {"norm.weight": np.ones(8, np.float32)},
+         "trained: read by LayerNormalization"),
+        (layer(node("LayerNormalization", ["h", "val_9"], ["y"])), {"val_9": np.ones(8, np.float32)},
+         "frozen: one value throughout, and not named as a parameter"),
+        ([*layer(), node("Transpose", ["h"], ["t"], perm=[0, 2, 1]), node("MatMul", ["h", "t"], ["s"]),
+          node("Add", ["s", "h.mask"], ["y"])], {"h.mask": MASK}, "frozen: holds -inf or -3e38, as masks do"),
+        ([*layer(), node("Transpose", ["h"], ["t"], perm=[0, 2, 1]), node("MatMul", ["h", "t"], ["s"]),
+          node("Add", ["s", "val_9"], ["y"])], {"val_9": np.where(np.tri(4, dtype=bool), 0, -100).astype(np.float32)},
+         "frozen: holds 0 and one other value, as masks do"),
+        (layer(node("Mul", ["h", "cos_1"], ["y"])), {"cos_1": np.cos(POSITIONS[:4])},
+         "frozen: a table of sines or of evenly spaced numbers"),
+        (layer(node("Greater", ["h", "val_9"], ["c"]), node("Where", ["c", "h", "val_9"], ["y"])),
+         {"val_9": random((8,), 3)}, "frozen: read by Greater, Where only"),
+    ],
+)  # fmt: skip
+def test_one_constant(nodes: list, constants: dict, says: str, inferred: Inferred) -> None:
+    found = verdicts(inferred(nodes, OWN | constants))
+    assert found.pop("val_1") == "trained: read by MatMul"
+    assert list(found.values()) == [says]
+
+
+def test_frequencies_of_counted_positions_are_frozen_and_a_network_of_sines_is_trained(inferred: Inferred) -> None:
+    angles = [node("MatMul", ["p", "inv_freq"], ["a"]), node("Sin", ["a"], ["s"]), node("MatMul", ["s", "w"], ["y"])]
+    constants = {"inv_freq": random((1, 4), 1), "w": random((4, 3), 2)}
+    counted = inferred(
+        [node("Cast", ["ids"], ["p"], to=1), *angles], constants, data={"ids": np.zeros((5, 1), np.int64)}
+    )
+    assert verdicts(counted) == {"inv_freq": "frozen: read by MatMul only", "w": "trained: read by MatMul"}
+    floats = inferred(angles, constants, data={"p": random((5, 1), 3)})
+    assert floats.of(Verdict.TRAINED) == ("inv_freq", "w")
+
+
+def test_a_weight_of_a_constant_node_is_trained(forward_model: Callable) -> None:
+    weight = onnx.numpy_helper.from_array(random((8, 3), 2))
+    nodes = [
+        node("Constant", [], ["w"], value=weight),
+        node("Constant", [], ["ones"], value_floats=[1.0, 1.0, 1.0]),
+        node("MatMul", ["x", "w"], ["h"]),
+        node("Add", ["h", "ones"], ["y"]),
+    ]
+    graph = forward_model(nodes, {}, X).graph()
+    step = build_training_graph(graph, loss="mse", optimizer="sgd", learning_rate=0.1)
+    assert [pair.current for pair in step.state] == ["w"]
+    np.testing.assert_array_equal(step.initial["w"], random((8, 3), 2))
+    assert verdicts(infer_parameters(graph, "y"))["ones"].startswith("frozen: one value throughout")
+
+
+UNCLEAR = layer(node("Div", ["h", "val_7"], ["d"]), node("Mul", ["d", "val_8"], ["y"]))
+TWO = OWN | {"val_7": random((8,), 4), "val_8": random((4, 8), 5)}
+
+
+def test_what_nothing_tells_is_refused_all_at_once_until_it_is_said(inferred: Inferred) -> None:
+    with pytest.raises(UsageError, match="whether 2 constants") as raised:
+        inferred(UNCLEAR, TWO)
+    assert [fact.split(" ")[0] for fact in raised.value.facts] == ["'val_7'", "'val_8'"]
+    assert "--train PATTERN" in raised.value.hint
+    assert "--freeze PATTERN" in raised.value.hint
+    said = inferred(UNCLEAR, TWO, train=["val_7"], freeze=["val_*"])
+    assert verdicts(said) == {
+        "val_1": "frozen: asked for by --freeze val_*",
+        "val_7": "trained: asked for by --train val_7",
+        "val_8": "frozen: asked for by --freeze val_*",
+    }
+
+
+def test_patterns_that_cannot_be_followed(inferred: Inferred) -> None:
+    with pytest.raises(UsageError, match="fit no constant") as raised:
+        inferred(UNCLEAR, TWO, train=["vall_7"], freeze=["x"])
+    assert raised.value.facts == ("--train 'vall_7' fits nothing", "--freeze 'x' fits 'x', which is no constant")
+    assert "did you mean 'val_7'?" in raised.value.hint
+    with pytest.raises(UsageError, match="'val_7' is to be trained and frozen"):
+        inferred(UNCLEAR, TWO, train=["val_7"], freeze=["val_7"])
+
+
+def test_a_statistic_that_is_also_a_weight_is_refused(forward_model: Callable) -> None:
+    nodes = [node("BatchNormalization", ["x", "s", "b.bias", "b.bias", "v"], ["y"])]
+    constants = {"s": random((4,), 1), "b.bias": np.zeros(4, np.float32), "v": np.ones(4, np.float32)}
+    with pytest.raises(UnsupportedError, match="is a running statistic"):
+        infer_parameters(forward_model(nodes, constants, X).graph(), "y")
+
+
+def class_token(forward_model: Callable) -> Graph:
+    nodes = [
+        node("Expand", ["cls_token", "shape"], ["e"]), node("Concat", ["e", "x"], ["c"], axis=1),
+        node("Add", ["c", "pos_embed"], ["h"]), node("MatMul", ["h", "w"], ["y"]),
+    ]  # fmt: skip
+    constants = {"cls_token": random((1, 1, 8), 1), "pos_embed": random((1, 5, 8), 2), "w": random((8, 3), 3)}
+    return forward_model(nodes, constants, X, {"shape": np.array([2, 1, 8], np.int64)}).graph()
+
+
+@pytest.mark.parametrize("batch", [None, 1, 2, 5])
+def test_the_same_is_trained_for_every_batch(batch: int | None, forward_model: Callable) -> None:
+    options = {"loss": "mse", "optimizer": "sgd", "learning_rate": 0.1}
+    step = build_training_graph(class_token(forward_model), batch=batch, **options)
+    assert [pair.current for pair in step.state] == ["cls_token", "pos_embed", "w"]
+    assert step.tensors["y"].shape == (batch or 2, 5, 3)
+    assert step.tensors["cls_token"].shape == (1, 1, 8)
+
+
+def test_a_parameter_with_a_value_for_each_sample_keeps_the_batch(forward_model: Callable) -> None:
+    nodes = layer(node("Add", ["h", "embedding_1"], ["y"]))
+    graph = forward_model(nodes, OWN | {"embedding_1": random((2, 4, 8), 3)}, X).graph()
+    options = {"loss": "mse", "optimizer": "sgd", "learning_rate": 0.1}
+    with pytest.raises(UnsupportedError, match="the batch cannot be changed") as raised:
+        build_training_graph(graph, batch=4, **options)
+    assert "its parameter 'embedding_1' has a value for each sample" in raised.value.facts[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [("encoder.layer.0.bias", True), ("dense/kernel:0", True), ("cls_token", True), ("b1", True), ("val_160", False),
+     ("onnx::MatMul_123", False), ("/a/Constant_3_output_0", False), ("57", False), ("zeros", False)],
+)  # fmt: skip
+def test_names(name: str, is_one: bool) -> None:
+    assert is_parameter_name(name) is is_one
+
+
+def test_random_tables_are_no_waves() -> None:
+    drawn = np.random.default_rng(0)
+    assert not any(is_of_waves(drawn.standard_normal((6, 5))) for _ in range(500))
+    assert is_of_waves(np.sin(POSITIONS))
+    assert not is_of_waves(np.ones((8, 8)))
+
+
+def exported(name: str) -> Graph:
+    return read_model(ROOT / "tests" / "models" / "exports" / f"{name}.onnx")
+
+
+LLAMA = 20 * 8 + 2 * 8 * 8 + 2 * 4 * 8 + 3 * 8 * 16 + 3 * 8 + 8 * 20
+"""Elements: embedding, query and output, key and value, the three of the MLP, norms, head."""
+VIT = (8 * 3 * 16 + 8) + 8 + 5 * 8 + 4 * (8 * 8 + 8) + (8 * 16 + 16) + (16 * 8 + 8) + 3 * 2 * 8 + (8 * 3 + 3)
+"""Patches, class token, positions, attention, the two of the MLP, norms, head."""
+
+
+@pytest.mark.parametrize(
+    ("name", "elements", "batch"),
+    [("llama", LLAMA, None), ("llama", LLAMA, 3), ("llama.raw", LLAMA, None), ("llama.raw", LLAMA, 3),
+     ("vit.raw", VIT, None), ("vit.raw", VIT, 3), ("vit", VIT + 8, None)],
+)  # fmt: skip
+def test_exports_train_the_parameters_of_their_model(name: str, elements: int, batch: int | None) -> None:
+    """The optimized ViT holds its class token once for each of its 2 samples."""
+    step = build_training_graph(exported(name), loss="mse", optimizer="sgd", learning_rate=0.1, batch=batch)
+    assert sum(step.tensors[pair.current].elements for pair in step.state) == elements
