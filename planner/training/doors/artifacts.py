@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from onnx import ModelProto
 
-from planner.errors import UnsupportedError
+from planner.errors import ModelError, UnsupportedError
 from planner.graph.from_onnx import graph_from_proto
 from planner.graph.load import load_model
 from planner.graph.model import Graph, StatePair
@@ -63,8 +63,11 @@ def read_gradients(model: ModelProto) -> Gradients:
     Raises:
         ModelError, UnsupportedError: an operator without a standard form, or a model that is malformed.
     """
-    state, source = walk(model, TABLE)
     accumulators = [node for node in model.graph.node if node.domain == DOMAIN and node.op_type in _ACCUMULATORS]
+    short = tuple(f"op {node.name!r} ({node.op_type})" for node in accumulators if len(node.input) < 2)
+    if short:
+        raise ModelError("accumulators without a gradient", facts=short)
+    state, source = walk(model, TABLE)
     internal = {name for node in accumulators for name in (node.input[0], *node.input[2:])}
     flags = {name for node in accumulators for name in node.output}
     gradients = [node.input[1] for node in accumulators]

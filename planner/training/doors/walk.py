@@ -117,7 +117,7 @@ class Walk:
         if lowering is not None:
             first = len(self.builder.ops)
             with self.builder.scope(op.name):
-                made = lowering(self, op)
+                made = self._lowered(lowering, op)
             self._alias(op, made)
             self.ops.extend(self.builder.ops[first:])
             return
@@ -126,6 +126,17 @@ class Walk:
         if self._fold(op):
             return
         self._keep(op)
+
+    def _lowered(self, lowering: Lowering, op: Op) -> tuple[str, ...]:
+        """What stands for an op that ONNX has no schema of: what a node lacks shows only where it is looked for."""
+        try:
+            return lowering(self, op)
+        except (AssertionError, IndexError, KeyError, ValueError) as error:
+            raise ModelError(
+                f"{label(op)}: {len(op.inputs)} inputs, of shapes or with attributes that the operator does not take",
+                facts=(str(error),) if isinstance(error, AssertionError) and error.args else (),
+                hint="is the file whole? make it again with onnxruntime-training's generate_artifacts",
+            ) from error
 
     def _alias(self, op: Op, made: tuple[str, ...]) -> None:
         """An absent output has no name: an alias of it would stand for every absent input after it."""
@@ -142,6 +153,7 @@ class Walk:
                 raise UnsupportedError(f"{label(op)}: its value is not supported")
             results: tuple[np.ndarray, ...] | None = (value,)
         elif op.op_type in ("Shape", "Size"):
+            self._inferred(op)
             results = (extent(op, self.builder.tensors[op.inputs[0]]),)
         else:
             results = self._evaluated(op)
@@ -160,14 +172,17 @@ class Walk:
                 return None
         return evaluate(op_to_node(op), values, self.opset) if values else None
 
-    def _keep(self, op: Op) -> None:
-        builder = self.builder
+    def _inferred(self, op: Op) -> dict[str, Tensor | None]:
         try:
-            made = self.inference.outputs(op_to_node(op), builder.tensors, builder.constants)
+            return self.inference.outputs(op_to_node(op), self.builder.tensors, self.builder.constants)
         except UnknownOperatorError:
             raise UnsupportedError(f"{label(op)}: no operator {op.op_type} at opset {self.opset}") from None
         except ModelError as error:
             raise type(error)(f"{label(op)}: {error.what}") from None
+
+    def _keep(self, op: Op) -> None:
+        builder = self.builder
+        made = self._inferred(op)
         open_shapes = [output for output, tensor in made.items() if tensor is None]
         if open_shapes:
             raise ModelError(f"{label(op)}: {open_shapes[0]!r} depends on data that is known only at run time")

@@ -8,7 +8,7 @@ from onnx import helper
 
 from drawn import random32 as random
 from microsoft_models import PREVIEW, model_of, ms, run
-from planner.errors import UnsupportedError
+from planner.errors import ModelError, UnsupportedError
 from planner.training.doors.microsoft import TABLE
 from planner.training.doors.training_info import read_training_info
 from planner.training.doors.walk import graph_of, walk
@@ -125,3 +125,36 @@ def test_an_operator_without_a_standard_form_is_named():
     with pytest.raises(UnsupportedError) as error:
         walk(model_of(nodes, {"x": (2, 3)}, {}, ["y"]), TABLE)
     assert "operator Frobnicate of 'com.microsoft'" in error.value.facts[0]
+
+
+@pytest.mark.parametrize(("domain", "name"), TABLE)
+def test_a_node_that_its_operator_would_not_take_is_an_error_of_the_model(domain, name):
+    """ONNX has no schema of these, so that nobody has looked at the node before."""
+    wrong = ({}, {"axis": 1.5}, {"axis": 9}, {"alpha": "x"}, {"reduction": 3}, {"pads": [-1] * 6}, {"hidden_size": -1})
+    found: list[str] = []
+    for count in range(7):
+        for attributes in wrong:
+            one = helper.make_node(name, ["x"] * count, ["y"], domain=domain, name="odd", **attributes)
+            try:
+                walk(model_of([one], {"x": (2, 3)}, {}, ["y"]), TABLE)
+            except ModelError as error:
+                found.append(str(error))
+    assert all("op 'odd'" in message for message in found)
+    assert found or name in ("InPlaceAccumulator", "InPlaceAccumulatorV2")
+
+
+@pytest.mark.parametrize(("attributes", "expected"), [({"start": 0}, [2, 3, 4]), ({"start": 1, "end": -1}, [3])])
+def test_shapes_from_a_start_to_an_end_are_known(attributes, expected):
+    nodes = [node("Shape", ["x"], ["s"], **attributes), node("ConstantOfShape", ["s"], ["z"]),
+             node("Shape", ["z"], ["y"])]  # fmt: skip
+    state, _ = walk(model_of(nodes, {"x": (2, 3, 4)}, {}, ["y"]), TABLE)
+    assert state.builder.value(state.aliases["y"]).tolist() == expected
+    with pytest.raises(ModelError, match="Shape"):
+        walk(model_of([node("Shape", ["x"], ["y"], start=0.5)], {"x": (2, 3)}, {}, ["y"]), TABLE)
+
+
+def test_models_of_older_opsets_are_refused():
+    model = model_of([node("Softmax", ["x"], ["y"], axis=1)], {"x": (2, 3, 4)}, {}, ["y"])
+    model.opset_import[0].version = 12
+    with pytest.raises(UnsupportedError, match="opset 12"):
+        walk(model, TABLE)
