@@ -171,15 +171,19 @@ def _plan(data: Value) -> Plan:
         raise data["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
     cuts = data["cuts"].counts(least=1)
     gap, described_by, estimate = data.get("certified_gap"), data.get("described_by"), data.get("estimate")
+    tilings, tensor_bytes = data["tilings"].members(), data["tensor_bytes"].members()
+    absent = next((name for name in tilings if name not in tensor_bytes), None)
+    if absent is not None:
+        raise data["tensor_bytes"].fault(f"lacks {absent!r}")
     deliveries, undescribed = data.get("deliveries"), data.get("undescribed")
     apart = data.get("decided_apart")
     return Plan(
         model=data["model"].text(),
         model_digest=data["model_digest"].text(),
         cuts=cuts,
-        tilings={name: _tiling(tiling, cuts) for name, tiling in data["tilings"].members().items()},
+        tilings={name: _tiling(tiling, cuts) for name, tiling in tilings.items()},
         strategies={name: _strategy(space, cuts) for name, space in data["iteration_spaces"].members().items()},
-        tensor_bytes={name: amount.count() for name, amount in data["tensor_bytes"].members().items()},
+        tensor_bytes={name: amount.count() for name, amount in tensor_bytes.items()},
         moved_bytes=data["moved_bytes"].count(),
         soybean_bytes=data["soybean_bytes"].count(),
         peak_bytes=data["peak_bytes"].counts(),

@@ -51,13 +51,6 @@ def explain(directory: Path | None = None, *, subject: str | None = None, opdefs
         _refuse_other_descriptions(folder, source)
     _check_tensors(folder, graph)
     ops = descriptions.bind_all(graph)
-    untold = tuple(bound.op.name for bound in ops if bound.op.name not in folder.plan.strategies)
-    if untold:
-        raise ModelError(
-            f"{folder.path}: the plan does not say how ops of its model are divided",
-            facts=untold,
-            hint="plan the model again with `tofu plan`",
-        )
     tensors = tuple(_tensor_row(folder, graph, name) for name in graph.tensors if name in folder.plan.tilings)
     op_rows = tuple(_op_rows(folder, model, ops))
     state = _state_rows(model)

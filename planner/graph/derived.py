@@ -42,6 +42,18 @@ class Derived:
         value = self._values.get(name)
         return name in self._made_by or (value is not None and value.size <= _MOST)
 
+    def sources(self, name: str) -> frozenset[str]:
+        """The constants that a derived tensor is computed from; of a constant, itself."""
+        pending, found = [name], set()
+        while pending:
+            source = pending.pop()
+            op = self._made_by.get(source)
+            if op is None:
+                found.add(source)
+            else:
+                pending.extend(read for read in op.inputs if read)
+        return frozenset(found)
+
     def maker(self, name: str) -> Op | None:
         """The op that makes a derived tensor; None for a constant."""
         return self._made_by.get(name)

@@ -190,7 +190,7 @@ class _Folder:
         if default_domain and scales is not None:
             form = sizes_for(op, scales, self.tensors)
             op, node = (op, node) if form is None else self._restate(form)
-        if default_domain and op.op_type == "Pad" and op.has_input(2):
+        if default_domain and op.op_type == "Pad" and op.has_input(2) and self._is_stated(op.inputs[2]):
             self._demand(op.inputs[2:3])  # what lies beyond a border is part of its description
         if default_domain and self._elide(op):
             return
@@ -376,6 +376,10 @@ class _Folder:
         floats = [name for name in names if self.tensors[name].dtype.is_float]
         few = [name for name in floats if self.tensors[name].elements <= _FEW_FLOATS]
         return [name for name in names if name not in floats], few
+
+    def _is_stated(self, name: str) -> bool:
+        """Whether a tensor is computed from what is known and from scalars, and from no weight that may be trained."""
+        return self.derived.sources(self.aliases.get(name, name)) <= self.known | self.scalars
 
     def _demand(self, names: Sequence[str]) -> bool:
         """Has tensors known that depend on no input, and whether there were such and they all are.

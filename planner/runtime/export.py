@@ -50,6 +50,19 @@ def export_weights(
     return tuple(written)
 
 
+def try_export(path: Path, forward: Path | None) -> None:
+    """Refuses, before anything is read, a file to which nothing could be exported.
+
+    Raises:
+        UsageError: another kind of file, no forward model, or no place to write to.
+    """
+    if path.suffix not in (".safetensors", ".onnx"):
+        raise UsageError(f"{path} is neither .safetensors nor .onnx")
+    if path.suffix == ".onnx" and forward is None:
+        raise UsageError(f"{path}: into which model?", hint="name the forward model with --forward")
+    try_file(path)
+
+
 def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None = None) -> ModelProto:
     """Refuses, before a run, what could not be exported after it.
 
@@ -62,15 +75,11 @@ def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None =
         That model; an empty one for ``.safetensors``.
 
     Raises:
-        UsageError: another kind of file, no forward model, no place to write to, or one from which the rest of the
-            forward model's external data would not be found.
+        UsageError: see ``try_export``; or a place from which the rest of the forward model's external data would not be
+            found.
         ModelError: the forward model cannot be read, or shares no weight with the state.
     """
-    if path.suffix not in (".safetensors", ".onnx"):
-        raise UsageError(f"{path} is neither .safetensors nor .onnx")
-    if path.suffix == ".onnx" and forward is None:
-        raise UsageError(f"{path}: into which model?", hint="name the forward model with --forward")
-    try_file(path)
+    try_export(path, forward)
     if path.suffix == ".safetensors" or forward is None:
         return ModelProto()
     model = load_model(forward)

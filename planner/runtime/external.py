@@ -77,7 +77,7 @@ class ExternalData:
             others = [f"not all are in {folder} either" for folder in folders if folder.resolve() != self.folder]
             raise ModelError(
                 f"weights cannot be read from {self.folder}: {len(findings)} of {len(self._values)} tensors",
-                facts=(*findings, *others),
+                facts=(*others, *findings),
                 hint=HINT,
             )
 

@@ -142,7 +142,7 @@ class Reference:
 
     def _evaluate(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
         if number not in self._by_runtime:
-            kernel = microsoft_kernel(op) if op.domain else KERNELS.get(op.op_type)
+            kernel = microsoft_kernel(op) or (None if op.domain else KERNELS.get(op.op_type))
             if kernel is not None:
                 try:
                     return kernel(op, inputs)

@@ -26,7 +26,7 @@ from planner.runtime.compare import (
 )
 from planner.runtime.engine import Engine, InProcessEngine
 from planner.runtime.executor import Iteration
-from planner.runtime.export import check_export, export_weights
+from planner.runtime.export import check_export, export_weights, try_export
 from planner.runtime.feed import Feed
 from planner.runtime.fetch_bytes import FetchBytes, check_bytes, fetch_table
 from planner.runtime.foreign import check_kernels, check_libraries
@@ -306,6 +306,8 @@ def _check_options(options: RunOptions) -> None:
         raise UsageError(f"--keep is {options.keep}, and must be at least 1")
     if options.checkpoint_dir is not None:
         try_folder(options.checkpoint_dir)
+    if options.export is not None:
+        try_export(options.export, options.forward)
 
 
 def _states(plan: LoadedPlan) -> dict[str, Tensor]:

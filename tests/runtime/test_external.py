@@ -209,8 +209,9 @@ def test_all_findings_at_once_and_no_more_than_twenty(tmp_path: Path) -> None:
     (tmp_path / "3").write_bytes(bytes(8))
     with pytest.raises(ModelError, match="29 of 30 tensors") as caught:
         Values(graph_of(**tensors), data_folders=[tmp_path, tmp_path / "other"])
-    assert len(caught.value.facts) == 22
-    assert caught.value.facts[20:] == ("... and 9 more", f"not all are in {tmp_path / 'other'} either")
+    assert caught.value.facts[0] == f"not all are in {tmp_path / 'other'} either"
+    assert len(caught.value.facts) == 30
+    assert len(str(caught.value).splitlines()) < 25
 
 
 def test_without_a_folder_nothing_is_made_up() -> None:

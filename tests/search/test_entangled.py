@@ -25,6 +25,7 @@ from planner.search.entangled import solved
 from planner.search.problem import Problem
 from planner.search.rules import Rules
 from planner.training.build import build_training_graph
+from planner.training.parameters import infer_parameters
 from random_graphs import entangled, graphs
 
 T5 = Path(__file__).parent.parent / "models" / "t5.onnx"
@@ -117,7 +118,11 @@ def t5_step() -> Graph:
 
     T5 of transformers with random weights, two layers each, exported and optimised by PyTorch.
     """
-    return build_training_graph(read_model(T5), loss="softmax_cross_entropy", optimizer="sgd", learning_rate=0.1)
+    forward = read_model(T5)
+    everything = infer_parameters(forward, forward.outputs[0], train=("*",))
+    return build_training_graph(
+        forward, loss="softmax_cross_entropy", optimizer="sgd", learning_rate=0.1, parameters=everything
+    )
 
 
 def test_layers_that_share_the_weight_of_their_norms_have_a_plan(t5_step: Graph, tmp_path: Path) -> None:

@@ -81,15 +81,15 @@ def test_a_function_that_one_worker_alone_has_otherwise_is_what_it_executes(
     [
         (MANIFEST, lambda data: data["outputs"].pop(), "the manifest's outputs are not the model's: 'updates.next'"),
         (MANIFEST, lambda data: data["inputs"].append("z"), "the manifest's inputs are not the model's: 'z'"),
-        (MANIFEST, lambda data: data["outputs"].append(["x"]), "is ['x'], not text"),
-        (MANIFEST, lambda data: data["state"].append(["w0"]), "is ['w0'], not a list of 2"),
-        (MANIFEST, lambda data: data.pop("files"), "files is missing"),
-        (PLAN, lambda data: data["cuts"].append("x"), "cuts[1] is 'x', not a whole number"),
+        (MANIFEST, lambda data: data["outputs"].append(["x"]), "outputs[15] is a list, not a text"),
+        (MANIFEST, lambda data: data["state"].append(["w0"]), "state[13] is no pair of a state and its next value"),
+        (MANIFEST, lambda data: data.pop("files"), "it lacks 'files'"),
+        (PLAN, lambda data: data["cuts"].append("x"), 'cuts[1] is a text ("x"), not a whole number'),
         (PLAN, lambda data: data["peak_bytes"].pop(), "states the memory of 1 workers, and has 2"),
         (PLAN, lambda data: data.update(moved_bytes=17), "the plan states 17 bytes moved, and its worker models move"),
         (PLAN, lambda data: data["tilings"].update(x="S(0)/7"), "tiling 'S(0)/7' does not fit the cuts"),
-        (PLAN, lambda data: data["tensor_bytes"].pop("x"), "tensor_bytes.x is missing"),
-        (PLAN, lambda data: data["tilings"].update(x=7), "tilings.x is 7, not text"),
+        (PLAN, lambda data: data["tensor_bytes"].pop("x"), "tensor_bytes lacks 'x'"),
+        (PLAN, lambda data: data["tilings"].update(x=7), "tilings.x is a number (7), not a text"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -115,12 +115,12 @@ def test_states_that_changed_places_are_refused(plans: tuple[edited_plans.Origin
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda notes: notes["tofu.arena"]["offsets"].update(x=1 << 40), "buffer 'x' does not lie in the arena"),
+        (lambda notes: notes["tofu.arena"]["offsets"].update(x=1 << 40), "buffer 'x' leaves the arena"),
         (lambda notes: notes["tofu.arena"]["offsets"].pop("x"), "buffer 'x' has no place in the arena"),
         (lambda notes: notes["tofu.buffers"]["x"].__setitem__(1, [6, 1]), "cannot hold the region"),
         (lambda notes: notes["tofu.buffers"]["x"].__setitem__(0, "z"), "'x' is of 'z', which is no input"),
-        (lambda notes: notes["tofu.segments"].update({"segment 0": [None]}), "segment 0[0] is None, not text"),
-        (lambda notes: notes.update({"tofu.buffers": "x"}), "tofu.buffers is 'x', not a table"),
+        (lambda notes: notes["tofu.segments"].update({"segment 0": [None]}), "segment 0[0] is null, not a text"),
+        (lambda notes: notes.update({"tofu.buffers": "x"}), 'tofu.buffers: it is a text ("x"), not an object'),
     ],
 )
 def test_what_is_wrong_in_a_worker_model_is_named(
@@ -144,6 +144,6 @@ def test_a_plan_that_says_nothing_of_an_op_is_not_explained(
 ) -> None:
     target = tmp_path / "edited"
     changed(plans[0], target, PLAN, lambda data: data["iteration_spaces"].pop("h0_op"))
-    with pytest.raises(ModelError, match="does not say how ops of its model are divided") as caught:
+    with pytest.raises(ModelError, match="the plan does not fit its model") as caught:
         api.explain(target)
-    assert caught.value.facts == ("h0_op",)
+    assert caught.value.facts == ("op 'h0_op' has no strategy",)

@@ -61,6 +61,7 @@ def save(model: onnx.ModelProto, path: Path, form: str) -> Path:
 def planned(path: Path, folder: Path, *, workers: int = 3, **options: Any) -> Path:
     """The plan of a model's training step, which is written elsewhere than the model."""
     train = folder / "work" / "train.onnx"
+    options = {"freeze": ("frozen",), **options}
     api.grad(path, loss="softmax_cross_entropy", optimizer="momentum", lr=0.1, output=train, **options)
     return api.plan(train, gpus=workers, effort="quick", out=folder / "plans" / "plan").directory
 
@@ -263,7 +264,8 @@ def test_training_information(tmp_path: Path, form: str) -> None:
     for kind in ("inline", form):
         file = save(forward_model(), tmp_path / kind / "m.onnx", kind)
         info = tmp_path / kind / "elsewhere" / "info.onnx"
-        api.grad(file, loss="softmax_cross_entropy", optimizer="sgd", form="training-info", output=info)
+        wishes = {"loss": "softmax_cross_entropy", "optimizer": "sgd", "freeze": ("frozen",)}
+        api.grad(file, **wishes, form="training-info", output=info)
         plan = api.plan(info, gpus=2, effort="quick", out=tmp_path / kind / "plan").directory
         losses.append(api.run(plan, inputs=batch_of(tmp_path), verify=True).losses)
     assert losses[0] == losses[1]

@@ -70,7 +70,8 @@ def test_terminated(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Path
     workers = [int(pid) for pid in children.read_text().split()] if children.exists() else []
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (143, b"", b"terminated\n")
+    assert (process.returncode, out) == (143, b"")
+    assert err.splitlines()[-1] == b"terminated"
     assert all(not Path(f"/proc/{pid}").exists() for pid in workers)
     left = sorted(entry.name for entry in checkpoints.iterdir())
     assert len(left) in (2, 3)  # one may be about to go
