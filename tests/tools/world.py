@@ -172,7 +172,7 @@ def examine(model: Path, counts: Sequence[int] = ()) -> Row:
         if ended:
             row["training"] = {str(count): ended for count in counts}
             return row
-        row["states"], row["frozen"] = made.states, len(made.frozen)
+        row["states"] = made.states
         step_graph = read_model(step)
         names = [name for name in step_graph.inputs if step_graph.initial.get(name) is None]
         others, ended = attempt(lambda: drawn(step_graph, [name for name in names if name not in given]))
