@@ -226,17 +226,11 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
 
 
 def _check_names(program: WorkerProgram, model: str) -> None:
-    """Every buffer that is filled, collected or laid out is one, and lies in the arena."""
-    known, arena = program.buffers, program.arena
-    facts = [f"there is no buffer {name!r}" for name in (*program.loaded, *program.fixed, *program.collected)
-             if name not in known]  # fmt: skip
-    if arena is not None:
-        facts += [f"buffer {name!r} has no place in the arena" for name in known if name not in arena.offsets]
-        facts += [
-            f"buffer {name!r} leaves the arena of {arena.size_bytes} bytes"
-            for name, buffer in known.items()
-            if arena.offsets.get(name, 0) + buffer.size_bytes > arena.size_bytes
-        ]
+    """Refuses a program that loads, fixes or collects what is no buffer, or a buffer that does not lie in the arena."""
+    named = (*program.loaded, *program.fixed, *program.collected)
+    facts = [f"there is no buffer {name!r}" for name in named if name not in program.buffers]
+    if program.arena is not None:
+        facts += program.arena.misplaced(program.buffers)
     if facts:
         raise ModelError(f"model {model!r} has buffers that are not laid out", facts=tuple(facts))
 

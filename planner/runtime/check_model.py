@@ -69,9 +69,6 @@ def _check_tiles(graph: Graph, program: Program, findings: list[str]) -> None:
     held: dict[str, list[Region]] = {name: [] for name in graph.outputs}
     for worker in program.workers:
         for name in dict.fromkeys((*worker.loaded, *worker.collected)):
-            if name not in worker.buffers:
-                findings.append(f"worker {worker.worker}: there is no buffer {name!r}")
-                continue
             buffer = worker.buffers[name]
             is_known = buffer.tensor in given if name in worker.loaded else buffer.tensor in held
             if not is_known:
@@ -105,7 +102,7 @@ def _misfit(graph: Graph, worker: int, buffer: Buffer) -> list[str]:
 def _state_findings(program: Program, number: int) -> list[str]:
     worker = program.workers[number]
     loaded, collected = (
-        {(worker.buffers[name].tensor, worker.buffers[name].region) for name in names if name in worker.buffers}
+        {(worker.buffers[name].tensor, worker.buffers[name].region) for name in names}
         for names in (worker.loaded, worker.collected)
     )
     following = {pair.current: pair.following for pair in program.state}
