@@ -11,7 +11,7 @@ from onnx import NodeProto
 
 from planner.graph.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
 from planner.graph.fills import is_fill
-from planner.graph.known import Known
+from planner.graph.known import KnownGraph
 from planner.graph.model import Op, Tensor, TensorAttribute
 from planner.graph.protos import dtype_of_array, elem_type_of, numpy_dtype
 
@@ -19,7 +19,7 @@ _LAYOUT: Final = frozenset(["Cast", "Flatten", "Identity", "Reshape", "Squeeze",
 """Operators that hand on all elements of their first operand."""
 
 
-def elide(op: Op, known: Known, outputs: Collection[str]) -> bool:
+def elide(op: Op, known: KnownGraph, outputs: Collection[str]) -> bool:
     """Whether the op hands on its operand unchanged; its output is then another name for it.
 
     Args:
@@ -49,7 +49,7 @@ def elide(op: Op, known: Known, outputs: Collection[str]) -> bool:
     return True
 
 
-def compute(op: Op, node: NodeProto, made: Mapping[str, Tensor | None], known: Known) -> bool:
+def compute(op: Op, node: NodeProto, made: Mapping[str, Tensor | None], known: KnownGraph) -> bool:
     """Whether the op's outputs became constants.
 
     Args:
@@ -82,7 +82,7 @@ def compute(op: Op, node: NodeProto, made: Mapping[str, Tensor | None], known: K
     return True
 
 
-def _may_compute(op: Op, made: Mapping[str, Tensor | None], known: Known) -> bool:
+def _may_compute(op: Op, made: Mapping[str, Tensor | None], known: KnownGraph) -> bool:
     operands = [name for name in op.inputs if name]
     if not all(name in known.foldable or name in known.scalars for name in operands):
         return False
@@ -98,7 +98,7 @@ def _may_compute(op: Op, made: Mapping[str, Tensor | None], known: Known) -> boo
     return all(tensor is not None and tensor.elements <= MAX_FOLDED_ELEMENTS for tensor in made.values())
 
 
-def _is_weight(op: Op, known: Known) -> bool:
+def _is_weight(op: Op, known: KnownGraph) -> bool:
     """Whether a ConstantOfShape stands for a weight that was not shipped."""
     value = op.attribute("value")
     if op.inputs[0] not in known.initializers or not isinstance(value, TensorAttribute) or value.array.size != 1:

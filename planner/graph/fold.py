@@ -31,7 +31,7 @@ from planner.graph.computed import compute, elide
 from planner.graph.findings import Findings
 from planner.graph.foreign import IN_DEFAULT_DOMAIN, Operators, foreign_outputs
 from planner.graph.infer import Inference, UnknownOperatorError
-from planner.graph.known import Known
+from planner.graph.known import KnownGraph
 from planner.graph.microsoft_forms import FORMS
 from planner.graph.model import Implied, Op, Tensor, TensorAttribute
 from planner.graph.protos import op_of
@@ -94,7 +94,7 @@ def fold(
         UnsupportedError: operators that cannot be planned, outputs that no plan can hold: all of them.
         ModelError: ops that contradict their inputs: all of them; or tensors without a static shape.
     """
-    known = Known(inputs, initializers, values, computed, opsets[""])
+    known = KnownGraph(inputs, initializers, values, computed, opsets[""])
     folder = _Folder(known, outputs, Inference(opsets, ir_version), opsets, declared or {}, operators)
     folder.take_all(nodes)
     return folder.finish()
@@ -105,7 +105,7 @@ class _Folder:
 
     def __init__(
         self,
-        known: Known,
+        known: KnownGraph,
         outputs: Sequence[str],
         inference: Inference,
         opsets: Mapping[str, int],

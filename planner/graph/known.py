@@ -19,7 +19,7 @@ _FEW_FLOATS: Final = 64
 """More of them are weights, and no scales, bounds or borders."""
 
 
-class Known:
+class KnownGraph:
     """What is known before the first op: inputs and initializers. The walk over the graph adds the rest.
 
     Args:

@@ -13,7 +13,7 @@ from onnx import NodeProto
 
 from planner.errors import UnsupportedError
 from planner.graph.branches import taken_branch
-from planner.graph.known import Known
+from planner.graph.known import KnownGraph
 from planner.graph.known_forms import KnownForm, cast_for, gather_for, sizes_for, split_for
 from planner.graph.microsoft_forms import microsoft_form
 from planner.graph.model import Op, Tensor
@@ -24,7 +24,7 @@ Nodes: TypeAlias = Sequence[tuple[str, NodeProto]]
 """Unique op name and node, in execution order. What they read that no op makes is known already."""
 
 
-def branch_nodes(op: Op, node: NodeProto, known: Known) -> Nodes:
+def branch_nodes(op: Op, node: NodeProto, known: KnownGraph) -> Nodes:
     """The nodes of the branch that an If takes, whose condition is known.
 
     Raises:
@@ -45,7 +45,7 @@ def branch_nodes(op: Op, node: NodeProto, known: Known) -> Nodes:
     return [(f"{op.name}/{number}", inner) for number, inner in enumerate(branch.nodes)]
 
 
-def sequence_nodes(op: Op, known: Known) -> Nodes:
+def sequence_nodes(op: Op, known: KnownGraph) -> Nodes:
     """What makes or reads a sequence, in tensors; the elements of a sequence that it makes are known then.
 
     Raises:
@@ -59,7 +59,7 @@ def sequence_nodes(op: Op, known: Known) -> Nodes:
     return _nodes(form.ops)
 
 
-def nodes_by_operands(op: Op, known: Known) -> Nodes | None:
+def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
     """A CastLike, a Compress by known flags, a Resize by known scales in other ops; None for what stays as it is.
 
     Args:
@@ -79,12 +79,12 @@ def nodes_by_operands(op: Op, known: Known) -> Nodes | None:
     return None if form is None else _with_constants(form, known)
 
 
-def full_split_nodes(op: Op, full: Sequence[Tensor], known: Known) -> Nodes:
+def full_split_nodes(op: Op, full: Sequence[Tensor], known: KnownGraph) -> Nodes:
     """A Split that makes only those of its outputs that have elements."""
     return _with_constants(split_for(op, full, known.tensors), known)
 
 
-def microsoft_nodes(op: Op, known: Known) -> Nodes | None:
+def microsoft_nodes(op: Op, known: KnownGraph) -> Nodes | None:
     """One of ONNX Runtime's own ops in others; None where it is planned as it is.
 
     Raises:
@@ -101,7 +101,7 @@ def microsoft_nodes(op: Op, known: Known) -> Nodes | None:
     return _nodes(form.ops)
 
 
-def _with_constants(form: KnownForm, known: Known) -> Nodes:
+def _with_constants(form: KnownForm, known: KnownGraph) -> Nodes:
     constants, ops = form
     for name, value in constants.items():
         known.know(name, value)
