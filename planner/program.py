@@ -100,6 +100,17 @@ class Arena:
     """What the tensors inside of segments take at most, beside the arena; the runtime that executes a segment
     allocates them."""
 
+    def misplaced(self, buffers: Mapping[str, Buffer]) -> list[str]:
+        """Findings about buffers, by name, that do not lie in the arena, or not where their elements may begin."""
+        findings = []
+        for name, buffer in buffers.items():
+            start = self.offsets.get(name)
+            if start is None:
+                findings.append(f"buffer {name!r} has no place in the arena")
+            elif start < 0 or start + buffer.size_bytes > self.size_bytes or start % buffer.dtype.item_bytes:
+                findings.append(f"buffer {name!r} does not lie in the arena of {self.size_bytes} bytes")
+        return findings
+
 
 @dataclass(frozen=True)
 class WorkerProgram:

@@ -6,7 +6,7 @@
     local functions    domain ``tofu.segments``; the bodies of the segments, in standard operators
     graph outputs      collected buffers: tiles of results and next states
     value_info         every other buffer
-    metadata_props     what ONNX has no place for: ``tofu.worker``, ``tofu.plan`` (a digest),
+    metadata_props     what ONNX has no place for: ``tofu.worker`` (its number), ``tofu.plan`` (a digest),
                        ``tofu.buffers`` (JSON: buffer -> tensor, region), ``tofu.segments`` (JSON: segment -> op names),
                        ``tofu.arena`` (JSON: size, workspace, and where each buffer begins, in bytes)
 
@@ -16,9 +16,9 @@ The form is lossless: ``read_worker_model`` of a written model gives the program
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
@@ -35,9 +35,9 @@ from planner.strict_json import JsonError, Value, parse_json
 SEGMENTS: Final = "tofu.segments"
 """Domain of the local functions."""
 SEGMENTS_VERSION: Final = 1
-_ARENA: Final = {"size_bytes": int, "workspace_bytes": int, "offsets": {str: int}}
 IR_VERSION: Final = 10
 """The first with value_info in functions; ONNX Runtime takes up to 13."""
+_Stated = TypeVar("_Stated")
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class WorkerModel:
     """What a worker model's file says."""
 
     program: WorkerProgram
+    """What the worker does; every buffer that it loads, fixes or collects is there."""
     bodies: Mapping[str, FunctionProto]
     """The function of each name that a segment calls."""
     constants: Mapping[str, np.ndarray]
@@ -159,29 +160,24 @@ def write_worker_model(
 
 
 def read_worker_model(model: ModelProto) -> WorkerModel:
-    """The program of a worker model.
+    """What a worker model's file says, as far as one worker's model alone can be judged.
+
+    Whether the workers' programs fit together, and may touch memory, is for the runtime to check.
 
     Raises:
-        ModelError: it is no worker model of ours.
+        ModelError: it was not written by ``write_worker_model``; or buffers, functions or places in the arena that it
+            names are not there or not of the form stated.
     """
     notes = {entry.key: entry.value for entry in model.metadata_props}
     graph = model.graph
-    key = ""
     try:
-        missing = [key for key in ("tofu.worker", "tofu.buffers", "tofu.segments") if key not in notes]
-        if missing:
-            raise JsonError(f"it has no {missing[0]}")
-        key = "tofu.worker"
-        worker = parse_json(notes[key]).count()
-        key = "tofu.buffers"
-        places = {name: _place(value) for name, value in parse_json(notes[key]).members().items()}
-        key = "tofu.segments"
-        ops = {name: value.texts() for name, value in parse_json(notes[key]).members().items()}
-        key = "tofu.arena"
-        arena = _arena(parse_json(notes[key])) if key in notes else None
+        worker = _stated(notes, "tofu.worker", Value.count)
+        places = _stated(notes, "tofu.buffers", _places)
+        ops = _stated(notes, "tofu.segments", _ops)
+        arena = _stated(notes, "tofu.arena", _arena) if "tofu.arena" in notes else None
     except JsonError as error:
         raise ModelError(
-            f"model {graph.name!r} is no worker model: its metadata cannot be read ({key and key + ': '}{error})",
+            f"model {graph.name!r} is no worker model: its metadata cannot be read ({error})",
             hint="worker models are written by `tofu plan --out DIR`",
         ) from None
     typed = {value.name: value.type for value in (*graph.input, *graph.output, *graph.value_info)}
@@ -210,35 +206,34 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
     bodies = {function.name: function for function in model.functions if function.domain == SEGMENTS}
     if len(bodies) != sum(function.domain == SEGMENTS for function in model.functions):
         raise ModelError(f"model {graph.name!r} has several functions of one name", hint="plan the model again")
-    lacking = sorted({step.function for step in program.steps if isinstance(step, Segment)} - bodies.keys())
-    if lacking:
-        raise ModelError(f"model {graph.name!r} calls functions that it does not have", facts=tuple(lacking))
-    uneven = tuple(
-        f"{step.name}: {step.function}"
-        for step in program.steps
-        if isinstance(step, Segment)
-        and (len(step.inputs), len(step.outputs))
-        != (len(bodies[step.function].input), len(bodies[step.function].output))
-    )
-    if uneven:
-        raise ModelError(f"model {graph.name!r} calls functions with other inputs or outputs", facts=uneven)
+    _check_calls(program, bodies, graph.name)
     return WorkerModel(program, bodies, constants, notes.get("tofu.plan", ""))
 
 
 def _check_names(program: WorkerProgram, model: str) -> None:
-    """Every buffer that is filled, collected or laid out is one, and lies in the arena."""
-    known, arena = program.buffers, program.arena
-    facts = [f"there is no buffer {name!r}" for name in (*program.loaded, *program.fixed, *program.collected)
-             if name not in known]  # fmt: skip
-    if arena is not None:
-        facts += [f"buffer {name!r} has no place in the arena" for name in known if name not in arena.offsets]
-        facts += [
-            f"buffer {name!r} leaves the arena of {arena.size_bytes} bytes"
-            for name, buffer in known.items()
-            if arena.offsets.get(name, 0) + buffer.size_bytes > arena.size_bytes
-        ]
+    """Refuses a program that loads, fixes or collects what is no buffer, or a buffer that does not lie in the arena."""
+    named = (*program.loaded, *program.fixed, *program.collected)
+    facts = [f"there is no buffer {name!r}" for name in named if name not in program.buffers]
+    if program.arena is not None:
+        facts += program.arena.misplaced(program.buffers)
     if facts:
         raise ModelError(f"model {model!r} has buffers that are not laid out", facts=tuple(facts))
+
+
+def _check_calls(program: WorkerProgram, bodies: Mapping[str, FunctionProto], model: str) -> None:
+    """Refuses segments whose function is not there, or takes or gives another number of values."""
+    segments = [step for step in program.steps if isinstance(step, Segment)]
+    lacking = sorted({step.function for step in segments} - bodies.keys())
+    if lacking:
+        raise ModelError(f"model {model!r} calls functions that it does not have", facts=tuple(lacking))
+    uneven = tuple(
+        f"{step.name}: {step.function}"
+        for step in segments
+        if len(step.inputs) != len(bodies[step.function].input)
+        or len(step.outputs) != len(bodies[step.function].output)
+    )
+    if uneven:
+        raise ModelError(f"model {model!r} calls functions with other inputs or outputs", facts=uneven)
 
 
 def _node(step: Step, program: WorkerProgram) -> NodeProto:
@@ -266,6 +261,24 @@ def _initializer(buffer: Buffer, array: np.ndarray) -> TensorProto:
     tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), buffer.name)
     assert tensor.data_type == elem_type_of(buffer.dtype), f"constant of {buffer.name!r} is of {array.dtype}"
     return tensor
+
+
+def _stated(notes: Mapping[str, str], key: str, meaning: Callable[[Value], _Stated]) -> _Stated:
+    """What a note of the metadata means; a JsonError names it."""
+    if key not in notes:
+        raise JsonError(f"it has no {key}")
+    try:
+        return meaning(parse_json(notes[key]))
+    except JsonError as error:
+        raise JsonError(f"{key}: {error}") from None
+
+
+def _places(stated: Value) -> dict[str, tuple[str, Region]]:
+    return {name: _place(value) for name, value in stated.members().items()}
+
+
+def _ops(stated: Value) -> dict[str, tuple[str, ...]]:
+    return {name: value.texts() for name, value in stated.members().items()}
 
 
 def _arena(stated: Value) -> Arena:

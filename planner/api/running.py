@@ -13,7 +13,9 @@ from planner.graph.model import Tensor
 from planner.progress import Progress, silent
 from planner.runtime.patience import PATIENCE_SECONDS
 from planner.runtime.results import write_arrays
-from planner.runtime.run import RunOptions, RunResult, StepReport, run_with
+from planner.runtime.run import run_with
+from planner.runtime.run_options import RunOptions
+from planner.runtime.run_report import RunResult, StepReport
 from planner.runtime.schedule import parse_schedule
 from planner.runtime.state import Drawn
 from planner.units import format_bytes

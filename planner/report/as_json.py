@@ -14,7 +14,7 @@ from planner.search.prices import Price
 if TYPE_CHECKING:
     from planner.runtime.compare import StepComparison, TensorComparison
     from planner.runtime.profile import Profile
-    from planner.runtime.run import RunResult
+    from planner.runtime.run_report import RunResult
 
 SCHEMA_VERSION = 1
 

@@ -22,7 +22,7 @@ from planner.units import format_bytes, format_ratio, format_seconds
 
 if TYPE_CHECKING:
     from planner.runtime.profile import Profile
-    from planner.runtime.run import RunResult
+    from planner.runtime.run_report import RunResult
 
 _SHOWN_UNSPLIT = 5
 _SHOWN_STEPS = 12

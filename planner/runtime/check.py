@@ -129,8 +129,8 @@ def _check_order(programs: Sequence[WorkerProgram], findings: list[str]) -> tupl
 def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair], findings: list[str]) -> None:
     """Every buffer lies in the arena, and two that overlap are never needed at the same time."""
     where = f"worker {program.worker}"
-    outside = misplaced(program, arena)
-    findings.extend(outside)
+    outside = arena.misplaced(program.buffers)
+    findings.extend(f"{where}: {finding}" for finding in outside)
     if outside:
         return
     names = list(program.buffers)
@@ -157,19 +157,6 @@ def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair
             )
             if not is_in_place:
                 findings.append(f"{where}: buffers {names[other]!r} and {name!r} lie in one place at the same time")
-
-
-def misplaced(program: WorkerProgram, arena: Arena) -> list[str]:
-    """Findings about buffers that do not lie in the arena, or not where their elements may begin."""
-    findings = []
-    for name, buffer in program.buffers.items():
-        start = arena.offsets.get(name)
-        if start is None:
-            findings.append(f"worker {program.worker}: buffer {name!r} has no place in the arena")
-        elif start < 0 or start + buffer.size_bytes > arena.size_bytes or start % buffer.dtype.item_bytes:
-            size = arena.size_bytes
-            findings.append(f"worker {program.worker}: buffer {name!r} does not lie in the arena of {size} bytes")
-    return findings
 
 
 def inconsistent(findings: Sequence[str]) -> ModelError:

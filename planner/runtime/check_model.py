@@ -1,27 +1,35 @@
-"""Whether a plan's workers and its manifest are those of its model.
+"""Whether a plan's worker models and its manifest are those of its model.
 
-What a run fills and reads by name is looked up in the model: a tile of a tensor that the model has not, or of another
-dtype, or that leaves its shape, would be found out in the middle of a run, or not at all. State pairs are checked most
-of all: whole model and workers are both told what replaces what by the manifest, so that no comparison would find a
-wrong pair.
+The worker models name tensors of the model: each tile that is loaded before a step must be a part of an input, or of a
+constant that the model does not hold, and each that is collected afterwards a part of an output. The manifest states
+inputs, outputs and state pairs, which the model states, too. A run that believed an edited file would fail in the
+middle, or give wrong numbers. A wrong state pair would even pass ``--verify``: the whole model and the workers both go
+on from the next state that the manifest names.
+
+Whether the steps of the workers fit together is checked elsewhere (``check.py``).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from planner.algebra.region import Region, index_space
 from planner.errors import ModelError
 from planner.graph.model import Graph, StatePair
-from planner.program import Buffer, Program
+from planner.program import Buffer, Program, WorkerProgram
+
+_SHOWN: Final = 4
+"""Names in a finding."""
 
 
 def check_against_model(graph: Graph, program: Program, where: str) -> None:
-    """Refuses a program, with inputs, outputs and state of the manifest, that is not one of this model.
+    """Refuses a program that is not one of this model.
 
     Args:
         graph: the model that was planned, as its file says, with the state pairs of the file.
-        program: what the worker models and the manifest say.
+        program: the workers as ``read_worker_model`` gives them; inputs, outputs and state as the manifest has them.
         where: the plan's folder, for the message.
 
     Raises:
@@ -33,9 +41,11 @@ def check_against_model(graph: Graph, program: Program, where: str) -> None:
         ("outputs", program.outputs, graph.outputs),
         ("state", _pairs(program.state), _pairs(graph.state)),
     ):
-        if sorted(stated) != sorted(own):
-            strange = [repr(name) for name in (*_more(stated, own), *_more(own, stated))]
-            findings.append(f"the manifest's {kind} are not the model's: {', '.join(strange[:4])}")
+        there, wanted = Counter(stated), Counter(own)
+        strange = [*(there - wanted), *(wanted - there)]
+        if strange:
+            shown = ", ".join(repr(name) for name in strange[:_SHOWN])
+            findings.append(f"the manifest's {kind} are not the model's: {shown}")
     if [worker.worker for worker in program.workers] != list(range(len(program.workers))):
         findings.append(f"workers are numbered {[worker.worker for worker in program.workers]}")
     if not findings:
@@ -52,26 +62,12 @@ def _pairs(state: Sequence[StatePair]) -> tuple[str, ...]:
     return tuple(f"{pair.current} -> {pair.following}" for pair in state)
 
 
-def _more(some: Sequence[str], others: Sequence[str]) -> list[str]:
-    """What is in one list and not, or not as often, in the other."""
-    left = list(others)
-    found = []
-    for name in some:
-        if name in left:
-            left.remove(name)
-        else:
-            found.append(name)
-    return found
-
-
 def _check_tiles(graph: Graph, program: Program, findings: list[str]) -> None:
+    """Every tile that is loaded or collected is one of the model, and the tiles of each output cover it."""
     given = {*graph.inputs, *(name for name, value in graph.constants.items() if value is None)}
     held: dict[str, list[Region]] = {name: [] for name in graph.outputs}
     for worker in program.workers:
         for name in dict.fromkeys((*worker.loaded, *worker.collected)):
-            if name not in worker.buffers:
-                findings.append(f"worker {worker.worker}: there is no buffer {name!r}")
-                continue
             buffer = worker.buffers[name]
             is_known = buffer.tensor in given if name in worker.loaded else buffer.tensor in held
             if not is_known:
@@ -81,16 +77,17 @@ def _check_tiles(graph: Graph, program: Program, findings: list[str]) -> None:
                 findings.extend(_misfit(graph, worker.worker, buffer))
                 if name in worker.collected and buffer.tensor in held:
                     held[buffer.tensor].append(buffer.region)
-        findings.extend(_state_findings(program, worker.worker))
+        findings.extend(_state_findings(worker, program.state))
     if not findings:
         findings.extend(
-            f"no worker collects all of {name!r}"
+            f"the workers do not collect all of {name!r}"
             for name, regions in held.items()
             if graph.tensors[name].elements and not _covers(regions, _whole(graph, name))
         )
 
 
 def _misfit(graph: Graph, worker: int, buffer: Buffer) -> list[str]:
+    """A finding if a buffer is no box of its tensor, or of another dtype."""
     tensor = graph.tensors[buffer.tensor]
     space = _whole(graph, buffer.tensor)
     if buffer.region.rank != space.rank or not space.contains(buffer.region):
@@ -102,15 +99,15 @@ def _misfit(graph: Graph, worker: int, buffer: Buffer) -> list[str]:
     return []
 
 
-def _state_findings(program: Program, number: int) -> list[str]:
-    worker = program.workers[number]
+def _state_findings(worker: WorkerProgram, state: Sequence[StatePair]) -> list[str]:
+    """Tiles of state that a worker loads, and does not collect the same tile of the next state."""
     loaded, collected = (
-        {(worker.buffers[name].tensor, worker.buffers[name].region) for name in names if name in worker.buffers}
+        {(worker.buffers[name].tensor, worker.buffers[name].region) for name in names}
         for names in (worker.loaded, worker.collected)
     )
-    following = {pair.current: pair.following for pair in program.state}
+    following = {pair.current: pair.following for pair in state}
     return [
-        f"worker {number} gets {tensor!r} {region} and does not make its next value"
+        f"worker {worker.worker} gets {tensor!r} {region} and does not make its next value"
         for tensor, region in sorted(loaded, key=str)
         if tensor in following and (following[tensor], region) not in collected
     ]
@@ -121,6 +118,7 @@ def _whole(graph: Graph, name: str) -> Region:
 
 
 def _covers(regions: Sequence[Region], space: Region) -> bool:
+    """Whether every element of the space is in one of the regions at least."""
     missing: tuple[Region, ...] = (space,)
     for region in dict.fromkeys(regions):
         missing = tuple(rest for part in missing for rest in part.subtract(region))

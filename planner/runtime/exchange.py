@@ -20,7 +20,7 @@ import numpy as np
 from planner.errors import InfeasibleError
 from planner.graph.protos import numpy_dtype
 from planner.program import Arena, WorkerProgram
-from planner.runtime.check import inconsistent, misplaced
+from planner.runtime.check import inconsistent
 
 ALIGNMENT: Final = 64
 """Bytes; a cache line. Kernels that peel unaligned elements would give other bits at other addresses."""
@@ -61,7 +61,11 @@ class Exchange:
 
     def __init__(self, programs: Sequence[WorkerProgram], handle: int | None = None) -> None:
         arenas = {program.worker: arena_of(program) for program in programs}
-        outside = [finding for program in programs for finding in misplaced(program, arenas[program.worker])]
+        outside = [
+            f"worker {program.worker}: {finding}"
+            for program in programs
+            for finding in arenas[program.worker].misplaced(program.buffers)
+        ]
         if outside:
             raise inconsistent(outside)
         starts: dict[int, int] = {}

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.graph.model import Op
+from planner.runtime.kernel_arguments import Arrays
 
-Arrays: TypeAlias = Sequence[np.ndarray | None]
 _Activation: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 _GATES: Final = {"LSTM": 4, "GRU": 3, "RNN": 1}

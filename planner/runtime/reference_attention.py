@@ -5,32 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from planner.graph.model import Op
-from planner.runtime.reference_ops import Arrays
+from planner.runtime.kernel_arguments import Arrays, given, maybe, number, whole_number
 
 _FILTER = -10000.0
 """What ONNX Runtime adds to the scores of keys that a mask leaves out, unless it is told otherwise."""
-
-
-def _given(inputs: Arrays, position: int) -> np.ndarray:
-    array = inputs[position]
-    assert array is not None, f"input {position} is absent"
-    return array
-
-
-def _maybe(inputs: Arrays, position: int) -> np.ndarray | None:
-    return inputs[position] if position < len(inputs) else None
-
-
-def _count(op: Op, name: str) -> int:
-    value = op.attribute(name, 0)
-    assert isinstance(value, int), f"{name} is a whole number"
-    return value
-
-
-def _real(op: Op, name: str, default: float) -> float:
-    value = op.attribute(name, default)
-    assert isinstance(value, int | float), f"{name} is a number"
-    return float(value)
 
 
 def by_head(x: np.ndarray, heads: int) -> np.ndarray:
@@ -53,7 +31,7 @@ def weighted(scores: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 def scale_of(op: Op, size: int) -> float:
     """What the products of queries and keys of this size are multiplied by."""
-    return _real(op, "scale", 0.0) or 1 / np.sqrt(size)
+    return number(op, "scale", 0.0) or 1 / np.sqrt(size)
 
 
 def _is_valid(mask: np.ndarray, keys: int) -> np.ndarray:
@@ -65,15 +43,15 @@ def _is_valid(mask: np.ndarray, keys: int) -> np.ndarray:
 
 def multi_head_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Without past keys: those are joined to the others before."""
-    heads = _count(op, "num_heads")
-    q, k, v = (by_head(_given(inputs, position), heads) for position in range(3))
+    heads = whole_number(op, "num_heads")
+    q, k, v = (by_head(given(inputs, position), heads) for position in range(3))
     scores = scale_of(op, q.shape[-1]) * (q @ k.swapaxes(-1, -2))
-    mask, added = _maybe(inputs, 4), _maybe(inputs, 5)
+    mask, added = maybe(inputs, 4), maybe(inputs, 5)
     if added is not None:
         scores = scores + added
     if mask is not None:
-        scores = scores + np.where(_is_valid(mask, k.shape[2]), 0.0, _real(op, "mask_filter_value", _FILTER))
-    if _count(op, "unidirectional"):
+        scores = scores + np.where(_is_valid(mask, k.shape[2]), 0.0, number(op, "mask_filter_value", _FILTER))
+    if whole_number(op, "unidirectional"):
         scores = np.where(np.tri(q.shape[2], k.shape[2], dtype=bool), scores, -np.inf)
     return (side_by_side(weighted(scores, v)),)
 
@@ -100,29 +78,29 @@ def turned(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, *, interleaved: 
 
 def rotary_embedding(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Angles by the position of each element, or by that of the first, from which the others count."""
-    x, positions, cosine, sine = (_given(inputs, position) for position in range(4))
+    x, positions, cosine, sine = (given(inputs, position) for position in range(4))
     size = 2 * cosine.shape[1]
-    heads = x.shape[1] if x.ndim == 4 else _count(op, "num_heads") or x.shape[2] // size
+    heads = x.shape[1] if x.ndim == 4 else whole_number(op, "num_heads") or x.shape[2] // size
     split = by_head(x, heads)
     if positions.ndim == 1:
         positions = np.broadcast_to(positions[0] + np.arange(split.shape[2]), (split.shape[0], split.shape[2]))
-    interleaved = bool(_count(op, "interleaved"))
-    made = _real(op, "scale", 1.0) * turned(split, cosine[positions], sine[positions], interleaved=interleaved)
+    interleaved = bool(whole_number(op, "interleaved"))
+    made = number(op, "scale", 1.0) * turned(split, cosine[positions], sine[positions], interleaved=interleaved)
     return (made if x.ndim == 4 else side_by_side(made),)
 
 
 def group_query_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Sample by sample, for each has its own number of past positions."""
-    heads, keys = _count(op, "num_heads"), _count(op, "kv_num_heads")
-    q, k, v = (by_head(_given(inputs, slot), of) for slot, of in ((0, heads), (1, keys), (2, keys)))
-    lengths, total = _given(inputs, 5).reshape(-1), int(_given(inputs, 6).item())
-    pasts, positions = (_maybe(inputs, 3), _maybe(inputs, 4)), q.shape[2]
+    heads, keys = whole_number(op, "num_heads"), whole_number(op, "kv_num_heads")
+    q, k, v = (by_head(given(inputs, slot), of) for slot, of in ((0, heads), (1, keys), (2, keys)))
+    lengths, total = given(inputs, 5).reshape(-1), int(given(inputs, 6).item())
+    pasts, positions = (maybe(inputs, 3), maybe(inputs, 4)), q.shape[2]
     starts = np.zeros_like(lengths) if positions == total else lengths + 1 - positions
-    if _count(op, "do_rotary"):
-        stated = _maybe(inputs, 9)
+    if whole_number(op, "do_rotary"):
+        stated = maybe(inputs, 9)
         where = starts[:, None] + np.arange(positions) if stated is None else stated
-        angles = [_given(inputs, slot)[where] for slot in (7, 8)]
-        q, k = (turned(x, *angles, interleaved=bool(_count(op, "rotary_interleaved"))) for x in (q, k))
+        angles = [given(inputs, slot)[where] for slot in (7, 8)]
+        q, k = (turned(x, *angles, interleaved=bool(whole_number(op, "rotary_interleaved"))) for x in (q, k))
     rows = max(total, 0 if pasts[0] is None else pasts[0].shape[2])
     caches = []
     for new, past in zip((k, v), pasts, strict=True):
@@ -145,10 +123,10 @@ def _grouped_sample(
     heads, positions, size = q.shape
     k, v = (np.repeat(cache[:, : start + positions], heads // len(cache), axis=0) for cache in (k, v))
     scores = scale_of(op, size) * (q @ k.swapaxes(-1, -2))
-    cap, window = _real(op, "softcap", 0.0), op.attribute("local_window_size", -1)
+    cap, window = number(op, "softcap", 0.0), op.attribute("local_window_size", -1)
     if cap:
         scores = cap * np.tanh(scores / cap)
-    added, sink = _maybe(inputs, 10), _maybe(inputs, 11)
+    added, sink = maybe(inputs, 10), maybe(inputs, 11)
     if added is not None:
         scores = scores + added[min(sample, len(added) - 1), :, :, : start + positions]
     own, key = start + np.arange(positions)[:, None], np.arange(start + positions)
@@ -156,7 +134,7 @@ def _grouped_sample(
     if isinstance(window, int) and window > 0:
         seen &= key > own - window
     scores = np.where(seen, scores, -np.inf)
-    if sink is None and not _count(op, "smooth_softmax"):
+    if sink is None and not whole_number(op, "smooth_softmax"):
         return weighted(scores, v)
     column = np.zeros(heads) if sink is None else sink
     scores = np.concatenate([np.broadcast_to(column[:, None, None], (heads, positions, 1)), scores], axis=-1)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
 from planner.graph.model import Op
+from planner.runtime.kernel_arguments import Arrays, Kernel, given, maybe, number, whole_number
 from planner.runtime.reference_attention import group_query_attention, multi_head_attention, rotary_embedding
-from planner.runtime.reference_ops import KERNELS, Arrays
-
-Kernel: TypeAlias = Callable[[Op, Arrays], tuple[np.ndarray, ...]]
+from planner.runtime.reference_ops import KERNELS
 
 _DOMAIN: Final = "com.microsoft"
 _ACTIVATIONS: Final[Mapping[str, Callable[..., np.ndarray]]] = {
@@ -37,70 +36,48 @@ def _like(op: Op, op_type: str, inputs: Arrays, **attributes: int | float | str)
     return KERNELS[op_type](replace(op, op_type=op_type, domain="", attributes=stated), inputs)
 
 
-def _given(inputs: Arrays, position: int) -> np.ndarray:
-    array = inputs[position]
-    assert array is not None, f"input {position} is absent"
-    return array
-
-
-def _maybe(inputs: Arrays, position: int) -> np.ndarray | None:
-    return inputs[position] if position < len(inputs) else None
-
-
-def _number(op: Op, name: str, default: float) -> float:
-    value = op.attribute(name, default)
-    assert isinstance(value, int | float), f"{name} is a number"
-    return float(value)
-
-
-def _whole_number(op: Op, name: str, default: int = 0) -> int:
-    value = op.attribute(name, default)
-    assert isinstance(value, int), f"{name} is a whole number"
-    return value
-
-
 def _gelu(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Of the input, to which a bias may be added: exact, or by tanh."""
-    x, bias = _given(inputs, 0), _maybe(inputs, 1)
+    x, bias = given(inputs, 0), maybe(inputs, 1)
     how = "tanh" if op.op_type == "FastGelu" else "none"
     return _like(op, "Gelu", (x if bias is None else x + bias,), approximate=how)
 
 
 def _quick_gelu(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x = _given(inputs, 0)
-    return (x / (1 + np.exp(-_number(op, "alpha", 1.702) * x)),)
+    x = given(inputs, 0)
+    return (x / (1 + np.exp(-number(op, "alpha", 1.702) * x)),)
 
 
 def _root_mean_square(op: Op, x: np.ndarray, scale: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    axes = tuple(range(_whole_number(op, "axis", -1) % x.ndim, x.ndim))
+    axes = tuple(range(whole_number(op, "axis", -1) % x.ndim, x.ndim))
     inverse = 1 / np.sqrt((x * x).mean(axis=axes, keepdims=True) + epsilon)
     return x * inverse * scale, inverse
 
 
 def _skip_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     simplified = op.op_type == "SkipSimplifiedLayerNormalization"
-    x, scale = _given(inputs, 0) + _given(inputs, 1), _given(inputs, 2)
-    bias, epsilon = _maybe(inputs, 3 if simplified else 4), _number(op, "epsilon", 1e-12)
+    x, scale = given(inputs, 0) + given(inputs, 1), given(inputs, 2)
+    bias, epsilon = maybe(inputs, 3 if simplified else 4), number(op, "epsilon", 1e-12)
     x = x if bias is None else x + bias
     if simplified:
         y, inverse = _root_mean_square(op, x, scale, epsilon)
         return y, np.zeros_like(inverse), inverse, x
-    y, mean, inverse = _like(op, "LayerNormalization", (x, scale, _maybe(inputs, 3)), axis=-1, epsilon=epsilon)
+    y, mean, inverse = _like(op, "LayerNormalization", (x, scale, maybe(inputs, 3)), axis=-1, epsilon=epsilon)
     return y, mean, inverse, x
 
 
 def _simplified_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    return _root_mean_square(op, _given(inputs, 0), _given(inputs, 1), _number(op, "epsilon", 1e-5))
+    return _root_mean_square(op, given(inputs, 0), given(inputs, 1), number(op, "epsilon", 1e-5))
 
 
 def _fused_matmul(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     turned = []
     for letter, slot in (("A", 0), ("B", 1)):
-        x = _given(inputs, slot)
-        if x.ndim > 1 and _whole_number(op, f"transBatch{letter}"):
+        x = given(inputs, slot)
+        if x.ndim > 1 and whole_number(op, f"transBatch{letter}"):
             x = np.moveaxis(x, 0, -2)
-        turned.append(np.swapaxes(x, -1, -2) if x.ndim > 1 and _whole_number(op, f"trans{letter}") else x)
-    return (_number(op, "alpha", 1.0) * np.matmul(*turned),)
+        turned.append(np.swapaxes(x, -1, -2) if x.ndim > 1 and whole_number(op, f"trans{letter}") else x)
+    return (number(op, "alpha", 1.0) * np.matmul(*turned),)
 
 
 def _fused_gemm(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
@@ -111,7 +88,7 @@ def _fused_gemm(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 def _fused_conv(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     (y,) = _like(op, "Conv", inputs[:3])
-    more = _maybe(inputs, 3)
+    more = maybe(inputs, 3)
     parameters = op.attribute("activation_params", ())
     assert isinstance(parameters, tuple), "activation_params is a list"
     return (_activated(op, y if more is None else y + more, parameters),)
@@ -126,11 +103,11 @@ def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
 
 def _matmul_nbits(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Weights of few bits as numbers, and the product."""
-    a, b, scales = (_given(inputs, position) for position in range(3))
-    bits, block = _whole_number(op, "bits", 4), _whole_number(op, "block_size")
-    columns, depth = _whole_number(op, "N"), _whole_number(op, "K")
+    a, b, scales = (given(inputs, position) for position in range(3))
+    bits, block = whole_number(op, "bits", 4), whole_number(op, "block_size")
+    columns, depth = whole_number(op, "N"), whole_number(op, "K")
     blocks = -(-depth // block)
-    zero, group, bias = (_maybe(inputs, position) for position in (3, 4, 5))
+    zero, group, bias = (maybe(inputs, position) for position in (3, 4, 5))
     points: np.ndarray | float = 2.0 ** (bits - 1)
     if zero is not None and zero.dtype == np.uint8:
         points = unpacked(zero.reshape(columns, -1), bits)[:, :blocks].astype(np.float64)

@@ -7,41 +7,16 @@ lengths or thresholds. ``tests/tools/reference_sweep.py`` holds every operator's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from math import erf
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
 from planner.graph.model import Op
 from planner.runtime import windows
+from planner.runtime.kernel_arguments import Arrays, Kernel, given, maybe, number, whole_number
 from planner.runtime.recurrent_ops import recurrent
-
-Arrays: TypeAlias = Sequence[np.ndarray | None]
-Kernel: TypeAlias = Callable[[Op, Arrays], tuple[np.ndarray, ...]]
-
-
-def _given(inputs: Arrays, position: int) -> np.ndarray:
-    array = inputs[position]
-    assert array is not None, f"input {position} is absent"
-    return array
-
-
-def _maybe(inputs: Arrays, position: int) -> np.ndarray | None:
-    return inputs[position] if position < len(inputs) else None
-
-
-def _integer(op: Op, name: str, default: int) -> int:
-    value = op.attribute(name, default)
-    assert isinstance(value, int)
-    return value
-
-
-def _number(op: Op, name: str, default: float) -> float:
-    value = op.attribute(name, default)
-    assert isinstance(value, int | float)
-    return float(value)
-
 
 _erf = np.frompyfunc(erf, 1, 1)
 
@@ -57,37 +32,37 @@ def _gelu(op: Op, x: np.ndarray) -> np.ndarray:
 
 
 def _layer_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, scale, bias = _given(inputs, 0), _given(inputs, 1), _maybe(inputs, 2)
-    axes = tuple(range(_integer(op, "axis", -1) % x.ndim, x.ndim))
+    x, scale, bias = given(inputs, 0), given(inputs, 1), maybe(inputs, 2)
+    axes = tuple(range(whole_number(op, "axis", -1) % x.ndim, x.ndim))
     mean = x.mean(axis=axes, keepdims=True)
     centred = x - mean
-    inverse = 1 / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + _number(op, "epsilon", 1e-5))
+    inverse = 1 / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + number(op, "epsilon", 1e-5))
     y = centred * inverse * scale
     return (y if bias is None else y + bias, mean, inverse)
 
 
 def _batch_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, scale, bias, mean, variance = (_given(inputs, position) for position in range(5))
+    x, scale, bias, mean, variance = (given(inputs, position) for position in range(5))
     axes = (0, *range(2, x.ndim))
     next_mean, next_variance = mean, variance
-    if _integer(op, "training_mode", 0):
-        kept = _number(op, "momentum", 0.9)
+    if whole_number(op, "training_mode", 0):
+        kept = number(op, "momentum", 0.9)
         batch_mean, batch_variance = x.mean(axis=axes), x.var(axis=axes)
         next_mean = mean * kept + batch_mean * (1 - kept)
         next_variance = variance * kept + batch_variance * (1 - kept)
         mean, variance = batch_mean, batch_variance
     shape = (-1, *(1,) * (x.ndim - 2))
-    inverse = 1 / np.sqrt(variance + _number(op, "epsilon", 1e-5))
+    inverse = 1 / np.sqrt(variance + number(op, "epsilon", 1e-5))
     y = (x - mean.reshape(shape)) * (inverse * scale).reshape(shape) + bias.reshape(shape)
     return (y, next_mean, next_variance)
 
 
 def _gemm(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    a, b, c = _given(inputs, 0), _given(inputs, 1), _maybe(inputs, 2)
-    a = a.T if _integer(op, "transA", 0) else a
-    b = b.T if _integer(op, "transB", 0) else b
-    y = _number(op, "alpha", 1.0) * (a @ b)
-    return (y if c is None else y + _number(op, "beta", 1.0) * c,)
+    a, b, c = given(inputs, 0), given(inputs, 1), maybe(inputs, 2)
+    a = a.T if whole_number(op, "transA", 0) else a
+    b = b.T if whole_number(op, "transB", 0) else b
+    y = number(op, "alpha", 1.0) * (a @ b)
+    return (y if c is None else y + number(op, "beta", 1.0) * c,)
 
 
 def _positive(indices: np.ndarray, size: int) -> np.ndarray:
@@ -95,8 +70,8 @@ def _positive(indices: np.ndarray, size: int) -> np.ndarray:
 
 
 def _gather_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    data, indices = _given(inputs, 0), _given(inputs, 1)
-    axis = _integer(op, "axis", 0) % data.ndim
+    data, indices = given(inputs, 0), given(inputs, 1)
+    axis = whole_number(op, "axis", 0) % data.ndim
     # Other dims of the indices may be shorter than the data's.
     grid: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = _positive(indices, data.shape[axis])
@@ -104,8 +79,8 @@ def _gather_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _gather_nd(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    data, indices = _given(inputs, 0), _given(inputs, 1)
-    batch = _integer(op, "batch_dims", 0)
+    data, indices = given(inputs, 0), given(inputs, 1)
+    batch = whole_number(op, "batch_dims", 0)
     leading = np.indices(indices.shape[:-1], sparse=True)[:batch]
     return (data[(*leading, *np.moveaxis(indices, -1, 0))],)
 
@@ -124,15 +99,15 @@ def _scatter(op: Op, data: np.ndarray, index: tuple[np.ndarray, ...], updates: n
 
 
 def _scatter_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    data, indices, updates = (_given(inputs, position) for position in range(3))
-    axis = _integer(op, "axis", 0) % data.ndim
+    data, indices, updates = (given(inputs, position) for position in range(3))
+    axis = whole_number(op, "axis", 0) % data.ndim
     grid: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = _positive(indices, data.shape[axis])
     return _scatter(op, data, tuple(np.broadcast_arrays(*grid)), updates)
 
 
 def _scatter_nd(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    data, indices, updates = (_given(inputs, position) for position in range(3))
+    data, indices, updates = (given(inputs, position) for position in range(3))
     return _scatter(op, data, tuple(np.moveaxis(indices, -1, 0)), updates)
 
 
@@ -143,7 +118,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 def _log_softmax(op: Op, x: np.ndarray) -> np.ndarray:
     """The logarithm of a quotient, and not the quotient's: that one underflows."""
-    axis = _integer(op, "axis", -1)
+    axis = whole_number(op, "axis", -1)
     low = x - x.max(axis=axis, keepdims=True)
     return np.asarray(low - np.log(np.exp(low).sum(axis=axis, keepdims=True)))
 
@@ -153,38 +128,38 @@ def _spatial(x: np.ndarray) -> tuple[int, ...]:
 
 
 def _global_max_pool(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x = _given(inputs, 0)
+    x = given(inputs, 0)
     return (x.max(axis=_spatial(x), keepdims=True),)
 
 
 def _global_lp_pool(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, power = _given(inputs, 0), _integer(op, "p", 2)
+    x, power = given(inputs, 0), whole_number(op, "p", 2)
     return ((np.abs(x) ** power).sum(axis=_spatial(x), keepdims=True) ** (1 / power),)
 
 
 def _lp_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, power = _given(inputs, 0), _integer(op, "p", 2)
-    norm = (np.abs(x) ** power).sum(axis=_integer(op, "axis", -1), keepdims=True) ** (1 / power)
+    x, power = given(inputs, 0), whole_number(op, "p", 2)
+    norm = (np.abs(x) ** power).sum(axis=whole_number(op, "axis", -1), keepdims=True) ** (1 / power)
     return (np.where(norm == 0, 0.0, x / norm),)
 
 
 def _lrn(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, size = _given(inputs, 0), _integer(op, "size", 1)
+    x, size = given(inputs, 0), whole_number(op, "size", 1)
     before = (size - 1) // 2
     frame = [(0, 0)] * x.ndim
     frame[1] = (before, size - 1 - before)
     squares = np.lib.stride_tricks.sliding_window_view(np.pad(x * x, frame), size, axis=1).sum(axis=-1)
-    base = _number(op, "bias", 1.0) + _number(op, "alpha", 1e-4) / size * squares
-    return (x / base ** _number(op, "beta", 0.75),)
+    base = number(op, "bias", 1.0) + number(op, "alpha", 1e-4) / size * squares
+    return (x / base ** number(op, "beta", 0.75),)
 
 
 def _mean(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    given = [array for array in inputs if array is not None]
-    return (np.asarray(sum(np.broadcast_arrays(*given)) / len(given)),)
+    arrays = [array for array in inputs if array is not None]
+    return (np.asarray(sum(np.broadcast_arrays(*arrays)) / len(arrays)),)
 
 
 def _mean_variance_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, axes = _given(inputs, 0), windows.ints(op, "axes", (0, 2, 3))
+    x, axes = given(inputs, 0), windows.ints(op, "axes", (0, 2, 3))
     centred = x - x.mean(axis=axes, keepdims=True)
     # The 1e-9 of its function body.
     return (centred / (np.sqrt((centred * centred).mean(axis=axes, keepdims=True)) + 1e-9),)
@@ -192,11 +167,11 @@ def _mean_variance_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ..
 
 def _pad(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Also with negative pads, which cut off before anything is added."""
-    x, pads, value, axes = _given(inputs, 0), _given(inputs, 1), _maybe(inputs, 2), _maybe(inputs, 3)
+    x, pads, value, axes = given(inputs, 0), given(inputs, 1), maybe(inputs, 2), maybe(inputs, 3)
     dims = range(x.ndim) if axes is None else [int(axis) % x.ndim for axis in axes]
     frame = [(0, 0)] * x.ndim
-    for number, dim in enumerate(dims):
-        frame[dim] = (int(pads[number]), int(pads[number + len(pads) // 2]))
+    for place, dim in enumerate(dims):
+        frame[dim] = (int(pads[place]), int(pads[place + len(pads) // 2]))
     x = x[tuple(slice(max(0, -lo), x.shape[dim] - max(0, -hi)) for dim, (lo, hi) in enumerate(frame))]
     widths = [(max(0, lo), max(0, hi)) for lo, hi in frame]
     mode = op.attribute("mode", "constant")
@@ -210,41 +185,41 @@ def _pad(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _conv(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    return (windows.conv(op, _given(inputs, 0), _given(inputs, 1), _maybe(inputs, 2)),)
+    return (windows.conv(op, given(inputs, 0), given(inputs, 1), maybe(inputs, 2)),)
 
 
 def _conv_transpose(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    return (windows.conv_transpose(op, _given(inputs, 0), _given(inputs, 1), _maybe(inputs, 2)),)
+    return (windows.conv_transpose(op, given(inputs, 0), given(inputs, 1), maybe(inputs, 2)),)
 
 
 KERNELS: Final[Mapping[str, Kernel]] = {
-    "AveragePool": lambda op, inputs: (windows.average_pool(op, _given(inputs, 0)),),
+    "AveragePool": lambda op, inputs: (windows.average_pool(op, given(inputs, 0)),),
     "BatchNormalization": _batch_normalization,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
-    "Erf": lambda op, inputs: (_erf_of(_given(inputs, 0)),),
+    "Erf": lambda op, inputs: (_erf_of(given(inputs, 0)),),
     "GRU": recurrent,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
-    "Gelu": lambda op, inputs: (_gelu(op, _given(inputs, 0)),),
+    "Gelu": lambda op, inputs: (_gelu(op, given(inputs, 0)),),
     "Gemm": _gemm,
     "GlobalLpPool": _global_lp_pool,
     "GlobalMaxPool": _global_max_pool,
     "LRN": _lrn,
     "LSTM": recurrent,
     "LayerNormalization": _layer_normalization,
-    "LogSoftmax": lambda op, inputs: (_log_softmax(op, _given(inputs, 0)),),
+    "LogSoftmax": lambda op, inputs: (_log_softmax(op, given(inputs, 0)),),
     "LpNormalization": _lp_normalization,
-    "LpPool": lambda op, inputs: (windows.lp_pool(op, _given(inputs, 0)),),
-    "MatMul": lambda op, inputs: (np.asarray(np.matmul(_given(inputs, 0), _given(inputs, 1))),),
-    "MaxPool": lambda op, inputs: windows.max_pool(op, _given(inputs, 0)),
+    "LpPool": lambda op, inputs: (windows.lp_pool(op, given(inputs, 0)),),
+    "MatMul": lambda op, inputs: (np.asarray(np.matmul(given(inputs, 0), given(inputs, 1))),),
+    "MaxPool": lambda op, inputs: windows.max_pool(op, given(inputs, 0)),
     "Mean": _mean,
     "MeanVarianceNormalization": _mean_variance_normalization,
     "Pad": _pad,
     "RNN": recurrent,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
-    "Sigmoid": lambda op, inputs: (_sigmoid(_given(inputs, 0)),),
-    "Softplus": lambda op, inputs: (np.logaddexp(_given(inputs, 0), 0.0),),
+    "Sigmoid": lambda op, inputs: (_sigmoid(given(inputs, 0)),),
+    "Softplus": lambda op, inputs: (np.logaddexp(given(inputs, 0), 0.0),),
 }
 """By op type of the default domain. Each returns all outputs that the operator has, wanted or not."""

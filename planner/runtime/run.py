@@ -4,189 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
-from planner.errors import DifferenceError, UsageError
+from planner.errors import UsageError
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
-from planner.progress import silent
 from planner.runtime import schedule
 from planner.runtime.checkpoint import newest_checkpoint, remove_older, write_checkpoint
-from planner.runtime.compare import (
-    StepComparison,
-    TensorComparison,
-    difference,
-    worst,
-    worst_tensor,
-)
+from planner.runtime.compare import StepComparison, worst
 from planner.runtime.engine import Engine, InProcessEngine
 from planner.runtime.executor import Iteration
-from planner.runtime.export import check_export, export_weights, try_export
+from planner.runtime.export import check_export, export_weights
 from planner.runtime.feed import Feed
 from planner.runtime.fetch_bytes import FetchBytes, check_bytes, fetch_table
 from planner.runtime.foreign import check_kernels, check_libraries
 from planner.runtime.judge import Judge
-from planner.runtime.patience import PATIENCE_SECONDS
 from planner.runtime.plan_files import LoadedPlan, load_plan
-from planner.runtime.profile import Profile, profile_of
-from planner.runtime.reference import ForeignReference
-from planner.runtime.schedule import Schedule
-from planner.runtime.state import Drawn, TileSource, Values, WeightFile, given_inputs, part_of, refuse_missing
+from planner.runtime.profile import profile_of
+from planner.runtime.run_options import RunOptions, check_options
+from planner.runtime.run_report import Progress, RunResult, StepReport
+from planner.runtime.state import TileSource, Values, WeightFile, given_inputs, part_of, refuse_missing
 from planner.runtime.supervisor import SupervisedEngine
 from planner.runtime.tiles import fill_tiles, gather_tiles, load_tiles
 from planner.runtime.transport import Transport
-from planner.whole import try_folder
-
-
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    """What is known after each step."""
-
-    step: int
-    """Counted from 1."""
-    steps: int
-    loss: float | None
-    moved_bytes: int
-    seconds: float
-    """Of the workers' iteration alone."""
-    comparison: StepComparison | None
-    """With verification."""
-
-
-Progress: TypeAlias = Callable[[StepReport], None]
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run did."""
-
-    steps: int
-    loss_name: str
-    """The tensor that is called the loss; "" if no result is a floating-point scalar."""
-    losses: tuple[float, ...]
-    """By step; () without a loss. The split run's."""
-    predicted_bytes: int
-    """Per step, over all workers."""
-    moved_bytes: int
-    """Per step, over all workers, as counted; the same in every step, or the run would have failed."""
-    fetches: tuple[FetchBytes, ...]
-    """By worker, in program order."""
-    seconds: tuple[float, ...]
-    """By step: the workers' iteration alone."""
-    verified: bool | None
-    """True if every output of every step is accepted, and something could be compared in each; None if nobody asked."""
-    max_error: float | None
-    """The largest error of any output (see ``compare.py``); None without verification."""
-    comparisons: tuple[StepComparison, ...]
-    """By step, with verification."""
-    no_reference: str
-    """Why the split run was held against the whole run and not against float64; "" if it was, or nobody asked."""
-    own_precision: tuple[str, ...]
-    """Operators that the float64 reference had in the model's own precision."""
-    results: Mapping[str, np.ndarray]
-    """The last step's outputs, whole: results and next states."""
-    first_step: int
-    """The number of the first step that was done; 1 unless the run was resumed."""
-    arena_bytes: tuple[int, ...]
-    """What each worker's arrays took, as allocated."""
-    workspace_bytes: tuple[int, ...]
-    """What tensors inside of segments take beside that, as planned."""
-    staging_bytes: tuple[int, ...]
-    """What each worker's copies of other GPUs' memory take beside that, where its GPU cannot read it; else 0."""
-    profile: Profile | None
-    """Where the time went, if it was asked for."""
-    checkpoint: Path | None
-    """The last checkpoint that was written."""
-    exported: tuple[str, ...]
-    """Names of the weights that were exported."""
-    drawn: Drawn
-    """What was made up."""
-    data_folder: Path | None
-    """The folder whose files were read for weights; None if none were."""
-
-    @property
-    def judged_tensors(self) -> int:
-        """Outputs that were compared, over all steps."""
-        return sum(len(comparison.tensors) for comparison in self.comparisons)
-
-    @property
-    def noise_tensors(self) -> int:
-        """How many of them were compared as noise only."""
-        return sum(comparison.noise for comparison in self.comparisons)
-
-    @property
-    def strange_elements(self) -> int:
-        """Elements, over all steps, that are not finite in the whole model."""
-        return sum(comparison.strange_elements for comparison in self.comparisons)
-
-    @property
-    def worst(self) -> tuple[int, TensorComparison] | None:
-        """The tensor with the largest error, and its step; None without verification or if all is noise."""
-        return worst_tensor(self.comparisons)
-
-    def difference(self) -> DifferenceError | None:
-        """What to raise if the verification found a difference; None if it did not."""
-        return difference(self.comparisons)
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How a plan is run."""
-
-    steps: int = 1
-    """The last step to be done; at least 1. A run that is resumed goes on from the step of its checkpoint."""
-    inputs: str | Path | Mapping[str, np.ndarray] | None = None
-    """An npz file or arrays (see ``state.check_inputs``): the same data in every step; or a directory of batches, one
-    for each step (see ``feed.py``). All that is data and has no value in the model must be there; None: it is drawn."""
-    weights: Path | None = None
-    """State to start from, and constants that the model does not hold: npz or safetensors."""
-    data_dir: Path | None = None
-    """Where the files of the model's external data are; None: where the plan says."""
-    random_weights: bool = False
-    """Draw weights that are external data, and read no such file."""
-    schedule: Schedule | None = None
-    """Of the learning rate."""
-    verify: bool = False
-    """Also run the whole model, and compare."""
-    seed: int = 0
-    """Of inputs that nobody gives (see ``samples.py``)."""
-    loss: str | None = None
-    """The output to be called the loss; else the first result that is a floating-point scalar."""
-    checkpoint_dir: Path | None = None
-    """Where checkpoints go; None for none."""
-    checkpoint_every: int | None = None
-    """A checkpoint after every so many steps, and after the last; None: after the last."""
-    keep: int | None = None
-    """How many checkpoints of this model stay; None: all."""
-    resume: bool = False
-    """Go on from the newest checkpoint in ``checkpoint_dir`` that is whole."""
-    export: Path | None = None
-    """Where to write whole weights after the last step: ``.safetensors``, or ``.onnx`` with ``forward``."""
-    forward: Path | None = None
-    """The forward model that gets the weights."""
-    profile: bool = False
-    """Measure every step of every worker."""
-    device: str = "cpu"
-    """``cpu`` or ``cuda``."""
-    device_map: tuple[int, ...] | None = None
-    """For ``cuda``, the GPU of each worker; several may share one."""
-    patience_seconds: float = PATIENCE_SECONDS
-    """How long the workers may go on without a finished step."""
-    libraries: tuple[Path, ...] = ()
-    """Of custom operators, for ONNX Runtime."""
-    references: Mapping[tuple[str, str], ForeignReference] = field(default_factory=dict)
-    """By (domain, op type), operators that ONNX does not define in NumPy, to verify by."""
-    progress: Progress | None = None
-    """Called after each step."""
-    told: Callable[[Drawn], None] | None = None
-    """Called before the first step with what is made up."""
-    notice: Callable[[str], None] = silent
-    """Told what the user should know before the run."""
 
 
 def run_plan(
@@ -224,7 +68,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         WorkerError: a worker failed; it is named.
         DifferenceError: a fetch moved other bytes than predicted, or workers that hold the same elements differ.
     """
-    _check_options(options)
+    check_options(options)
     check_libraries(options.libraries)
     loaded = plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan))
     graph = loaded.graph
@@ -283,31 +127,6 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             judge = Judge(_with_constants(graph, values), options.references, options.libraries)
         engine = stack.enter_context(_engine(loaded, transport, _device_map(loaded, options), options))
         return _Run(loaded, engine, judge, name, replace(options, seed=seed)).go(values, feed, first)
-
-
-def _check_options(options: RunOptions) -> None:
-    if options.steps < 1:
-        raise UsageError(f"--steps is {options.steps}, and must be at least 1")
-    wishes = {
-        "--resume": options.resume or None,
-        "--checkpoint-every": options.checkpoint_every,
-        "--keep": options.keep,
-    }
-    given = next((name for name, wish in wishes.items() if wish is not None), None)
-    if options.checkpoint_dir is None and given is not None:
-        raise UsageError(f"{given}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
-    if options.checkpoint_every is not None and options.checkpoint_every < 1:
-        raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
-    if options.data_dir is not None and options.random_weights:
-        raise UsageError("--data-dir and --random-weights: are weights to be read, or drawn?")
-    if options.data_dir is not None and not options.data_dir.is_dir():
-        raise UsageError(f"--data-dir {options.data_dir}: there is no such folder")
-    if options.keep is not None and options.keep < 1:
-        raise UsageError(f"--keep is {options.keep}, and must be at least 1")
-    if options.checkpoint_dir is not None:
-        try_folder(options.checkpoint_dir)
-    if options.export is not None:
-        try_export(options.export, options.forward)
 
 
 def _states(plan: LoadedPlan) -> dict[str, Tensor]:

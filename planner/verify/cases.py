@@ -90,10 +90,12 @@ def ints(*values: int) -> Known:
     return Known(np.array(values, dtype=np.int64))
 
 
-def bind_case(
-    case: Case, descriptions: Descriptions, seed: int = 0
-) -> tuple[BoundOp, dict[str, np.ndarray], dict[int, np.ndarray]]:
-    """The case as a one-op graph, bound; its inputs; and what the whole op makes of them, by output position."""
+def execute_case(case: Case, seed: int = 0) -> tuple[Graph, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The case as a one-op graph; its inputs, drawn from the seed; and what the op makes of them, by output.
+
+    Raises:
+        ExecutionError: the case cannot be executed.
+    """
     generator = np.random.default_rng(seed)
     arrays: dict[str, np.ndarray] = {}
     constants: dict[str, np.ndarray] = {}
@@ -110,8 +112,16 @@ def bind_case(
     made = execute_any(LocalOp((node,)), given, tuple(filter(None, outputs)), case.opset)
     tensors = {name: Tensor(name, array.shape, dtype_of_array(array)) for name, array in {**given, **made}.items()}
     op = Op(str(case), case.op_type, tuple(names), outputs, case.attributes, case.domain)
-    graph = Graph("case", tensors, (op,), tuple(arrays), tuple(made), constants, opset=case.opset)
-    whole = {position: made[name] for position, name in enumerate(outputs) if name}
+    return Graph("case", tensors, (op,), tuple(arrays), tuple(made), constants, opset=case.opset), arrays, made
+
+
+def bind_case(
+    case: Case, descriptions: Descriptions, seed: int = 0
+) -> tuple[BoundOp, dict[str, np.ndarray], dict[int, np.ndarray]]:
+    """The case as a one-op graph, bound; its inputs; and what the whole op makes of them, by output position."""
+    graph, arrays, made = execute_case(case, seed)
+    (op,) = graph.ops
+    whole = {position: made[name] for position, name in enumerate(op.outputs) if name}
     return descriptions.bind(op, graph), arrays, whole
 
 

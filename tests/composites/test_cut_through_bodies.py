@@ -14,7 +14,7 @@ from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.graph.to_onnx import write_model
 from planner.partition.build import partition
 from planner.report.results import PlanResult
-from planner.runtime.run import RunResult
+from planner.runtime.run_report import RunResult
 from planner.search.composites import decide_with_bodies
 from planner.search.decide import decide
 

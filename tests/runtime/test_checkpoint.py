@@ -15,7 +15,9 @@ from planner.algebra.region import Region
 from planner.errors import ModelError, UsageError
 from planner.runtime import checkpoint as module
 from planner.runtime.checkpoint import newest_checkpoint
-from planner.runtime.run import RunOptions, RunResult, run_with
+from planner.runtime.run import run_with
+from planner.runtime.run_options import RunOptions
+from planner.runtime.run_report import RunResult
 from planner.runtime.schedule import parse_schedule
 from planner.zoo import mlp
 

@@ -27,7 +27,8 @@ from planner.runtime.engine import InProcessEngine
 from planner.runtime.exchange import Exchange
 from planner.runtime.multifetch import joined_dims, kernel_source, table_of
 from planner.runtime.plan_files import load_plan
-from planner.runtime.run import RunOptions, run_plan, run_with
+from planner.runtime.run import run_plan, run_with
+from planner.runtime.run_options import RunOptions
 from planner.runtime.state import starting_values
 from planner.runtime.tiles import gather_tiles, load_tiles
 from planner.runtime.transport import NumpyTransport, Tile

@@ -21,7 +21,7 @@ from planner.runtime.reference import NoReferenceError, Reference, work_elements
 from planner.runtime.reference_ops import KERNELS
 from planner.runtime.state import starting_values
 from planner.runtime.whole import WholeModel
-from planner.verify.cases import Case, Known, all_cases, ints, make
+from planner.verify.cases import Case, Known, all_cases, execute_case, ints, make
 
 MODELS = Path(__file__).parents[1] / "models"
 KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64}
@@ -132,7 +132,7 @@ WRONG = [
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case.op_type)
 def test_where_the_evaluator_is_wrong_there_is_a_reference_of_our_own(case: Case) -> None:
-    graph, arrays, stock = reference_sweep.executed(case)
+    graph, arrays, stock = execute_case(case)
     assert reference_sweep.by_evaluator(graph, arrays, stock), "it is right by now"
     ours = Reference(graph).step(arrays)
     assert list(ours) == list(stock)

@@ -12,7 +12,8 @@ import pytest
 from planner.errors import DifferenceError, ModelError, UsageError
 from planner.folder import write_folder
 from planner.program import Fetch, Piece
-from planner.runtime.run import StepReport, run_plan
+from planner.runtime.run import run_plan
+from planner.runtime.run_report import StepReport
 from planner.runtime.transport import NumpyTransport
 from planner.worker_model import write_worker_model
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from planner.report import as_json, tables
 from planner.runtime.compare import compare_step
-from planner.runtime.run import RunResult, run_plan
+from planner.runtime.run import run_plan
+from planner.runtime.run_report import RunResult
 
 
 def printed(result: RunResult) -> str:

@@ -18,7 +18,8 @@ from onnx import helper, load, numpy_helper
 from planner.algebra.region import Region
 from planner.errors import UsageError
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
-from planner.runtime.run import RunOptions, run_with
+from planner.runtime.run import run_with
+from planner.runtime.run_options import RunOptions
 from planner.runtime.safetensors import map_tensor, read_header, write_safetensors
 from planner.runtime.samples import Sampler
 from planner.runtime.state import Values, WeightFile

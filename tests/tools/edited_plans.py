@@ -39,7 +39,8 @@ from planner.graph.to_onnx import write_model
 from planner.plan import digest
 from planner.runtime.compare import errors
 from planner.runtime.plan_files import load_plan
-from planner.runtime.run import RunResult, run_plan
+from planner.runtime.run import run_plan
+from planner.runtime.run_report import RunResult
 from planner.training.build import build_training_graph
 
 _PATIENCE_SECONDS: Final = 60

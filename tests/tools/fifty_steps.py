@@ -22,7 +22,7 @@ from pathlib import Path
 
 import five_models
 from planner import api
-from planner.runtime.run import RunResult
+from planner.runtime.run_report import RunResult
 
 ROOT = Path(__file__).parents[2]
 _COMMAND = (sys.executable, "-c", "import sys, cli; sys.exit(cli.main(sys.argv[1:]))")

@@ -30,6 +30,7 @@ from onnx import TensorProto, helper, numpy_helper
 import stock_runtime
 from planner.graph.model import Op
 from planner.graph.protos import dtype_of_array, elem_type_of, op_to_node
+from planner.runtime.compare import errors
 from planner.verify.cases import Case, Given, Known, all_cases
 
 BATCH: Final = 20
@@ -170,12 +171,10 @@ def one(seed: int, number: int, ops: int) -> tuple[str, str]:
     for name, value in right.items():
         mine = found.results[name]
         if value.dtype.kind == "f" and value.size:
-            # Infinite elements and those that are no numbers must be the same; the others close.
-            strange = ~np.isfinite(value)
-            scale = np.abs(value[~strange]).max(initial=1e-6)
-            if not np.array_equal(mine[strange], value[strange], equal_nan=True):
+            off, _ = errors(mine, value)
+            if off == np.inf:
                 return "other infinities than the stock runtime's", f"{said}: {name}"
-            if np.abs(mine[~strange].astype(np.float64) - value[~strange]).max(initial=0) > TOLERANCE * scale:
+            if off > TOLERANCE:
                 return "wrong", f"{said}: {name} is not the stock runtime's"
     if not found.verified:
         return "not verified", f"{said}: {found.worst}"

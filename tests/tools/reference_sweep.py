@@ -20,14 +20,12 @@ import numpy as np
 from onnx.reference import ReferenceEvaluator
 
 from planner.graph.load import MIN_OPSET
-from planner.graph.model import Graph, Op, Tensor
-from planner.graph.protos import dtype_of_array
+from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model
 from planner.runtime.compare import errors
 from planner.runtime.reference import NoReferenceError, Reference
-from planner.tdl.local import LocalNode, LocalOp
-from planner.verify.cases import Case, Given, Known, all_cases, ints, make
-from planner.verify.execute import ExecutionError, execute_any
+from planner.verify.cases import Case, Given, Known, all_cases, execute_case, ints, make
+from planner.verify.execute import ExecutionError
 
 TOLERANCE = 1e-4
 """A float32's rounding in one op is far below, and another formula's result far above."""
@@ -57,7 +55,7 @@ def sweep(cases: Iterable[Case]) -> Sweep:
         if not MIN_OPSET <= case.opset <= _REFERENCE_OPSET or case.domain:
             continue
         try:
-            graph, arrays, made = executed(case)
+            graph, arrays, made = execute_case(case)
         except ExecutionError:
             continue
         if not any(array.dtype.kind == "f" for array in (*arrays.values(), *made.values())):
@@ -75,28 +73,6 @@ def sweep(cases: Iterable[Case]) -> Sweep:
         if error:
             found.evaluator[name] = error
     return found
-
-
-def executed(case: Case, seed: int = 0) -> tuple[Graph, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """A case as a graph of one op, its inputs, and what the stock runtime makes of them."""
-    rng = np.random.default_rng(seed)
-    arrays: dict[str, np.ndarray] = {}
-    constants: dict[str, np.ndarray] = {}
-    names = []
-    for slot, operand in enumerate(case.operands):
-        names.append("" if operand is None else f"x{slot}")
-        if isinstance(operand, Given):
-            drawn = rng.uniform(operand.low, operand.high, operand.shape)
-            arrays[names[-1]] = drawn > 0.5 if operand.dtype == "bool" else drawn.astype(operand.dtype)
-        elif operand is not None:
-            (constants if operand.constant else arrays)[names[-1]] = operand.array
-    outputs = tuple(f"y{position}" for position in range(case.outputs))
-    given = {**arrays, **constants}
-    node = LocalNode(case.op_type, tuple(names), outputs, dict(case.attributes), case.domain)
-    made = execute_any(LocalOp((node,)), given, outputs, case.opset)
-    tensors = {name: Tensor(name, array.shape, dtype_of_array(array)) for name, array in {**given, **made}.items()}
-    op = Op("op", case.op_type, tuple(names), outputs, case.attributes, case.domain)
-    return Graph("case", tensors, (op,), tuple(arrays), outputs, dict(constants), opset=case.opset), arrays, made
 
 
 def by_evaluator(graph: Graph, arrays: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> str:

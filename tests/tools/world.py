@@ -212,6 +212,8 @@ def drawn(graph: Any, names: list[str]) -> dict[str, np.ndarray]:
 
 def against_stock(found: Any, right: dict[str, np.ndarray] | None) -> dict[str, str]:
     """Whether outputs are those of the stock runtime."""
+    from planner.runtime.compare import errors
+
     if right is None:
         return outcome("verified", "the stock runtime does not run it")
     worst = 0.0
@@ -223,8 +225,7 @@ def against_stock(found: Any, right: dict[str, np.ndarray] | None) -> dict[str, 
             if not np.array_equal(mine, value) and np.mean(mine != value) > 0.01:
                 return outcome("wrong", f"{name}: integers differ from the stock runtime's")
             continue
-        scale = max(float(np.nanmax(np.abs(value))), 1e-30)
-        worst = max(worst, float(np.nanmax(np.abs(mine.astype(np.float64) - value))) / scale)
+        worst = max(worst, errors(mine, value)[0])
     if not worst <= TOLERANCE:
         return outcome("wrong", f"{worst:.1e} from the stock runtime's outputs")
     return outcome("verified", f"{worst:.1e}")

@@ -115,7 +115,7 @@ def test_states_that_changed_places_are_refused(plans: tuple[edited_plans.Origin
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda notes: notes["tofu.arena"]["offsets"].update(x=1 << 40), "buffer 'x' leaves the arena"),
+        (lambda notes: notes["tofu.arena"]["offsets"].update(x=1 << 40), "buffer 'x' does not lie in the arena"),
         (lambda notes: notes["tofu.arena"]["offsets"].pop("x"), "buffer 'x' has no place in the arena"),
         (lambda notes: notes["tofu.buffers"]["x"].__setitem__(1, [6, 1]), "cannot hold the region"),
         (lambda notes: notes["tofu.buffers"]["x"].__setitem__(0, "z"), "'x' is of 'z', which is no input"),

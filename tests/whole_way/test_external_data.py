@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 import cli
 from planner import api
 from planner.errors import ModelError, UsageError
-from planner.runtime.run import RunResult
+from planner.runtime.run_report import RunResult
 
 FORMS = ("inline", "one file", "file by file")
 RNG = np.random.default_rng(0)

@@ -18,7 +18,8 @@ from planner.program import Fetch, Segment
 from planner.runtime import judge
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.reference import NoReferenceError
-from planner.runtime.run import RunResult, run_plan
+from planner.runtime.run import run_plan
+from planner.runtime.run_report import RunResult
 from planner.runtime.transport import BoundFetch, Locate, NumpyTransport, Part
 
 

@@ -18,7 +18,8 @@ from planner import api
 from planner.errors import ModelError
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
-from planner.runtime.run import RunOptions, run_with
+from planner.runtime.run import run_with
+from planner.runtime.run_options import RunOptions
 
 COMMAND = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main(sys.argv[1:]))"]
 

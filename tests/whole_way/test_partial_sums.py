@@ -14,7 +14,7 @@ from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model, write_model
 from planner.partition.build import complete_plan, partition, plan_files
 from planner.plan import Plan
-from planner.runtime.run import RunResult
+from planner.runtime.run_report import RunResult
 from planner.search.problem import Problem
 from planner.zoo.recurrent import rnn
 

@@ -10,7 +10,7 @@ import pytest
 
 from planner import api
 from planner.graph.model import Graph
-from planner.runtime.run import RunResult
+from planner.runtime.run_report import RunResult
 
 MODELS = Path(__file__).parent.parent / "models"
 

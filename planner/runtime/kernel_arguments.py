@@ -1,0 +1,43 @@
+"""What a kernel in NumPy is given: arrays by position, attributes by name.
+
+Descriptions and schemas were checked before, so that what a kernel needs is there and of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from planner.graph.model import Op
+
+Arrays: TypeAlias = Sequence[np.ndarray | None]
+"""An op's operands by position; None where an optional one is absent, which may also be left out at the end."""
+Kernel: TypeAlias = Callable[[Op, Arrays], tuple[np.ndarray, ...]]
+
+
+def given(inputs: Arrays, position: int) -> np.ndarray:
+    """An operand that the operator requires."""
+    array = inputs[position]
+    assert array is not None, f"input {position} is absent"
+    return array
+
+
+def maybe(inputs: Arrays, position: int) -> np.ndarray | None:
+    """An optional operand."""
+    return inputs[position] if position < len(inputs) else None
+
+
+def whole_number(op: Op, name: str, default: int = 0) -> int:
+    """An attribute that is a whole number."""
+    value = op.attribute(name, default)
+    assert isinstance(value, int), f"{name} is a whole number"
+    return value
+
+
+def number(op: Op, name: str, default: float) -> float:
+    """An attribute that is a number."""
+    value = op.attribute(name, default)
+    assert isinstance(value, int | float), f"{name} is a number"
+    return float(value)

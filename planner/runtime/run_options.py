@@ -1,0 +1,104 @@
+"""What a run is asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from planner.errors import UsageError
+from planner.progress import silent
+from planner.runtime.export import try_export
+from planner.runtime.patience import PATIENCE_SECONDS
+from planner.runtime.reference import ForeignReference
+from planner.runtime.run_report import Progress
+from planner.runtime.schedule import Schedule
+from planner.runtime.state import Drawn
+from planner.whole import try_folder
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a plan is run."""
+
+    steps: int = 1
+    """The last step to be done; at least 1. A run that is resumed goes on from the step of its checkpoint."""
+    inputs: str | Path | Mapping[str, np.ndarray] | None = None
+    """An npz file or arrays (see ``state.check_inputs``): the same data in every step; or a directory of batches, one
+    for each step (see ``feed.py``). All that is data and has no value in the model must be there; None: it is drawn."""
+    weights: Path | None = None
+    """State to start from, and constants that the model does not hold: npz or safetensors."""
+    data_dir: Path | None = None
+    """Where the files of the model's external data are; None: where the plan says."""
+    random_weights: bool = False
+    """Draw weights that are external data, and read no such file."""
+    schedule: Schedule | None = None
+    """Of the learning rate."""
+    verify: bool = False
+    """Also run the whole model, and compare."""
+    seed: int = 0
+    """Of inputs that nobody gives (see ``samples.py``)."""
+    loss: str | None = None
+    """The output to be called the loss; else the first result that is a floating-point scalar."""
+    checkpoint_dir: Path | None = None
+    """Where checkpoints go; None for none."""
+    checkpoint_every: int | None = None
+    """A checkpoint after every so many steps, and after the last; None: after the last."""
+    keep: int | None = None
+    """How many checkpoints of this model stay; None: all."""
+    resume: bool = False
+    """Go on from the newest checkpoint in ``checkpoint_dir`` that is whole."""
+    export: Path | None = None
+    """Where to write whole weights after the last step: ``.safetensors``, or ``.onnx`` with ``forward``."""
+    forward: Path | None = None
+    """The forward model that gets the weights."""
+    profile: bool = False
+    """Measure every step of every worker."""
+    device: str = "cpu"
+    """``cpu`` or ``cuda``."""
+    device_map: tuple[int, ...] | None = None
+    """For ``cuda``, the GPU of each worker; several may share one."""
+    patience_seconds: float = PATIENCE_SECONDS
+    """How long the workers may go on without a finished step."""
+    libraries: tuple[Path, ...] = ()
+    """Of custom operators, for ONNX Runtime."""
+    references: Mapping[tuple[str, str], ForeignReference] = field(default_factory=dict)
+    """By (domain, op type), operators that ONNX does not define in NumPy, to verify by."""
+    progress: Progress | None = None
+    """Called after each step."""
+    told: Callable[[Drawn], None] | None = None
+    """Called before the first step with what is made up."""
+    notice: Callable[[str], None] = silent
+    """Told what the user should know before the run."""
+
+
+def check_options(options: RunOptions) -> None:
+    """Refuses options that no run can have, whatever the plan; folders that are to be written are tried.
+
+    Raises:
+        UsageError: options that contradict each other, a count below 1, or a folder that is not there or not writable.
+    """
+    if options.steps < 1:
+        raise UsageError(f"--steps is {options.steps}, and must be at least 1")
+    wishes = {
+        "--resume": options.resume or None,
+        "--checkpoint-every": options.checkpoint_every,
+        "--keep": options.keep,
+    }
+    given = next((name for name, wish in wishes.items() if wish is not None), None)
+    if options.checkpoint_dir is None and given is not None:
+        raise UsageError(f"{given}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
+    if options.checkpoint_every is not None and options.checkpoint_every < 1:
+        raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
+    if options.data_dir is not None and options.random_weights:
+        raise UsageError("--data-dir and --random-weights: are weights to be read, or drawn?")
+    if options.data_dir is not None and not options.data_dir.is_dir():
+        raise UsageError(f"--data-dir {options.data_dir}: there is no such folder")
+    if options.keep is not None and options.keep < 1:
+        raise UsageError(f"--keep is {options.keep}, and must be at least 1")
+    if options.checkpoint_dir is not None:
+        try_folder(options.checkpoint_dir)
+    if options.export is not None:
+        try_export(options.export, options.forward)

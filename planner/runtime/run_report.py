@@ -1,0 +1,107 @@
+"""What a run says: after each step, and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from planner.errors import DifferenceError
+from planner.runtime.compare import StepComparison, TensorComparison, difference, worst_tensor
+from planner.runtime.fetch_bytes import FetchBytes
+from planner.runtime.profile import Profile
+from planner.runtime.state import Drawn
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """What is known after each step."""
+
+    step: int
+    """Counted from 1."""
+    steps: int
+    loss: float | None
+    moved_bytes: int
+    seconds: float
+    """Of the workers' iteration alone."""
+    comparison: StepComparison | None
+    """With verification."""
+
+
+Progress: TypeAlias = Callable[[StepReport], None]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run did."""
+
+    steps: int
+    loss_name: str
+    """The tensor that is called the loss; "" if no result is a floating-point scalar."""
+    losses: tuple[float, ...]
+    """By step; () without a loss. The split run's."""
+    predicted_bytes: int
+    """Per step, over all workers."""
+    moved_bytes: int
+    """Per step, over all workers, as counted; the same in every step, or the run would have failed."""
+    fetches: tuple[FetchBytes, ...]
+    """By worker, in program order."""
+    seconds: tuple[float, ...]
+    """By step: the workers' iteration alone."""
+    verified: bool | None
+    """True if every output of every step is accepted, and something could be compared in each; None if nobody asked."""
+    max_error: float | None
+    """The largest error of any output (see ``compare.py``); None without verification."""
+    comparisons: tuple[StepComparison, ...]
+    """By step, with verification."""
+    no_reference: str
+    """Why the split run was held against the whole run and not against float64; "" if it was, or nobody asked."""
+    own_precision: tuple[str, ...]
+    """Operators that the float64 reference had in the model's own precision."""
+    results: Mapping[str, np.ndarray]
+    """The last step's outputs, whole: results and next states."""
+    first_step: int
+    """The number of the first step that was done; 1 unless the run was resumed."""
+    arena_bytes: tuple[int, ...]
+    """What each worker's arrays took, as allocated."""
+    workspace_bytes: tuple[int, ...]
+    """What tensors inside of segments take beside that, as planned."""
+    staging_bytes: tuple[int, ...]
+    """What each worker's copies of other GPUs' memory take beside that, where its GPU cannot read it; else 0."""
+    profile: Profile | None
+    """Where the time went, if it was asked for."""
+    checkpoint: Path | None
+    """The last checkpoint that was written."""
+    exported: tuple[str, ...]
+    """Names of the weights that were exported."""
+    drawn: Drawn
+    """What was made up."""
+    data_folder: Path | None
+    """The folder whose files were read for weights; None if none were."""
+
+    @property
+    def judged_tensors(self) -> int:
+        """Outputs that were compared, over all steps."""
+        return sum(len(comparison.tensors) for comparison in self.comparisons)
+
+    @property
+    def noise_tensors(self) -> int:
+        """How many of them were compared as noise only."""
+        return sum(comparison.noise for comparison in self.comparisons)
+
+    @property
+    def strange_elements(self) -> int:
+        """Elements, over all steps, that are not finite in the whole model."""
+        return sum(comparison.strange_elements for comparison in self.comparisons)
+
+    @property
+    def worst(self) -> tuple[int, TensorComparison] | None:
+        """The tensor with the largest error, and its step; None without verification or if all is noise."""
+        return worst_tensor(self.comparisons)
+
+    def difference(self) -> DifferenceError | None:
+        """What to raise if the verification found a difference; None if it did not."""
+        return difference(self.comparisons)
