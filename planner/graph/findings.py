@@ -29,6 +29,8 @@ class Findings:
     """By op with branches or positions: the inputs that decide it at run time."""
     lost: dict[str, str] = field(default_factory=dict)
     """Tensors without a static type, and what made them so; "" if it is only inherited."""
+    unread: set[str] = field(default_factory=set)
+    """Tensors that are external data, and that a shape depends on."""
 
     def refuse(self, live: Sequence[Op], operators: Operators | None, opset: int) -> None:
         """Raises what there is to raise.
@@ -62,10 +64,13 @@ class Findings:
             raise ModelError(
                 f"{count} no static shape",
                 facts=tuple(facts),
-                hint=_SHAPES_OF_OTHERS
-                if self.foreign.intersection(names)
-                else "a plan needs every shape beforehand: export the model without data-dependent shapes",
+                hint=self._hint_of_lost(names),
             )
+
+    def _hint_of_lost(self, live: Sequence[str]) -> str:
+        if self.unread:
+            return _SHAPES_OUTSIDE
+        return _SHAPES_OF_OTHERS if self.foreign.intersection(live) else _SHAPES_BEFOREHAND
 
     def _refuse_undescribed(self, live: Sequence[Op], operators: Operators, opset: int) -> None:
         unknown = [op for op in live if not operators.takes(op.domain, op.op_type) and not _is_replaced(op)]
@@ -87,6 +92,11 @@ def _values_hint(deciding: Iterable[str]) -> str:
     return f"decide it before the plan is made: {options}" if options else ""
 
 
+_SHAPES_OUTSIDE = (
+    "values that shapes depend on must be in the model file itself: save the model again with only large tensors as "
+    "external data (onnx.save with size_threshold=1024)"
+)
+_SHAPES_BEFOREHAND = "a plan needs every shape beforehand: export the model without data-dependent shapes"
 _SHAPES_OF_OTHERS = (
     "write their shapes into the model as value_info, or describe the operator (--opdefs) so that its index variables "
     "run over dims of its inputs"

@@ -181,6 +181,7 @@ class _Folder:
         if any(tensor is None for tensor in made.values()):
             unread = [name for name in op.inputs if name in known.values and known.values[name] is None]
             beside = f"; {', '.join(unread)}: external data, which planning does not read" if unread else ""
+            self.found.unread.update(unread)
             self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r}){beside}")
             return
         known.keep_typed(op, made)

@@ -1,7 +1,8 @@
 """From an ONNX file to a Graph.
 
-Nothing that a file says is taken on trust: what it defines is checked, inner shapes are inferred anew, and what it says
-of them must agree, what it would expand to is bounded before it is expanded, and no other file is ever opened.
+Nothing that a file says is taken on trust: what it defines is checked, inner shapes are inferred anew, what it says of
+its outputs and of dtypes must agree, what it would expand to is bounded before it is expanded, and no other file is
+ever opened.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def graph_from_proto(
     )
     if not dims:
         # Sizes that are given change what is stated for others.
-        _refuse_lies(stated, folded.tensors)
+        _refuse_lies(stated, folded.tensors, outputs)
     # Where values lie is what the initializers say, and nothing else.
     notes = {key: value for key, value in metadata.items() if not is_structural(key) and key != EXTERNAL}
     if fixed:
@@ -188,16 +189,20 @@ def graph_from_proto(
     return _with_state(graph, metadata, state_pairs)
 
 
-def _refuse_lies(stated: Mapping[str, Tensor], made: Mapping[str, Tensor]) -> None:
+def _refuse_lies(stated: Mapping[str, Tensor], made: Mapping[str, Tensor], outputs: Sequence[str]) -> None:
     """Of what the file states of tensors nothing is believed; what contradicts the ops is a fault of one or the other.
 
+    Shapes of inner tensors are left out: they stay behind when a model is given another batch size, and the runtime,
+    too, goes by what the ops make.
+
     Raises:
-        ModelError: tensors of another shape or dtype than is stated: all of them.
+        ModelError: outputs of another shape, or tensors of another dtype, than is stated: all of them.
     """
     facts = tuple(
         f"{name!r}: stated {_type(tensor)}, made {_type(made[name])}"
         for name, tensor in stated.items()
-        if name in made and _type(tensor) != _type(made[name])
+        if name in made
+        and (tensor.dtype is not made[name].dtype or (name in outputs and tensor.shape != made[name].shape))
     )
     if facts:
         raise ModelError(

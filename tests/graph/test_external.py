@@ -161,3 +161,4 @@ def test_a_shape_that_is_external_data_is_named() -> None:
     with pytest.raises(ModelError) as caught:
         graph_from_proto(model)
     assert caught.value.facts[0].endswith("; s: external data, which planning does not read")
+    assert caught.value.hint.endswith("(onnx.save with size_threshold=1024)")

@@ -163,10 +163,15 @@ def test_what_the_file_says_of_tensors_must_be_what_they_are(read: Read) -> None
     with pytest.raises(ModelError, match="states other tensors than its ops make") as raised:
         read("g (float[4, 3] x) => (float[9, 9] y) <float[7] t, int64[4, 3] u> { t = Relu(x) u = Abs(t) y = Relu(u) }")
     assert raised.value.facts == (
-        "'t': stated float32 [7], made float32 [4, 3]",
         "'u': stated int64 [4, 3], made float32 [4, 3]",
         "'y': stated float32 [9, 9], made float32 [4, 3]",
     )
+
+
+@pytest.mark.parametrize("shape", ["1, 3", "7", "4, 3, 1"])
+def test_shapes_of_inner_tensors_that_were_left_behind_do_not_matter(read: Read, shape: str) -> None:
+    graph = read(f"g (float[4, 3] x) => (float[4, 3] y) <float[{shape}] t> {{ t = Relu(x)  y = Relu(t) }}")
+    assert graph.tensors["t"].shape == (4, 3)
 
 
 def test_sizes_that_are_given_go_before_what_the_file_says(parse: Parse) -> None:
