@@ -17,6 +17,10 @@ Arrays: TypeAlias = Sequence[np.ndarray | None]
 Kernel: TypeAlias = Callable[[Op, Arrays], tuple[np.ndarray, ...]]
 
 
+class OtherFormError(Exception):
+    """A kernel in NumPy has not this form of its operator; the message says which. Somebody else computes it."""
+
+
 def given(inputs: Arrays, position: int) -> np.ndarray:
     """An operand that the operator requires."""
     array = inputs[position]

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.graph.model import Op
-from planner.runtime.kernel_arguments import Arrays
+from planner.runtime.kernel_arguments import Arrays, OtherFormError
 
 _Activation: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
@@ -34,10 +34,10 @@ def recurrent(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Y, Y_h and, of an LSTM, Y_c.
 
     Raises:
-        NotImplementedError: activations with parameters of their own, or another layout.
+        OtherFormError: activations with parameters of their own, or another layout.
     """
     if op.attribute("layout", 0) or op.attribute("activation_alpha") or op.attribute("activation_beta"):
-        raise NotImplementedError("layout 1, or activations with parameters")
+        raise OtherFormError("layout 1, or activations with parameters")
     absent: Arrays = (None,) * (8 - len(inputs))
     x, w, r, b, lengths, h, c, p = [*inputs, *absent]
     assert x is not None
@@ -73,7 +73,7 @@ def _activations(names: Sequence[object]) -> list[_Activation]:
     lower = [str(name).lower() for name in names]
     unknown = sorted(set(lower) - _ACTIVATIONS.keys())
     if unknown:
-        raise NotImplementedError(f"activation {unknown[0]}")
+        raise OtherFormError(f"activation {unknown[0]}")
     return [_ACTIVATIONS[name] for name in lower]
 
 

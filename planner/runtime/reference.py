@@ -24,6 +24,7 @@ from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.undescribed import qualified
 from planner.runtime.compare import own_eps
 from planner.runtime.foreign import ForeignOp
+from planner.runtime.kernel_arguments import OtherFormError
 from planner.runtime.reference_microsoft import microsoft_kernel
 from planner.runtime.reference_ops import KERNELS
 from planner.runtime.rounding import Rounding
@@ -146,7 +147,7 @@ class Reference:
             if kernel is not None:
                 try:
                     return kernel(op, inputs)
-                except NotImplementedError as lacking:
+                except OtherFormError as lacking:
                     self._by_runtime[number] = str(lacking)
             else:
                 try:
