@@ -9,7 +9,7 @@ Expand, or as it is by an op that broadcasts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -28,6 +28,7 @@ from planner.training.value_forms import is_one_value
 
 _MATRICES: Final = frozenset({Use.PRODUCT, Use.KERNEL, Use.TABLE})
 """Uses that read a constant as one matrix, whatever its sizes are."""
+_EQUAL: Final = "they are equal, but the samples cannot be followed to where it is read"
 _BROADCASTING: Final = frozenset({"Add", "Div", "Mul", "Sub", "Sum"})
 
 
@@ -54,20 +55,31 @@ def decided(
     shared: dict[str, int] = {}
     decisions: list[Decision] = []
     for one in parameters.decisions:
-        dim = samples.dim_of(one.name) if one.verdict is Verdict.TRAINED else None
-        if dim is None:
+        place = samples.place_in(one.name) if one.verdict is Verdict.TRAINED else None
+        if place is None:
             decisions.append(one)
             continue
-        apart = _why_apart(forward.constants[one.name], dim)
-        if apart:
+        apart = _why_apart(forward.constants[one.name], place)
+        if not apart:
+            shared[one.name] = place.dim
+            shape = (*one.shape[: place.dim], 1, *one.shape[place.dim + 1 :])
+            why = f"{one.why}; held once per sample, trained as one"
+            decisions.append(replace(one, shape=shape, why=why, evidence=(*one.evidence, "samples")))
+        elif place.is_sure or apart == _EQUAL:
             why = f"{one.why}; one for each of {samples.count} samples, trained apart: {apart}"
             decisions.append(replace(one, why=why))
         else:
-            shared[one.name] = dim
-            shape = (*one.shape[:dim], 1, *one.shape[dim + 1 :])
-            why = f"{one.why}; held once per sample, trained as one"
-            decisions.append(replace(one, shape=shape, why=why, evidence=(*one.evidence, "samples")))
+            decisions.append(one)
     return (_held_once(forward, shared) if shared else forward), Parameters(tuple(decisions))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The dim along which a constant has a value for each sample."""
+
+    dim: int
+    is_sure: bool
+    """False where the dim has the size, but the samples of the data that it meets cannot be followed."""
 
 
 class _Samples:
@@ -110,32 +122,35 @@ class _Samples:
         except UnsupportedError:
             return None
 
-    def dim_of(self, constant: str) -> int | None:
-        """The dim along which a constant has a value for each sample; None if it has none, or there is one sample."""
+    def place_in(self, constant: str) -> _Place | None:
+        """Where a constant has a value for each sample; None if nowhere, or there is one sample."""
         shape = self._graph.tensors[constant].shape
         if self.count < 2 or self.count not in shape or constant in self._graph.outputs:
             return None
         if not _MATRICES.isdisjoint(reader.use for reader in self._readers.of(constant)):
             return None
-        dims = [dim for dim, size in enumerate(shape) if size == self.count and self._is_place(constant, dim)]
-        return dims[0] if dims else None
+        found = [place for dim, size in enumerate(shape) if size == self.count and (place := self._at(constant, dim))]
+        return min(found, key=lambda place: not place.is_sure, default=None)
 
-    def _is_place(self, constant: str, dim: int) -> bool:
-        """Whether all ops at which a constant meets data have its values along a dim at the samples' place."""
+    def _at(self, constant: str, dim: int) -> _Place | None:
+        """The place, if all ops at which a constant meets data have its values along a dim where the samples are."""
         tracks, lost = self._followed
         own = {constant: Track(dim)}
-        is_met = False
+        is_met, is_sure = False, True
         for op in self._graph.ops:
             if not any(name in own for name in op.inputs):
                 continue
-            made = None if any(name in lost for name in op.inputs) else self._through(op, {**tracks, **own})
+            if any(name in lost for name in op.inputs):
+                is_met, is_sure = True, False
+                continue
+            made = self._through(op, {**tracks, **own})
             if made is None:
-                return False
+                return None
             if any(name in tracks for name in op.inputs):
                 is_met = True
             else:
                 own.update(made)
-        return is_met and not any(name in own for name in self._graph.outputs)
+        return _Place(dim, is_sure) if is_met and not any(name in own for name in self._graph.outputs) else None
 
 
 class _Look(Site):
@@ -145,14 +160,16 @@ class _Look(Site):
         """Nothing has to be repeated."""
 
 
-def _why_apart(value: np.ndarray | None, dim: int) -> str:
-    """Why a constant that has a value for each sample along a dim is not one parameter; "" where it is."""
+def _why_apart(value: np.ndarray | None, place: _Place) -> str:
+    """Why a constant that has a value for each sample is not one parameter; "" where it is."""
     if value is None:
         return "external data, not known to be equal"
-    if not _is_repeated(value, dim):
+    if not _is_repeated(value, place.dim):
         return "they differ"
-    # A table of positions that is 0 at first looks the same, in a model without a batch.
-    return "one value throughout, so not known to be copies" if is_one_value(value) else ""
+    if is_one_value(value):
+        # A table of positions that is 0 at first looks the same, in a model without a batch.
+        return "one value throughout, so not known to be copies"
+    return "" if place.is_sure else _EQUAL
 
 
 def _is_repeated(value: np.ndarray, dim: int) -> bool:

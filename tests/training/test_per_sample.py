@@ -166,6 +166,15 @@ def test_zeros_may_be_a_table_of_positions(forward_model: Callable) -> None:
     assert says["pos_embed"].endswith("trained apart: one value throughout, so not known to be copies")
 
 
+def test_copies_behind_an_operator_that_samples_are_not_followed_through_stay_apart_and_that_is_said(
+    forward_model: Callable,
+) -> None:
+    nodes = [node("Einsum", ["x", "w"], ["h"], equation="ntd,de->nte"), *FORMS["concat"][0][1:]]
+    graph = made(forward_model, nodes, np.repeat(ROW, 2, 0))
+    assert why(graph).endswith("trained apart: they are equal, but the samples cannot be followed to where it is read")
+    assert "sample" not in why(made(forward_model, nodes, random((2, 1, 8), 2)))
+
+
 OTHERS = {
     "matrix": (net(node("MatMul", ["h", "c"], ["m"])), np.repeat(random((1, 8, 8), 2), 2, 0)),
     "matrix of as many rows": (
