@@ -42,24 +42,27 @@ def with_batch(forward: Graph, batch: int, trained: frozenset[str] = frozenset()
     """
     if batch < 1:
         raise UsageError(f"the batch is {batch}; it must be at least 1")
-    leading = next((name for name in forward.inputs if forward.tensors[name].shape), None)
-    if leading is None:
+    old, _ = samples_of_inputs(forward)
+    if not old:
         raise UnsupportedError("no input of the model has dims, so it has no batch")
-    old = forward.tensors[leading].shape[0]
     if old == batch:
         return forward
-    return _Follower(forward, old, batch, trained).run()
+    return _Follower(forward, batch, trained).run()
+
+
+def samples_of_inputs(forward: Graph) -> tuple[int, dict[str, Track]]:
+    """The number of samples, and where the inputs that have them have them; 0 and none where no input has dims."""
+    shapes = {name: forward.tensors[name].shape for name in forward.inputs if forward.tensors[name].shape}
+    count = next((shape[0] for shape in shapes.values()), 0)
+    return count, {name: Track(0) for name, shape in shapes.items() if shape[0] == count}
 
 
 class _Follower:
-    def __init__(self, graph: Graph, old: int, new: int, trained: frozenset[str]) -> None:
+    def __init__(self, graph: Graph, new: int, trained: frozenset[str]) -> None:
         self.graph = graph
-        self.old = old
+        self.old, self.tracks = samples_of_inputs(graph)
         self.new = new
         self.trained = trained
-        self.tracks: dict[str, Track] = {
-            name: Track(0) for name in graph.inputs if graph.tensors[name].shape and graph.tensors[name].shape[0] == old
-        }
         self.lost: set[str] = set()
         """Tensors made by ops that are refused, and what depends on them."""
         self.refusals: list[str] = []

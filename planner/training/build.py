@@ -23,7 +23,8 @@ from planner.training.expand import expanded
 from planner.training.losses import OUTPUT_PREFIX, LossOptions, loss_function
 from planner.training.lowering import OLDEST_OPSET, OPSET, lower
 from planner.training.optimizers import Hyper, optimizer_function
-from planner.training.parameters import Parameters, Verdict, infer_parameters
+from planner.training.parameters import Parameters, Verdict
+from planner.training.per_sample import decided
 from planner.training.precision import Precision, with_precision
 from planner.training.updates import Schedule, Updates
 
@@ -69,7 +70,7 @@ def build_training_graph(
         schedule: clipping, accumulation, loss scaling.
         loss_options: class weights and the like.
         precision: "float16" or "bfloat16": the model computes in that, from float32 parameters (see ``precision``).
-        parameters: what is trained; None: as ``parameters.infer_parameters`` finds.
+        parameters: what is trained; None: as ``per_sample.decided`` finds.
 
     Returns:
         Inputs: the model's, the loss's target, ``learning_rate``, and state: parameters, what the optimizer remembers
@@ -97,7 +98,7 @@ def build_training_graph(
         raise UnsupportedError(f"the model is of opset {forward.opset}; the oldest that is taken is {OLDEST_OPSET}")
     target = chosen_output(forward, loss, output)
     if parameters is None:
-        parameters = infer_parameters(forward, target)
+        forward, parameters = decided(forward, target)
     candidates = parameters.of(Verdict.TRAINED)
     forward = replace(forward, folded=(forward.folded | parameters.inferred_frozen()) - set(candidates))
     if batch is not None:

@@ -19,7 +19,8 @@ from planner.training.doors.write_info import training_info_model
 from planner.training.dropout import DropoutMode
 from planner.training.losses import LossOptions
 from planner.training.optimizers import Hyper
-from planner.training.parameters import Parameters, infer_parameters, outcome
+from planner.training.parameters import Parameters, outcome
+from planner.training.per_sample import decided
 from planner.training.precision import Precision
 from planner.training.updates import Schedule
 
@@ -66,6 +67,8 @@ class Made:
     optimizer: str
     parameters: Parameters = field(default_factory=lambda: Parameters(()))
     """Of a forward model, what became of its constants."""
+    forward: Graph | None = None
+    """The forward model in which each parameter stands once; None where a step was read."""
 
 
 def make(path: Path, wishes: Wishes) -> Made:
@@ -96,10 +99,10 @@ def make_training_info(path: Path, wishes: Wishes) -> tuple[Made, ModelProto]:
             "training information is written without clipping, accumulation, loss scaling, other precisions, batches "
             "and modes of dropout"
         )
-    graph = _opened(path, wishes).graph
-    made = _from_forward(graph, wishes)
+    made = _from_forward(_opened(path, wishes).graph, wishes)
+    assert made.forward is not None, "it was made of one"
     model = training_info_model(
-        graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
+        made.forward, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
         hyper=wishes.hyper or Hyper(), output=wishes.output, loss_options=wishes.loss_options,
         parameters=made.parameters,
     )  # fmt: skip
@@ -116,14 +119,14 @@ def _from_forward(graph: Graph, wishes: Wishes) -> Made:
         raise UsageError("with which optimizer?", hint="write --optimizer NAME")
     assert wishes.loss is not None, "the caller looked"
     target = chosen_output(graph, wishes.loss, wishes.output)
-    parameters = infer_parameters(graph, target, train=wishes.train, freeze=wishes.freeze)
+    graph, parameters = decided(graph, target, train=wishes.train, freeze=wishes.freeze)
     step = build_training_graph(
         graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
         hyper=wishes.hyper or Hyper(), schedule=wishes.schedule, loss_options=wishes.loss_options,
         batchnorm=wishes.batchnorm, dropout=wishes.dropout, batch=wishes.batch, output=wishes.output,
         precision=wishes.precision, parameters=parameters,
     )  # fmt: skip
-    return Made(step, wishes.loss, wishes.optimizer, outcome(parameters, step))
+    return Made(step, wishes.loss, wishes.optimizer, outcome(parameters, step), graph)
 
 
 def _no_patterns(path: Path, wishes: Wishes) -> None:
