@@ -13,7 +13,8 @@ change, and ``STORED_EPS`` of itself are added, which is what storing the sum ro
 
 Where the whole run itself has hardly a digit right, the tensor is rounding noise around a zero (a bias before a
 normalisation and an attention's key bias have no gradient but that), and samples of noise are compared:
-``NOISE_FACTOR`` takes the place of 4, for the error and for the largest element. As long as E(whole) is below 1, there
+``NOISE_FACTOR`` takes the place of 4, for the error and for the largest element, which may be smaller still where
+E(whole) is above ``NOISE_FACTOR``: r lies below the noise. As long as E(whole) is below 1, there
 is something left to be right about, and the error must also be below max(1, ``PART_NOISE_FACTOR`` E(whole)).
 
 One run is one sample of rounding. Where the split run fails by it, more of them say what rounding alone does to the
@@ -248,8 +249,10 @@ def _as_noise(found: TensorComparison, level: Noise, split_largest: float, whole
     if is_part:
         limit = min(limit, max(1.0, PART_NOISE_FACTOR * level.largest))
     found = replace(found, limit=max(limit, found.limit), median_limit=median_limit)
-    # A single element of noise may come close to zero by chance; many do not all.
-    must_be_large = is_part or (found.finite_elements or 0) > 1
+    # A single element of noise may come close to zero by chance; many do not all. Where the exact value lies far below
+    # the noise of a right run, a smaller one is only nearer to it.
+    is_below = found.has_reference and level.largest > NOISE_FACTOR
+    must_be_large = is_part or ((found.finite_elements or 0) > 1 and not is_below)
     is_small = must_be_large and split_largest * NOISE_FACTOR < whole_largest
     if is_small or split_largest > whole_largest * NOISE_FACTOR:
         return replace(
