@@ -49,8 +49,6 @@ _FEW_NUMBERS: Final = 8
 """So many a user would state on a command line."""
 _FEW_FLOATS: Final = 64
 """More of them are weights, and no scales, bounds or borders."""
-_LAYOUT: Final = frozenset(["Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"])
-"""Operators that hand on all elements of their first operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +126,15 @@ class _Folder:
         self.operators = operators
         self.tensors: dict[str, Tensor] = {**initializers, **inputs}
         self.values: dict[str, np.ndarray | None] = dict(values)
-        """Every constant; those that may be folded through are in ``known``."""
+        """Every constant."""
         self.known: set[str] = set()
+        """Those of them that may be folded through; no floats that are stated, for they may be weights."""
         self.scalars: set[str] = set()
         """Float initializers of rank 0: known where an operand besides them is."""
         self.derived = Derived(self.values, self.opset)
         self.sequences: dict[str, tuple[str, ...]] = {}
         """By sequence the tensors that are its elements."""
         self.folded: set[str] = set(computed)
-        self.stated: set[str] = set()
-        """Float tensors that Constant nodes state, at most laid out anew: known, and weights all the same."""
         self.aliases: dict[str, str] = {}
         self.ops: list[Op] = []
         self.found = Findings()
@@ -325,7 +322,9 @@ class _Folder:
                 return
         self._know(op.outputs[0], array)
         if array.ndim and array.size > 1 and self.tensors[op.outputs[0]].dtype.is_float:
-            self.stated.add(op.outputs[0])
+            # It may be a weight, as an initializer may.
+            self.known.discard(op.outputs[0])
+            self.folded.discard(op.outputs[0])
 
     def _branch(self, op: Op, node: NodeProto) -> None:
         """The ops of the branch that an If takes."""
@@ -451,7 +450,7 @@ class _Folder:
         self.tensors[target] = tensor
         if source in self.values:
             self.values[target] = self.values[source]
-        for group in (self.known, self.scalars, self.stated):
+        for group in (self.known, self.scalars):
             if source in group:
                 group.add(target)
         return True
@@ -475,8 +474,6 @@ class _Folder:
                 return False
         for name, result in named:
             self._know(name, result.view())
-        if op.op_type in _LAYOUT and op.inputs[0] in self.stated:
-            self.stated.update(name for name, _ in named if self.tensors[name].dtype.is_float)
         return True
 
     def _may_fold(self, op: Op, made: Mapping[str, Tensor | None]) -> bool:
@@ -535,7 +532,7 @@ class _Folder:
             ops=tuple(live),
             tensors={name: self.tensors[name] for name in names},
             constants=constants,
-            folded=frozenset((self.folded - self.stated) & constants.keys()),
+            folded=frozenset(self.folded & constants.keys()),
         )
 
     def _with_identity(self, output: str, ops: Sequence[Op]) -> list[Op]:

@@ -109,6 +109,48 @@ UNCLEAR = layer(node("Div", ["h", "val_7"], ["d"]), node("Mul", ["d", "val_8"], 
 TWO = OWN | {"val_7": random((8,), 4), "val_8": random((4, 8), 5)}
 
 
+@pytest.mark.parametrize("in_nodes", [False, True])
+def test_weights_are_trained_whatever_lies_before_their_reader(in_nodes: bool, forward_model: Callable) -> None:
+    """Gates in another order, biases joined, and one table that is read twice: the same of initializers and nodes."""
+    weights = {
+        "table": random((7, 3), 1),
+        "rnn.weight_ih": random((16, 3), 1),
+        "rnn.weight_hh": random((16, 4), 1),
+        "rnn.bias_ih": random((16,), 1),
+        "rnn.bias_hh": random((16,), 2),
+        "out.weight": random((3, 4), 1),
+    }
+    axis, middle, end, start = (np.array([number], np.int64) for number in (0, 8, 16, 0))
+    numbers = {"axis": axis, "start": start, "middle": middle, "end": end}
+    stated = [
+        helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(value))
+        for name, value in weights.items()
+    ]
+    model = forward_model(
+        [
+            *(stated if in_nodes else []),
+            helper.make_node("Gather", ["table", "tokens"], ["x"]),
+            helper.make_node("Slice", ["rnn.weight_ih", "start", "middle", "axis"], ["first"]),
+            helper.make_node("Slice", ["rnn.weight_ih", "middle", "end", "axis"], ["second"]),
+            helper.make_node("Concat", ["second", "first"], ["gates"], axis=0),
+            helper.make_node("Unsqueeze", ["gates", "axis"], ["W"]),
+            helper.make_node("Unsqueeze", ["rnn.weight_hh", "axis"], ["R"]),
+            helper.make_node("Concat", ["rnn.bias_ih", "rnn.bias_hh"], ["biases"], axis=0),
+            helper.make_node("Unsqueeze", ["biases", "axis"], ["B"]),
+            helper.make_node("LSTM", ["x", "W", "R", "B"], ["", "h", ""], hidden_size=4),
+            helper.make_node("Squeeze", ["h", "axis"], ["last"]),
+            helper.make_node("Transpose", ["out.weight"], ["out"], perm=[1, 0]),
+            helper.make_node("MatMul", ["last", "out"], ["hidden"]),
+            helper.make_node("Transpose", ["table"], ["words"], perm=[1, 0]),
+            helper.make_node("MatMul", ["hidden", "words"], ["y"]),
+        ],
+        numbers if in_nodes else {**numbers, **weights},
+        {"tokens": np.zeros((5, 8), np.int64)},
+    )
+    step = build_training_graph(model.graph(), loss="mse", optimizer="sgd", learning_rate=0.1)
+    assert {pair.current for pair in step.state} == set(weights)
+
+
 def test_what_nothing_tells_is_refused_all_at_once_until_it_is_said(inferred: Inferred) -> None:
     with pytest.raises(UsageError, match="whether 2 constants") as raised:
         inferred(UNCLEAR, TWO)
