@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -103,6 +104,23 @@ def test_a_weight_of_a_constant_node_is_trained(forward_model: Callable) -> None
     assert [pair.current for pair in step.state] == ["w"]
     np.testing.assert_array_equal(step.initial["w"], random((8, 3), 2))
     assert verdicts(infer_parameters(graph, "y"))["ones"].startswith("frozen: one value throughout")
+
+
+@pytest.mark.parametrize(("name", "is_clear"), [("val_83", False), ("positions.weight", True)])
+def test_a_table_in_external_data_that_may_be_a_mask_is_not_taken_for_a_weight(
+    name: str, is_clear: bool, forward_model: Callable
+) -> None:
+    graph = forward_model(layer(node("Add", ["h", name], ["y"])), OWN | {name: random((4, 8), 5)}, X).graph()
+    graph = replace(graph, constants={**graph.constants, name: None})
+    if is_clear:
+        assert infer_parameters(graph, "y").of(Verdict.TRAINED)[-1] == name
+        return
+    with pytest.raises(UsageError) as caught:
+        infer_parameters(graph, "y")
+    assert caught.value.facts == (
+        "'val_83' [4, 8]: Add reads it, its name tells nothing, and its values are external data",
+    )
+    assert verdicts(infer_parameters(graph, "y", freeze=["val_83"]))[name].startswith("frozen")
 
 
 UNCLEAR = layer(node("Div", ["h", "val_7"], ["d"]), node("Mul", ["d", "val_8"], ["y"]))
