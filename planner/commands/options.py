@@ -134,7 +134,7 @@ VALUE = click.option(
     "values",
     type=Assignment("INPUT=NUMBER"),
     multiple=True,
-    help="Make an input a constant, such as sr=16000: all that it decides is decided in the plan; repeatable.",
+    help="Make an input a constant, such as sr=16000: all that it decides is decided beforehand; repeatable.",
 )
 STATE = click.option(
     "--state",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Final
 
 from onnx import NodeProto
 
@@ -14,9 +13,6 @@ from planner.graph.fills import is_fill
 from planner.graph.known import KnownGraph
 from planner.graph.model import Op, Tensor, TensorAttribute
 from planner.graph.protos import dtype_of_array, elem_type_of, numpy_dtype
-
-_LAYOUT: Final = frozenset(["Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"])
-"""Operators that hand on all elements of their first operand."""
 
 
 def elide(op: Op, known: KnownGraph, outputs: Collection[str]) -> bool:
@@ -43,7 +39,7 @@ def elide(op: Op, known: KnownGraph, outputs: Collection[str]) -> bool:
     known.tensors[target] = tensor
     if source in known.values:
         known.values[target] = known.values[source]
-    for group in (known.foldable, known.scalars, known.stated):
+    for group in (known.foldable, known.scalars):
         if source in group:
             group.add(target)
     return True
@@ -77,8 +73,6 @@ def compute(op: Op, node: NodeProto, made: Mapping[str, Tensor | None], known: K
             return False
     for name, result in named:
         known.know(name, result.view())
-    if op.op_type in _LAYOUT and op.inputs[0] in known.stated:
-        known.stated.update(name for name, _ in named if known.tensors[name].dtype.is_float)
     return True
 
 

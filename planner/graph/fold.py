@@ -308,7 +308,9 @@ class _Folder:
                 return
         self.known.know(op.outputs[0], array)
         if array.ndim and array.size > 1 and self.known.tensors[op.outputs[0]].dtype.is_float:
-            self.known.stated.add(op.outputs[0])
+            # It may be a weight, as an initializer may.
+            self.known.foldable.discard(op.outputs[0])
+            self.known.folded.discard(op.outputs[0])
 
     def finish(self) -> Folded:
         """Drop what is dead, and refuse what is not static."""
@@ -334,7 +336,7 @@ class _Folder:
             ops=tuple(live),
             tensors={name: known.tensors[name] for name in names},
             constants=constants,
-            folded=frozenset((known.folded - known.stated) & constants.keys()),
+            folded=frozenset(known.folded & constants.keys()),
         )
 
     def _with_identity(self, output: str, ops: Sequence[Op]) -> list[Op]:

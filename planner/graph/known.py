@@ -43,13 +43,12 @@ class KnownGraph:
         self.opset = opset
         self.tensors: dict[str, Tensor] = {**initializers, **inputs}
         self.values: dict[str, np.ndarray | None] = dict(values)
-        """Every constant; those that may be computed from are in ``foldable``."""
+        """Every constant."""
         self.foldable: set[str] = set()
+        """Those of them that may be computed from; no floats that are stated, for they may be weights."""
         self.scalars: set[str] = set()
         """Float initializers of rank 0: computed from where an operand besides them is foldable."""
         self.folded: set[str] = set(computed)
-        self.stated: set[str] = set()
-        """Float tensors that Constant nodes state, at most laid out anew: foldable, and weights all the same."""
         self.sequences: dict[str, tuple[str, ...]] = {}
         """By sequence the tensors that are its elements."""
         self.aliases: dict[str, str] = {}

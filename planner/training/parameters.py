@@ -238,7 +238,7 @@ class _Judge:
     def of(self, name: str) -> tuple[Verdict | None, str, tuple[str, ...]]:
         """The verdict, why, and by what evidence; no verdict where nothing tells."""
         readers = self._readers.of(name)
-        uses = {reader.use for reader in readers}
+        uses = frozenset(reader.use for reader in readers)
         if Use.STATISTIC in uses:
             return self._statistic(name, readers)
         if name not in self._leading:
@@ -258,6 +258,8 @@ class _Judge:
             return None, f"{_op_types(readers)} reads it, as layers seldom read their parameters", ()
         if not is_named and all(reader.use is Use.SCALE and not _is_vector(reader.shape) for reader in learned):
             return None, f"a table that {_op_types(learned)} multiplies with data, and its name tells nothing", ()
+        if not is_named and self._forward.constants[name] is None and self._may_be_mask(name, uses):
+            return None, f"{_op_types(learned)} reads it, its name tells nothing, and its values are external data", ()
         return Verdict.TRAINED, f"read by {_op_types(learned)}", ("readers", "name") if is_named else ("readers",)
 
     def _statistic(self, name: str, readers: Iterable[Reader]) -> tuple[Verdict, str, tuple[str, ...]]:
@@ -270,6 +272,10 @@ class _Judge:
                 hint="export the model without optimizing it",
             )
         return Verdict.STATISTIC, "running statistic of BatchNormalization", ("readers",)
+
+    def _may_be_mask(self, name: str, uses: frozenset[Use]) -> bool:
+        """Whether it is only added to data, or joined with them, in several dims, as both masks and positions are."""
+        return _EXACT.isdisjoint(uses) and not _is_vector(self._forward.tensors[name].shape)
 
     def _form(self, name: str, uses: Iterable[Use]) -> str:
         """What the values are, if it is something that no training makes; else ""."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -105,8 +106,67 @@ def test_a_weight_of_a_constant_node_is_trained(forward_model: Callable) -> None
     assert verdicts(infer_parameters(graph, "y"))["ones"].startswith("frozen: one value throughout")
 
 
+@pytest.mark.parametrize(("name", "is_clear"), [("val_83", False), ("positions.weight", True)])
+def test_a_table_in_external_data_that_may_be_a_mask_is_not_taken_for_a_weight(
+    name: str, is_clear: bool, forward_model: Callable
+) -> None:
+    graph = forward_model(layer(node("Add", ["h", name], ["y"])), OWN | {name: random((4, 8), 5)}, X).graph()
+    graph = replace(graph, constants={**graph.constants, name: None})
+    if is_clear:
+        assert infer_parameters(graph, "y").of(Verdict.TRAINED)[-1] == name
+        return
+    with pytest.raises(UsageError) as caught:
+        infer_parameters(graph, "y")
+    assert caught.value.facts == (
+        "'val_83' [4, 8]: Add reads it, its name tells nothing, and its values are external data",
+    )
+    assert verdicts(infer_parameters(graph, "y", freeze=["val_83"]))[name].startswith("frozen")
+
+
 UNCLEAR = layer(node("Div", ["h", "val_7"], ["d"]), node("Mul", ["d", "val_8"], ["y"]))
 TWO = OWN | {"val_7": random((8,), 4), "val_8": random((4, 8), 5)}
+
+
+@pytest.mark.parametrize("in_nodes", [False, True])
+def test_weights_are_trained_whatever_lies_before_their_reader(in_nodes: bool, forward_model: Callable) -> None:
+    """Gates in another order, biases joined, and one table that is read twice: the same of initializers and nodes."""
+    weights = {
+        "table": random((7, 3), 1),
+        "rnn.weight_ih": random((16, 3), 1),
+        "rnn.weight_hh": random((16, 4), 1),
+        "rnn.bias_ih": random((16,), 1),
+        "rnn.bias_hh": random((16,), 2),
+        "out.weight": random((3, 4), 1),
+    }
+    axis, middle, end, start = (np.array([number], np.int64) for number in (0, 8, 16, 0))
+    numbers = {"axis": axis, "start": start, "middle": middle, "end": end}
+    stated = [
+        helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(value))
+        for name, value in weights.items()
+    ]
+    model = forward_model(
+        [
+            *(stated if in_nodes else []),
+            helper.make_node("Gather", ["table", "tokens"], ["x"]),
+            helper.make_node("Slice", ["rnn.weight_ih", "start", "middle", "axis"], ["first"]),
+            helper.make_node("Slice", ["rnn.weight_ih", "middle", "end", "axis"], ["second"]),
+            helper.make_node("Concat", ["second", "first"], ["gates"], axis=0),
+            helper.make_node("Unsqueeze", ["gates", "axis"], ["W"]),
+            helper.make_node("Unsqueeze", ["rnn.weight_hh", "axis"], ["R"]),
+            helper.make_node("Concat", ["rnn.bias_ih", "rnn.bias_hh"], ["biases"], axis=0),
+            helper.make_node("Unsqueeze", ["biases", "axis"], ["B"]),
+            helper.make_node("LSTM", ["x", "W", "R", "B"], ["", "h", ""], hidden_size=4),
+            helper.make_node("Squeeze", ["h", "axis"], ["last"]),
+            helper.make_node("Transpose", ["out.weight"], ["out"], perm=[1, 0]),
+            helper.make_node("MatMul", ["last", "out"], ["hidden"]),
+            helper.make_node("Transpose", ["table"], ["words"], perm=[1, 0]),
+            helper.make_node("MatMul", ["hidden", "words"], ["y"]),
+        ],
+        numbers if in_nodes else {**numbers, **weights},
+        {"tokens": np.zeros((5, 8), np.int64)},
+    )
+    step = build_training_graph(model.graph(), loss="mse", optimizer="sgd", learning_rate=0.1)
+    assert {pair.current for pair in step.state} == set(weights)
 
 
 def test_what_nothing_tells_is_refused_all_at_once_until_it_is_said(inferred: Inferred) -> None:
