@@ -13,8 +13,8 @@ be known of its operands is known. What is folded, and what is not:
   weight too: this is how architectures are shipped without their weights. Fills with 0, 1 or -inf are arithmetic.
 
 Sequences are followed element by element (see ``sequences``), an If becomes the branch that it takes.
-Float tensors of Constant nodes are both: known, and computed from; and, where something reads them as they are or laid
-out anew, weights that are not listed as folded (Paddle and spox state all weights so).
+Float tensors of Constant nodes that have more than one element are weights, like float initializers (Paddle and spox
+state all weights so).
 Identity, a Cast to the dtype that is there already, and CastLike (which becomes Cast) go on the way.
 """
 
