@@ -58,6 +58,7 @@ class Refusal(enum.Enum):
     DATA_SHAPE = "the shape of a result depends on the data"
     OTHER_DOMAIN = "an operator of another domain, which no description is given for"
     ONE_ELEMENT = "no tensor has more than one element: there is nothing to give to a second worker"
+    NO_ELEMENTS = "no result has elements: there is nothing to be divided"
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +311,8 @@ def _refusal(case: OnnxCase, error: TofuError, descriptions: Descriptions) -> Re
     op_types = {op_type for _, op_type in case.op_types}
     if isinstance(error, InfeasibleError):
         return Refusal.ONE_ELEMENT
+    if all(isinstance(value, np.ndarray) and not value.size for value in case.expected):
+        return Refusal.NO_ELEMENTS
     if any(attribute.type in kinds for node in nodes for attribute in node.attribute):
         return Refusal.CONTROL_FLOW
     if not case.has_only_tensors or any(op_type.startswith(("Sequence", "Optional", "String")) for op_type in op_types):
