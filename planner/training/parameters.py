@@ -19,6 +19,7 @@ from typing import Final, Literal
 
 from planner.errors import UnsupportedError, UsageError, did_you_mean
 from planner.graph.model import Graph, Shape
+from planner.graph.notes import external_of
 from planner.training.readers import LEARNED, Reader, Readers, Use
 from planner.training.value_forms import holds_lowest, is_of_waves, is_on_and_off, is_one_value
 
@@ -225,6 +226,8 @@ class _Judge:
         self._forward = forward
         self._target = target
         self._readers = Readers(forward)
+        self._external = external_of(forward.notes).keys()
+        """Constants with values that were not read; a model without weights has none."""
 
     @cached_property
     def _leading(self) -> frozenset[str]:
@@ -258,7 +261,7 @@ class _Judge:
             return None, f"{_op_types(readers)} reads it, as layers seldom read their parameters", ()
         if not is_named and all(reader.use is Use.SCALE and not _is_vector(reader.shape) for reader in learned):
             return None, f"a table that {_op_types(learned)} multiplies with data, and its name tells nothing", ()
-        if not is_named and self._forward.constants[name] is None and self._may_be_mask(name, uses):
+        if not is_named and name in self._external and self._may_be_mask(name, uses):
             return None, f"{_op_types(learned)} reads it, its name tells nothing, and its values are external data", ()
         return Verdict.TRAINED, f"read by {_op_types(learned)}", ("readers", "name") if is_named else ("readers",)
 

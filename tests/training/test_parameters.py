@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from drawn import random32 as random
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
+from planner.graph.notes import EXTERNAL
 from planner.training.build import build_training_graph
 from planner.training.parameters import Parameters, Verdict, infer_parameters, is_parameter_name
 from planner.training.value_forms import is_of_waves
@@ -112,6 +114,8 @@ def test_a_table_in_external_data_that_may_be_a_mask_is_not_taken_for_a_weight(
 ) -> None:
     graph = forward_model(layer(node("Add", ["h", name], ["y"])), OWN | {name: random((4, 8), 5)}, X).graph()
     graph = replace(graph, constants={**graph.constants, name: None})
+    assert infer_parameters(graph, "y").of(Verdict.TRAINED)[-1] == name, "of a model without weights nothing is asked"
+    graph = replace(graph, notes={EXTERNAL: json.dumps({name: {"location": "w.bin"}})})
     if is_clear:
         assert infer_parameters(graph, "y").of(Verdict.TRAINED)[-1] == name
         return
