@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from planner.graph.model import Op
+from planner.runtime.kernel_arguments import OtherFormError
 
 _CHUNK_ELEMENTS: Final = 2**25
 """No intermediate array of windows is much larger."""
@@ -51,9 +52,15 @@ def padded(x: np.ndarray, pads: Sequence[int], fill: float) -> np.ndarray:
 
 
 def windows(x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:
-    """A view [N, C, outputs..., kernel...] of a padded array."""
+    """A view [N, C, outputs..., kernel...] of a padded array.
+
+    Raises:
+        OtherFormError: the window is larger than the array: what the runtime makes of that is its own.
+    """
     rank = len(kernel)
     spans = tuple((size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations, strict=True))
+    if any(span > extent for span, extent in zip(spans, x.shape[2:], strict=True)):
+        raise OtherFormError(f"a window of {spans} over {x.shape[2:]}")
     view = sliding_window_view(x, spans, axis=tuple(range(2, 2 + rank)))
     steps = (*(slice(None, None, stride) for stride in strides), *(slice(None, None, d) for d in dilations))
     strided: np.ndarray = view[(slice(None), slice(None), *steps)]

@@ -17,10 +17,12 @@ from planner.graph.from_onnx import read_model
 from planner.graph.model import DType, Graph, Op, Tensor, TensorAttribute
 from planner.graph.protos import dtype_of_array, op_of
 from planner.runtime.compare import errors
+from planner.runtime.kernel_arguments import OtherFormError
 from planner.runtime.reference import NoReferenceError, Reference, work_elements
 from planner.runtime.reference_ops import KERNELS
 from planner.runtime.state import starting_values
 from planner.runtime.whole import WholeModel
+from planner.runtime.windows import windows
 from planner.verify.cases import Case, Known, all_cases, execute_case, ints, make
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -239,3 +241,8 @@ def test_outputs_that_no_op_makes() -> None:
         made = kind(graph).step(values)
         assert made["k"] == 7
         np.testing.assert_array_equal(made["x"], [1, 2])
+
+
+def test_a_window_larger_than_its_array_is_left_to_the_runtime() -> None:
+    with pytest.raises(OtherFormError, match="a window of"):
+        windows(np.zeros((1, 1, 2, 3)), (3, 3), (1, 1), (1, 1))
