@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from onnx import IR_VERSION, ModelProto, TensorProto, ValueInfoProto
+from onnx import IR_VERSION, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto
 
 from planner.errors import ModelError, UnsupportedError, UsageError, did_you_mean
 from planner.graph.check import check_graph
@@ -236,6 +236,10 @@ def _without_weights(model: ModelProto, initializers: Mapping[str, TensorProto])
         value for value in model.graph.input if model.ir_version >= 4 or value.name not in initializers
     )
     bare.graph.output.extend(model.graph.output)
+    for value in (*bare.graph.input, *bare.graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if _is_unknown(dim):
+                dim.ClearField("value")
     for function in bare.functions:
         del function.value_info[:]
     return bare
@@ -288,10 +292,15 @@ def _inputs(model: ModelProto, initializers: Mapping[str, TensorProto], dims: Ma
     return tensors
 
 
+def _is_unknown(dim: TensorShapeProto.Dimension) -> bool:
+    """Whether a dim has neither a size nor a symbol; older exporters write -1 for that, as ONNX Runtime reads it."""
+    return dim.dim_value == -1 if dim.HasField("dim_value") else not dim.dim_param
+
+
 def _symbols(value: ValueInfoProto) -> list[str]:
     """The symbol of each dim of an input: "" where it has a size, ``input[index]`` where it has neither."""
     return [
-        "" if dim.HasField("dim_value") else (dim.dim_param or f"{value.name}[{index}]")
+        f"{value.name}[{index}]" if _is_unknown(dim) else dim.dim_param
         for index, dim in enumerate(value.type.tensor_type.shape.dim)
     ]
 

@@ -26,6 +26,7 @@ from planner.graph.protos import numpy_dtype
 HINT: Final = (
     "name their folder with --data-dir DIR, give values with --weights FILE, or have them drawn with --random-weights"
 )
+_LINK: Final = "is behind a link, and links are not followed"
 _READ_ELEMENTS: Final = 1 << 18
 """Elements that are read at a time."""
 _PAGE_ELEMENTS: Final = 1 << 10
@@ -78,7 +79,7 @@ class ExternalData:
             raise ModelError(
                 f"weights cannot be read from {self.folder}: {len(findings)} of {len(self._values)} tensors",
                 facts=(*others, *findings),
-                hint=HINT,
+                hint=f"{HINT}; cp -rL copies what links point to" if any(map(_is_of_link, findings)) else HINT,
             )
 
     def holds(self, name: str) -> bool:
@@ -136,9 +137,13 @@ def _opened(folder: Path, parts: Sequence[str]) -> Iterator[int]:
         yield file
 
 
+def _is_of_link(finding: str) -> bool:
+    return finding.endswith(_LINK)
+
+
 def _refuse_link(status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
-        raise _UnfitError("is behind a link, and links are not followed")
+        raise _UnfitError(_LINK)
 
 
 def _require_file(status: os.stat_result) -> None:

@@ -15,6 +15,7 @@ from planner.errors import UsageError
 from planner.graph.external import external_values
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
+from planner.graph.values import values_of
 from planner.runtime.external import ExternalData
 from planner.runtime.npz import read_npz
 from planner.runtime.safetensors import StoredTensor, map_tensor, read_header
@@ -279,10 +280,13 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
     """By input, the key of its array; see ``check_inputs``. The arrays may have no memory."""
     found: dict[str, str] = {}
     findings: list[str] = []
+    fixed = dict(values_of(graph.notes))
     for key, array in arrays.items():
         name = key if key in graph.inputs else key.removeprefix(_IN)
         if name not in graph.inputs:
-            if not key.startswith(_OUT):
+            if name in fixed:
+                findings.append(f"{key}: fixed at {fixed[name]} when the model was planned (--value); leave it out")
+            elif not key.startswith(_OUT):
                 near = difflib.get_close_matches(name, graph.inputs, n=1)
                 findings.append(f"{key}: no input has this name" + (f"; did you mean {near[0]}?" if near else ""))
             continue

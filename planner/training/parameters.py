@@ -271,7 +271,6 @@ class _Judge:
             raise UnsupportedError(
                 f"{name!r} is a running statistic of a BatchNormalization, and op {other.op!r} ({other.op_type}) reads "
                 f"it as its {other.use.value}",
-                facts=("exporters merge constants that are equal at first",),
                 hint="export the model without optimizing it",
             )
         return Verdict.STATISTIC, "running statistic of BatchNormalization", ("readers",)

@@ -21,6 +21,7 @@ from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.wellformed import fresh_name
 from planner.training.batch import samples_of_inputs
 from planner.training.batch_rules import RULES
+from planner.training.merged import unmerged
 from planner.training.parameters import Decision, Parameters, Verdict, infer_parameters
 from planner.training.readers import Readers, Use
 from planner.training.tracks import Site, Track
@@ -35,7 +36,7 @@ _BROADCASTING: Final = frozenset({"Add", "Div", "Mul", "Sub", "Sum"})
 def decided(
     forward: Graph, target: str, *, train: Sequence[str] = (), freeze: Sequence[str] = ()
 ) -> tuple[Graph, Parameters]:
-    """What is trained of a forward model, and the model in which each of these parameters stands once.
+    """What is trained of a forward model, and the model in which each of these parameters stands once, and alone.
 
     Args:
         forward: the model, as the file has it.
@@ -44,17 +45,21 @@ def decided(
         freeze: see there.
 
     Returns:
-        The model; where parameters are held once per sample, another that computes the same. What is decided names the
-        shapes of that model.
+        The model; where parameters are held once per sample, or in one constant with running statistics (see
+        ``merged``), another that computes the same. What is decided has that model's names and shapes.
 
     Raises:
         UsageError, UnsupportedError: see ``parameters.infer_parameters``.
     """
+    forward, copies = unmerged(forward)
     parameters = infer_parameters(forward, target, train=train, freeze=freeze)
     samples = _Samples(forward)
     shared: dict[str, int] = {}
     decisions: list[Decision] = []
     for one in parameters.decisions:
+        if one.name in copies:
+            why = f"{one.why}; the file has it in one constant with a running statistic, held apart here"
+            one = replace(one, why=why, evidence=(*one.evidence, "merged"))
         place = samples.place_in(one.name) if one.verdict is Verdict.TRAINED else None
         if place is None:
             decisions.append(one)

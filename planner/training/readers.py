@@ -158,7 +158,7 @@ class Readers:
     def _use(self, op: Op, position: int) -> Use | None:
         """What a tensor, made of constants alone, is to an op; None where its results are followed instead."""
         known = Use.UNCLEAR if op.domain else _USES.get(op.op_type, {}).get(position, Use.UNCLEAR)
-        if known in (Use.FIXED, Use.STATISTIC):
+        if known is Use.FIXED:
             return known
         if not op.domain and op.op_type in _LAYOUT and position == 0:
             return None if self._is_float(op.outputs) else Use.FIXED

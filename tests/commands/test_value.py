@@ -41,6 +41,9 @@ def test_a_forward_model(sampled: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.main(["run", out, "--inputs", data, "--result", result, "--verify"]) == 0
     w = np.random.default_rng(0).standard_normal(12).astype(np.float32).reshape(6, 2)
     np.testing.assert_allclose(np.load(result)["y"], abs(x) @ w, atol=1e-5)
+    np.savez(data, x=x, sr=np.int64(16000))
+    assert cli.main(["run", out, "--inputs", data]) == 2
+    assert "sr: fixed at 16000 when the model was planned (--value); leave it out" in capsys.readouterr().err
 
 
 def test_a_step_of_training(sampled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

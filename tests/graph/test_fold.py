@@ -210,6 +210,16 @@ def test_a_dim_without_a_name_is_bound_by_position(parse: Parse) -> None:
     assert graph_from_proto(model, dims={"x[0]": 2}).tensors["y"].shape == (2, 4)
 
 
+def test_a_size_of_minus_one_is_an_unknown_one(parse: Parse) -> None:
+    """Older exporters write it so, and ONNX Runtime reads it so."""
+    model = parse("g (float[?, 4] x) => (float[?, 4] y) { y = Relu(x) }")
+    for value in (model.graph.input[0], model.graph.output[0]):
+        value.type.tensor_type.shape.dim[0].dim_value = -1
+    with pytest.raises(ModelError, match=r"--dim x\[0\]=N"):
+        graph_from_proto(model)
+    assert graph_from_proto(model, dims={"x[0]": 2}).tensors["y"].shape == (2, 4)
+
+
 def test_tensors_without_a_static_shape_are_listed(read: Read) -> None:
     chain = " ".join(f"t{i + 1} = Relu(t{i})" for i in range(30))
     with pytest.raises(ModelError) as raised:

@@ -173,6 +173,7 @@ def test_a_wrong_file_is_refused(spoil: Callable[[Path], None], said: str, tmp_p
         Values(graph, data_folders=[tmp_path])
     assert caught.value.facts == (said,)
     assert all(way in caught.value.hint for way in ("--data-dir", "--weights", "--random-weights"))
+    assert ("cp -rL" in caught.value.hint) == ("link" in said)
 
 
 def test_a_device_is_not_opened(tmp_path: Path) -> None:

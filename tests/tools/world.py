@@ -119,7 +119,7 @@ def sizes_of(model: Path) -> dict[str, int]:
         if value.name in given:
             continue
         for index, dim in enumerate(value.type.tensor_type.shape.dim):
-            if dim.WhichOneof("value") != "dim_value":
+            if dim.WhichOneof("value") != "dim_value" or dim.dim_value == -1:
                 name = dim.dim_param or f"{value.name}[{index}]"
                 sizes[name] = known.get(name, 2)
     return sizes

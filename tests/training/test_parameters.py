@@ -18,7 +18,9 @@ from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
 from planner.graph.notes import EXTERNAL
 from planner.training.build import build_training_graph
+from planner.training.merged import unmerged
 from planner.training.parameters import Parameters, Verdict, infer_parameters, is_parameter_name
+from planner.training.per_sample import decided
 from planner.training.value_forms import is_of_waves
 
 node = helper.make_node
@@ -196,9 +198,54 @@ def test_patterns_that_cannot_be_followed(inferred: Inferred) -> None:
         inferred(UNCLEAR, TWO, train=["val_7"], freeze=["val_7"])
 
 
-def test_a_statistic_that_is_also_a_weight_is_refused(forward_model: Callable) -> None:
-    nodes = [node("BatchNormalization", ["x", "s", "b.bias", "b.bias", "v"], ["y"])]
-    constants = {"s": random((4,), 1), "b.bias": np.zeros(4, np.float32), "v": np.ones(4, np.float32)}
+MERGED = [
+    node("BatchNormalization", ["x", "one", "zero", "zero", "one"], ["a"], name="first"),
+    node("BatchNormalization", ["a", "one", "b.bias", "zero", "one"], ["y"], name="second"),
+]
+"""Two BatchNormalizations of a network that was never trained, as an exporter that merges equal constants has it."""
+
+
+def test_merged_statistics_are_held_apart(forward_model: Callable) -> None:
+    constants = {
+        "one": np.ones(4, np.float32), "zero": np.zeros(4, np.float32), "b.bias": random((4,), 1),
+    }  # fmt: skip
+    model = forward_model(MERGED, constants, X)
+    graph, parameters = decided(model.graph(), "y", train=["*@*"])
+    assert {one.name: (one.verdict.value, "merged" in one.evidence) for one in parameters.decisions} == {
+        "b.bias": ("trained", False),
+        "one@first": ("trained", True),
+        "zero@first": ("trained", True),
+        "zero@first.2": ("statistic", True),
+        "one@first.2": ("statistic", True),
+        "one@second": ("trained", True),
+        "zero@second": ("statistic", True),
+        "one@second.2": ("statistic", True),
+    }
+    assert [op.inputs for op in graph.ops] == [
+        ("x", "one@first", "zero@first", "zero@first.2", "one@first.2"),
+        ("a", "one@second", "b.bias", "zero@second", "one@second.2"),
+    ]
+    step = build_training_graph(graph, loss="mse", optimizer="sgd", learning_rate=0.1, parameters=parameters)
+    assert {pair.current for pair in step.state} == {one.name for one in parameters.decisions}
+
+
+def test_statistics_of_two_normalisations_alone_stay_shared(forward_model: Callable) -> None:
+    """Nothing says that they were merged: a module may be applied twice."""
+    nodes = [
+        node("BatchNormalization", ["x", "s", "b", "mean", "var"], ["a"]),
+        node("BatchNormalization", ["a", "s", "b", "mean", "var"], ["y"]),
+    ]
+    constants = {name: random((4,), seed) for seed, name in enumerate(("s", "b", "mean", "var"))}
+    graph = forward_model(nodes, constants, X).graph()
+    assert unmerged(graph) == (graph, {})
+
+
+def test_a_statistic_that_is_also_a_weight_by_another_name_is_refused(forward_model: Callable) -> None:
+    nodes = [
+        node("Identity", ["m"], ["i"]), node("BatchNormalization", ["x", "s", "b", "i", "v"], ["n"]),
+        node("Transpose", ["n"], ["t"], perm=[0, 2, 1]), node("Mul", ["t", "m"], ["y"]),
+    ]  # fmt: skip
+    constants = {"s": random((4,), 1), "b": random((4,), 2), "m": np.zeros(4, np.float32), "v": np.ones(4, np.float32)}
     with pytest.raises(UnsupportedError, match="is a running statistic"):
         infer_parameters(forward_model(nodes, constants, X).graph(), "y")
 

@@ -97,7 +97,7 @@ def test_running_statistics_are_state():
         assert np.abs(found[following] - feeds[current]).max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["cnn", "transformer"])
+@pytest.mark.parametrize("name", ["cnn", "transformer", "lstm"])
 def test_planned_on_2_and_4_workers(name, tmp_path):
     step = tmp_path / "train.onnx"
     api.grad(folder_of(name), output=step)
