@@ -82,10 +82,14 @@ class Plan:
     already, so that n parts count where n-1 of them move."""
     peak_bytes: tuple[int, ...]
     """What each worker's arrays take."""
-    replicated_flop_share: float
-    """Work done again by other workers, as a share of the model's work."""
+    computing_bytes: int
+    """How long one device computes the whole step, in bytes of its link (``planner.cost.excess``)."""
+    excess_bytes: int
+    """What it costs that ops are repeated or unevenly divided, in the same unit."""
+    repeated_bytes: int
+    """Of that, what work that is done more than once costs; the rest is for waiting."""
     certified_gap: float | None
-    """How far from the fewest bytes the plan can be (0.01 = 1%); None where no bound was computed."""
+    """How far from the least cost the plan can be (0.01 = 1%); None where no bound was computed."""
     strategy: str
     """How it was found: ``tofu`` or a strategy of the literature."""
     unsplit: tuple[str, ...]
@@ -102,6 +106,16 @@ class Plan:
     deliveries: tuple[SharedDelivery, ...] = ()
     """Those that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have them by
     their names, as if they were tensors, and ``strategies`` as if they were ops."""
+
+    @property
+    def cost(self) -> int:
+        """What the search makes the least: moved bytes and excess."""
+        return self.moved_bytes + self.excess_bytes
+
+    @property
+    def slowest_share(self) -> float:
+        """How long the step computes if every op waits for its slowest part, with an even share as 1."""
+        return 1 + self.excess_bytes / self.computing_bytes if self.computing_bytes else 1.0
 
     @property
     def workers(self) -> int:
@@ -130,7 +144,9 @@ class Plan:
             "estimate": None if self.estimate is None else self.estimate.as_dict(),
             "certified_gap": self.certified_gap,
             "decided_apart": self.decided_apart,
-            "replicated_flop_share": self.replicated_flop_share,
+            "computing_bytes": self.computing_bytes,
+            "excess_bytes": self.excess_bytes,
+            "repeated_bytes": self.repeated_bytes,
             "unsplit": list(self.unsplit),
             "described_by": None if self.described_by is None else asdict(self.described_by),
             "undescribed": [asdict(op) for op in self.undescribed],
@@ -187,7 +203,9 @@ def _plan(data: Value) -> Plan:
         moved_bytes=data["moved_bytes"].count(),
         soybean_bytes=data["soybean_bytes"].count(),
         peak_bytes=data["peak_bytes"].counts(),
-        replicated_flop_share=data["replicated_flop_share"].number(),
+        computing_bytes=data["computing_bytes"].count(),
+        excess_bytes=data["excess_bytes"].count(),
+        repeated_bytes=data["repeated_bytes"].count(),
         certified_gap=None if gap is None else gap.number(),
         strategy=data["strategy"].text(),
         unsplit=data["unsplit"].texts(),

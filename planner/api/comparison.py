@@ -88,7 +88,7 @@ def compare(
                 method.what,
                 decision.plan.moved_bytes,
                 max(program.peak_bytes),
-                decision.plan.replicated_flop_share,
+                decision.plan.excess_bytes,
                 decision.search_seconds,
                 estimated_seconds=None if estimate is None else estimate.estimated_seconds,
                 sources=None if estimate is None else estimate.sources,

@@ -14,8 +14,7 @@ import numpy as np
 
 from planner.algebra.tiling import Tiling
 from planner.api.refusal import does_not_fit
-from planner.cost.by_op import op_bytes
-from planner.cost.compute import REPLICATED_SHARE_LIMIT, replicated_share, work
+from planner.cost.by_op import costed, op_cost
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
@@ -95,13 +94,13 @@ class Goal:
     """Of a byte of memory: more than having it could ever save."""
 
 
-def fewest_bytes(tables: CostTables) -> Goal:
-    """The papers' goal (Tofu, section 5): what moves.
+def least_cost(tables: CostTables) -> Goal:
+    """The papers' goal (Tofu, section 5), what moves, and what uneven and repeated work is worth.
 
     Args:
         tables: of bytes.
     """
-    return Goal(tables, lambda candidate: candidate.decided.decision.plan.moved_bytes, HIGHEST_PRICE)
+    return Goal(tables, lambda candidate: candidate.decided.decision.plan.cost, HIGHEST_PRICE)
 
 
 def within(
@@ -210,23 +209,12 @@ def candidate_of(
         limit_bytes: see ``Candidate``.
     """
     if tables is not None:
-        decided = _with_bytes(decided, decided.decision.plan, tables)
+        decided = _with_cost(decided, decided.decision.plan, tables)
     return Candidate(decided, lean, limit_bytes=limit_bytes)
 
 
-def _with_bytes(decided: Decided, plan: Plan, tables: CostTables) -> Decided:
-    moved = dict.fromkeys(plan.tilings, 0)
-    for bound in decided.ops:
-        for name, amount in op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables):
-            moved[name] += amount
-    works = [(work(bound, decided.graph), bound, plan.strategies[bound.op.name].tiling) for bound in decided.ops]
-    plan = replace(
-        plan,
-        tensor_bytes=moved,
-        moved_bytes=sum(moved.values()),
-        replicated_flop_share=replicated_share(works),
-        certified_gap=None,
-    )
+def _with_cost(decided: Decided, plan: Plan, tables: CostTables) -> Decided:
+    plan = replace(costed(decided.graph, decided.ops, plan, tables), certified_gap=None)
     return replace(decided, decision=replace(decided.decision, plan=plan))
 
 
@@ -286,15 +274,12 @@ def _branched(
         if found is None:
             return None
         one = column(found[0])
-        if not nearby.overdraws(one.plan):
-            leanest = min(leanest, one, key=lambda known: int(known.residence.max()))
+        leanest = min(leanest, one, key=lambda known: int(known.residence.max()))
         return Answer(one, Fraction(found[1]))
 
     def accept(one: Column[tuple[Tiling, ...]]) -> bool:
         nonlocal best
-        if nearby.overdraws(one.plan):
-            return False
-        candidate = measured(candidate_of(_with_bytes(decided, nearby.plan(one.plan), tables), lean=True))
+        candidate = measured(candidate_of(_with_cost(decided, nearby.plan(one.plan), tables), lean=True))
         if candidate.is_fitting and best.is_fitting:
             best = min(best, candidate, key=lambda known: known.objective)
         else:
@@ -313,16 +298,11 @@ def _with_parts(
     over: Decided, under: Decided, measured: Callable[[Candidate], Measured[Candidate]], tables: CostTables
 ) -> Callable[[Sequence[Part[str]]], Measured[Candidate]]:
     """Makes and measures the first plan with parts of the second."""
-    most = max(REPLICATED_SHARE_LIMIT, *(one.decision.plan.replicated_flop_share for one in (over, under)))
 
     def with_parts(chosen: Sequence[Part[str]]) -> Measured[Candidate]:
         names = {name for part in chosen for name in part.variables}
         exchanged = _exchanged(over, under, names)
-        found = measured(candidate_of(_with_bytes(over, exchanged, tables), lean=True))
-        if found.plan.decided.decision.plan.replicated_flop_share > most:
-            # Each of the two keeps to the limit on repeated work; both together need not.
-            return replace(found, excess_bytes=max(found.excess_bytes, 1))
-        return found
+        return measured(candidate_of(_with_cost(over, exchanged, tables), lean=True))
 
     return with_parts
 
@@ -385,5 +365,4 @@ def _parts(over: Decided, under: Decided, tables: CostTables, priced: CostTables
 
 
 def _counted(decided: Decided, plan: Plan, ops: Iterable[BoundOp], tables: CostTables) -> int:
-    found = (op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in ops)
-    return sum(amount for one in found for _, amount in one)
+    return sum(op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in ops)

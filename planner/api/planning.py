@@ -10,7 +10,7 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from planner.api.fitting import candidate_of, fewest_bytes, within
+from planner.api.fitting import candidate_of, least_cost, within
 from planner.api.least_time import Objective, faster, least_time
 from planner.api.machines import machine_and_workers, memory_limits, profile_for, time_of
 from planner.api.sharing import fits, shared_where_room
@@ -176,13 +176,13 @@ def plan(
     plain, decided = found_under(rules)
     priced = prices(
         rules,
-        decided.decision.plan.moved_bytes,
-        lambda others: found_under(others)[1].decision.plan.moved_bytes,
+        decided.decision.plan.cost,
+        lambda others: found_under(others)[1].decision.plan.cost,
         progress,
     )
     progress("writing a program for each worker")
     again = partial(search, rules=rules, effort="quick")
-    candidate, goal = candidate_of(decided), fewest_bytes(tables)
+    candidate, goal = candidate_of(decided), least_cost(tables)
     if objective == "time" and machine is not None:
         progress("planning again, for the least time")
         goal = least_time(machine, tables, measured)

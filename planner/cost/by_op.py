@@ -1,13 +1,14 @@
-"""What moves because of each op of a plan."""
+"""What each op of a plan costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from planner.algebra.tiling import Tiling
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph, is_used
-from planner.plan import OpStrategy
+from planner.plan import OpStrategy, Plan
 from planner.tdl.bind import BoundOp
 
 
@@ -39,3 +40,49 @@ def op_bytes(
         if name and is_used(graph, name):
             table = tables.output_bytes(bound, position, graph.tensors[name], (tilings[name],), strategy)
             yield name, int(table[0, 0])
+
+
+def costed(graph: Graph, ops: Iterable[BoundOp], plan: Plan, tables: CostTables) -> Plan:
+    """A plan with what it costs by some tables: bytes by tensor, and the excess of its ops.
+
+    Args:
+        graph: that the plan is of.
+        ops: of the graph.
+        plan: its tilings and strategies count.
+        tables: to count with.
+    """
+    moved = dict.fromkeys(plan.tilings, 0)
+    excess = repeated = computing = 0
+    for bound in ops:
+        for name, amount in op_bytes(graph, bound, plan.strategies, plan.tilings, tables):
+            moved[name] += amount
+        computing += tables.computing(bound)
+        strategy = plan.strategies[bound.op.name].tiling
+        if charge := op_charge(bound, strategy, tables):
+            excess += charge
+            repeated += tables.repeated(bound, strategy)
+    return replace(
+        plan,
+        tensor_bytes=moved,
+        moved_bytes=sum(moved.values()),
+        computing_bytes=computing,
+        excess_bytes=excess,
+        repeated_bytes=repeated,
+    )
+
+
+def op_cost(
+    graph: Graph,
+    bound: BoundOp,
+    strategies: Mapping[str, OpStrategy],
+    tilings: Mapping[str, Tiling],
+    tables: CostTables,
+) -> int:
+    """What moves because of an op, and its charge; arguments as for ``op_bytes``."""
+    moved = sum(amount for _, amount in op_bytes(graph, bound, strategies, tilings, tables))
+    return moved + op_charge(bound, strategies[bound.op.name].tiling, tables)
+
+
+def op_charge(bound: BoundOp, strategy: Tiling, tables: CostTables) -> int:
+    """What an op costs beside what moves, with this strategy."""
+    return int(tables.charges(bound, (strategy,))[0])

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 
+from planner.algebra.tiling import Tiling
 from planner.cost.residence import Residence, Weights
-from planner.cost.tables import CostTables, Request, Table
+from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.graph.model import DType
 from planner.tdl.bind import BoundOp
 
@@ -36,7 +37,7 @@ class PricedTables(CostTables):
             tilt: see ``Residence.weights``.
             charges: see there.
         """
-        super().__init__()
+        super().__init__(plain.rates)
         self._plain = plain
         self._residence = residence
         self._weights: dict[tuple[str, bool, int], Weights] = {
@@ -61,6 +62,22 @@ class PricedTables(CostTables):
         """
         most = max((sum(weights) for weights in self._weights.values()), default=Fraction(0))
         return self._plain.impossible(most_bytes) + most_bytes * ceil(most)
+
+    def charges(self, bound: BoundOp, strategies: Candidates) -> Table:
+        """As of plain tables."""
+        return self._plain.charges(bound, strategies)
+
+    def charge_kind(self, bound: BoundOp) -> tuple[object, ...]:
+        """As of plain tables."""
+        return self._plain.charge_kind(bound)
+
+    def computing(self, bound: BoundOp) -> int:
+        """As of plain tables."""
+        return self._plain.computing(bound)
+
+    def repeated(self, bound: BoundOp, strategy: Tiling) -> int:
+        """As of plain tables."""
+        return self._plain.repeated(bound, strategy)
 
     def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
         """What moves, and the charge; each of shape [tilings, strategies]."""

@@ -1,7 +1,7 @@
-"""Pairwise tables of bytes: for a tensor's tiling and an op's strategy, what moves between workers.
+"""Tables of bytes: for a tensor's tiling and an op's strategy, what moves between workers; for a strategy its excess.
 
-Every entry is a count by box overlap over all workers, exact for uneven pieces and halos. Tables are kept by
-content (the op's analysis and extents, position, shapes, candidate lists), so repeated layers cost nothing again.
+What moves is counted by box overlap over all workers, exact for uneven pieces and halos. Tables are kept by content
+(the op's analysis and extents, position, shapes, candidate lists), so repeated layers cost nothing again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from planner.algebra.movements import Movements, counted
 from planner.algebra.tiling import Tiling
 from planner.algebra.ways import Ways
 from planner.cost.accesses import Access, Regions, Tiled
+from planner.cost.excess import ALIASES, Rates, computing, excess, repeated
 from planner.graph.model import DType, Tensor
 from planner.tdl.bind import BoundOp
 
@@ -65,10 +66,16 @@ class TableMemo:
 
 
 class CostTables(TableMemo):
-    """Makes tables of bytes and remembers them."""
+    """Makes tables of bytes and remembers them: what moves, and what an op's excess is worth."""
 
-    def __init__(self) -> None:
+    def __init__(self, rates: Rates | None = None) -> None:
+        """Makes no table yet.
+
+        Args:
+            rates: of the devices, by which excess is counted; None: those of ``Rates``.
+        """
         super().__init__()
+        self.rates = Rates() if rates is None else rates
         self._divisions: dict[tuple[tuple[int, ...], tuple[int, ...]], Divisions] = {}
         self._counts: dict[tuple[int, ...], Counts] = {}
         self._numbers: dict[tuple[tuple[int, ...], int], tuple[Divisions, list[int], Candidates]] = {}
@@ -78,6 +85,8 @@ class CostTables(TableMemo):
         self._partial: dict[int, tuple[Candidates, Candidates]] = {}
         """By candidates of ops, all of them if some are partial; else there is nothing to be told apart."""
         self._accesses: dict[tuple[object, ...], Access] = {}
+        self._repeated: dict[tuple[object, Tiling], int] = {}
+        self._computing: dict[object, int] = {}
         self.lists: dict[Candidates, Candidates] = {}
         """The one list of each content; searches that share the tables share these."""
         self.local: dict[tuple[object, ...], bool] = {}
@@ -118,6 +127,32 @@ class CostTables(TableMemo):
     def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
         """What tells the tables of ops' inputs and outputs apart: equal kinds have equal tables for equal lists."""
         return self._access(bound, is_input, position), dtype.item_bytes
+
+    def charges(self, bound: BoundOp, strategies: Candidates) -> Table:
+        """What an op's strategies cost beside what moves, shape [strategies]; see ``planner.cost.excess``."""
+        return self._once(
+            ("excess", self.charge_kind(bound)),
+            (strategies,),
+            lambda: excess(bound, strategies, self.rates),
+        )
+
+    def repeated(self, bound: BoundOp, strategy: Tiling) -> int:
+        """What of an op's charge is work that is done more than once; the rest is unevenly divided."""
+        key = (self.charge_kind(bound), strategy)
+        if key not in self._repeated:
+            self._repeated[key] = repeated(bound, strategy, self.rates)
+        return self._repeated[key]
+
+    def computing(self, bound: BoundOp) -> int:
+        """What an op costs one device, in the unit of its charge."""
+        key = self.charge_kind(bound)
+        if key not in self._computing:
+            self._computing[key] = round(computing(bound, self.rates))
+        return self._computing[key]
+
+    def charge_kind(self, bound: BoundOp) -> tuple[object, ...]:
+        """What tells the charges of ops apart: equal kinds have equal ones for equal lists."""
+        return bound.content, bound.op.op_type in ALIASES
 
     def _access(self, bound: BoundOp, is_input: bool, position: int) -> Access:
         """How an op has an input or an output: one object for all that have it alike."""

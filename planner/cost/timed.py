@@ -1,17 +1,12 @@
-"""Tables of time in the place of tables of bytes, so that a search for the fewest bytes finds the least time.
-
-What an op computes is a table of one variable. It is added along the tilings of the op's first output, which has the
-op's strategies in its other direction: sums over a whole plan are the same.
-"""
+"""Tables of time in the place of tables of bytes, so that a search for the least cost finds the least time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from planner.algebra.partial import IMPOSSIBLE
-from planner.cost.tables import CostTables, Request, Table
+from planner.algebra.tiling import Tiling
+from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.cost.time import TimeTables
 from planner.graph.model import DType
 from planner.tdl.bind import BoundOp
@@ -27,7 +22,7 @@ class TimedTables(CostTables):
             plain: of an earlier search with the same descriptions.
             times: of the machine that is planned for.
         """
-        super().__init__()
+        super().__init__(plain.rates)
         self._times = times
         self.lists, self.local = plain.lists, plain.local
 
@@ -42,8 +37,6 @@ class TimedTables(CostTables):
     def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
         """Picoseconds until an op can read an input, or an output is where it is owned; each of shape [tilings,
         strategies].
-
-        With an op's first output, those of computing as well.
         """
         return [self._picoseconds(request) for request in requests]
 
@@ -51,11 +44,20 @@ class TimedTables(CostTables):
         bound, is_input, position, tensor, tilings, strategies = request
         if is_input:
             return self._times.input_table(bound, position, tensor, tilings, strategies)
-        arriving = self._times.output_table(bound, position, tensor, tilings, strategies)
-        if position != bound.first_output:
-            return arriving
-        return self._once(
-            self.kind(bound, False, position, tensor.dtype),
-            (tilings, strategies),
-            lambda: np.asarray(arriving + self._times.op_table(bound, strategies)[None], dtype=np.int64),
-        )
+        return self._times.output_table(bound, position, tensor, tilings, strategies)
+
+    def charges(self, bound: BoundOp, strategies: Candidates) -> Table:
+        """Picoseconds that an op computes, shape [strategies]."""
+        return self._times.op_table(bound, strategies)
+
+    def charge_kind(self, bound: BoundOp) -> tuple[object, ...]:
+        """Times depend on all that an op is."""
+        return bound.content, bound.op.op_type
+
+    def computing(self, bound: BoundOp) -> int:
+        """Nothing: charges are whole times here, and no excess."""
+        return 0
+
+    def repeated(self, bound: BoundOp, strategy: Tiling) -> int:
+        """Nothing: what of its time an op computes again is not told apart."""
+        return 0

@@ -223,7 +223,7 @@ def compare(result: Comparison) -> dict[str, Any]:
                 "moved_bytes": row.moved_bytes,
                 "peak_bytes": row.peak_bytes,
                 "estimated_seconds": row.estimated_seconds,
-                "replicated_flop_share": row.replicated_flop_share,
+                "excess_bytes": row.excess_bytes,
                 "search_seconds": row.search_seconds,
                 "reason": row.reason,
                 **({} if row.sources is None else {"sources": asdict(row.sources)}),

@@ -152,13 +152,19 @@ class ComparisonRow:
     """None where the strategy has no plan for this model; ``reason`` says why."""
     peak_bytes: int | None
     """Of the worker with the largest arrays."""
-    replicated_flop_share: float | None
+    excess_bytes: int | None
+    """What repeated and uneven work costs."""
     search_seconds: float | None
     reason: str = ""
     estimated_seconds: float | None = None
     """Of an iteration, an estimate; None without a topology."""
     sources: ComputeSources | None = None
     """How much of the computing was measured; None without a profile."""
+
+    @property
+    def cost(self) -> int | None:
+        """What tofu makes the least; None where there is no plan."""
+        return None if self.moved_bytes is None else self.moved_bytes + (self.excess_bytes or 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,14 @@ def _values(values: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [("constant inputs", ", ".join(f"{name} = {value}" for name, value in values))] if values else []
 
 
+def _excess(plan: Plan) -> str:
+    """What repeated and uneven work costs, as bytes of a link."""
+    uneven = plan.excess_bytes - plan.repeated_bytes
+    parts = f"{format_bytes(plan.repeated_bytes)} of repeated work, {format_bytes(uneven)} of uneven work"
+    more = f"computing takes {format_ratio(plan.slowest_share - 1)} longer than an even share"
+    return f"as if {format_bytes(plan.excess_bytes)} moved ({parts}): {more}"
+
+
 def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
     cuts = " x ".join(str(ways) for ways in plan.cuts) or "none"
     gap = "not computed" if plan.certified_gap is None else format_ratio(plan.certified_gap)
@@ -89,7 +97,7 @@ def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
         ("moved", f"{format_bytes(plan.moved_bytes)} per iteration over all workers"),
         ("as SoyBean counts", format_bytes(plan.soybean_bytes)),
         ("memory per worker", f"{format_bytes(largest)} of tensors at most"),
-        ("replicated work", format_ratio(plan.replicated_flop_share)),
+        ("excess", _excess(plan)),
         ("gap to the optimum", gap),
     ]
     if plan.decided_apart:
@@ -318,10 +326,10 @@ def compare(result: Comparison, file: TextIO) -> None:
     facts = [("model", result.model), ("workers", str(result.workers))]
     console.print_facts([*facts, *([("topology", result.topology)] if result.topology is not None else [])])
     console.print()
-    found = next(row.moved_bytes for row in result.rows if row.strategy == "tofu") or 0
+    found = next(row.cost for row in result.rows if row.strategy == "tofu") or 0
     rows: list[tuple[str, ...]] = []
-    for row in sorted(result.rows, key=lambda row: (row.moved_bytes is None, row.moved_bytes or 0)):
-        if row.moved_bytes is None:
+    for row in sorted(result.rows, key=lambda row: (row.cost is None, row.cost or 0)):
+        if row.moved_bytes is None or row.cost is None:
             rows.append((row.strategy, "no plan", "", "", "", "", "", row.reason))
             continue
         sources = row.sources
@@ -329,15 +337,15 @@ def compare(result: Comparison, file: TextIO) -> None:
             (
                 row.strategy,
                 format_bytes(row.moved_bytes),
-                f"{row.moved_bytes / found:.2f}" if found else "",
+                f"{row.cost / found:.2f}" if found else "",
                 format_bytes(row.peak_bytes or 0),
                 "" if row.estimated_seconds is None else format_seconds(row.estimated_seconds),
                 "" if sources is None else f"{sources.measured_ops:,} of {sources.ops:,} ops",
-                format_ratio(row.replicated_flop_share or 0.0),
+                format_bytes(row.excess_bytes or 0),
                 row.what,
             )
         )
-    costs = "moved", "to tofu's", "arrays per worker", "est. time", "measured", "replicated work"
+    costs = "moved", "cost to tofu's", "arrays per worker", "est. time", "measured", "excess"
     columns: tuple[str, ...] = ("strategy", *costs, "what it is")
     lacking = {"est. time": result.topology is None, "measured": all(row.sources is None for row in result.rows)}
     kept = [number for number, column in enumerate(columns) if not lacking.get(column, False)]

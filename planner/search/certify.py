@@ -6,12 +6,9 @@ The joint problem has tables that are too large to be eliminated exactly on most
 2. the core is bounded from below, at first with the order of cuts left open (``planner.search.coarse``), and plans are
    read off the bound's passes (``planner.search.dual``) or found by settling its doubts (``planner.search.dive``);
 3. values with which no plan can be better than the best one known are taken out of the core;
-4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0, or what is between the
-   price on repeated work and the budget is closed by cases (``planner.search.work_cases``).
+4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
 
-A bound holds for the search's own problem: these cuts, these candidates, one tiling for what is tied, and, where
-repeated work has a price, plans within its budget. All tables have that price in them then, and whatever is compared
-with them what the whole budget costs (``planner.search.work_prices``).
+A bound holds for the search's own problem: these cuts, these candidates, one tiling for what is tied.
 """
 
 from __future__ import annotations
@@ -27,18 +24,14 @@ from planner.cost.tables import Candidates
 from planner.search.blocks import bound_by_blocks
 from planner.search.cases import Dividers, Work
 from planner.search.choices import Choices
-from planner.search.core import core_entries, rounding_error
+from planner.search.coarse import begin_coarsely
+from planner.search.core import Core, core_entries, rounding_error
 from planner.search.dive import dive
 from planner.search.effort import EFFORTS, Effort
 from planner.search.improve import improve
-from planner.search.joint import Joint, Joints
 from planner.search.order import Ints, find_order
-from planner.search.pricing import Pricing
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found
-from planner.search.repetition import overdraws
-from planner.search.work_cases import least_within_budget
-from planner.search.work_prices import FREE
 
 _BUCKET = 1 << 24
 """Step 1 makes no bucket larger than this."""
@@ -47,7 +40,9 @@ _AT_ONCE = 1 << 20
 _PASSES = 10
 """Passes between two attempts to take values out."""
 _LITTLE = 1e-3
-"""Of what a plan moves, as a share: for less no plans are sought at another price, nor blocks looked into again."""
+"""Of what a plan costs, as a share: for less blocks are not looked into again."""
+_COARSE = 1 / 5
+"""Of the least gain of passes (``Effort.least_gain``): those that leave the order of cuts open cost little."""
 _WORTHWHILE = 1.5
 """An assignment that costs so many times the best plan is not worth improving."""
 
@@ -59,7 +54,6 @@ def certify(
     found: Found,
     effort: Effort = EFFORTS["normal"],
     progress: Callable[[str], None] = lambda line: None,
-    pricing: Pricing | None = None,
 ) -> Found:
     """Bounds what a plan can be, and improves the given one where it can be better.
 
@@ -70,8 +64,6 @@ def certify(
         found: the best plan known.
         effort: how much work may be done.
         progress: told what is being done.
-        pricing: says what price on repeated work the plans known call for, and is told of those that are met; None:
-            there is no price.
 
     Returns:
         The best plan now known and its bound; the given one, without a bound, if that is more than the effort.
@@ -83,55 +75,51 @@ def certify(
     order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=_BUCKET)
     if core_entries(order, sizes) > effort.pair_entries:
         return found
-    joints = Joints(problem, choices, order, effort, progress)
-    joint = joints.at(FREE if pricing is None or overdraws(problem, found.composites) else pricing.price)
-    seen = _Seen(problem, joint, found, pricing)
+    progress("tables of all cuts together")
+    core = Core(problem, choices, order)
+    problem.eliminated_entries += core.eliminated_entries
+    dual = core.dual()
+    seen = _Seen(problem, core, found)
 
     def closed(total: int, values: Ints, lower: int) -> Found:
-        """Where the exact solution is known. Its plan may need a strategy that no local op has, or repeat too much."""
+        """Where the exact solution is known. Its plan may need a strategy that no local op has."""
         seen.look_at(values)
-        bounded = seen.bounded(max(lower, min(total - joint.spare, seen.best.moved_bytes)))
-        if bounded.lower_bytes == seen.best.moved_bytes or overdraws(problem, seen.best.composites):
-            return bounded
-        left = joint.core.left(problem)
-        return least_within_budget(problem, left, bounded, joint.price, effort, progress)
+        return seen.bounded(max(lower, min(total, seen.best.cost)))
 
-    exact = joint.core.solve(_AT_ONCE)
+    exact = core.solve(_AT_ONCE)
     if exact is not None:
         return closed(*exact, 0)
-    joint = joints.bounded(joint, found)
-    seen = _Seen(problem, joint, found, pricing)
-    core, dual, spare = joint.core, joint.dual, joint.spare
+    progress("a bound that leaves the order of cuts open")
+    begin_coarsely(dual, core.without_order(), found.cost - core.constant, _COARSE * effort.least_gain)
     dives, dived = effort.dives, -1
     dividers = Dividers(Work(0.0))
     lower, by_cases = 0, False
     for number in range(effort.rounds + 2 * effort.case_rounds):
-        progress(f"bounding the plan, round {number + 1}: {seen.best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
+        progress(f"bounding the plan, round {number + 1}: {seen.best.cost:,} bytes, at least {max(lower, 0):,}")
         if by_cases:
             blocks = bound_by_blocks(dual.rest(), core.values(seen.best), core.kinds, effort.case_entries, dividers)
             bound, costs = blocks.lower, blocks.at_least
         else:
             for _ in range(_PASSES):
                 guess = dual.forward()
-                if core.constant + dual.cost(guess) < seen.best.moved_bytes + spare - 0.5:
+                if core.constant + dual.cost(guess) < seen.best.cost - 0.5:
                     seen.look_at(core.original(guess))
                 dual.backward()
             bound, costs = dual.lower, dual.at_least()
-        before, lower = lower, max(lower, core.constant + _rounded_up(bound) - spare)
-        if dives and not by_cases and lower < seen.best.moved_bytes != dived:
-            dives, dived = dives - 1, seen.best.moved_bytes
-            progress(f"settling doubts of the bound: {seen.best.moved_bytes:,} bytes, at least {max(lower, 0):,}")
+        before, lower = lower, max(lower, core.constant + _rounded_up(bound))
+        if dives and not by_cases and lower < seen.best.cost != dived:
+            dives, dived = dives - 1, seen.best.cost
+            progress(f"settling doubts of the bound: {seen.best.cost:,} bytes, at least {max(lower, 0):,}")
             dive(dual, core.kinds, lambda guess: seen.improve(core.original(guess), cuts, restrict), effort.idle_doubts)
-            seen.search()
-        if lower >= seen.best.moved_bytes or not core.take_out(dual, costs, seen.best, spare):
-            return seen.bounded(seen.best.moved_bytes)
+        if lower >= seen.best.cost or not core.take_out(dual, costs, seen.best):
+            return seen.bounded(seen.best.cost)
         exact = core.solve(effort.exact_entries)
         if exact is not None:
             return closed(*exact, lower)
-        near = core.solve_near(dual, seen.best, spare) if number.bit_count() <= 1 else None
-        if near is not None and near[0] < seen.best.moved_bytes + spare:
+        near = core.solve_near(dual, seen.best) if number.bit_count() <= 1 else None
+        if near is not None and near[0] < seen.best.cost:
             seen.look_at(near[1])
-        missing = seen.best.moved_bytes - lower
+        missing = seen.best.cost - lower
         is_little = lower - before < effort.least_gain * missing
         if by_cases and (is_little or missing < _LITTLE * lower):
             break
@@ -181,16 +169,10 @@ def _extended(
 class _Seen:
     """The plans that the bound's passes come upon."""
 
-    def __init__(self, problem: Problem, joint: Joint, found: Found, pricing: Pricing | None) -> None:
+    def __init__(self, problem: Problem, core: Core, found: Found) -> None:
         self._problem = problem
-        self._charged = joint.charged
-        self._core = joint.core
-        self._pricing = pricing
-        self._called = FREE if pricing is None else pricing.price
+        self._core = core
         self.best = found
-        """Within the budget, as the first one is, or no plan is known that is."""
-        self._cheapest = self._charged.total_bytes(found.composites)
-        """What the best of all costs, price and all."""
 
     def look_at(self, values: Ints) -> None:
         """Notes the plan of an assignment, if it is one."""
@@ -202,38 +184,22 @@ class _Seen:
         """Notes what improvement makes of the plan of an assignment, if that is one and not far too dear.
 
         Returns:
-            Whether it is the best known, or costs the least.
+            Whether it is the best known.
         """
         composites = self._core.composites(values)
-        costs = self._charged.total_bytes(composites)
-        best = self._charged.total_bytes(self.best.composites)
-        if costs > _WORTHWHILE * best or not self._problem.are_local(composites):
+        cost = self._problem.cost(composites)
+        if cost > _WORTHWHILE * self.best.cost or not self._problem.are_local(composites):
             return False
-        start = replace(self.best, composites=composites, moved_bytes=costs)
-        return self._note(improve(self._charged, cuts, restrict, start).composites)
+        start = replace(self.best, composites=composites, cost=cost)
+        return self._note(improve(self._problem, cuts, restrict, start).composites)
 
     def _note(self, composites: tuple[Tiling, ...]) -> bool:
-        found = replace(self.best, composites=composites, moved_bytes=self._problem.total_bytes(composites))
-        if self._pricing is not None:
-            self._pricing.note(found)
-        costs, before = self._charged.total_bytes(composites), self._cheapest
-        self._cheapest = min(costs, before)
-        is_allowed = not overdraws(self._problem, composites) or overdraws(self._problem, self.best.composites)
-        if is_allowed and found.moved_bytes < self.best.moved_bytes:
-            self.best = found
-            return True
-        return costs < before
-
-    def search(self) -> None:
-        """Looks for better plans near those met, where they call for another price than those before."""
-        if self._pricing is None or self._pricing.would_raise(self._called) <= _LITTLE * self.best.moved_bytes:
-            return
-        self._pricing.search()
-        self._called = self._pricing.price
-        best = self._pricing.best()
-        if best is not None and best.moved_bytes < self.best.moved_bytes and self._core.offers(best.composites):
-            self.best = best
+        cost = self._problem.cost(composites)
+        if cost >= self.best.cost:
+            return False
+        self.best = replace(self.best, composites=composites, cost=cost)
+        return True
 
     def bounded(self, lower: int) -> Found:
         """What is known in the end."""
-        return replace(self.best, lower_bytes=lower)
+        return replace(self.best, lower=lower)

@@ -12,12 +12,11 @@ whole by every worker, at 0 bytes. With a body it can be cut, so the first plan 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.algebra.tiling import Replicate, Shard, Tiling
-from planner.cost.by_op import op_bytes
-from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeated_work, replicated_share, work
+from planner.cost.by_op import costed, op_bytes, op_cost
 from planner.cost.tables import CostTables
 from planner.graph.bodies import Body, Expanded, expand, has_body
 from planner.graph.bodies.expand import fused, without_copies
@@ -110,21 +109,14 @@ def decide_with_bodies(
     if not through_bodies or strategy != "tofu" or workers == 1:
         return plain
     most = expand(graph)
-    names = {op.name for body in most.bodies for op in (body.op, *body.ops)}
-    again = _repeated_share(plain, names)
-    if len(most.bodies) == len(least.bodies) or not (decision.plan.moved_bytes or again > REPLICATED_SHARE_LIMIT):
+    if len(most.bodies) == len(least.bodies) or not decision.plan.cost:
         return plain
     progress("again, through the bodies of composite ops")
     whole = {bound.op.name: bound for bound in ops}
     inner = _bound(descriptions, most.graph, whole)
-    # Where what is repeated decides, the second plan may stand though it moves more, and needs a bound.
-    second = decided(most.graph, inner, decision.plan if again <= REPLICATED_SHARE_LIMIT else None)
+    second = decided(most.graph, inner, decision.plan)
     cut = _put_back(most, whole, inner, second, tables, descriptions)
-    saved = again - _repeated_share(cut, names)
-    if abs(saved) > REPLICATED_SHARE_LIMIT:
-        best = cut if saved > 0 else plain
-    else:
-        best = cut if _is_better(cut.decision.plan, plain.decision.plan) else plain
+    best = cut if _is_better(cut.decision.plan, plain.decision.plan) else plain
     seconds = decision.search_seconds + second.search_seconds
     return replace(
         best,
@@ -138,19 +130,9 @@ def decide_with_bodies(
 
 
 def _is_better(plan: Plan, other: Plan) -> bool:
-    """Whether a plan moves less; so little less that it was not bounded is not enough, where the other one is."""
+    """Whether a plan costs less; so little less that it was not bounded is not enough, where the other one is."""
     is_bounded = plan.certified_gap is not None or other.certified_gap is None
-    return plan.moved_bytes < other.moved_bytes * (1.0 if is_bounded else 1 - _LITTLE)
-
-
-def _repeated_share(decided: Decided, names: Collection[str]) -> float:
-    """Work of these ops that other workers do again, as a share of the graph's work."""
-    strategies = decided.decision.plan.strategies
-    works = {
-        bound.op.name: (work(bound, decided.graph), bound, strategies[bound.op.name].tiling) for bound in decided.ops
-    }
-    repeated = repeated_work(works[name] for name in names if name in works)
-    return repeated / max(1, sum(amount for amount, _, _ in works.values()))
+    return plan.cost < other.cost * (1.0 if is_bounded else 1 - _LITTLE)
 
 
 def _bound(descriptions: Descriptions, graph: Graph, known: Mapping[str, BoundOp]) -> tuple[BoundOp, ...]:
@@ -180,10 +162,10 @@ def _put_back(
     names = []
     for body in expanded.bodies:
         inner = [bound[op.name] for op in body.ops]
-        moved = sum(amount for one in inner for _, amount in op_bytes(graph, one, strategies, plan.tilings, tables))
+        cost = sum(op_cost(graph, one, strategies, plan.tilings, tables) for one in inner)
         original = whole.get(body.op.name)
         found = None if original is None else _best_whole(body, original, inner, graph, plan, tables)
-        if found is not None and found[0] <= moved:
+        if found is not None and found[0] <= cost:
             names.append(body.op.name)
             strategies[body.op.name] = found[1]
             if any(op.name in unsplit for op in body.ops):
@@ -213,34 +195,26 @@ def plan_of(
 ) -> Plan:
     """The plan of a graph some of whose ops were replaced, every tensor's tiling kept."""
     tilings = {name: plan.tilings[name] for name in graph.tensors if name not in graph.constants}
-    by_tensor = dict.fromkeys(tilings, 0)
-    for bound in ops:
-        for name, amount in op_bytes(graph, bound, strategies, tilings, tables):
-            by_tensor[name] += amount
-    works = [(work(bound, graph), bound, strategies[bound.op.name].tiling) for bound in ops]
-    return replace(
+    kept = replace(
         plan,
         tilings=tilings,
         strategies={bound.op.name: strategies[bound.op.name] for bound in ops},
-        tensor_bytes=by_tensor,
-        moved_bytes=sum(by_tensor.values()),
-        replicated_flop_share=replicated_share(works),
         unsplit=tuple(bound.op.name for bound in ops if bound.op.name in unsplit),
     )
+    return costed(graph, ops, kept, tables)
 
 
 def _best_whole(
     body: Body, original: BoundOp, inner: list[BoundOp], graph: Graph, plan: Plan, tables: CostTables
 ) -> tuple[int, OpStrategy] | None:
-    """The cheapest way to run the composite as one op between its neighbours' tilings: bytes and strategy."""
+    """The cheapest way to run the composite as one op between its neighbours' tilings: its cost and strategy."""
     names = tuple(variable.name for variable in original.variables)
     best = None
     for tiling in _candidates(body, original, inner, graph, plan):
         strategy = OpStrategy(tiling, names)
-        parts = op_bytes(graph, original, {original.op.name: strategy}, plan.tilings, tables)
-        moved = sum(amount for _, amount in parts)
-        if (best is None or moved < best[0]) and not original.veto(original.ranges(tiling)):
-            best = (moved, strategy)
+        cost = op_cost(graph, original, {original.op.name: strategy}, plan.tilings, tables)
+        if (best is None or cost < best[0]) and not original.veto(original.ranges(tiling)):
+            best = (cost, strategy)
     return best
 
 

@@ -134,35 +134,18 @@ class Core:
             found.append(int(np.searchsorted(kept, value)))
         return found
 
-    def offers(self, composites: Sequence[Tiling]) -> bool:
-        """True if the core's variables may be what they are here."""
-        return all(composites[variable] in self._choices[variable] for variable in self._core)
-
-    def left(self, problem: Problem) -> Choices:
-        """The candidates that are left of every variable: all of those that were eliminated."""
-        kept = dict(zip(self._core, self._kept, strict=True))
-        return Choices.of(
-            [
-                problem.intern(tuple(self._choices[variable][value] for value in kept[variable].tolist()))
-                if variable in kept
-                else self._choices[variable]
-                for variable in range(len(self._choices))
-            ]
-        )
-
-    def take_out(self, dual: Dual, costs: Sequence[Floats], best: Found, spare: int) -> bool:
+    def take_out(self, dual: Dual, costs: Sequence[Floats], best: Found) -> bool:
         """Takes out values with which nothing can be better than the best plan known, but for that plan's own.
 
         Args:
             dual: the bound, over the values that are left.
             costs: for every variable and value what an assignment with that value costs at least.
             best: the best plan known.
-            spare: what a plan may cost beside its bytes.
 
         Returns:
             False if no plan can be better.
         """
-        limit = best.moved_bytes + spare - self.constant - 1 + rounding_error(dual.lower)
+        limit = best.cost - self.constant - 1 + rounding_error(dual.lower)
         if any(float(own.min()) > limit for own in costs):
             return False
         keep = []
@@ -182,17 +165,16 @@ class Core:
         """
         return self._solve(self._kept, most_entries)
 
-    def solve_near(self, dual: Dual, best: Found, spare: int) -> tuple[int, Ints] | None:
+    def solve_near(self, dual: Dual, best: Found) -> tuple[int, Ints] | None:
         """The exact minimum over the values that the bound thinks best, as many as can be solved.
 
         Args:
             dual: the bound, over the values that are left.
             best: the best plan known.
-            spare: what a plan may cost beside its bytes.
         """
         costs = dual.at_least()
         least = min((float(cost.min()) for cost in costs), default=0.0)
-        room = best.moved_bytes + spare - self.constant - least
+        room = best.cost - self.constant - least
         for halvings in range(1, _HALVINGS + 1):
             limit = least + room / 2**halvings
             kept = [

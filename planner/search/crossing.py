@@ -26,13 +26,13 @@ def crossed(problem: Problem, plans: Sequence[Found]) -> Found:
         problem: the graph's variables and tables.
         plans: at least one; that of the fewest bytes counts first.
     """
-    ranked = sorted(plans, key=lambda found: found.moved_bytes)
+    ranked = sorted(plans, key=lambda found: found.cost)
     best = ranked[0]
     for count in range(2, len(ranked) + 1):
         together = zip(*(found.composites for found in ranked[:count]), strict=True)
         choices = Choices.of([problem.intern(tuple(dict.fromkeys(options))) for options in together])
         with contextlib.suppress(InfeasibleError):
             composites, solution = problem.solve(choices, _MAX_ENTRIES)
-            if solution.total < best.moved_bytes:
-                best = replace(best, composites=composites, moved_bytes=solution.total)
+            if solution.total < best.cost:
+                best = replace(best, composites=composites, cost=solution.total)
     return best

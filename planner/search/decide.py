@@ -10,7 +10,6 @@ from math import ceil, prod
 
 from planner.algebra.tiling import Tiling
 from planner.collection import without_collection
-from planner.cost.compute import replicated_share
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
@@ -21,9 +20,9 @@ from planner.search.methods import MANY_OPS, METHODS
 from planner.search.pins import ruled
 from planner.search.problem import Near, Problem, Restriction, SearchVariable
 from planner.search.recurse import Found
-from planner.search.repetition import overdraws, repeated_once, unsplit
 from planner.search.rules import NO_RULES, Rules
 from planner.search.shortened import Whole, in_order, shortened
+from planner.search.unsplit import unsplit
 from planner.tdl.bind import BoundOp
 
 STRATEGIES = tuple(METHODS)
@@ -107,18 +106,16 @@ def decide(
     all_are_alike = strategy == "tofu" and rules == NO_RULES and not held and near is None
     is_brief = effort == "quick" and all_are_alike and len(ops) > MANY_OPS
 
-    def searched(graph: Graph, ops: tuple[BoundOp, ...], stands_for: Mapping[str, int]) -> _Answer:
+    def searched(graph: Graph, ops: tuple[BoundOp, ...]) -> _Answer:
         problem = Problem(
             graph,
             ops,
             workers,
             partitioned_inputs,
             effort=effort,
-            any_may_repeat=METHODS[strategy].any_may_repeat and effort != "quick",
             with_partial_sums=METHODS[strategy].with_partial_sums,
-            near=None if near is None else Near(ceil(near.moved_bytes * (1 - least_saved)) - 1, _kept(near)),
+            near=None if near is None else Near(ceil(near.cost * (1 - least_saved)) - 1, _kept(near)),
             one_of_twins=is_brief and len(cuts) > 1,
-            stands_for=stands_for,
             tables=shared,
         )
         return _Answer(
@@ -129,13 +126,11 @@ def decide(
     short = shortened(graph, ops) if is_brief else None
     answer, whole = None, None
     if short is not None:
-        answer = searched(short.graph, short.ops, short.stands_for)
+        answer = searched(short.graph, short.ops)
         whole = short.expanded(*answer.by_name())
-        if whole is not None and _overdraws(ops, answer, whole):
-            whole = None
     if answer is None or whole is None:
         # Neither the order of the file nor names decide between plans of equal bytes.
-        answer = searched(*in_order(graph, ops), {})
+        answer = searched(*in_order(graph, ops))
         whole = Whole(*answer.by_name(), {})
     seconds = time.perf_counter() - started
     plan = _plan(graph, ops, answer, whole, strategy, model_digest)
@@ -194,9 +189,9 @@ def _kept(plan: Plan) -> Restriction:
 
 def _gap(found: Found) -> float | None:
     """By how much of the bound the plan is above it; None where no bound is known."""
-    if found.lower_bytes is None or (found.lower_bytes <= 0 < found.moved_bytes):
+    if found.lower is None or (found.lower <= 0 < found.cost):
         return None
-    return found.moved_bytes / found.lower_bytes - 1 if found.moved_bytes else 0.0
+    return found.cost / found.lower - 1 if found.cost else 0.0
 
 
 def _plan(
@@ -214,14 +209,18 @@ def _plan(
     tilings = {name: whole.tilings[name] for name in graph.tensors if name in whole.tilings}
     stuck = unsplit(problem, found.composites)
     standing = [whole.stands.get(bound.op.name, bound.op.name) for bound in ops]
-    works = [
-        (problem.works[other], bound, whole.strategies[bound.op.name])
-        for bound, other in zip(ops, standing, strict=True)
-    ]
     by_tensor = _bytes_by_tensor(ops, answer, whole.stands, tilings)
     moved = sum(by_tensor.values())
     gap = None if whole.stands else _gap(found)
-    assert whole.stands or moved == found.moved_bytes, "the plan's bytes are the sum over its tensors"
+    charges = zip(problem.charges, problem.op_charges(found.composites), strict=True)
+    charged = {link.op_name: amount for link, amount in charges}
+    excess = sum(charged[other] for other in standing)
+    assert whole.stands or moved + excess == found.cost, "the plan's cost is the sum over its tensors and ops"
+    repeated = sum(
+        problem.tables.repeated(bound, whole.strategies[bound.op.name])
+        for bound, other in zip(ops, standing, strict=True)
+        if charged[other]
+    )
     return Plan(
         model=graph.name,
         model_digest=model_digest,
@@ -232,7 +231,9 @@ def _plan(
         moved_bytes=moved,
         soybean_bytes=0,
         peak_bytes=(),
-        replicated_flop_share=replicated_share(works),
+        computing_bytes=sum(problem.tables.computing(bound) for bound in ops),
+        excess_bytes=excess,
+        repeated_bytes=repeated,
         certified_gap=gap,
         strategy=strategy,
         unsplit=tuple(
@@ -240,14 +241,6 @@ def _plan(
         ),
         decided_apart=problem.decided_apart if gap != 0 else 0,
     )
-
-
-def _overdraws(ops: Sequence[BoundOp], answer: _Answer, whole: Whole) -> bool:
-    """True if the plan of the whole graph repeats more work than allowed, though that of the short one does not."""
-    problem, composites = answer.problem, answer.found.composites
-    once = repeated_once(problem, composites)
-    places = (problem.variable_of_op[whole.stands.get(bound.op.name, bound.op.name)] for bound in ops)
-    return sum(once[place] for place in places) > problem.allowed_work and not overdraws(problem, composites)
 
 
 def _bytes_by_tensor(

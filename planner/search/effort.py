@@ -32,8 +32,6 @@ class Effort:
     """Entries of tables that a round of cases reads."""
     exact_entries: int = 1 << 25
     """Exact elimination begins when no bucket is larger than this."""
-    budget_entries: float = 2e9
-    """Entries of buckets that are computed to close what is between the price on repeated work and the budget."""
 
 
 EFFORTS: Mapping[EffortName, Effort] = MappingProxyType(
@@ -49,7 +47,6 @@ EFFORTS: Mapping[EffortName, Effort] = MappingProxyType(
             least_gain=1 / 200,
             case_rounds=3,
             case_entries=2e11,
-            budget_entries=1e11,
         ),
     }
 )

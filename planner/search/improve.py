@@ -59,7 +59,7 @@ def improve(
     near = Neighbourhood(problem, cuts, restrict)
     best, is_settled = found, False
     for _ in range(MAX_ROUNDS):
-        progress(f"improving the plan: {best.moved_bytes:,} bytes")
+        progress(f"improving the plan: {best.cost:,} bytes")
         try:
             better = _solved(problem, near.of(best, near.kinds), best)
         except InfeasibleError:  # too entangled for all at once
@@ -126,7 +126,7 @@ def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: C
 
 def _better(problem: Problem, near: Neighbourhood, kind: int, found: Found, progress: Callable[[str], None]) -> Found:
     """The best plan with changes of one kind; the same object if none is better, or if they are too entangled."""
-    progress(f"improving the plan: {found.moved_bytes:,} bytes")
+    progress(f"improving the plan: {found.cost:,} bytes")
     with contextlib.suppress(InfeasibleError):
         return _solved(problem, near.of(found, (kind,)), found)
     return found
@@ -135,12 +135,12 @@ def _better(problem: Problem, near: Neighbourhood, kind: int, found: Found, prog
 def _solved(problem: Problem, choices: Choices, found: Found) -> Found:
     """The best plan of the choices; the same object as ``found`` if none is better."""
     composites, solution = problem.solve(choices, _MAX_ENTRIES)
-    if solution.total >= found.moved_bytes:
+    if solution.total >= found.cost:
         return found
     return replace(
         found,
         composites=composites,
-        moved_bytes=solution.total,
+        cost=solution.total,
         largest_table=max(found.largest_table, solution.largest_table),
     )
 

@@ -1,12 +1,12 @@
 """How a plan is found: tofu's own way, and the strategies of the literature as restrictions of the same search.
 
-All of them count the same bytes for the same plan, so that they can stand in one table.
+All of them count the same cost for the same plan, so that they can stand in one table.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
@@ -18,7 +18,6 @@ from planner.algebra.tiling import UNCUT
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError, ModelError
 from planner.search import baselines
-from planner.search.budget import within_budget
 from planner.search.certify import certify
 from planner.search.crossing import crossed
 from planner.search.effort import EFFORTS
@@ -26,10 +25,8 @@ from planner.search.improve import improve, improve_once
 from planner.search.layers import search_layers
 from planner.search.levels import search_by_levels
 from planner.search.megatron import tensor_parallel
-from planner.search.pricing import Pricing
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.recurse import Found, search_recursively
-from planner.search.repetition import overdraws
 
 MANY_OPS = 300
 """A graph of more ops than this is bounded after it has been searched from all starts, or from one."""
@@ -62,8 +59,6 @@ class Method:
     search: Search
     with_partial_sums: bool = False
     """Sums of partial results may be joined once (``planner.search.partial_sums``): by default they are not."""
-    any_may_repeat: bool = False
-    """Keeps plans to the budget of repeated work itself, so that any op may be repeated that the budget holds alone."""
 
 
 def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False) -> Search:
@@ -83,10 +78,9 @@ def _joint(
     """Recursive plans, improved until they are stable, crossed, and bounded by all cuts together.
 
     Improvement is local, so where it starts matters: on a transformer the best plan grows out of a hybrid one, on
-    convolutions with many channels out of a recursive one, on a deep network that could repeat more than it may out of
-    one in which only the smallest ops are repeated. What they are made of is put together again. A small graph is
-    bounded first: where that proves its plan best, no other start is needed. A large graph for which a plan of nearly
-    the same graph is to be beaten has that as its only other start. With little effort a large graph is searched
+    convolutions with many channels out of a recursive one. What they are made of is put together again. A small graph
+    is bounded first: where that proves its plan best, no other start is needed. A large graph for which a plan of
+    nearly the same graph is to be beaten has that as its only other start. With little effort a large graph is searched
     ``_briefly``, and of a small one's other plans only the best few are improved before all are crossed.
     """
     is_small = len(problem.ops) <= MANY_OPS
@@ -101,57 +95,34 @@ def _joint(
     def improved(start: Restriction) -> Found:
         return improve(problem, cuts, free, recursive(start), progress)
 
-    pricing = Pricing(problem, cuts, free, progress)
-
-    def allowed(found: Found) -> Found:
-        """The plan itself, or one within the budget of repeated work."""
-        if not is_quick and overdraws(problem, found.composites):
-            pricing.note(found)
-            pricing.search()
-            found = pricing.best() or found
-        return within_budget(problem, cuts, free, found, progress)
-
     def certified(found: Found, lower: int | None = None) -> Found:
         """With a bound."""
-        pricing.note(found)
-        bounded = certify(problem, cuts, free, found, EFFORTS[problem.effort], progress, pricing)
-        known = max((bound for bound in (lower, bounded.lower_bytes) if bound is not None), default=None)
-        return replace(bounded, lower_bytes=known)
+        bounded = certify(problem, cuts, free, found, EFFORTS[problem.effort], progress)
+        known = max((bound for bound in (lower, bounded.lower) if bound is not None), default=None)
+        return replace(bounded, lower=known)
 
     first = improved(no_restriction)
-    is_done = is_quick or not (problem.decided_apart or overdraws(problem, first.composites))
-    if len(cuts) < 2 and is_done:
-        return cuts, replace(allowed(first), lower_bytes=_bound_of_one_cut(problem, cuts, first))
+    if len(cuts) < 2 and (is_quick or not problem.decided_apart):
+        return cuts, replace(first, lower=_bound_of_one_cut(problem, first))
     near = None if is_small else problem.near
-    found = allowed(first) if near is None else first
-    if is_small:
-        found = certified(found)
-    if found.lower_bytes == found.moved_bytes:
+    found = certified(first) if is_small else first
+    if found.lower == found.cost:
         return cuts, found
-    plans = [found]
     starts = [near.keep] if near is not None else _starts(problem, len(cuts)) if len(cuts) > 1 else []
     others = []
     for start in starts:
         with contextlib.suppress(InfeasibleError):  # it has no plan that keeps to the rules
             others.append(recursive(start) if is_quick else improved(start))
     if is_quick:
-        others.sort(key=lambda plan: plan.moved_bytes)
+        others.sort(key=lambda plan: plan.cost)
         few = [improve(problem, cuts, free, plan, progress) for plan in others[:_IMPROVED]]
         others = [*few, *others[_IMPROVED:]]
-    plans += others
-    if near is None:
-        plans += _of_the_smallest(problem, cuts, narrow, progress)
-    for plan in plans:
-        pricing.note(plan)
-    made = allowed(improve(problem, cuts, free, crossed(problem, plans), progress))
-    best = _best(problem, [made, *plans])
-    if near is not None and best.moved_bytes > near.most_bytes:
+    best = improve(problem, cuts, free, crossed(problem, [found, *others]), progress)
+    if near is not None and best.cost > near.most_cost:
         return cuts, best
-    # A plan that cannot be kept to the budget, because of a pin, may be below the bound of those that are.
-    is_bounded = found.lower_bytes is not None and found.lower_bytes <= best.moved_bytes
-    if is_bounded:
-        return cuts, replace(best, lower_bytes=found.lower_bytes)
-    return cuts, certified(best, first.moved_bytes if len(cuts) == 1 and not problem.decided_apart else None)
+    if found.lower is not None:
+        return cuts, replace(best, lower=found.lower)
+    return cuts, certified(best, _bound_of_one_cut(problem, first) if len(cuts) == 1 else None)
 
 
 def _briefly(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress) -> Found:
@@ -163,17 +134,12 @@ def _briefly(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: 
     """
     free = narrow(no_restriction, cuts)
 
-    def allowed(found: Found) -> Found:
-        return within_budget(problem, cuts, free, found, progress, improved=improve_once)
-
     def grown(found: Found, left: tuple[int, ...]) -> Found:
-        if not overdraws(problem, found.composites):  # else it is improved when it has been kept to the budget
-            found = improve_once(problem, cuts, free, found, progress, left=left)
-        return allowed(found)
+        return improve_once(problem, cuts, free, found, progress, left=left)
 
     first = search_recursively(problem, cuts, free, progress)
     if len(cuts) < 2:
-        return replace(allowed(first), lower_bytes=_bound_of_one_cut(problem, cuts, first))
+        return replace(first, lower=_bound_of_one_cut(problem, first))
     start = _transformer_start(problem, len(cuts))
     last = len(cuts)
     if start is None:
@@ -182,35 +148,12 @@ def _briefly(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: 
     with contextlib.suppress(InfeasibleError):  # it has no plan that keeps to the rules
         found = search_recursively(problem, cuts, narrow(start, cuts), progress)
         plans.append(grown(found, ()))
-        plans.append(allowed(crossed(problem, plans)))
-    return _best(problem, plans)
+    return crossed(problem, plans)
 
 
-def _best(problem: Problem, plans: Sequence[Found]) -> Found:
-    """Of the plans within the budget of repeated work the one that moves the least; the first one if none is."""
-    kept = [plan for plan in plans if not overdraws(problem, plan.composites)]
-    return min(kept or plans[:1], key=lambda plan: plan.moved_bytes)
-
-
-def _bound_of_one_cut(problem: Problem, cuts: tuple[int, ...], found: Found) -> int | None:
-    """What is solved exactly moves the least of all that is offered; None if it was not so solved, or if a plan may do
-    what is not offered.
-    """
-    is_least = not problem.decided_apart and problem.offers_all_repetition
-    return found.moved_bytes if not cuts or is_least else None
-
-
-def _of_the_smallest(problem: Problem, cuts: tuple[int, ...], narrow: Narrow, progress: Progress) -> list[Found]:
-    """The plan in which only the smallest ops are repeated, which overdraws little; none where any may not anyway."""
-    few = replace(problem, any_may_repeat=False, variables=[], links=[], eliminated_entries=0)
-    if not problem.any_may_repeat or [one.tensors for one in few.variables] != [
-        one.tensors for one in problem.variables
-    ]:
-        return []  # copies that may be partial sums there, and not here, have variables of their own
-    free = narrow(no_restriction, cuts)
-    found = improve(few, cuts, free, search_recursively(few, cuts, free, progress), progress)
-    problem.eliminated_entries += few.eliminated_entries
-    return [within_budget(few, cuts, free, found, progress)]
+def _bound_of_one_cut(problem: Problem, found: Found) -> int | None:
+    """What is solved exactly costs the least of all that is offered; None if it was not so solved."""
+    return None if problem.decided_apart else found.cost
 
 
 def _starts(problem: Problem, cuts: int) -> list[Restriction]:
@@ -248,7 +191,7 @@ def _best_of(make: Callable[[Problem, int], list[Restriction]]) -> Search:
     ) -> tuple[tuple[int, ...], Found]:
         restrictions = make(problem, len(cuts))
         plans = (search_recursively(problem, cuts, narrow(restriction, cuts), progress) for restriction in restrictions)
-        return cuts, min(plans, key=lambda found: found.moved_bytes)
+        return cuts, min(plans, key=lambda found: found.cost)
 
     return search
 
@@ -296,8 +239,11 @@ def _spartan(
     def choose(variable: int) -> None:
         total = np.zeros(len(options[variable]), dtype=np.int64)
         for number in touching.get(variable, ()):
-            tensor, op = factors[number].variables
             table = factors[number].table
+            if table.ndim == 1:
+                total += table
+                continue
+            tensor, op = factors[number].variables
             other = op if variable == tensor else tensor
             along = table if variable == tensor else table.T
             total += along[:, chosen[other]] if other in chosen else along.min(axis=1)
@@ -307,7 +253,7 @@ def _spartan(
     for tensor in sorted(tensors, key=lambda v: (-baselines.elements_of(problem, v), v.number)):
         choose(tensor.number)
         for number in touching.get(tensor.number, ()):
-            op = factors[number].variables[1]
+            op = factors[number].variables[-1]
             if op not in chosen:
                 choose(op)
     for left in problem.variables:
@@ -326,9 +272,7 @@ def _nothing(problem: Problem) -> Restriction:
 
 
 _ALL = (
-    Method(
-        "tofu", "the best of several plans, improved over all cuts together (this program's own)", _joint, True, True
-    ),
+    Method("tofu", "the best of several plans, improved over all cuts together (this program's own)", _joint, True),
     Method("tofu-recursion", "Tofu, section 5.2: cut by cut, nothing replicated", _recursive(baselines.partitioned)),
     Method("soybean", "SoyBean, section 4: cut by cut, with replication", _recursive(_nothing)),
     Method("soybean-levels", "SoyBean, section 4: its dynamic programme over breadth-first levels", search_by_levels),

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from math import gcd, prod
 
 import numpy as np
@@ -29,8 +28,8 @@ from planner.search.memory_branches import Charges, Ints, Spans, Variables
 from planner.search.pins import ruled
 from planner.search.problem import Problem, SearchVariable, no_restriction
 from planner.search.recurse import Found
-from planner.search.repetition import overdraws, repeated_by, unsplit
 from planner.search.rules import NO_RULES, Rules
+from planner.search.unsplit import unsplit
 from planner.tdl.bind import BoundOp
 
 _MAX_ENTRIES = 1 << 22
@@ -77,7 +76,7 @@ class Nearby:
             for composites in known:
                 offered = near.of(Found(composites, 0, 0), near.kinds)
                 for number, own in enumerate(lists):
-                    own.update(dict.fromkeys(self._modest(number, composites[number], offered[number])))
+                    own.update(dict.fromkeys(offered[number]))
                 self._choices.append(self._chosen(lists))
 
     def problem(self, tables: CostTables) -> Problem:
@@ -88,7 +87,6 @@ class Nearby:
             self._ops,
             workers,
             self._partitioned_inputs,
-            any_may_repeat=True,
             with_partial_sums=True,
             tables=tables,
         )
@@ -120,11 +118,7 @@ class Nearby:
 
     def total(self, composites: Sequence[Tiling]) -> int:
         """What the plan costs, by the tables without prices."""
-        return self._problem.total_bytes(composites)
-
-    def overdraws(self, composites: Sequence[Tiling]) -> bool:
-        """Whether the plan repeats more work than it may."""
-        return overdraws(self._problem, composites)
+        return self._problem.cost(composites)
 
     def taken(self, composites: Sequence[Tiling]) -> Ints:
         """What each variable takes (``bytes_of``), by variable."""
@@ -204,17 +198,6 @@ class Nearby:
                 self._choices.pop()
             else:
                 return (composites, solution.total) if problem.is_possible(composites) else None
-
-    def _modest(self, number: int, own: Tiling, offered: Candidates) -> Candidates:
-        """Those with which an op repeats no more than it does, unless it is so little that it hardly counts.
-
-        Nothing prices repeated work here, and a plan that overdraws its budget is none.
-        """
-        bound = self._problem.variables[number].op
-        if bound is None or bound.op.name in self._problem.smallest:
-            return offered
-        repeated = partial(repeated_by, self._problem, bound.op.name)
-        return tuple(one for one in offered if repeated(one) <= repeated(own))
 
     def _chosen(self, lists: Sequence[Mapping[Tiling, None]]) -> Choices:
         return Choices.of([self._problem.intern(tuple(own)) for own in lists])

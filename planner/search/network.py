@@ -16,20 +16,26 @@ from planner.search.order import Ints, Order, distinct, find_order
 
 
 class Link(NamedTuple):
-    """A pairwise table: an op's input or output and the tensor there."""
+    """A table: what moves between an op and the tensor at one of its inputs or outputs, or what an op is charged."""
 
     tensor: int
+    """The variable of the tensor; the op's own, where the table is of its charge."""
     op: int
     is_input: bool
     position: int
     kind: int
     """Links of one kind, as often, have the same table for the same candidates."""
     name: str
-    """The tensor; the first one's, where copies share the link."""
+    """The tensor; the first one's, where copies share the link; "" for a charge."""
     op_name: str
     """The op; the first one, where copies share the link."""
     times: int = 1
     """How many copies share the link."""
+
+    @property
+    def is_charge(self) -> bool:
+        """Whether the table is of what an op is charged, with one axis."""
+        return self.tensor == self.op
 
 
 def merged(links: Sequence[Link]) -> list[Link]:
@@ -43,7 +49,7 @@ def merged(links: Sequence[Link]) -> list[Link]:
 
 
 MakeTables: TypeAlias = Callable[[Sequence[tuple[Link, Candidates, Candidates]]], list[Table]]
-"""Bytes by the candidates of a link's tensor and op, for many links: always the same for the same candidates."""
+"""Costs by the candidates of a link's tensor and op, for many links: always the same for the same candidates."""
 
 
 _CHANGES = 4
@@ -82,7 +88,7 @@ class Network:
         tensors, ops = [link.tensor for link in links], [link.op for link in links]
         self._tensors, self._ops = np.array(tensors, dtype=np.int64), np.array(ops, dtype=np.int64)
         self.scopes = [
-            (tensor, op) if has_axis[tensor] and has_axis[op] else tuple(one for one in (tensor, op) if has_axis[one])
+            tuple(one for one in dict.fromkeys((tensor, op)) if has_axis[one])
             for tensor, op in zip(tensors, ops, strict=True)
         ]
         self._order: Order | None = None
@@ -141,7 +147,7 @@ class Network:
     def table_entries(self, choices: Choices) -> int:
         """Entries of all different tables for these candidates."""
         links = [self._links[number] for number in self._different(choices)[0]]
-        return sum(len(choices[link.tensor]) * len(choices[link.op]) for link in links)
+        return sum(len(choices[link.op]) * (1 if link.is_charge else len(choices[link.tensor])) for link in links)
 
     def _different(self, choices: Choices) -> tuple[list[int], Ints]:
         """The first link with each table, and for every link the number of its table."""

@@ -16,13 +16,12 @@ nothing would be saved.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.partial import partial_cuts, settled
 from planner.algebra.tiling import Partial, Reducer, Tiling
-from planner.cost.compute import repeats
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph, Role, is_used
 from planner.search.network import Link
@@ -42,15 +41,14 @@ class PartialSums:
     ops: frozenset[str] = frozenset()
 
 
-def find_partial_sums(graph: Graph, ops: Sequence[BoundOp], cheap: Collection[str]) -> PartialSums:
+def find_partial_sums(graph: Graph, ops: Sequence[BoundOp]) -> PartialSums:
     """The tensors and ops that may have ``P``.
 
     Args:
         graph: the training graph.
         ops: its ops with their descriptions, in the same order.
-        cheap: ops that may be repeated; with ``P`` an op that adds nothing is (``planner.cost.compute.repeats``).
     """
-    found = _Candidates(graph, ops, cheap)
+    found = _Candidates(graph, ops)
     found.settle()
     while found.without_gain():
         found.settle()
@@ -95,23 +93,26 @@ def _parted(first_of: Mapping[str, str], names: frozenset[str]) -> dict[str, str
     return {name: first.setdefault((one, name in names), name) for name, one in first_of.items()}
 
 
-def impossible_entry(graph: Graph, workers: int, links: Sequence[Link], with_partial: int, tables: CostTables) -> int:
+def impossible_entry(
+    graph: Graph, workers: int, links: Sequence[Link], charged: int, with_partial: int, tables: CostTables
+) -> int:
     """What stands for an impossible entry in the tables of a search: more than a possible plan takes.
 
     To read a tensor brings each worker all of it at most. So does owning it, after partial results, one of each worker
-    at most, have been joined.
+    at most, have been joined. An op's charge is at most what it is where every worker executes the whole op.
 
     Args:
         graph: the training graph.
         workers: how many.
-        links: all tables.
+        links: all tables of what moves.
+        charged: what all ops are charged at most.
         with_partial: how many of them have impossible entries; all of these together still fit in 64 bits.
         tables: that are summed.
     """
     counts = Counter(link.kind for link in links)
     example = {link.kind: link.name for link in links}  # tensors of one kind of link are of one size
     most_bytes = 2 * workers * sum(graph.tensors[example[kind]].size_bytes * times for kind, times in counts.items())
-    return min(tables.impossible(most_bytes), (1 << 62) // (1 + with_partial))
+    return min(tables.impossible(most_bytes + charged), (1 << 62) // (1 + with_partial))
 
 
 def is_possible(bound: BoundOp, link: Link, tiling: Tiling, strategy: Tiling) -> bool:
@@ -134,13 +135,13 @@ def is_possible(bound: BoundOp, link: Link, tiling: Tiling, strategy: Tiling) ->
 class _Candidates:
     """What may still turn out to have ``P``."""
 
-    def __init__(self, graph: Graph, ops: Sequence[BoundOp], cheap: Collection[str]) -> None:
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
         """Linear ops, and tensors that are neither input, state nor result and are read by these alone."""
         self._graph = graph
         linear: set[str] = set()
         needed = set(graph.outputs)  # sums that somebody needs
         for bound in ops:
-            if _is_linear(graph, bound) and (bound.op.name in cheap or not repeats(bound, PARTIAL)):
+            if _is_linear(graph, bound):
                 linear.add(bound.op.name)
             else:
                 needed.update(bound.op.inputs)

@@ -1,4 +1,4 @@
-"""What each rule costs: what the plan would move without it."""
+"""What each rule costs: what the plan would cost less without it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Price:
     rule: str
     """As the user wrote it: ``W=S(0)``."""
     price_bytes: int | None
-    """What the plan moves more than a plan without this rule, all others kept; None where that has no plan."""
+    """What the plan costs more than a plan without this rule, all others kept; None where that has no plan."""
 
 
 def prices(
     rules: Rules,
-    moved_bytes: int,
-    moved_under: Callable[[Rules], int],
+    cost: int,
+    cost_under: Callable[[Rules], int],
     progress: Callable[[str], None] = lambda line: None,
 ) -> tuple[Price, ...]:
     """Prices every pin and every prohibition by planning again without it.
@@ -34,8 +34,8 @@ def prices(
 
     Args:
         rules: what the plan keeps to.
-        moved_bytes: what it moves.
-        moved_under: plans again under other rules, and says what that plan moves.
+        cost: what it costs.
+        cost_under: plans again under other rules, and says what that plan costs.
         progress: told which plan is being made.
     """
     kept = [("pin", f"{name}={text}", rules.without_pin(name)) for name, text in rules.pins.items()]
@@ -47,7 +47,7 @@ def prices(
     for number, (kind, rule, others) in enumerate(kept, start=1):
         progress(f"price {number} of {len(kept)}: planning without --{kind} {rule}")
         try:
-            price = max(0, moved_bytes - moved_under(others))
+            price = max(0, cost - cost_under(others))
         except InfeasibleError:
             price = None
         found.append(Price(kind, rule, price))

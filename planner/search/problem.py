@@ -7,7 +7,7 @@ placement for each cut so far. A state and its next value share a variable.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +17,6 @@ import numpy as np
 
 from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Replicate, Tiling, parts
-from planner.cost.compute import REPLICATED_SHARE_LIMIT, repeats
 from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role
@@ -28,7 +27,6 @@ from planner.search.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
 from planner.search.network import Link, Network, merged
 from planner.search.order import Ints, distinct
 from planner.search.partial_sums import (
-    PARTIAL,
     PartialSums,
     find_partial_sums,
     impossible_entry,
@@ -38,7 +36,6 @@ from planner.search.partial_sums import (
 )
 from planner.search.space import Space
 from planner.search.unrolled import Copies, find_copies
-from planner.search.work_budget import WorkBudget
 from planner.tdl.bind import BoundOp
 
 Restriction: TypeAlias = "Callable[[SearchVariable, Candidates], Candidates]"
@@ -64,8 +61,8 @@ def no_restriction(variable: SearchVariable, candidates: Candidates) -> Candidat
 class Near:
     """A plan of nearly the same graph."""
 
-    most_bytes: int
-    """A plan that moves more than this needs no bound: it does not stand."""
+    most_cost: int
+    """A plan that costs more than this needs no bound: it does not stand."""
     keep: Restriction
     """Leaves what both graphs have as it is in the plan."""
 
@@ -83,13 +80,6 @@ class Problem:
     workers: int
     partitioned_inputs: bool = False
     """Charge data inputs that are not a disjoint split: leave replication out of their tilings."""
-    replication_budget: float = REPLICATED_SHARE_LIMIT
-    """Work that may be repeated, as a share of the graph's."""
-    any_may_repeat: bool = False
-    """Any op may be repeated that the budget holds alone, so that a plan may overdraw it and has to be mended; else the
-    smallest ones may, as many as it holds together, and few plans overdraw it."""
-    divided: frozenset[str] = frozenset()
-    """Ops that may not be repeated where they can be divided, however little work they are."""
     effort: EffortName = "normal"
     """How much work may be done to bound what a plan can be."""
     with_partial_sums: bool = False
@@ -98,8 +88,6 @@ class Problem:
     """A plan to begin from, if there is one."""
     one_of_twins: bool = False
     """Offer to cut one of two interchangeable dims before the other (``Directions.twins_of``)."""
-    stands_for: Mapping[str, int] = field(default_factory=dict)
-    """By op, of how many ops the work is counted where this one is repeated; 1 for the others."""
     variables: list[SearchVariable] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     tables: CostTables = field(default_factory=CostTables)
@@ -112,14 +100,7 @@ class Problem:
         self.directions: Directions = find_directions(self.graph, self.ops)
         self.variable_of_tensor: dict[str, int] = {}
         self.variable_of_op: dict[str, int] = {}
-        budget = WorkBudget.of(self.graph, self.ops, self.workers, self.replication_budget, self.stands_for)
-        self.works, self.allowed_work, self.smallest = budget.works, budget.allowed, budget.smallest
-        self.negligible_work = budget.negligible
-        """So little work of an op is repeated at no charge where it cannot be split."""
-        cheap = self._cheap = budget.alone if self.any_may_repeat else budget.smallest
-        self.offers_all_repetition = budget.alone <= cheap
-        """No plan within the budget repeats an op that is not offered so."""
-        sums = find_partial_sums(self.graph, self.ops, cheap) if self.with_partial_sums else PartialSums()
+        sums = find_partial_sums(self.graph, self.ops) if self.with_partial_sums else PartialSums()
         self._add_variables(parted(find_copies(self.graph, self.ops), sums))
         self._partial = {self.variable_of_tensor[name] for name in sums.tensors}
         self._partial |= {self.variable_of_op[name] for name in sums.ops}
@@ -129,28 +110,12 @@ class Problem:
         self._proposals: dict[tuple[Space, Tiling, int], Candidates] = {}
         self._spaces: dict[tuple[object, ...], Space] = {}
         self._lists = self.tables.lists
-        copies: Counter[int] = Counter()
-        for name, variable in self.variable_of_op.items():
-            copies[variable] += self.stands_for.get(name, 1)
-        self.times_there = [copies[variable.number] for variable in self.variables]
-        """By variable how many ops it is, its copies and those that they stand for; 0 for tensors."""
         self._sums = [link for link in self.links if link.tensor in self._partial or link.op in self._partial]
-        self._impossible = impossible_entry(self.graph, self.workers, self.links, len(self._sums), self.tables)
+        self._impossible = impossible_entry(
+            self.graph, self.workers, self.links, self._most_charged(), len(self._sums), self.tables
+        )
         self._settle_spaces()
-        self._network = Network(self._directions_of_spaces(), merged(self.links), self.content)
-
-    def dividing(self, ops: frozenset[str]) -> Problem:
-        """This problem, but that these ops are the ones that may not be repeated where they can be divided.
-
-        Both have the same lists of variables and links, and the same tables.
-        """
-        other = copy(self)
-        other.divided, other.eliminated_entries = ops, 0
-        other._settle_spaces()
-        directions = other._directions_of_spaces()
-        if directions != self._directions_of_spaces():  # an op that would be repeated by them loses its partial sums
-            other._network = Network(directions, merged(self.links), other.content)
-        return other
+        self._network = self._network_of(self._directions_of_spaces())
 
     def with_settled(self, variables: Collection[int]) -> Problem:
         """This problem, but that these variables have one candidate each, whatever else is asked.
@@ -160,12 +125,14 @@ class Problem:
         other = copy(self)
         other.eliminated_entries = 0
         directions = [0 if number in variables else count for number, count in enumerate(self._directions_of_spaces())]
-        other._network = Network(directions, merged(self.links), self.content)
+        other._network = self._network_of(directions)
         return other
 
+    def _network_of(self, directions: Sequence[int]) -> Network:
+        return Network(directions, [*merged(self.links), *merged(self.charges)], self.content)
+
     def _settle_spaces(self) -> None:
-        """Settles by which ops may be repeated how each variable can be divided, and which variables are alike."""
-        self.may_replicate = {name: name in self._cheap and name not in self.divided for name in self.works}
+        """Settles how each variable can be divided, and which variables are alike."""
         self._numbered: dict[object, int] = {}
         self.content = [self._content_of(variable) for variable in self.variables]
         self._contents = np.array(self.content, dtype=np.int64)
@@ -210,12 +177,10 @@ class Problem:
             shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
             twins = self._twins_of("tensor", name)
             return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum, twins))
-        may_repeat = self.may_replicate[bound.op.name]
         blocks = self.directions.blocks_of("op", bound.op.name)
         fixed = tuple([bool(index.obstacle) for index in bound.variables])
-        adds = is_sum and (may_repeat or not repeats(bound, PARTIAL))
         twins = self._twins_of("op", bound.op.name)
-        return self._the_one(Space(bound.extents, blocks, fixed, may_repeat, adds, twins))
+        return self._the_one(Space(bound.extents, blocks, fixed, True, is_sum, twins))
 
     def _twins_of(self, kind: str, name: str) -> tuple[bool, ...]:
         return self.directions.twins_of(kind, name) if self.one_of_twins else ()
@@ -229,7 +194,7 @@ class Problem:
         bound, is_sum = variable.op, variable.number in self._partial
         if bound is not None:
             name = bound.op.name
-            what: object = (bound.content, self.may_replicate[name], self.directions.blocks_of("op", name), is_sum)
+            what: object = (bound.content, self.directions.blocks_of("op", name), is_sum)
         else:
             name = variable.tensors[0]
             shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
@@ -237,10 +202,12 @@ class Problem:
         return self._numbered.setdefault(what, len(self._numbered))
 
     def _add_links(self) -> None:
-        """A link for each input that is brought to an op, and for each output that is used."""
+        """A link for each input that is brought to an op, and for each output that is used; a charge for each op."""
         variables, tensors, used = self.variable_of_tensor, self.graph.tensors, self.graph.used
         kinds: dict[object, int] = {}
         kind_of, links = self.tables.kind, self.links
+        self.charges: list[Link] = []
+        """What ops cost beside what moves."""
         for bound in self.ops:
             op = bound.op
             number = self.variable_of_op[op.name]
@@ -250,6 +217,15 @@ class Problem:
                 what = kind_of(bound, is_input, position, tensors[name].dtype)
                 kind = kinds.setdefault(what, len(kinds))
                 links.append(Link(variables[name], number, is_input, position, kind, name, op.name))
+            kind = kinds.setdefault(("charge", *self.tables.charge_kind(bound)), len(kinds))
+            self.charges.append(Link(number, number, False, -1, kind, "", op.name))
+
+    def _most_charged(self) -> int:
+        """What the charges of a plan come to at most: where all workers execute whole ops."""
+        whole: Candidates = (Tiling((Replicate(),), (self.workers,)),)
+        counts = Counter(link.kind for link in self.charges)
+        example = {link.kind: self._bound[link.op_name] for link in self.charges}
+        return sum(int(self.tables.charges(example[kind], whole)[0]) * times for kind, times in counts.items())
 
     def _brought(self, bound: BoundOp) -> Iterator[tuple[int, str]]:
         """The inputs that are brought to an op: each region of a tensor once, and no constants.
@@ -320,8 +296,10 @@ class Problem:
 
     def factors(self, candidates: Sequence[Candidates]) -> list[Factor]:
         """The tables of all links, for these candidates of each variable."""
-        tables = self.made([(link, candidates[link.tensor], candidates[link.op]) for link in self.links])
-        return [Factor((link.tensor, link.op), table) for link, table in zip(self.links, tables, strict=True)]
+        links = [*self.links, *self.charges]
+        tables = self.made([(link, candidates[link.tensor], candidates[link.op]) for link in links])
+        scopes = [(link.op,) if link.is_charge else (link.tensor, link.op) for link in links]
+        return [Factor(scope, table) for scope, table in zip(scopes, tables, strict=True)]
 
     def choices(self, composites: Sequence[Tiling], offer: Offer, restrict: Restriction = no_restriction) -> Choices:
         """What every variable may be, given what it is.
@@ -355,7 +333,7 @@ class Problem:
     def solve(
         self, choices: Choices, max_table_entries: int = MAX_TABLE_ENTRIES
     ) -> tuple[tuple[Tiling, ...], Solution]:
-        """The least bytes over all choices of a candidate for every variable.
+        """The least cost over all choices of a candidate for every variable.
 
         Nearly every strategy can be computed by local ops, so only those of the solution are looked at. Where one
         cannot be, all such candidates of its op are taken out, and of every equal op, and the rest is solved again.
@@ -449,22 +427,25 @@ class Problem:
             found = (Tiling((*first.placements[:-1], Replicate()), first.ways),)
         return self.intern(found)
 
-    def total_bytes(self, composites: Sequence[Tiling]) -> int:
-        """What moves in all, by the tables, when the variables have these values."""
-        return sum(amount for _, amount in self.bytes_by_tensor(composites))
-
-    def bytes_by_tensor(self, composites: Sequence[Tiling]) -> list[tuple[str, int]]:
-        """What moves because of each link's tensor, when the variables have these values."""
-        return [(link.name, amount) for link, amount in zip(self.links, self.link_bytes(composites), strict=True)]
+    def cost(self, composites: Sequence[Tiling]) -> int:
+        """What a plan costs, by the tables, when the variables have these values: what moves, and all charges."""
+        return sum(self.link_bytes(composites)) + sum(self.op_charges(composites))
 
     def link_bytes(self, composites: Sequence[Tiling]) -> list[int]:
         """What moves because of each link, when the variables have these values."""
+        return self._entries(self.links, composites)
+
+    def op_charges(self, composites: Sequence[Tiling]) -> list[int]:
+        """What each op is charged, in the order of ``charges``, when the variables have these values."""
+        return self._entries(self.charges, composites)
+
+    def _entries(self, links: Sequence[Link], composites: Sequence[Tiling]) -> list[int]:
         groups = self.alike(composites)[1].tolist()
-        keys = [(link.kind, groups[link.tensor], groups[link.op]) for link in self.links]
-        first = dict(zip(reversed(keys), reversed(self.links), strict=True))
+        keys = [(link.kind, groups[link.tensor], groups[link.op]) for link in links]
+        first = dict(zip(reversed(keys), reversed(links), strict=True))
         alone = {number: self.intern((composites[number],)) for link in first.values() for number in link[:2]}
         tables = self.made([(link, alone[link.tensor], alone[link.op]) for link in first.values()])
-        known = {key: int(table[0, 0]) for key, table in zip(first, tables, strict=True)}
+        known = {key: int(table.flat[0]) for key, table in zip(first, tables, strict=True)}
         return [known[key] for key in keys]
 
     def made(self, asked: Sequence[tuple[Link, Candidates, Candidates]]) -> list[Table]:
@@ -474,13 +455,19 @@ class Problem:
                 self._bound[link.op_name], link.is_input, link.position, self.graph.tensors[link.name], first, second
             )
             for link, first, second in asked
+            if not link.is_charge
         ]
-        tables = self.tables.bytes_of(requests)
-        return [self._of_all(link, table) for (link, _, _), table in zip(asked, tables, strict=True)]
+        moved = iter(self.tables.bytes_of(requests))
+        return [
+            self._of_all(
+                link, self.tables.charges(self._bound[link.op_name], second) if link.is_charge else next(moved)
+            )
+            for link, _, second in asked
+        ]
 
     def _of_all(self, link: Link, table: Table) -> Table:
         """A link's table, as often as it is there."""
         all_of_them = table if link.times == 1 else table * link.times
-        if link.tensor in self._partial or link.op in self._partial:
+        if not link.is_charge and (link.tensor in self._partial or link.op in self._partial):
             return np.where(table < IMPOSSIBLE, all_of_them, self._impossible)
         return all_of_them

@@ -23,12 +23,12 @@ class Found:
 
     composites: tuple[Tiling, ...]
     """By variable of the problem."""
-    moved_bytes: int
-    """What one iteration moves between workers, by the tables."""
+    cost: int
+    """By the tables: what one iteration moves between workers, and the excess of its ops, or what stands for both."""
     largest_table: int
     """Entries of the largest table of the elimination."""
-    lower_bytes: int | None = None
-    """No plan of the search's problem moves less; None where no bound is known."""
+    lower: int | None = None
+    """No plan of the search's problem costs less; None where no bound is known."""
 
 
 def search_recursively(
@@ -61,5 +61,5 @@ def search_recursively(
                 hint="what makes such a tensor is divided along what it sums over, and what reads it is P as well",
             )
     if not cuts:  # one worker moves nothing, but tables may count something else, such as what is held
-        total = problem.total_bytes(composites)
+        total = problem.cost(composites)
     return Found(composites, total, largest)

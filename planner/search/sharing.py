@@ -26,7 +26,6 @@ from typing import Literal, Protocol, TypeAlias
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.tiling import Tiling
-from planner.cost.compute import REPLICATED_SHARE_LIMIT
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.deliveries import SharedDelivery, with_deliveries
@@ -103,7 +102,7 @@ def shared(
         with contextlib.suppress(InfeasibleError):  # too entangled with deliveries: what is known stays
             decision = again(graph, ops, near=decided.decision.plan)
             searched = _without_idle(decided, Decided(graph, ops, decision), deliveries, descriptions, tables)
-            best = _better(best, searched, decision, decided.decision.plan.replicated_flop_share)
+            best = _better(best, searched, decision)
             seconds, entries = seconds + decision.search_seconds, entries + decision.eliminated_entries
     return replace(best, decision=replace(best.decision, search_seconds=seconds, eliminated_entries=entries))
 
@@ -287,25 +286,24 @@ class _Kept:
     """And the tensor that each of them reads in the graph that was searched."""
 
 
-def _better(best: Decided, searched: Decided, decision: Decision, repeated_share: float) -> Decided:
-    """The plan that was searched if it moves less and repeats no more work than may be; else the best one known."""
+def _better(best: Decided, searched: Decided, decision: Decision) -> Decided:
+    """The plan that was searched if it costs less; else the best one known."""
     plan, found = best.decision.plan, searched.decision.plan
-    may_be = max(REPLICATED_SHARE_LIMIT, repeated_share)
-    if found.moved_bytes < plan.moved_bytes and found.replicated_flop_share <= may_be:
-        return _with_gap(searched, _gap(found.moved_bytes, decision))
+    if found.cost < plan.cost:
+        return _with_gap(searched, _gap(found.cost, decision))
     if plan.deliveries and plan.certified_gap is None:
-        return _with_gap(best, _gap(plan.moved_bytes, decision))
+        return _with_gap(best, _gap(plan.cost, decision))
     return best
 
 
-def _gap(moved_bytes: int, decision: Decision) -> float | None:
+def _gap(cost: int, decision: Decision) -> float | None:
     """How far a plan is above the bound of a search; None if it is below, and so none of those that were searched."""
     if decision.plan.certified_gap is None:
         return None
-    lower = decision.plan.moved_bytes / (1 + decision.plan.certified_gap)
-    if round(lower) > moved_bytes:
+    lower = decision.plan.cost / (1 + decision.plan.certified_gap)
+    if round(lower) > cost:
         return None
-    return max(0.0, moved_bytes / lower - 1) if lower else 0.0
+    return max(0.0, cost / lower - 1) if lower else 0.0
 
 
 def _with_gap(decided: Decided, gap: float | None) -> Decided:

@@ -83,7 +83,6 @@ class Shortened:
     Attributes:
         graph: the short one, in an order of its places; what is left has the names that it had.
         ops: its ops with their descriptions, in the same order.
-        stands_for: of an op by name, how many of the whole graph it stands for; of the others it is 1.
     """
 
     def __init__(self, graph: Graph, ops: Sequence[BoundOp], wiring: Wiring, runs: Sequence[Run]) -> None:
@@ -94,7 +93,6 @@ class Shortened:
             left = run.reach + 1  # on either side of the gap
             if run.blocks > 2 * left:
                 self._cuts.append(_Cut(run, run.first + left - 1, run.blocks - 2 * left))
-        self.stands_for: dict[str, int] = {}
         removed: set[int] = set()
         inputs: dict[int, tuple[str, ...]] = {}
         for cut in self._cuts:
@@ -115,11 +113,6 @@ class Shortened:
             if number not in removed
         }
         self.graph, self.ops = in_order(_restricted(graph, self.ops, kept), self.ops)
-        for cut in self._cuts:
-            for number in range(len(cut.run.chains)):
-                op = cut.op(number, cut.after)
-                if op < len(ops):
-                    self.stands_for[ops[op].op.name] = cut.count + 1
 
     def _rewired(self, cut: _Cut) -> dict[int, tuple[str, ...]]:
         """By op of the blocks next to the gap what it reads across it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from planner.cost.compute import work
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph
 from planner.graph.undescribed import qualified
@@ -35,6 +34,12 @@ def undescribed_ops(
             if slot == first and name not in graph.constants:
                 table = tables.input_bytes(bound, slot, graph.tensors[name], (plan.tilings[name],), strategy)
                 moved_bytes += int(table[0, 0])
-        repeated = work(bound, graph) * (plan.workers - 1)
+        repeated = _work(bound, graph) * (plan.workers - 1)
         found.append(UndescribedOp(bound.op.name, qualified(bound.op.domain, bound.op.op_type), moved_bytes, repeated))
     return tuple(found)
+
+
+def _work(bound: BoundOp, graph: Graph) -> int:
+    """The larger of an op's operations and the elements that it touches."""
+    names = (*bound.op.inputs, *bound.op.outputs)
+    return max(bound.flop, sum(graph.tensors[name].elements for name in names if name))

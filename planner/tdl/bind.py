@@ -82,11 +82,6 @@ class BoundOp:
             shared[slot] = seen.setdefault((self.op.inputs[slot], reads), slot)
         return shared
 
-    @property
-    def first_output(self) -> int:
-        """The position of the first output that is there: where what is of the op as a whole is counted."""
-        return next(position for position, name in enumerate(self.op.outputs) if name)
-
     def variable_number(self, name: str) -> int:
         return next(number for number, variable in enumerate(self.variables) if variable.name == name)
 
@@ -162,9 +157,9 @@ class BoundOp:
 
     def is_local(self, strategy: Tiling) -> bool:
         """True if every worker's part can be computed by a local op: ``veto`` says why not."""
-        return self.is_always_local or not self.veto(self._unlike_ranges(strategy))
+        return self.is_always_local or not self.veto(self.unlike_ranges(strategy))
 
-    def _unlike_ranges(self, strategy: Tiling) -> Boxes:
+    def unlike_ranges(self, strategy: Tiling) -> Boxes:
         """A strategy's parts, at least one of all that differ in no more than where they lie: far fewer than workers.
 
         Along a variable that is an index of dims as long as it is, and is read in no other way, parts of one length are

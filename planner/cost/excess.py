@@ -1,0 +1,113 @@
+"""What it costs that work is repeated, divided unevenly or left to few workers, in bytes of a link.
+
+A plan costs the bytes that it moves and the excess of its ops. What a worker does for an op takes u = max(touched
+bytes / 8, operations / 128), so many bytes of its link could have come meanwhile. An op waits for its slowest part, so
+
+    excess = max(0, workers * max over the workers of u(part) - u(whole op)),
+
+which is 0 where all have an even share and nothing is done twice. It is summed over the workers, as moved bytes are.
+The rates are those of a node of eight GPUs of today (an H100 touches 7.4 bytes of its memory, and does 133 operations
+in float32, in the time in which NVLink brings a byte); the testbed of Tofu (section 7) has 11.4 and 195.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.algebra.region import Boxes
+from planner.algebra.tiling import UNCUT, Tiling
+from planner.cost.roofline import amounts, computes_in
+from planner.errors import UsageError
+from planner.tdl.bind import BoundOp
+
+ALIASES: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+"""Operators whose result is another view of the elements that they read: executing them takes no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a device does in the time in which its link brings one byte."""
+
+    touched_bytes: float = 8.0
+    """Bytes of its memory that it reads or writes."""
+    operations: float = 128.0
+    """Additions and multiplications of floats."""
+
+    def __post_init__(self) -> None:
+        """Checks the numbers.
+
+        Raises:
+            UsageError: one is not positive, or not finite.
+        """
+        for name, value in (("memory", self.touched_bytes), ("flop", self.operations)):
+            if not (math.isfinite(value) and value > 0):
+                raise UsageError(
+                    f"rates: {name} is {value:g}; it must be a positive number",
+                    hint="what a device does in the time in which its link brings one byte: --rates memory=8,flop=128",
+                )
+
+
+def excess(bound: BoundOp, strategies: Sequence[Tiling], rates: Rates) -> NDArray[np.int64]:
+    """What each strategy of an op costs beside what it moves, in whole bytes, shape [strategies].
+
+    Args:
+        bound: the op.
+        strategies: for the same number of workers.
+        rates: of the devices.
+    """
+    if bound.op.op_type in ALIASES:
+        return np.zeros(len(strategies), dtype=np.int64)
+    each = [bound.unlike_ranges(strategy) for strategy in strategies]
+    counts = [ranges.workers for ranges in each]
+    together = Boxes(np.concatenate([one.lo for one in each]), np.concatenate([one.hi for one in each]))
+    slowest = np.maximum.reduceat(_times(bound, together, rates), np.cumsum([0, *counts[:-1]]))
+    workers = math.prod(strategies[0].ways)
+    found: NDArray[np.int64] = np.rint(np.maximum(0.0, workers * slowest - computing(bound, rates))).astype(np.int64)
+    return found
+
+
+def repeated(bound: BoundOp, strategy: Tiling, rates: Rates) -> int:
+    """What of an op's excess is work done more than once: what all workers do together beyond the op once.
+
+    The rest is time in which workers wait for the slowest one.
+
+    Args:
+        bound: the op.
+        strategy: its.
+        rates: of the devices.
+    """
+    total = int(excess(bound, (strategy,), rates)[0])
+    if not total:
+        return 0
+    done = float(_times(bound, bound.ranges(strategy), rates).sum())
+    return min(total, max(0, round(done - computing(bound, rates))))
+
+
+def computing(bound: BoundOp, rates: Rates) -> float:
+    """How long one device computes a whole op, in bytes of its link."""
+    if bound.op.op_type in ALIASES:
+        return 0.0
+    return float(_times(bound, bound.ranges(UNCUT), rates)[0])
+
+
+def _times(bound: BoundOp, ranges: Boxes, rates: Rates) -> NDArray[np.float64]:
+    """How long parts take, in bytes of a link, shape [parts]."""
+    reads = bound.reads(ranges)
+    operations, touched = amounts(bound, ranges, reads)
+    counted = [number for number, variable in enumerate(bound.variables) if not variable.is_matched]
+    if len(counted) < len(bound.variables):  # a lookup touches what it picks, not all that it may pick from
+        picked = np.maximum(ranges.hi - ranges.lo, 0)[:, counted].prod(axis=1)
+        for slot, read in reads.items():
+            dtype = bound.node.input_dtypes[slot]
+            assert dtype is not None, "an absent input is never read"
+            touched -= np.maximum(read.boxes.elements - picked, 0) * dtype.item_bytes
+    if computes_in((*bound.node.input_dtypes, *bound.node.output_dtypes)) is None:
+        operations = np.zeros_like(operations)
+    times: NDArray[np.float64] = np.maximum(operations / rates.operations, touched / rates.touched_bytes)
+    return times
