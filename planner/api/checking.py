@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from planner.cost.by_op import op_bytes
+from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
 from planner.descriptions import UnknownOps, in_force
 from planner.errors import UsageError
@@ -218,18 +218,19 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _cost(model: _Checked, decided: Decided) -> PlanCost:
-    """What a plan costs, with the bytes of a body counted for the op that it stands for."""
+    """What a plan costs, with the cost of a body counted for the op that it stands for."""
     plan, tables = decided.decision.plan, CostTables()
     unplanned = frozenset(op.name for op in model.graph.ops if op.name not in plan.strategies)
     owner = {op.name: body.op.name for body in expand(model.graph, unplanned).bodies for op in body.ops}
-    moved: Counter[str] = Counter()
+    costs: Counter[str] = Counter()
     for bound in decided.ops:
-        amount = sum(part for _, part in op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables))
-        moved[model.keys[owner.get(bound.op.name, bound.op.name)]] += amount
-    assert sum(moved.values()) == plan.moved_bytes, "the plan's bytes are the sum over its ops"
+        amount = op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables)
+        costs[model.keys[owner.get(bound.op.name, bound.op.name)]] += amount
+    assert sum(costs.values()) == plan.cost, "the plan's cost is the sum over its ops"
     return PlanCost(
+        plan.cost,
         plan.moved_bytes,
         max(partition(decided.graph, decided.ops, plan).program.peak_bytes),
         None if plan.certified_gap is None else round(plan.certified_gap, 6),
-        {key: amount for key, amount in moved.items() if amount},
+        {key: amount for key, amount in costs.items() if amount},
     )

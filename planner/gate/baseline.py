@@ -1,13 +1,13 @@
 """The file that `tofu check` compares with: what plans cost when it was written.
 
-    {"schema_version": 1,
+    {"schema_version": 2,
      "models": {
        "mlp-5x300": {                                          the name that it was checked by, or its file
          "structure": "a4d9...",                               see planner.graph.structure
          "ops": {"00001.Gemm.649b9dc68f27": "[400, 300] [300, 300] -> [400, 300]", ...},
          "plans": {
-           "4": {"moved_bytes": 6960000, "peak_bytes": 3000224, "certified_gap": null,
-                 "op_bytes": {"00001.Gemm.649b9dc68f27": 240000, ...}}}}}}
+           "4": {"cost": 6970000, "moved_bytes": 6960000, "peak_bytes": 3000224, "certified_gap": null,
+                 "op_costs": {"00001.Gemm.649b9dc68f27": 240000, ...}}}}}}
 
 Ops are named by their place in the graph, so that renamed tensors change nothing. Everything is sorted, one fact in a
 line: a change of the file shows what has changed.
@@ -27,21 +27,23 @@ from planner.graph.model import Graph
 from planner.graph.structure import structure_of
 from planner.strict_json import JsonError, Value, parse_json
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
 class PlanCost:
     """What a plan costs."""
 
+    cost: int
+    """What moves, and what repeated and uneven work is worth (``planner.cost.excess``)."""
     moved_bytes: int
     """Between workers, in one iteration."""
     peak_bytes: int
     """Of the worker that needs the most."""
     certified_gap: float | None
-    """How far from the fewest bytes the plan can be; None where no bound is known."""
-    op_bytes: Mapping[str, int]
-    """What moves because of an op, by its place in the graph; ops that move nothing are left out."""
+    """How far from the least cost the plan can be; None where no bound is known."""
+    op_costs: Mapping[str, int]
+    """What an op costs, by its place in the graph; ops that cost nothing are left out."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +129,11 @@ def _model_as_dict(model: ModelCosts) -> dict[str, Any]:
         "ops": dict(sorted(model.ops.items())),
         "plans": {
             str(workers): {
+                "cost": cost.cost,
                 "moved_bytes": cost.moved_bytes,
                 "peak_bytes": cost.peak_bytes,
                 "certified_gap": cost.certified_gap,
-                "op_bytes": dict(sorted(cost.op_bytes.items())),
+                "op_costs": dict(sorted(cost.op_costs.items())),
             }
             for workers, cost in sorted(model.plans.items())
         },
@@ -152,8 +155,9 @@ def _model(data: Value) -> ModelCosts:
 
 def _plan(data: Value) -> PlanCost:
     return PlanCost(
+        cost=data["cost"].count(),
         moved_bytes=data["moved_bytes"].count(),
         peak_bytes=data["peak_bytes"].count(),
         certified_gap=None if data["certified_gap"].value is None else data["certified_gap"].number(),
-        op_bytes={key: amount.count() for key, amount in data["op_bytes"].members().items()},
+        op_costs={key: amount.count() for key, amount in data["op_costs"].members().items()},
     )

@@ -14,7 +14,7 @@ _NO_GAP = 2e-6
 
 @dataclass(frozen=True, slots=True)
 class OpGrowth:
-    """An op, or all ops at one place of the graph, that moves more than it did, or has other sizes."""
+    """An op, or all ops at one place of the graph, that costs more than it did, or has other sizes."""
 
     names: tuple[str, ...]
     """In the model that is checked."""
@@ -22,12 +22,12 @@ class OpGrowth:
     shapes: str
     """Of inputs and outputs."""
     shapes_before: str
-    baseline_bytes: int
-    moved_bytes: int
+    baseline_cost: int
+    cost: int
 
     @property
-    def growth_bytes(self) -> int:
-        return self.moved_bytes - self.baseline_bytes
+    def growth(self) -> int:
+        return self.cost - self.baseline_cost
 
     @property
     def is_resized(self) -> bool:
@@ -44,11 +44,11 @@ class Verdict:
     """None: the baseline has no such plan, and gets it now."""
     now: PlanCost
     grew: tuple[str, ...]
-    """Which of ``moved_bytes``, ``peak_bytes`` and ``certified_gap`` grew more than is allowed."""
+    """Which of ``cost``, ``moved_bytes``, ``peak_bytes`` and ``certified_gap`` grew more than is allowed."""
     fell: tuple[str, ...]
     """Which of them are less than the baseline says."""
     ops: tuple[OpGrowth, ...]
-    """Ops that move more than in the baseline, or whose sizes are others; what grew most comes first."""
+    """Ops that cost more than in the baseline, or whose sizes are others; what grew most comes first."""
 
     @property
     def is_passed(self) -> bool:
@@ -97,6 +97,7 @@ def judge(
     if before is None or cost is None:
         return Verdict(name, workers, None, now, (), (), ())
     changes = {
+        "cost": _change(cost.cost, now.cost, max_increase),
         "moved_bytes": _change(cost.moved_bytes, now.moved_bytes, max_increase),
         "peak_bytes": _change(cost.peak_bytes, now.peak_bytes, max_increase),
         "certified_gap": _gap_change(cost.certified_gap, now.certified_gap, max_increase),
@@ -107,8 +108,8 @@ def judge(
             op_type=op_type_at(key),
             shapes=form,
             shapes_before=before.ops.get(key, form),
-            baseline_bytes=cost.op_bytes.get(key, 0),
-            moved_bytes=now.op_bytes.get(key, 0),
+            baseline_cost=cost.op_costs.get(key, 0),
+            cost=now.op_costs.get(key, 0),
         )
         for key, form in model.ops.items()
     ]
@@ -119,7 +120,7 @@ def judge(
         now,
         tuple(what for what, change in changes.items() if change > 0),
         tuple(what for what, change in changes.items() if change < 0),
-        tuple(sorted((op for op in ops if op.growth_bytes > 0 or op.is_resized), key=lambda op: -op.growth_bytes)),
+        tuple(sorted((op for op in ops if op.growth > 0 or op.is_resized), key=lambda op: -op.growth)),
     )
 
 

@@ -9,9 +9,14 @@ from planner.gate.verdict import CheckResult, OpGrowth, Verdict
 from planner.report.console import ReportConsole
 from planner.units import ByteUnit, format_bytes, format_ratio
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _SHOWN_OPS = 12
-_WORDS = {"moved_bytes": "moved", "peak_bytes": "memory per worker", "certified_gap": "gap to the optimum"}
+_WORDS = {
+    "cost": "cost",
+    "moved_bytes": "moved",
+    "peak_bytes": "memory per worker",
+    "certified_gap": "gap to the optimum",
+}
 
 
 def check_json(result: CheckResult) -> dict[str, Any]:
@@ -37,8 +42,8 @@ def check_json(result: CheckResult) -> dict[str, Any]:
                         "op_type": op.op_type,
                         "shapes": op.shapes,
                         "baseline_shapes": op.shapes_before,
-                        "moved_bytes": op.moved_bytes,
-                        "baseline_bytes": op.baseline_bytes,
+                        "cost": op.cost,
+                        "baseline_cost": op.baseline_cost,
                     }
                     for op in verdict.ops
                 ],
@@ -50,6 +55,7 @@ def check_json(result: CheckResult) -> dict[str, Any]:
 
 def _cost(cost: PlanCost) -> dict[str, Any]:
     return {
+        "cost": cost.cost,
         "moved_bytes": cost.moved_bytes,
         "peak_bytes": cost.peak_bytes,
         "certified_gap": cost.certified_gap,
@@ -59,8 +65,8 @@ def _cost(cost: PlanCost) -> dict[str, Any]:
 def print_check(result: CheckResult, file: TextIO) -> None:
     """Prints every plan beside the baseline's, and the ops in which costs grew."""
     console = ReportConsole(file)
-    columns = ("model", "workers", "moved", "change", "memory per worker", "change", "gap", "verdict")
-    console.print_table(columns, [_row(verdict) for verdict in result.verdicts], columns[1:7])
+    columns = ("model", "workers", "cost", "change", "moved", "change", "memory per worker", "change", "gap", "verdict")
+    console.print_table(columns, [_row(verdict) for verdict in result.verdicts], columns[1:9])
     for verdict in result.verdicts:
         if not verdict.is_passed:
             console.print()
@@ -88,6 +94,8 @@ def _row(verdict: Verdict) -> tuple[str, ...]:
     return (
         verdict.model,
         str(verdict.workers),
+        format_bytes(now.cost),
+        "" if before is None else _change(before.cost, now.cost),
         format_bytes(now.moved_bytes),
         "" if before is None else _change(before.moved_bytes, now.moved_bytes),
         format_bytes(now.peak_bytes, ByteUnit.BINARY),
@@ -111,7 +119,7 @@ def _change(before: int, now: int) -> str:
 
 
 def _print_growth(console: ReportConsole, verdict: Verdict) -> None:
-    """The ops of one plan that move more, and those of other sizes."""
+    """The ops of one plan that cost more, and those of other sizes."""
     where = f"{verdict.model} on {verdict.workers} workers"
     for what in verdict.grew:
         assert verdict.baseline is not None, "what has no baseline does not grow"
@@ -119,9 +127,9 @@ def _print_growth(console: ReportConsole, verdict: Verdict) -> None:
         amounts = (_gap(before), _gap(now)) if what == "certified_gap" else (f"{before:,}", f"{now:,} bytes")
         console.print_line(f"{where}: {_WORDS[what]} grew from {amounts[0]} to {amounts[1]}")
     resized = [op for op in verdict.ops if op.is_resized]
-    shown = [op for op in verdict.ops if op.growth_bytes > 0] or resized
+    shown = [op for op in verdict.ops if op.growth > 0] or resized
     if shown:
-        columns = ("op", "type", "shapes", "moved", "change")
+        columns = ("op", "type", "shapes", "cost", "change")
         console.print_table(columns, [_op_row(op) for op in shown[:_SHOWN_OPS]], columns[3:])
     if len(shown) > _SHOWN_OPS:
         console.print_line(f"and {len(shown) - _SHOWN_OPS} more ops; --json names all of them")
@@ -134,6 +142,6 @@ def _op_row(op: OpGrowth) -> tuple[str, ...]:
         ", ".join(op.names),
         op.op_type,
         f"{op.shapes}, was {op.shapes_before}" if op.is_resized else op.shapes,
-        format_bytes(op.moved_bytes),
-        _change(op.baseline_bytes, op.moved_bytes),
+        format_bytes(op.cost),
+        _change(op.baseline_cost, op.cost),
     )
