@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from planner.algebra.tiling import Only, Tiling
 from planner.errors import ModelError, UsageError
 from planner.estimate import TimeEstimate
 from planner.graph.deliveries import SharedDelivery
+from planner.rates import Rates
 from planner.strict_json import JsonError, Value, parse_json
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,8 @@ class Plan:
     where the plan is the best nevertheless."""
     estimate: TimeEstimate | None = None
     """How long an iteration takes on the topology that the plan is for; None without one."""
+    rates: Rates = field(default_factory=Rates)
+    """By which computing is counted in bytes of a link."""
     deliveries: tuple[SharedDelivery, ...] = ()
     """Those that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have them by
     their names, as if they were tensors, and ``strategies`` as if they were ops."""
@@ -147,6 +150,7 @@ class Plan:
             "computing_bytes": self.computing_bytes,
             "excess_bytes": self.excess_bytes,
             "repeated_bytes": self.repeated_bytes,
+            "rates": dict(self.rates.as_dict()),
             "unsplit": list(self.unsplit),
             "described_by": None if self.described_by is None else asdict(self.described_by),
             "undescribed": [asdict(op) for op in self.undescribed],
@@ -206,6 +210,7 @@ def _plan(data: Value) -> Plan:
         computing_bytes=data["computing_bytes"].count(),
         excess_bytes=data["excess_bytes"].count(),
         repeated_bytes=data["repeated_bytes"].count(),
+        rates=Rates(data["rates"]["touched_bytes"].number(), data["rates"]["operations"].number()),
         certified_gap=None if gap is None else gap.number(),
         strategy=data["strategy"].text(),
         unsplit=data["unsplit"].texts(),

@@ -35,6 +35,7 @@ from planner.partition.sharding import with_annotations
 from planner.plan import Plan, digest
 from planner.program import Fetch, Segment
 from planner.progress import Progress, silent
+from planner.rates import Rates
 from planner.report.results import (
     PlanResult,
 )
@@ -61,6 +62,7 @@ def plan(
     topology: str | None = None,
     memory: str | None = None,
     objective: Objective = "bytes",
+    rates: str | None = None,
     dim: Mapping[str, int] | None = None,
     value: Mapping[str, str] | None = None,
     strategy: str = "tofu",
@@ -89,6 +91,8 @@ def plan(
         memory: what the tensors of a worker may take, such as ``12GiB``; None: what the topology's devices have.
         objective: ``bytes``: the fewest that move; ``time``: the least that an iteration is estimated to take, for
             which there must be a topology.
+        rates: what repeated and uneven work is worth in moved bytes: how fast a link, a memory and a device are, such
+            as ``link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s``; None: those of ``planner.rates``.
         dim: sizes of symbolic dims.
         value: by input, the number that it becomes, or numbers with commas between them.
         strategy: one of ``planner.search.decide.STRATEGIES``.
@@ -135,7 +139,7 @@ def plan(
     graph, data_folder = without_data_folder(graph), data_folder_of(graph, model if model.is_dir() else model.parent)
     content = to_model(graph).SerializeToString(deterministic=True)
     progress(f"analysing {len(graph.ops)} ops")
-    tables = CostTables()
+    tables = CostTables(None if rates is None else Rates.parse(rates))
     search = partial(
         decide_with_bodies,
         graph,

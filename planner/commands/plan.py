@@ -38,6 +38,12 @@ from planner.commands.show import progress, show
     help="The fewest bytes moved, or the least estimated time on the topology.",
 )
 @click.option(
+    "--rates",
+    metavar="RATES",
+    help="What repeated and uneven work is worth in moved bytes: link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s.  "
+    "[default: a memory 8 times as fast as a link, 128 operations in a byte's time]",
+)
+@click.option(
     "--memory",
     metavar="BYTES",
     help="What the tensors of a worker may take, such as 12GiB.  [default: what the topology's devices have]",
@@ -115,6 +121,7 @@ def plan(
     gpus: int | None,
     topology: str | None,
     objective: Literal["bytes", "time"],
+    rates: str | None,
     memory: str | None,
     dims: tuple[tuple[str, str], ...],
     values: tuple[tuple[str, str], ...],
@@ -143,6 +150,7 @@ def plan(
       tofu plan train.onnx --topology dgx-h100 --objective time
       tofu plan train.onnx --topology dgx-h100 --objective time --profile h100.yaml
       tofu plan train.onnx --gpus 8 --memory 12GiB
+      tofu plan train.onnx --gpus 8 --rates link=25GB/s,memory=860GB/s,compute=91TFLOP/s
       tofu plan train.onnx --gpus 4 --strategy data --json
       tofu plan train.onnx --gpus 4 --pin fc.weight='S(0)' --pin '*.bias=R' --forbid 'act*=R'
       tofu plan train.onnx --gpus 4 --replicate none
@@ -160,6 +168,7 @@ def plan(
             gpus=gpus,
             topology=topology,
             objective=objective,
+            rates=rates,
             memory=memory,
             dim=sizes(dims),
             value=by_name(values, "--value"),

@@ -6,15 +6,13 @@ bytes / 8, operations / 128), so many bytes of its link could have come meanwhil
     excess = max(0, workers * max over the workers of u(part) - u(whole op)),
 
 which is 0 where all have an even share and nothing is done twice. It is summed over the workers, as moved bytes are.
-The rates are those of a node of eight GPUs of today (an H100 touches 7.4 bytes of its memory, and does 133 operations
-in float32, in the time in which NVLink brings a byte); the testbed of Tofu (section 7) has 11.4 and 195.
+The rates are ``planner.rates``'.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -23,34 +21,11 @@ from numpy.typing import NDArray
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.roofline import amounts, computes_in
-from planner.errors import UsageError
+from planner.rates import Rates
 from planner.tdl.bind import BoundOp
 
 ALIASES: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators whose result is another view of the elements that they read: executing them takes no time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """What a device does in the time in which its link brings one byte."""
-
-    touched_bytes: float = 8.0
-    """Bytes of its memory that it reads or writes."""
-    operations: float = 128.0
-    """Additions and multiplications of floats."""
-
-    def __post_init__(self) -> None:
-        """Checks the numbers.
-
-        Raises:
-            UsageError: one is not positive, or not finite.
-        """
-        for name, value in (("memory", self.touched_bytes), ("flop", self.operations)):
-            if not (math.isfinite(value) and value > 0):
-                raise UsageError(
-                    f"rates: {name} is {value:g}; it must be a positive number",
-                    hint="what a device does in the time in which its link brings one byte: --rates memory=8,flop=128",
-                )
 
 
 def excess(bound: BoundOp, strategies: Sequence[Tiling], rates: Rates) -> NDArray[np.int64]:

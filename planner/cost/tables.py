@@ -19,8 +19,9 @@ from planner.algebra.movements import Movements, counted
 from planner.algebra.tiling import Tiling
 from planner.algebra.ways import Ways
 from planner.cost.accesses import Access, Regions, Tiled
-from planner.cost.excess import ALIASES, Rates, computing, excess, repeated
+from planner.cost.excess import ALIASES, computing, excess, repeated
 from planner.graph.model import DType, Tensor
+from planner.rates import Rates
 from planner.tdl.bind import BoundOp
 
 Candidates: TypeAlias = tuple[Tiling, ...]

@@ -234,6 +234,7 @@ def _plan(
         computing_bytes=sum(problem.tables.computing(bound) for bound in ops),
         excess_bytes=excess,
         repeated_bytes=repeated,
+        rates=problem.tables.rates,
         certified_gap=gap,
         strategy=strategy,
         unsplit=tuple(

@@ -1,0 +1,61 @@
+"""How fast devices compute beside how fast their links are: what repeated and uneven work is worth in moved bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from planner import units
+from planner.errors import UsageError, did_you_mean
+
+_EXAMPLE: Final = "--rates link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s"
+_PARSERS: Final = {
+    "link": units.parse_bytes_per_s,
+    "memory": units.parse_bytes_per_s,
+    "compute": units.parse_flop_per_s,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a device does in the time in which its link brings one byte.
+
+    What nobody states is about a node of eight GPUs of today: an H100 touches 7.4 bytes, and does 133 operations in
+    float32 with all that a kernel does beside, in the time in which NVLink brings a byte. The testbed of Tofu (section
+    7: eight K80s on PCIe) has 11.4 and 195.
+    """
+
+    touched_bytes: float = 8.0
+    """Bytes of its memory that it reads or writes."""
+    operations: float = 128.0
+    """Additions and multiplications of floats."""
+
+    @classmethod
+    def parse(cls, text: str) -> Rates:
+        """Reads what a user writes: a link's bandwidth, a memory's, and a speed, each with its unit.
+
+        Raises:
+            UsageError: one is missing, given twice, unknown, zero or without a unit.
+        """
+        found: dict[str, Fraction] = {}
+        for part in text.split(","):
+            name, equals, value = part.partition("=")
+            name = name.strip()
+            if name not in _PARSERS or not equals:
+                hint = did_you_mean(name, tuple(_PARSERS)) or f"write {_EXAMPLE}"
+                raise UsageError(f"--rates: {part.strip()!r} is none of link=..., memory=..., compute=...", hint=hint)
+            if name in found:
+                raise UsageError(f"--rates: {name} is given twice")
+            found[name] = _PARSERS[name](value, f"--rates {name}")
+            if not found[name]:
+                raise UsageError(f"--rates {name}: {value.strip()!r} is not positive", hint=f"write {_EXAMPLE}")
+        missing = [name for name in _PARSERS if name not in found]
+        if missing:
+            raise UsageError(f"--rates: {' and '.join(missing)} missing", hint=f"write {_EXAMPLE}")
+        return cls(float(found["memory"] / found["link"]), float(found["compute"] / found["link"]))
+
+    def as_dict(self) -> Mapping[str, float]:
+        """As plain values."""
+        return {"touched_bytes": self.touched_bytes, "operations": self.operations}
