@@ -33,7 +33,7 @@ from strategies import line
 import opdefs
 from planner import zoo
 from planner.algebra.tiling import Tiling
-from planner.api.fitting import Candidate, candidate_of, fewest_bytes, within
+from planner.api.fitting import Candidate, candidate_of, least_cost, within
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import Candidates, CostTables
@@ -77,7 +77,7 @@ class Sweep:
 
         leaner = [partial(again, rules=rules) for rules in NO_RULES.with_less_replication()]
         limits = [limit] * self.workers
-        return within(self.first, again, limits, fewest_bytes(self.tables), self.tables, leaner=leaner)
+        return within(self.first, again, limits, least_cost(self.tables), self.tables, leaner=leaner)
 
     def least(self) -> int:
         """The smallest memory for each worker that is reached, by asking for none."""
@@ -93,8 +93,8 @@ class Sweep:
             found = self.fitted(enough - 1)
         except InfeasibleError:
             return enough
-        fewest = self.first.decided.decision.plan.moved_bytes
-        return peak(found) if found.decided.decision.plan.moved_bytes <= fewest else enough
+        fewest = self.first.decided.decision.plan.cost
+        return peak(found) if found.decided.decision.plan.cost <= fewest else enough
 
     def bound(self, limit: int, found: Candidate, most_solved: int) -> float | None:
         """What a plan moves at least whose residence is within a limit on all workers together."""
@@ -121,14 +121,12 @@ class Sweep:
             start = nearby.solve(tables, spans) or nearby.solve(tables, {})
             assert start is not None, "a known plan is one of those near it"
             best = certify(nearby.problem(tables), cuts, restrict, Found(*start, 0), EFFORTS["normal"])
-            return Answer(column(best.composites), None if best.lower_bytes is None else Fraction(best.lower_bytes))
+            return Answer(column(best.composites), None if best.lower is None else Fraction(best.lower))
 
         room = np.full(self.residence.moments, limit * self.workers)
         known = [column(nearby.composites(one)) for one in plans]
         variables = nearby.variables()
-        least = branched(
-            known, solve, room, variables, plan.moved_bytes, lambda one: True, HIGHEST_PRICE, most_solved
-        ).least
+        least = branched(known, solve, room, variables, plan.cost, lambda one: True, HIGHEST_PRICE, most_solved).least
         return float(least) if least > 0 else None
 
 
@@ -142,7 +140,7 @@ def rows(sweep: Sweep, limits: Sequence[int], most_solved: int, show: partial[No
     for limit in limits:
         found = sweep.fitted(limit)
         held = sweep.residence.of(found.decided.decision.plan)
-        moved = found.decided.decision.plan.moved_bytes
+        moved = found.decided.decision.plan.cost
         cells = [f"{limit / 1e6:.2f}", f"{peak(found) / 1e6:.2f}", f"{moved / 1e6:.2f}"]
         bound = sweep.bound(limit, found, most_solved)
         if bound is None:
@@ -167,7 +165,7 @@ def main() -> None:
     for name in chosen.models:
         sweep = Sweep(name, chosen.workers, chosen.batch)
         most, least = sweep.most(), sweep.least()
-        moved = sweep.first.decided.decision.plan.moved_bytes
+        moved = sweep.first.decided.decision.plan.cost
         show(
             (f"\n{name}, {chosen.workers} workers: {moved / 1e6:.2f} MB without a limit, in {most / 1e6:.2f} MB each",)
         )

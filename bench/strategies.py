@@ -46,8 +46,8 @@ class Cost:
 
     @property
     def megabytes(self) -> float:
-        """Moved, infinite where there is no plan."""
-        return float("inf") if self.plan is None else self.plan.moved_bytes / 1e6
+        """What the plan costs, moved and excess; infinite where there is no plan."""
+        return float("inf") if self.plan is None else self.plan.cost / 1e6
 
 
 @dataclass(frozen=True)
@@ -120,13 +120,13 @@ def shown(cost: Cost, least: float) -> tuple[str, ...]:
         f"{cost.megabytes:.1f}",
         f"{cost.megabytes / least:.2f}" if least else "",
         "" if cost.peak_bytes is None else f"{cost.peak_bytes / 1e9:.2f}",
-        f"{cost.plan.replicated_flop_share:.1e}",
+        f"{cost.plan.excess_bytes / 1e6:.1f}",
         "" if gap is None else f"{gap:.2%}",
         f"{cost.seconds:.2f}",
     )
 
 
-HEADS = ("strategy", "MB", "to tofu's", "GB a worker", "repeated", "gap", "search s")
+HEADS = ("strategy", "cost, MB", "to tofu's", "GB a worker", "excess MB", "gap", "search s")
 
 
 def main() -> None:
