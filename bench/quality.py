@@ -8,7 +8,7 @@
 
 MB = 1e6 bytes, summed over all workers. "As SoyBean counts" is the paper's convention (n where n-1 parts move). A plan
 without a certified gap has "-" there; a workload that has no plan says why. Excess is what repeated and uneven work is
-worth in moved bytes (``planner.cost.excess``), in percent of an even share of computing. Plans are ranked by their cost,
+worth in moved bytes (``planner.cost.excess``), and in percent of an even share of computing. Plans are ranked by cost,
 moved bytes and excess; no plan should cost more than a strategy of the literature: the last line says where one does.
 """
 
