@@ -28,13 +28,14 @@ ALIASES: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsque
 """Operators whose result is another view of the elements that they read: executing them takes no time."""
 
 
-def excess(bound: BoundOp, strategies: Sequence[Tiling], rates: Rates) -> NDArray[np.int64]:
+def excess(bound: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole: float) -> NDArray[np.int64]:
     """What each strategy of an op costs beside what it moves, in whole bytes, shape [strategies].
 
     Args:
         bound: the op.
         strategies: for the same number of workers.
         rates: of the devices.
+        whole: how long one device computes the op, ``computing``.
     """
     if bound.op.op_type in ALIASES:
         return np.zeros(len(strategies), dtype=np.int64)
@@ -43,11 +44,11 @@ def excess(bound: BoundOp, strategies: Sequence[Tiling], rates: Rates) -> NDArra
     together = Boxes(np.concatenate([one.lo for one in each]), np.concatenate([one.hi for one in each]))
     slowest = np.maximum.reduceat(_times(bound, together, rates), np.cumsum([0, *counts[:-1]]))
     workers = math.prod(strategies[0].ways)
-    found: NDArray[np.int64] = np.rint(np.maximum(0.0, workers * slowest - computing(bound, rates))).astype(np.int64)
+    found: NDArray[np.int64] = np.rint(np.maximum(0.0, workers * slowest - whole)).astype(np.int64)
     return found
 
 
-def repeated(bound: BoundOp, strategy: Tiling, rates: Rates) -> int:
+def repeated(bound: BoundOp, strategy: Tiling, rates: Rates, whole: float) -> int:
     """What of an op's excess is work done more than once: what all workers do together beyond the op once.
 
     The rest is time in which workers wait for the slowest one.
@@ -56,12 +57,13 @@ def repeated(bound: BoundOp, strategy: Tiling, rates: Rates) -> int:
         bound: the op.
         strategy: its.
         rates: of the devices.
+        whole: how long one device computes the op, ``computing``.
     """
-    total = int(excess(bound, (strategy,), rates)[0])
+    total = int(excess(bound, (strategy,), rates, whole)[0])
     if not total:
         return 0
     done = float(_times(bound, bound.ranges(strategy), rates).sum())
-    return min(total, max(0, round(done - computing(bound, rates))))
+    return min(total, max(0, round(done - whole)))
 
 
 def computing(bound: BoundOp, rates: Rates) -> float:

@@ -7,6 +7,7 @@ What moves is counted by box overlap over all workers, exact for uneven pieces a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from planner.algebra import movements
 from planner.algebra.counts import Counts
 from planner.algebra.divisions import Divisions
 from planner.algebra.movements import Movements, counted
-from planner.algebra.tiling import Tiling
+from planner.algebra.tiling import Parts, Tiling, parts
 from planner.algebra.ways import Ways
 from planner.cost.accesses import Access, Regions, Tiled
 from planner.cost.excess import ALIASES, computing, excess, repeated
@@ -86,8 +87,9 @@ class CostTables(TableMemo):
         self._partial: dict[int, tuple[Candidates, Candidates]] = {}
         """By candidates of ops, all of them if some are partial; else there is nothing to be told apart."""
         self._accesses: dict[tuple[object, ...], Access] = {}
+        self._charges: dict[tuple[object, int], dict[Parts, int]] = {}
         self._repeated: dict[tuple[object, Tiling], int] = {}
-        self._computing: dict[object, int] = {}
+        self._computing: dict[object, float] = {}
         self.lists: dict[Candidates, Candidates] = {}
         """The one list of each content; searches that share the tables share these."""
         self.local: dict[tuple[object, ...], bool] = {}
@@ -131,24 +133,34 @@ class CostTables(TableMemo):
 
     def charges(self, bound: BoundOp, strategies: Candidates) -> Table:
         """What an op's strategies cost beside what moves, shape [strategies]; see ``planner.cost.excess``."""
-        return self._once(
-            ("excess", self.charge_kind(bound)),
-            (strategies,),
-            lambda: excess(bound, strategies, self.rates),
-        )
+        return self._once(("excess", self.charge_kind(bound)), (strategies,), lambda: self._excess(bound, strategies))
+
+    def _excess(self, bound: BoundOp, strategies: Candidates) -> Table:
+        """Counted once for strategies of equal parts: which cut comes first says which worker has which."""
+        known = self._charges.setdefault((self.charge_kind(bound), prod(strategies[0].ways)), {})
+        of_each = [parts(strategy) for strategy in strategies]
+        new = {key: strategy for key, strategy in zip(of_each, strategies, strict=True) if key not in known}
+        if new:
+            known.update(
+                zip(new, excess(bound, tuple(new.values()), self.rates, self._whole(bound)).tolist(), strict=True)
+            )
+        return np.array([known[key] for key in of_each], dtype=np.int64)
 
     def repeated(self, bound: BoundOp, strategy: Tiling) -> int:
         """What of an op's charge is work that is done more than once; the rest is unevenly divided."""
         key = (self.charge_kind(bound), strategy)
         if key not in self._repeated:
-            self._repeated[key] = repeated(bound, strategy, self.rates)
+            self._repeated[key] = repeated(bound, strategy, self.rates, self._whole(bound))
         return self._repeated[key]
 
     def computing(self, bound: BoundOp) -> int:
         """What an op costs one device, in the unit of its charge."""
+        return round(self._whole(bound))
+
+    def _whole(self, bound: BoundOp) -> float:
         key = self.charge_kind(bound)
         if key not in self._computing:
-            self._computing[key] = round(computing(bound, self.rates))
+            self._computing[key] = computing(bound, self.rates)
         return self._computing[key]
 
     def charge_kind(self, bound: BoundOp) -> tuple[object, ...]:

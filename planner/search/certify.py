@@ -135,7 +135,10 @@ def _rounded_up(value: float) -> int:
 def every_composite(
     problem: Problem, cuts: tuple[int, ...], restrict: Restriction, found: Found, effort: Effort
 ) -> Choices | None:
-    """Every composite of every variable, the found plan's among them; None if there are far too many."""
+    """Every composite of every variable, the found plan's among them; None if there are far too many.
+
+    A strategy that is charged more than all of the found plan costs is left out.
+    """
     known: dict[object, Candidates] = {}
     choices: list[Candidates] = []
     total = 0
@@ -147,7 +150,7 @@ def every_composite(
             extended = _extended(problem, variable, cuts, restrict, most)
             if extended is None:
                 return None
-            known[key] = problem.intern(tuple(extended))
+            known[key] = problem.affordable(variable, tuple(extended), found.cost)
             total += len(known[key])
         values = known[key]
         choices.append(values if own in values else problem.intern((*values, own)))

@@ -280,6 +280,16 @@ class Problem:
             known = self._proposals[key] = self.intern(space.proposals(prefix, ways))
         return known
 
+    def affordable(self, variable: SearchVariable, candidates: Candidates, most: int) -> Candidates:
+        """The candidates, interned, without strategies of which the charge alone is more than this."""
+        candidates = self.intern(candidates)
+        if variable.op is None:
+            return candidates
+        cheap = self.tables.charges(variable.op, candidates) <= most
+        if cheap.all():
+            return candidates
+        return self.intern(tuple(one for one, is_kept in zip(candidates, cheap.tolist(), strict=True) if is_kept))
+
     def intern(self, candidates: Candidates) -> Candidates:
         """The one list with these candidates, so that tables know it by identity."""
         return self._lists.setdefault(candidates, candidates)
