@@ -71,6 +71,10 @@ class PricedTables(CostTables):
         """As of plain tables."""
         return self._plain.charge_kind(bound)
 
+    def most_charged(self, bound: BoundOp, workers: int) -> int:
+        """As of plain tables."""
+        return self._plain.most_charged(bound, workers)
+
     def computing(self, bound: BoundOp) -> int:
         """As of plain tables."""
         return self._plain.computing(bound)

@@ -7,7 +7,7 @@ What moves is counted by box overlap over all workers, exact for uneven pieces a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
+from math import ceil, prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -145,6 +145,10 @@ class CostTables(TableMemo):
                 zip(new, excess(bound, tuple(new.values()), self.rates, self._whole(bound)).tolist(), strict=True)
             )
         return np.array([known[key] for key in of_each], dtype=np.int64)
+
+    def most_charged(self, bound: BoundOp, workers: int) -> int:
+        """What an op is charged at most: where all workers execute all of it."""
+        return workers * ceil(self._whole(bound))
 
     def repeated(self, bound: BoundOp, strategy: Tiling) -> int:
         """What of an op's charge is work that is done more than once; the rest is unevenly divided."""

@@ -54,6 +54,10 @@ class TimedTables(CostTables):
         """Times depend on all that an op is."""
         return bound.content, bound.op.op_type
 
+    def most_charged(self, bound: BoundOp, workers: int) -> int:
+        """Nothing: what stands for impossible entries is more than any time."""
+        return 0
+
     def computing(self, bound: BoundOp) -> int:
         """Nothing: charges are whole times here, and no excess."""
         return 0

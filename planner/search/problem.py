@@ -222,10 +222,9 @@ class Problem:
 
     def _most_charged(self) -> int:
         """What the charges of a plan come to at most: where all workers execute whole ops."""
-        whole: Candidates = (Tiling((Replicate(),), (self.workers,)),)
         counts = Counter(link.kind for link in self.charges)
         example = {link.kind: self._bound[link.op_name] for link in self.charges}
-        return sum(int(self.tables.charges(example[kind], whole)[0]) * times for kind, times in counts.items())
+        return sum(self.tables.most_charged(example[kind], self.workers) * times for kind, times in counts.items())
 
     def _brought(self, bound: BoundOp) -> Iterator[tuple[int, str]]:
         """The inputs that are brought to an op: each region of a tensor once, and no constants.
