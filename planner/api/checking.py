@@ -16,6 +16,7 @@ from planner.errors import UsageError
 from planner.gate.baseline import Baseline, ModelCosts, PlanCost, model_costs, op_type_at
 from planner.gate.verdict import CheckResult, judge
 from planner.graph.bodies import expand
+from planner.graph.canonical import canonical
 from planner.graph.model import Graph
 from planner.graph.randomness import lower_randomness
 from planner.partition.build import partition
@@ -37,6 +38,7 @@ class _Checked:
 
     name: str
     graph: Graph
+    """In its canonical form."""
     costs: ModelCosts
     """Without plans."""
     keys: Mapping[str, str]
@@ -178,7 +180,10 @@ def _look_up(
                 if missing:
                     has = ", ".join(str(count) for count in sorted(there)) or "none"
                     faults.append(f"{name}: no plan on {', '.join(missing)} workers; there are plans on {has}")
-        found.append(_Checked(name, graph, costs, keys, None if entry is None else known.models[entry]))
+        # Places are those of the model, whose ops have the names of all that is planned.
+        found.append(
+            _Checked(name, canonical(graph).graph, costs, keys, None if entry is None else known.models[entry])
+        )
     if faults:
         raise UsageError(
             f"baseline {path} is not of what is checked",

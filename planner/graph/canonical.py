@@ -1,0 +1,296 @@
+"""The canonical form of a graph: one network is one graph, in whichever ops its file spells it.
+
+What is planned is the canonical form. The user's model stays what it is: it is in the plan's folder, it gives names to
+tensors and ops, and ``tofu run --verify`` holds the plan's run against it. Names of the canonical form are names of the
+model, and tensors of equal names hold equal elements; it has fewer tensors, and its ops may be of another type.
+
+The rules, each of which takes tensors out of the graph whose elements others hold, or leaves the tensors alone:
+
+- *copies*: an Identity; Transposes, and Reshapes, that come back to what there was; what changes no shape. A Transpose
+  of a Transpose is one Transpose, a Reshape of a Reshape one Reshape;
+- *turned operands*: a Transpose is taken into products that read it, if nothing else does;
+- *turned results*: a Transpose is taken into the product that makes what it alone reads;
+- *repeated operands*: an op that broadcasts reads what an Expand repeats;
+- *one form*: equal products are equal ops (``planner.graph.products``).
+
+All reads stay what they were: a permutation of dims, or an index that is left out. What is no such thing (a Slice with
+a step, a Gather of rows, a Reshape of another shape) stays an op: where it is planned, only what is read moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.graph.model import Graph, Op, Shape
+from planner.graph.products import product_of, written
+
+_RESHAPES: Final = frozenset(("Flatten", "Reshape", "Squeeze", "Unsqueeze"))
+_VIEWS: Final = frozenset((*_RESHAPES, "Expand", "Identity", "Transpose"))
+_BROADCASTING: Final = frozenset(
+    (
+        *("Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater"),
+        *("GreaterOrEqual", "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum"),
+        *("Where", "Xor"),
+    )
+)
+"""All of their operands broadcast against each other."""
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """The canonical form of a graph."""
+
+    graph: Graph
+    in_place: Mapping[str, str]
+    """By tensor that the canonical form has no more: the tensor of it that holds its elements, turned, repeated or in
+    another shape. Who read the one reads, or makes, the other in its place."""
+
+
+def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
+    """The canonical form of a graph.
+
+    Inputs, outputs and states stay; an output that holds what another tensor holds is made by an Identity of that.
+
+    Args:
+        graph: is left as it is; that itself is in the result if it is its own canonical form.
+        kept: tensors that stay, and are read by who reads them: those to which the user's rules give a tiling.
+    """
+    form = _Form(graph, frozenset(kept), list(graph.ops))
+    before: tuple[Op, ...] = ()
+    while tuple(form.ops) != before:
+        before = tuple(form.ops)
+        for rule in RULES:
+            rule(form)
+            form.drop_unread()
+    if before == graph.ops:
+        return Canonical(graph, {})
+    read = {name for op in form.ops for name in op.inputs}
+    made = {name for op in form.ops for name in op.outputs}
+    there = {*graph.inputs, *made, *(name for name in graph.constants if name in read)}
+    found = replace(
+        graph,
+        ops=tuple(form.ops),
+        tensors={name: tensor for name, tensor in graph.tensors.items() if name in there},
+        constants={name: value for name, value in graph.constants.items() if name in there},
+        folded=graph.folded & there,
+    )
+    in_place = {name: form.holder(name) for op in graph.ops for name in op.outputs if name and name not in made}
+    return Canonical(found, in_place)
+
+
+@dataclass
+class _Form:
+    """A graph on the way to its canonical form."""
+
+    graph: Graph
+    kept: frozenset[str]
+    ops: list[Op]
+    """In execution order."""
+    held_by: dict[str, str] = field(default_factory=dict)
+    """By tensor that a rule had somebody read otherwise, the tensor that is read in its place."""
+
+    def holder(self, name: str) -> str:
+        """The tensor that is read in the place of one that is there no more."""
+        while name in self.held_by:
+            name = self.held_by[name]
+        return name
+
+    def shape(self, name: str) -> Shape:
+        return self.graph.tensors[name].shape
+
+    def value(self, name: str) -> np.ndarray | None:
+        return self.graph.constants.get(name)
+
+    def maker(self) -> dict[str, Op]:
+        """By tensor the op that makes it."""
+        return {name: op for op in self.ops for name in op.outputs if name}
+
+    def readers(self) -> dict[str, list[Op]]:
+        """By tensor the ops that read it."""
+        found: dict[str, list[Op]] = {}
+        for op in self.ops:
+            for name in dict.fromkeys(filter(None, op.inputs)):
+                found.setdefault(name, []).append(op)
+        return found
+
+    def put(self, ops: Mapping[str, Op]) -> None:
+        """Other ops in the place of those of their names."""
+        self.ops = [ops.get(op.name, op) for op in self.ops]
+
+    def drop_unread(self) -> None:
+        """Leaves out what only lays elements out that nobody reads any more."""
+        wanted = {*self.graph.outputs, *self.kept}
+        found = []
+        for op in reversed(self.ops):
+            if op.op_type in _VIEWS and not op.domain and wanted.isdisjoint(op.outputs):
+                self.held_by.setdefault(op.outputs[0], op.inputs[0])
+                continue
+            wanted.update(op.inputs)
+            found.append(op)
+        self.ops = found[::-1]
+
+
+def _turn(form: _Form, op: Op) -> tuple[int, ...] | None:
+    """How a Transpose exchanges dims; None of another op."""
+    if op.op_type != "Transpose" or op.domain:
+        return None
+    perm = op.attribute("perm")
+    rank = len(form.shape(op.inputs[0]))
+    return tuple(int(dim) for dim in perm) if isinstance(perm, tuple) else tuple(reversed(range(rank)))
+
+
+def _without_copies(form: _Form) -> None:
+    """Who reads a tensor that holds what another one holds, reads that."""
+    same: dict[str, str] = {}
+    before: dict[str, Op] = {}
+    """By tensor the op that makes it, among those that were walked."""
+    found = []
+    for old in form.ops:
+        op = replace(old, inputs=tuple(same.get(name, name) for name in old.inputs))
+        op = _joined(form, op, before)
+        source = _original(form, op, before)
+        if source is not None:
+            (output,) = op.outputs
+            op = replace(op, op_type="Identity", inputs=(source,), attributes=())
+            if output not in form.kept:
+                same[output] = form.held_by[output] = source
+        found.append(op)
+        before.update((name, op) for name in op.outputs if name)
+    form.ops = found
+
+
+def _joined(form: _Form, op: Op, before: Mapping[str, Op]) -> Op:
+    """A Transpose of a Transpose, or a Reshape of a Reshape, that reads what the first one read."""
+    inner = before.get(op.inputs[0]) if op.inputs and op.op_type in _VIEWS else None
+    if inner is None or inner.outputs[0] in form.kept:
+        return op
+    turn, first = _turn(form, op), _turn(form, inner)
+    if turn is not None and first is not None:
+        perm = tuple(first[dim] for dim in turn)
+        return replace(op, inputs=inner.inputs, attributes=(("perm", perm),))
+    if op.op_type == "Reshape" and inner.op_type in _RESHAPES and not op.domain and not inner.domain:
+        sizes = form.value(op.inputs[1])
+        # A size of 0 is the operand's.
+        if sizes is not None and np.all(sizes != 0):
+            return replace(op, inputs=(inner.inputs[0], *op.inputs[1:]))
+    return op
+
+
+def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
+    """The tensor that an op makes again; None if it makes something else."""
+    if op.domain or op.op_type not in _VIEWS or len(op.outputs) != 1:
+        return None
+    source, shape = op.inputs[0], form.shape(op.outputs[0])
+    if op.op_type == "Transpose":
+        turn = _turn(form, op)
+        return source if turn == tuple(range(len(shape))) else None
+    if op.op_type not in _RESHAPES:
+        return source if form.shape(source) == shape else None
+    while form.shape(source) != shape:
+        inner = before.get(source)
+        if inner is None or inner.domain or inner.op_type not in _RESHAPES or source in form.kept:
+            return None
+        source = inner.inputs[0]
+    return source
+
+
+def _turned_operands(form: _Form) -> None:
+    """Products read what a Transpose turns, where all that read the Transpose are products that can."""
+    readers = form.readers()
+    for turning in [op for op in form.ops if _turn(form, op) is not None]:
+        turn, (name,), source = _turn(form, turning), turning.outputs, turning.inputs[0]
+        if turn is None or name in form.kept or not readers.get(name):
+            continue
+        others = {op.name: _reading(form, op, name, source, turn) for op in readers[name]}
+        taken = {key: other for key, other in others.items() if other is not None}
+        if len(taken) == len(others):
+            form.put(taken)
+            form.held_by[name] = source
+            readers = form.readers()
+
+
+def _reading(form: _Form, op: Op, turned: str, source: str, perm: tuple[int, ...]) -> Op | None:
+    """An op that reads the source of a Transpose in its place; None if it can not."""
+    product = product_of(op, form.graph.tensors)
+    if product is None or turned in op.inputs[len(product.operands) :]:
+        return None
+    return written(product.with_operand(turned, source, perm))
+
+
+def _turned_results(form: _Form) -> None:
+    """A product makes what a Transpose makes of it, where nothing else reads it."""
+    stay = {*form.graph.outputs, *form.kept}
+    readers = form.readers()
+    for op in form.ops:
+        product = product_of(op, form.graph.tensors)
+        reading = readers.get(op.outputs[0], []) if product is not None else []
+        turn = _turn(form, reading[0]) if len(reading) == 1 and op.outputs[0] not in stay else None
+        if product is None or turn is None:
+            continue
+        (turned,) = reading[0].outputs
+        made = written(product.with_result(turned, turn))
+        if made is not None:
+            form.ops = [made if other is op else other for other in form.ops if other is not reading[0]]
+            form.held_by[op.outputs[0]] = turned
+
+
+def _repeated_operands(form: _Form) -> None:
+    """Ops that broadcast read what an Expand repeats, where that gives them the same shape."""
+    maker = form.maker()
+    found = {}
+    for op in form.ops:
+        inputs = list(op.inputs)
+        for slot, name in enumerate(op.inputs):
+            inner = maker.get(name)
+            if inner is None or inner.op_type != "Expand" or inner.domain or name in form.kept:
+                continue
+            inputs[slot] = inner.inputs[0]
+            if _has_its_shape(form, op, inputs):
+                form.held_by[name] = inner.inputs[0]
+            else:
+                inputs[slot] = name
+        if tuple(inputs) != op.inputs:
+            found[op.name] = replace(op, inputs=tuple(inputs))
+    form.put(found)
+
+
+def _has_its_shape(form: _Form, op: Op, inputs: list[str]) -> bool:
+    """Whether an op that reads these broadcasts them to the shape that it makes."""
+    if op.domain:
+        return False
+    made, shapes = form.shape(op.outputs[0]), [form.shape(name) for name in inputs]
+    if op.op_type in _BROADCASTING:
+        return np.broadcast_shapes(*shapes) == made
+    if op.op_type != "MatMul" or any(len(shape) < 2 for shape in shapes):
+        return False
+    matrices = [shape[-2:] == form.shape(name)[-2:] for shape, name in zip(shapes, op.inputs, strict=True)]
+    return all(matrices) and np.broadcast_shapes(*(shape[:-2] for shape in shapes)) == made[:-2]
+
+
+def _one_form(form: _Form) -> None:
+    """Equal products are equal ops."""
+    form.put(dict(_rewritten(form)))
+
+
+def _rewritten(form: _Form) -> Iterator[tuple[str, Op]]:
+    for op in form.ops:
+        product = product_of(op, form.graph.tensors)
+        other = None if product is None else written(product)
+        if other is not None:
+            yield op.name, other
+
+
+Rule: TypeAlias = Callable[[_Form], None]
+
+RULES: Final[tuple[Rule, ...]] = (
+    _without_copies,
+    _turned_operands,
+    _turned_results,
+    _repeated_operands,
+    _one_form,
+)
+"""In the order in which they are applied, again and again until none of them changes anything."""
