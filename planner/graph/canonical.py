@@ -6,10 +6,10 @@ model, and tensors of equal names hold equal elements; it has fewer tensors, and
 
 The rules, each of which takes tensors out of the graph whose elements others hold, or leaves the tensors alone:
 
-- *copies*: an Identity; Transposes, and Reshapes, that come back to what there was; what changes no shape. A Transpose
-  of a Transpose is one Transpose, a Reshape of a Reshape one Reshape;
+- *copies*: an Identity; Transposes, and Reshapes, that come back to what there was; what changes no shape; what lays
+  out a tensor as another op did. A Transpose of a Transpose is one Transpose, a Reshape of a Reshape one Reshape;
 - *turned operands*: a Transpose is taken into products that read it, if nothing else does;
-- *turned results*: a Transpose is taken into the product that makes what it alone reads;
+- *turned results*: a Transpose is taken into the product that makes what it turns, if only products read that as well;
 - *repeated operands*: an op that broadcasts reads what an Expand repeats;
 - *one form*: equal products are equal ops (``planner.graph.products``).
 
@@ -59,21 +59,21 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
         graph: is left as it is; that itself is in the result if it is its own canonical form.
         kept: tensors that stay, and are read by who reads them: those to which the user's rules give a tiling.
     """
-    form = _Form(graph, frozenset(kept), list(graph.ops))
+    form = _Form(graph, frozenset(kept), {op.name: op for op in graph.ops})
     before: tuple[Op, ...] = ()
-    while tuple(form.ops) != before:
-        before = tuple(form.ops)
+    while (now := tuple(form.ops.values())) != before:
+        before = now
         for rule in RULES:
             rule(form)
             form.drop_unread()
     if before == graph.ops:
         return Canonical(graph, {})
-    read = {name for op in form.ops for name in op.inputs}
-    made = {name for op in form.ops for name in op.outputs}
+    read = {name for op in before for name in op.inputs}
+    made = {name for op in before for name in op.outputs}
     there = {*graph.inputs, *made, *(name for name in graph.constants if name in read)}
     found = replace(
         graph,
-        ops=tuple(form.ops),
+        ops=before,
         tensors={name: tensor for name, tensor in graph.tensors.items() if name in there},
         constants={name: value for name, value in graph.constants.items() if name in there},
         folded=graph.folded & there,
@@ -88,8 +88,8 @@ class _Form:
 
     graph: Graph
     kept: frozenset[str]
-    ops: list[Op]
-    """In execution order."""
+    ops: dict[str, Op]
+    """By name, in execution order."""
     held_by: dict[str, str] = field(default_factory=dict)
     """By tensor that a rule had somebody read otherwise, the tensor that is read in its place."""
 
@@ -107,31 +107,27 @@ class _Form:
 
     def maker(self) -> dict[str, Op]:
         """By tensor the op that makes it."""
-        return {name: op for op in self.ops for name in op.outputs if name}
+        return {name: op for op in self.ops.values() for name in op.outputs if name}
 
-    def readers(self) -> dict[str, list[Op]]:
-        """By tensor the ops that read it."""
-        found: dict[str, list[Op]] = {}
-        for op in self.ops:
-            for name in dict.fromkeys(filter(None, op.inputs)):
-                found.setdefault(name, []).append(op)
+    def readers(self) -> dict[str, dict[str, None]]:
+        """By tensor the names of the ops that read it."""
+        found: dict[str, dict[str, None]] = {name: {} for name in self.graph.tensors}
+        for op in self.ops.values():
+            for name in filter(None, op.inputs):
+                found[name][op.name] = None
         return found
-
-    def put(self, ops: Mapping[str, Op]) -> None:
-        """Other ops in the place of those of their names."""
-        self.ops = [ops.get(op.name, op) for op in self.ops]
 
     def drop_unread(self) -> None:
         """Leaves out what only lays elements out that nobody reads any more."""
         wanted = {*self.graph.outputs, *self.kept}
         found = []
-        for op in reversed(self.ops):
+        for op in reversed(self.ops.values()):
             if op.op_type in _VIEWS and not op.domain and wanted.isdisjoint(op.outputs):
                 self.held_by.setdefault(op.outputs[0], op.inputs[0])
                 continue
             wanted.update(op.inputs)
             found.append(op)
-        self.ops = found[::-1]
+        self.ops = {op.name: op for op in reversed(found)}
 
 
 def _turn(form: _Form, op: Op) -> tuple[int, ...] | None:
@@ -148,19 +144,61 @@ def _without_copies(form: _Form) -> None:
     same: dict[str, str] = {}
     before: dict[str, Op] = {}
     """By tensor the op that makes it, among those that were walked."""
-    found = []
-    for old in form.ops:
+    laid: dict[tuple[object, ...], str] = {}
+    """By what is laid out anew, and how, the tensor that holds it so."""
+    found = {}
+    for old in form.ops.values():
         op = replace(old, inputs=tuple(same.get(name, name) for name in old.inputs))
         op = _joined(form, op, before)
         source = _original(form, op, before)
+        if source is None and (layout := _layout(form, op)) is not None:
+            source = laid.get(layout)
+            if op.outputs[0] not in form.kept:
+                laid.setdefault(layout, op.outputs[0])
         if source is not None:
             (output,) = op.outputs
             op = replace(op, op_type="Identity", inputs=(source,), attributes=())
             if output not in form.kept:
                 same[output] = form.held_by[output] = source
-        found.append(op)
+        found[op.name] = op
         before.update((name, op) for name in op.outputs if name)
     form.ops = found
+    _make_outputs(form)
+
+
+def _make_outputs(form: _Form) -> None:
+    """An output that holds what an op makes is made by that op, and not by an Identity of it."""
+    free = form.maker().keys() - set(form.graph.outputs) - form.kept
+    renamed: dict[str, str] = {}
+    for op in form.ops.values():
+        if op.op_type != "Identity" or op.domain or op.inputs[0] not in free or op.inputs[0] in renamed:
+            continue
+        if op.outputs[0] in form.graph.outputs and op.outputs[0] not in form.kept:
+            renamed[op.inputs[0]] = op.outputs[0]
+    if not renamed:
+        return
+    form.ops = {
+        op.name: replace(
+            op,
+            inputs=tuple(renamed.get(name, name) for name in op.inputs),
+            outputs=tuple(renamed.get(name, name) for name in op.outputs),
+        )
+        for op in form.ops.values()
+        if not (op.op_type == "Identity" and renamed.get(op.inputs[0]) == op.outputs[0])
+    }
+    for source, output in renamed.items():
+        form.held_by.pop(output, None)
+        form.held_by[source] = output
+
+
+def _layout(form: _Form, op: Op) -> tuple[object, ...] | None:
+    """What an op lays out anew, and how: equal for ops that make equal tensors; None of an op that does not."""
+    turn = _turn(form, op)
+    if turn is not None:
+        return op.inputs[0], turn
+    if op.op_type in (*_RESHAPES, "Expand") and not op.domain:
+        return op.inputs[0], op.op_type == "Expand", form.shape(op.outputs[0])
+    return None
 
 
 def _joined(form: _Form, op: Op, before: Mapping[str, Op]) -> Op:
@@ -201,16 +239,17 @@ def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
 def _turned_operands(form: _Form) -> None:
     """Products read what a Transpose turns, where all that read the Transpose are products that can."""
     readers = form.readers()
-    for turning in [op for op in form.ops if _turn(form, op) is not None]:
-        turn, (name,), source = _turn(form, turning), turning.outputs, turning.inputs[0]
-        if turn is None or name in form.kept or not readers.get(name):
+    for turning in list(form.ops.values()):
+        turn = _turn(form, turning)
+        if turn is None:
             continue
-        others = {op.name: _reading(form, op, name, source, turn) for op in readers[name]}
-        taken = {key: other for key, other in others.items() if other is not None}
-        if len(taken) == len(others):
-            form.put(taken)
+        (name,), (source,) = turning.outputs, turning.inputs
+        others = {reader: _reading(form, form.ops[reader], name, source, turn) for reader in readers[name]}
+        taken = {reader: op for reader, op in others.items() if op is not None}
+        if taken and len(taken) == len(others) and name not in form.kept:
+            form.ops.update(taken)
             form.held_by[name] = source
-            readers = form.readers()
+            readers[source].update(readers[name])
 
 
 def _reading(form: _Form, op: Op, turned: str, source: str, perm: tuple[int, ...]) -> Op | None:
@@ -222,27 +261,37 @@ def _reading(form: _Form, op: Op, turned: str, source: str, perm: tuple[int, ...
 
 
 def _turned_results(form: _Form) -> None:
-    """A product makes what a Transpose makes of it, where nothing else reads it."""
+    """A product makes what a Transpose makes of it, where nothing else reads it but products, which can read that."""
     stay = {*form.graph.outputs, *form.kept}
-    readers = form.readers()
-    for op in form.ops:
-        product = product_of(op, form.graph.tensors)
-        reading = readers.get(op.outputs[0], []) if product is not None else []
-        turn = _turn(form, reading[0]) if len(reading) == 1 and op.outputs[0] not in stay else None
-        if product is None or turn is None:
+    maker, readers = form.maker(), form.readers()
+    for transpose in list(form.ops.values()):
+        turn = _turn(form, transpose)
+        if turn is None or transpose.inputs[0] in stay or transpose.inputs[0] not in maker:
             continue
-        (turned,) = reading[0].outputs
-        made = written(product.with_result(turned, turn))
-        if made is not None:
-            form.ops = [made if other is op else other for other in form.ops if other is not reading[0]]
-            form.held_by[op.outputs[0]] = turned
+        (name,), (turned,) = transpose.inputs, transpose.outputs
+        op = form.ops.get(maker[name].name)
+        product = None if op is None or op.outputs != (name,) else product_of(op, form.graph.tensors)
+        if product is None:
+            continue
+        back = tuple(turn.index(dim) for dim in range(len(turn)))
+        others = [form.ops[reader] for reader in readers[name] if reader != transpose.name]
+        made = [
+            written(product.with_result(turned, turn)),
+            *(_reading(form, other, name, turned, back) for other in others),
+        ]
+        taken = {op.name: op for op in made if op is not None}
+        if len(taken) == len(made):
+            del form.ops[transpose.name]
+            form.ops.update(taken)
+            form.held_by[name] = turned
+            readers[turned].update(dict.fromkeys(other.name for other in others))
 
 
 def _repeated_operands(form: _Form) -> None:
     """Ops that broadcast read what an Expand repeats, where that gives them the same shape."""
     maker = form.maker()
     found = {}
-    for op in form.ops:
+    for op in form.ops.values():
         inputs = list(op.inputs)
         for slot, name in enumerate(op.inputs):
             inner = maker.get(name)
@@ -255,7 +304,7 @@ def _repeated_operands(form: _Form) -> None:
                 inputs[slot] = name
         if tuple(inputs) != op.inputs:
             found[op.name] = replace(op, inputs=tuple(inputs))
-    form.put(found)
+    form.ops.update(found)
 
 
 def _has_its_shape(form: _Form, op: Op, inputs: list[str]) -> bool:
@@ -273,11 +322,11 @@ def _has_its_shape(form: _Form, op: Op, inputs: list[str]) -> bool:
 
 def _one_form(form: _Form) -> None:
     """Equal products are equal ops."""
-    form.put(dict(_rewritten(form)))
+    form.ops.update(dict(_rewritten(form)))
 
 
 def _rewritten(form: _Form) -> Iterator[tuple[str, Op]]:
-    for op in form.ops:
+    for op in form.ops.values():
         product = product_of(op, form.graph.tensors)
         other = None if product is None else written(product)
         if other is not None:
