@@ -38,7 +38,8 @@ class _Checked:
 
     name: str
     graph: Graph
-    """In its canonical form."""
+    planned: Graph
+    """Its canonical form, whose ops have names of the graph's."""
     costs: ModelCosts
     """Without plans."""
     keys: Mapping[str, str]
@@ -109,7 +110,7 @@ def check(
         for count in workers:
             tell = partial(_tell, progress, f"{model.name} on {count} workers")
             tell("planning")
-            decided = decide_with_bodies(model.graph, descriptions, count, progress=tell)
+            decided = decide_with_bodies(model.planned, descriptions, count, progress=tell)
             costs[count] = _cost(model, decided)
             verdicts.append(judge(model.name, count, model.costs, places, costs[count], model.before, allowed))
         old = model.before
@@ -225,8 +226,8 @@ def _listed(names: Sequence[str]) -> str:
 def _cost(model: _Checked, decided: Decided) -> PlanCost:
     """What a plan costs, with the bytes of a body counted for the op that it stands for."""
     plan, tables = decided.decision.plan, CostTables()
-    unplanned = frozenset(op.name for op in model.graph.ops if op.name not in plan.strategies)
-    owner = {op.name: body.op.name for body in expand(model.graph, unplanned).bodies for op in body.ops}
+    unplanned = frozenset(op.name for op in model.planned.ops if op.name not in plan.strategies)
+    owner = {op.name: body.op.name for body in expand(model.planned, unplanned).bodies for op in body.ops}
     moved: Counter[str] = Counter()
     for bound in decided.ops:
         amount = sum(part for _, part in op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables))

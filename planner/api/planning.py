@@ -142,9 +142,8 @@ def plan(
     tables = CostTables()
     search = partial(
         decide_with_bodies,
-        graph,
-        descriptions,
-        workers,
+        descriptions=descriptions,
+        workers=workers,
         levels=() if machine is None else level_ways(machine),
         strategy=strategy,
         through_bodies=through_bodies,
@@ -165,10 +164,11 @@ def plan(
 
     def found_under(chosen: Rules) -> tuple[Decided, Decided]:
         """The plan in which every reader has its own delivery, and the one in which some may be shared."""
-        plain = search(rules=chosen, effort=effort)
+        planned = canonical_under(chosen, whole)[0].graph
+        plain = search(planned, rules=chosen, effort=effort)
         if not may_share:
             return plain, plain
-        kept = replace(chosen, names=frozenset(graph.tensors))
+        kept = replace(chosen, names=frozenset(planned.tensors))
 
         def with_offers(graph: Graph, ops: tuple[BoundOp, ...], *, near: Plan) -> Decision:
             progress("again, with deliveries that readers may share")
@@ -184,7 +184,7 @@ def plan(
         progress,
     )
     progress("writing a program for each worker")
-    again = partial(search, rules=rules, effort="quick")
+    again = partial(search, graph, rules=rules, effort="quick")
     candidate, goal = candidate_of(decided), fewest_bytes(tables)
     if objective == "time" and machine is not None:
         progress("planning again, for the least time")
