@@ -181,10 +181,8 @@ def _look_up(
                 if missing:
                     has = ", ".join(str(count) for count in sorted(there)) or "none"
                     faults.append(f"{name}: no plan on {', '.join(missing)} workers; there are plans on {has}")
-        # Places are those of the model, whose ops have the names of all that is planned.
-        found.append(
-            _Checked(name, canonical(graph).graph, costs, keys, None if entry is None else known.models[entry])
-        )
+        before = None if entry is None else known.models[entry]
+        found.append(_Checked(name, graph, canonical(graph).graph, costs, keys, before))
     if faults:
         raise UsageError(
             f"baseline {path} is not of what is checked",
