@@ -7,7 +7,8 @@ model, and tensors of equal names hold equal elements; it has fewer tensors, and
 The rules, each of which takes tensors out of the graph whose elements others hold, or leaves the tensors alone:
 
 - *copies*: an Identity; Transposes, and Reshapes, that come back to what there was; what changes no shape; what lays
-  out a tensor as another op did. A Transpose of a Transpose is one Transpose, a Reshape of a Reshape one Reshape;
+  out a tensor as another op did. A Transpose of a Transpose is one Transpose;
+- *steps between*: a Reshape of a Reshape that nothing else reads is one Reshape;
 - *turned operands*: a Transpose is taken into products that read it, if nothing else does;
 - *turned results*: a Transpose is taken into the product that makes what it turns, if only products read that as well;
 - *repeated operands*: an op that broadcasts reads what an Expand repeats;
@@ -202,20 +203,27 @@ def _layout(form: _Form, op: Op) -> tuple[object, ...] | None:
 
 
 def _joined(form: _Form, op: Op, before: Mapping[str, Op]) -> Op:
-    """A Transpose of a Transpose, or a Reshape of a Reshape, that reads what the first one read."""
-    inner = before.get(op.inputs[0]) if op.inputs and op.op_type in _VIEWS else None
-    if inner is None or inner.outputs[0] in form.kept:
+    """A Transpose of a Transpose, that reads what the first one read."""
+    turn, inner = _turn(form, op), before.get(op.inputs[0]) if op.inputs else None
+    first = None if turn is None or inner is None or inner.outputs[0] in form.kept else _turn(form, inner)
+    if turn is None or inner is None or first is None:
         return op
-    turn, first = _turn(form, op), _turn(form, inner)
-    if turn is not None and first is not None:
-        perm = tuple(first[dim] for dim in turn)
-        return replace(op, inputs=inner.inputs, attributes=(("perm", perm),))
-    if op.op_type == "Reshape" and inner.op_type in _RESHAPES and not op.domain and not inner.domain:
-        sizes = form.value(op.inputs[1])
+    return replace(op, inputs=inner.inputs, attributes=(("perm", tuple(first[dim] for dim in turn)),))
+
+
+def _without_steps_between(form: _Form) -> None:
+    """A Reshape of a Reshape that nothing else reads is one Reshape."""
+    maker, readers = form.maker(), form.readers()
+    stay = {*form.graph.outputs, *form.kept}
+    for op in list(form.ops.values()):
+        inner = maker.get(op.inputs[0]) if op.op_type == "Reshape" and not op.domain else None
+        if inner is None or inner.domain or inner.op_type not in _RESHAPES:
+            continue
+        name, sizes = inner.outputs[0], form.value(op.inputs[1])
         # A size of 0 is the operand's.
-        if sizes is not None and np.all(sizes != 0):
-            return replace(op, inputs=(inner.inputs[0], *op.inputs[1:]))
-    return op
+        if name not in stay and len(readers[name]) == 1 and sizes is not None and np.all(sizes != 0):
+            form.ops[op.name] = replace(op, inputs=(form.ops[inner.name].inputs[0], *op.inputs[1:]))
+            form.held_by[name] = inner.inputs[0]
 
 
 def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
@@ -337,6 +345,7 @@ Rule: TypeAlias = Callable[[_Form], None]
 
 RULES: Final[tuple[Rule, ...]] = (
     _without_copies,
+    _without_steps_between,
     _turned_operands,
     _turned_results,
     _repeated_operands,
