@@ -106,6 +106,11 @@ class Plan:
     """How long an iteration takes on the topology that the plan is for; None without one."""
     rates: Rates = field(default_factory=Rates)
     """By which computing is counted in bytes of a link."""
+    in_place: Mapping[str, str] | None = None
+    """By tensor of the model that the planned graph, its canonical form, has no more, the tensor that is read or made
+    in its place; None of a plan of the model as it is."""
+    kept: tuple[str, ...] = ()
+    """Tensors that would be among these, and have a tiling because a rule names them."""
     deliveries: tuple[SharedDelivery, ...] = ()
     """Those that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have them by
     their names, as if they were tensors, and ``strategies`` as if they were ops."""
@@ -161,6 +166,7 @@ class Plan:
                 for name, strategy in self.strategies.items()
             },
             "tensor_bytes": dict(self.tensor_bytes),
+            **({} if self.in_place is None else {"in_place": dict(self.in_place), "kept": list(self.kept)}),
             "deliveries": [
                 {"name": one.name, "tensor": one.tensor, "readers": list(one.readers)} for one in self.deliveries
             ],
@@ -196,7 +202,7 @@ def _plan(data: Value) -> Plan:
     if absent is not None:
         raise data["tensor_bytes"].fault(f"lacks {absent!r}")
     deliveries, undescribed = data.get("deliveries"), data.get("undescribed")
-    apart = data.get("decided_apart")
+    apart, in_place, kept = data.get("decided_apart"), data.get("in_place"), data.get("kept")
     return Plan(
         model=data["model"].text(),
         model_digest=data["model_digest"].text(),
@@ -220,6 +226,8 @@ def _plan(data: Value) -> Plan:
         decided_apart=0 if apart is None else apart.count(),
         undescribed=tuple(_undescribed(op) for op in ([] if undescribed is None else undescribed.values())),
         estimate=None if estimate is None else TimeEstimate.from_json(estimate),
+        in_place=None if in_place is None else {name: held.text() for name, held in in_place.members().items()},
+        kept=() if kept is None else kept.texts(),
         deliveries=tuple(
             SharedDelivery(one["name"].text(), one["tensor"].text(), one["readers"].texts())
             for one in ([] if deliveries is None else deliveries.values())

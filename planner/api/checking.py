@@ -16,6 +16,7 @@ from planner.errors import UsageError
 from planner.gate.baseline import Baseline, ModelCosts, PlanCost, model_costs, op_type_at
 from planner.gate.verdict import CheckResult, judge
 from planner.graph.bodies import expand
+from planner.graph.canonical import canonical
 from planner.graph.model import Graph
 from planner.graph.randomness import lower_randomness
 from planner.partition.build import partition
@@ -37,6 +38,8 @@ class _Checked:
 
     name: str
     graph: Graph
+    planned: Graph
+    """Its canonical form, whose ops have names of the graph's."""
     costs: ModelCosts
     """Without plans."""
     keys: Mapping[str, str]
@@ -107,7 +110,7 @@ def check(
         for count in workers:
             tell = partial(_tell, progress, f"{model.name} on {count} workers")
             tell("planning")
-            decided = decide_with_bodies(model.graph, descriptions, count, progress=tell)
+            decided = decide_with_bodies(model.planned, descriptions, count, progress=tell)
             costs[count] = _cost(model, decided)
             verdicts.append(judge(model.name, count, model.costs, places, costs[count], model.before, allowed))
         old = model.before
@@ -178,7 +181,8 @@ def _look_up(
                 if missing:
                     has = ", ".join(str(count) for count in sorted(there)) or "none"
                     faults.append(f"{name}: no plan on {', '.join(missing)} workers; there are plans on {has}")
-        found.append(_Checked(name, graph, costs, keys, None if entry is None else known.models[entry]))
+        before = None if entry is None else known.models[entry]
+        found.append(_Checked(name, graph, canonical(graph).graph, costs, keys, before))
     if faults:
         raise UsageError(
             f"baseline {path} is not of what is checked",
@@ -220,8 +224,8 @@ def _listed(names: Sequence[str]) -> str:
 def _cost(model: _Checked, decided: Decided) -> PlanCost:
     """What a plan costs, with the cost of a body counted for the op that it stands for."""
     plan, tables = decided.decision.plan, CostTables()
-    unplanned = frozenset(op.name for op in model.graph.ops if op.name not in plan.strategies)
-    owner = {op.name: body.op.name for body in expand(model.graph, unplanned).bodies for op in body.ops}
+    unplanned = frozenset(op.name for op in model.planned.ops if op.name not in plan.strategies)
+    owner = {op.name: body.op.name for body in expand(model.planned, unplanned).bodies for op in body.ops}
     costs: Counter[str] = Counter()
     for bound in decided.ops:
         amount = op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables)

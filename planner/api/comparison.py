@@ -11,6 +11,7 @@ from planner.cost.tables import CostTables
 from planner.cost.topology import level_ways
 from planner.descriptions import UnknownOps, in_force
 from planner.errors import TofuError
+from planner.graph.canonical import canonical
 from planner.graph.randomness import lower_randomness
 from planner.partition.build import partition
 from planner.progress import Progress, silent
@@ -62,7 +63,8 @@ def compare(
     progress(f"reading {model}")
     pairs = None if state is None else read_pairs(state)
     descriptions, _ = in_force(opdefs, unknown_ops)
-    graph = lower_randomness(read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions))
+    step = read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions)
+    graph = canonical(lower_randomness(step)).graph
     rows = []
     for number, method in enumerate(METHODS.values(), start=1):
         progress(f"strategy {number} of {len(METHODS)}: {method.name}")

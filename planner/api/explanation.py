@@ -13,6 +13,7 @@ from planner.folder import (
     open_folder,
 )
 from planner.graph.bodies import expand, planned_graph
+from planner.graph.canonical import Canonical, canonical
 from planner.graph.deliveries import with_deliveries
 from planner.graph.foreign import EVERY_OPERATOR
 from planner.graph.from_onnx import read_model
@@ -22,6 +23,7 @@ from planner.graph.undescribed import qualified
 from planner.plan import DescriptionFile
 from planner.report.results import (
     Explanation,
+    InPlaceRow,
     OpRow,
     StateRow,
     TensorRow,
@@ -43,7 +45,8 @@ def explain(directory: Path | None = None, *, subject: str | None = None, opdefs
     """
     folder = open_folder(directory if directory is not None else newest_folder(Path()))
     model = read_model(folder.model, operators=EVERY_OPERATOR)
-    planned = planned_graph(model, folder.plan.strategies)
+    form = _form(folder, model)
+    planned = planned_graph(form.graph, folder.plan.strategies)
     _check_deliveries(folder, planned)
     graph = with_deliveries(planned, folder.plan.deliveries)
     descriptions, source = in_force(opdefs, "replicate")
@@ -52,19 +55,62 @@ def explain(directory: Path | None = None, *, subject: str | None = None, opdefs
     _check_tensors(folder, graph)
     ops = descriptions.bind_all(graph)
     tensors = tuple(_tensor_row(folder, graph, name) for name in graph.tensors if name in folder.plan.tilings)
-    op_rows = tuple(_op_rows(folder, model, ops))
+    op_rows = tuple(_op_rows(folder, form.graph, ops))
+    in_place = tuple(_in_place_rows(model, form))
     state = _state_rows(model)
     if subject is not None:
-        known = [row.name for row in tensors] + [row.name for row in op_rows]
+        names: tuple[TensorRow | OpRow | InPlaceRow, ...] = (*tensors, *op_rows, *in_place)
+        known = [row.name for row in names]
+        if subject not in known:  # an op that is there no more is told by what it made
+            subject = next((row.name for row in in_place if row.made_by == subject), subject)
         if subject not in known:
             raise UsageError(f"no tensor or op of the plan is called {subject!r}", hint=did_you_mean(subject, known))
+        in_place = tuple(row for row in in_place if subject in (row.name, row.held_by))
+        held_by = {row.held_by for row in in_place if subject == row.name}
+        reading = {subject, *(name for row in in_place if subject == row.name for name in row.read_by)}
         op_rows = tuple(
-            row for row in op_rows if subject == row.name or subject in row.inputs or subject in row.outputs
+            row for row in op_rows if row.name in reading or subject in row.inputs or subject in row.outputs
         )
-        touched = {subject, *(name for row in op_rows if row.name == subject for name in (*row.inputs, *row.outputs))}
+        touched = {
+            subject,
+            *held_by,
+            *(name for row in op_rows if row.name == subject for name in (*row.inputs, *row.outputs)),
+        }
         tensors = tuple(row for row in tensors if row.name in touched)
         state = tuple(row for row in state if not touched.isdisjoint((row.current, row.following)))
-    return Explanation(folder.plan, folder.path, tensors, op_rows, subject, state)
+    return Explanation(folder.plan, folder.path, tensors, op_rows, subject, state, in_place)
+
+
+def _form(folder: PlanFolder, model: Graph) -> Canonical:
+    """The form of the model that was planned."""
+    stated = folder.plan.in_place
+    if stated is None:
+        return Canonical(model, {})
+    form = canonical(model, folder.plan.kept)
+    differing = sorted(stated.items() ^ form.in_place.items())
+    _refuse_misfits(
+        folder, [f"tensor {name!r} is not read in place as {held!r} everywhere" for name, held in differing]
+    )
+    return form
+
+
+def _in_place_rows(model: Graph, form: Canonical) -> Iterator[InPlaceRow]:
+    """A row for every tensor of the model that its canonical form has no more."""
+    there = {op.name for op in form.graph.ops}
+
+    def readers(name: str) -> Iterator[str]:
+        for op in model.consumers[name]:
+            if op.name in there:
+                yield op.name
+            else:
+                for output in filter(None, op.outputs):
+                    yield from readers(output)
+
+    for name, held_by in form.in_place.items():
+        maker = model.producer[name].name
+        made = (maker,) if maker in there else ()
+        read_by = tuple(dict.fromkeys((*made, *readers(name))))
+        yield InPlaceRow(name, model.tensors[name].shape, held_by, maker, read_by)
 
 
 def _check_deliveries(folder: PlanFolder, graph: Graph) -> None:
@@ -143,7 +189,7 @@ def _state_rows(model: Graph) -> tuple[StateRow, ...]:
 
 
 def _op_rows(folder: PlanFolder, model: Graph, ops: Sequence[BoundOp]) -> Iterator[OpRow]:
-    """A row for every op of the model; one that was planned through its body stands before the ops of that."""
+    """A row for every op of the planned form; one that was planned through its body stands before the ops of that."""
     composites = expand(model, frozenset(op.name for op in model.ops if op.name not in folder.plan.strategies)).bodies
     owner = {op.name: body.op for body in composites for op in body.ops}
     shown = set()

@@ -24,6 +24,7 @@ from planner.folder import (
     try_place,
     write_folder,
 )
+from planner.graph.canonical import Canonical, canonical
 from planner.graph.external import data_folder_of, note_data_folder, without_data_folder
 from planner.graph.model import Graph
 from planner.graph.randomness import lower_randomness
@@ -45,7 +46,7 @@ from planner.search.decide import STRATEGIES, Decision, decide
 from planner.search.effort import EffortName
 from planner.search.nearby import Nearby
 from planner.search.prices import prices
-from planner.search.rules import Replication, Rules
+from planner.search.rules import Replication, Rules, matching
 from planner.search.sharing import Sharing, shared
 from planner.search.undescribed import undescribed_ops
 from planner.tdl.bind import BoundOp
@@ -134,17 +135,19 @@ def plan(
     progress(f"reading {model}")
     pairs = None if state is None else read_pairs(state)
     descriptions, source = in_force(opdefs, unknown_ops)
-    graph = lower_randomness(read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions))
+    whole = lower_randomness(read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions))
     # Not in the model that is written: the same model is to have the same digest, whatever its plans' folders are.
-    graph, data_folder = without_data_folder(graph), data_folder_of(graph, model if model.is_dir() else model.parent)
-    content = to_model(graph).SerializeToString(deterministic=True)
+    whole, data_folder = without_data_folder(whole), data_folder_of(whole, model if model.is_dir() else model.parent)
+    content = to_model(whole).SerializeToString(deterministic=True)
+    rules = Rules(pin or {}, tuple(forbid), replicate)
+    form, kept_apart = canonical_under(rules, whole)
+    graph = form.graph
     progress(f"analysing {len(graph.ops)} ops")
     tables = CostTables(None if rates is None else Rates.parse(rates))
     search = partial(
         decide_with_bodies,
-        graph,
-        descriptions,
-        workers,
+        descriptions=descriptions,
+        workers=workers,
         levels=() if machine is None else level_ways(machine),
         strategy=strategy,
         through_bodies=through_bodies,
@@ -153,7 +156,6 @@ def plan(
         progress=progress,
         tables=tables,
     )
-    rules = Rules(pin or {}, tuple(forbid), replicate)
     may_share = share == "auto" and strategy == "tofu"
     same_graph = partial(
         decide,
@@ -166,10 +168,11 @@ def plan(
 
     def found_under(chosen: Rules) -> tuple[Decided, Decided]:
         """The plan in which every reader has its own delivery, and the one in which some may be shared."""
-        plain = search(rules=chosen, effort=effort)
+        planned = canonical_under(chosen, whole)[0].graph
+        plain = search(planned, rules=chosen, effort=effort)
         if not may_share:
             return plain, plain
-        kept = replace(chosen, names=frozenset(graph.tensors))
+        kept = replace(chosen, names=frozenset(planned.tensors))
 
         def with_offers(graph: Graph, ops: tuple[BoundOp, ...], *, near: Plan) -> Decision:
             progress("again, with deliveries that readers may share")
@@ -185,7 +188,7 @@ def plan(
         progress,
     )
     progress("writing a program for each worker")
-    again = partial(search, rules=rules, effort="quick")
+    again = partial(search, graph, rules=rules, effort="quick")
     candidate, goal = candidate_of(decided), least_cost(tables)
     if objective == "time" and machine is not None:
         progress("planning again, for the least time")
@@ -214,9 +217,11 @@ def plan(
         estimate=time_of(decided, decision.plan, partitioned.program, machine, measured),
         described_by=source,
         undescribed=undescribed_ops(decided.graph, decided.ops, decision.plan, descriptions.is_unknown),
+        in_place=form.in_place,
+        kept=kept_apart,
     )
     program = partitioned.program
-    write_folder(directory, plan_files(graph, content, complete, partitioned), program, data_folder, force=force)
+    write_folder(directory, plan_files(whole, content, complete, partitioned), program, data_folder, force=force)
     if sharding_annotations is not None:
         shapes = {name: tensor.shape for name, tensor in graph.tensors.items()}
         annotated, _ = with_annotations(ModelProto.FromString(content), complete, shapes)
@@ -228,7 +233,7 @@ def plan(
         directory=directory,
         search_seconds=decision.search_seconds,
         total_seconds=time.perf_counter() - started,
-        ops=len(graph.ops),
+        ops=len(whole.ops),
         fetches=sum(isinstance(step, Fetch) for step in steps),
         segments=sum(isinstance(step, Segment) for step in steps),
         functions=len(partitioned.bodies),
@@ -237,5 +242,25 @@ def plan(
         workspace_bytes=tuple(worker.workspace_bytes for worker in partitioned.program.workers),
         collectives=counted(collectives(partitioned.program)),
         prices=priced,
-        values=values_of(graph.notes),
+        values=values_of(whole.notes),
     )
+
+
+def canonical_under(rules: Rules, whole: Graph) -> tuple[Canonical, tuple[str, ...]]:
+    """A model in its canonical form, and the tensors that stay in it because rules name them.
+
+    A pin gives a tiling to a tensor that would be read in place, and a prohibition takes a placement from it: the
+    tensor stays. A prohibition by a pattern is for the tensors that there are; those that would be read in place stay
+    only where it matches no other.
+    """
+    form = canonical(whole)
+    if not form.in_place:
+        return form, ()
+    there = set(whole.tensors) - form.in_place.keys() - whole.constants.keys()
+    named = {name for pattern in rules.pins for name in matching(pattern, form.in_place, None)}
+    for pattern, _ in rules.forbidden:
+        if pattern in form.in_place or not matching(pattern, there, None):
+            named.update(matching(pattern, form.in_place, None))
+    if not named:
+        return form, ()
+    return canonical(whole, named), tuple(sorted(named))

@@ -36,6 +36,7 @@ from planner.descriptions import UnknownOps, in_force
 from planner.device_profile import DeviceProfile
 from planner.errors import UsageError
 from planner.graph.bodies import expand, has_body
+from planner.graph.canonical import canonical
 from planner.graph.model import Graph
 from planner.graph.randomness import lower_randomness
 from planner.progress import Progress, silent
@@ -107,7 +108,8 @@ def profile(
     progress(f"reading {model}")
     pairs = None if state is None else read_pairs(state)
     descriptions, _ = in_force(opdefs, unknown_ops)
-    graph = lower_randomness(read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions))
+    step = read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions)
+    graph = canonical(lower_randomness(step)).graph
     times = PartTimes(stopwatch, limit, progress)
     given = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
     so_far = partial(times.profile, graph.name, f"tofu profile {model.name}{given} --device {device}")

@@ -119,6 +119,16 @@ def explain(result: Explanation) -> dict[str, Any]:
             }
             for row in result.ops
         ],
+        "in_place": [
+            {
+                "name": row.name,
+                "shape": list(row.shape),
+                "held_by": row.held_by,
+                "made_by": row.made_by,
+                "read_by": list(row.read_by),
+            }
+            for row in result.in_place
+        ],
     }
 
 

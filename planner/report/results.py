@@ -131,6 +131,20 @@ class StateRow:
 
 
 @dataclass(frozen=True, slots=True)
+class InPlaceRow:
+    """A tensor of the model that a plan has no more, since those that read it read another in its place."""
+
+    name: str
+    shape: Shape
+    held_by: str
+    """The tensor of the plan that holds its elements."""
+    made_by: str
+    """Name of the op of the model."""
+    read_by: tuple[str, ...]
+    """Names of the plan's ops that read or make the other tensor in its place."""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """A plan's tensors and ops, or those that were asked for."""
 
@@ -140,6 +154,7 @@ class Explanation:
     ops: tuple[OpRow, ...]
     subject: str | None
     state: tuple[StateRow, ...] = ()
+    in_place: tuple[InPlaceRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,6 +193,10 @@ def explain(result: Explanation, file: TextIO) -> None:
     ]
     console.print_table(("tensor", "shape", "role", "tiling", "tile", "moved"), rows, ("moved",))
     console.print()
+    if result.in_place:
+        places = [(row.name, _shape(row.shape), row.held_by, " ".join(row.read_by)) for row in result.in_place]
+        console.print_table(("tensor", "shape", "is held by", "read in place by"), places)
+        console.print()
     inferred = [
         (row.current, row.following, " ".join(row.evidence), row.why) for row in result.state if row.is_inferred
     ]

@@ -172,8 +172,7 @@ class Forward:
     def project(self, layer: str, x: str, width: int, *, bias: bool = False) -> str:
         """Rows [N, features] times a weight [features, width].
 
-        As a Gemm, whose gradients are Gemms: those of a MatMul need transposed copies, which would have to be split
-        and moved like any tensor.
+        As a Gemm, whose gradients are Gemms: those of a MatMul have Transposes, which a plan reads in place.
         """
         features = self.shape(x)[1]
         weight = self.parameter(f"{layer}.weight", features, width)

@@ -1,0 +1,188 @@
+"""Matrix products in one form: MatMul, Gemm and Einsum that compute the same are the same op.
+
+A product is known by its *labels*: a number for every dim of its operands and of its result, equal where the product
+multiplies along them. ``A B`` is (0, 2) (2, 1) -> (0, 1). Turning an operand exchanges its labels, and nothing else.
+The form is the first of these that says it, each of which ONNX Runtime has kernels of for CPUs and for GPUs:
+
+- MatMul, two matrices or stacks of them that lie as numpy.matmul wants them;
+- Gemm, two matrices of which one or both are turned, and all that is scaled or has something added to it;
+- Einsum, stacks of which some are turned, and all else. FusedMatMul would say the first, too, but is no operator of
+  ONNX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from string import ascii_letters
+from typing import Final, TypeAlias
+
+from planner.graph.model import Attribute, DType, Op, Shape, Tensor
+
+Labels: TypeAlias = tuple[int, ...]
+
+_TYPES: Final = ("Einsum", "Gemm", "MatMul")
+_TURNED: Final[Mapping[str, frozenset[DType]]] = {
+    "Einsum": frozenset((DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)),
+    "Gemm": frozenset((DType.BFLOAT16, DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)),
+}
+"""The dtypes of which the stock runtime has kernels on every device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What an op multiplies along which dims."""
+
+    op: Op
+    """MatMul, Gemm or Einsum."""
+    dtype: DType
+    operands: tuple[str, ...]
+    """Names of the factors."""
+    labels: tuple[Labels, ...]
+    """Of each factor."""
+    result: Labels
+    """Of the output. A label that is not in it is summed over."""
+
+    def with_operand(self, turned: str, source: str, perm: Sequence[int]) -> Product:
+        """The product that reads ``source`` in the place of ``turned``, which is its Transpose by ``perm``."""
+        labels = tuple(
+            tuple(own[perm.index(dim)] for dim in range(len(own))) if name == turned else own
+            for name, own in zip(self.operands, self.labels, strict=True)
+        )
+        operands = tuple(source if name == turned else name for name in self.operands)
+        return replace(self, operands=operands, labels=labels)
+
+    def with_result(self, output: str, perm: Sequence[int]) -> Product:
+        """The product that makes the Transpose by ``perm`` of what it made."""
+        turned = tuple(self.result[dim] for dim in perm)
+        return replace(self, op=replace(self.op, outputs=(output,)), result=turned)
+
+
+def product_of(op: Op, tensors: Mapping[str, Tensor]) -> Product | None:
+    """An op as a product; None if it is none, or one of a kind that stays as it is.
+
+    These are products with vectors, with operands that are repeated along a dim, and with diagonals; equations that
+    leave dims out.
+    """
+    if op.domain or op.op_type not in _TYPES:
+        return None
+    factors = op.inputs[:2] if op.op_type == "Gemm" else op.inputs
+    shapes = [tensors[name].shape for name in factors]
+    match op.op_type:
+        case "MatMul":
+            found = _of_stacks(shapes)
+        case "Gemm":
+            found = _of_matrices(
+                is_left_turned=bool(op.attribute("transA", 0)), is_right_turned=bool(op.attribute("transB", 0))
+            )
+        case _:
+            found = _of_equation(str(op.attribute("equation", "")), shapes)
+    if found is None:
+        return None
+    labels, result = found
+    sizes: dict[int, int] = {}
+    for own, shape in zip(labels, shapes, strict=True):
+        for label, size in zip(own, shape, strict=True):
+            if sizes.setdefault(label, size) != size:
+                return None
+    return Product(op, tensors[op.outputs[0]].dtype, tuple(factors), labels, result)
+
+
+_Labelled: TypeAlias = tuple[tuple[Labels, ...], Labels]
+"""Labels of the factors, and of the result."""
+
+
+def _of_matrices(*, is_left_turned: bool, is_right_turned: bool) -> _Labelled:
+    return ((2, 0) if is_left_turned else (0, 2), (1, 2) if is_right_turned else (2, 1)), (0, 1)
+
+
+def _of_stacks(shapes: Sequence[Shape]) -> _Labelled | None:
+    left, right = (len(shape) for shape in shapes)
+    if min(left, right) < 2:
+        return None
+    rank = max(left, right)
+    m, n, k = rank - 2, rank - 1, rank
+    stack = tuple(range(rank - 2))
+    return ((*stack[rank - left :], m, k), (*stack[rank - right :], k, n)), (*stack, m, n)
+
+
+def _of_equation(equation: str, shapes: Sequence[Shape]) -> _Labelled | None:
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    # Without an arrow or with dots some labels are not written.
+    if not arrow or len(terms) != len(shapes) or any(len(set(term)) < len(term) for term in (*terms, right)):
+        return None
+    if "." in equation or any(len(term) != len(shape) for term, shape in zip(terms, shapes, strict=True)):
+        return None
+    number = {letter: index for index, letter in enumerate(dict.fromkeys((*right, *left.replace(",", ""))))}
+    return tuple(tuple(number[letter] for letter in term) for term in terms), tuple(number[letter] for letter in right)
+
+
+def written(product: Product) -> Op | None:
+    """The op of a product's one form; None if there is none of the product's dtype.
+
+    Another order of factors is another spelling: the first is the one that has the result's first dim of its own.
+    """
+    if len(product.operands) != 2 or _adds(product.op):
+        return _as_gemm(product) or _as_einsum(product)
+    swapped = replace(product, operands=product.operands[::-1], labels=product.labels[::-1])
+    first, second = (product, swapped) if _is_in_order(product) else (swapped, product)
+    return _as_matmul(first) or _as_matmul(second) or _as_gemm(first) or _as_einsum(first)
+
+
+def _is_in_order(product: Product) -> bool:
+    left, right = product.labels
+    return next((label in left for label in product.result if (label in left) != (label in right)), True)
+
+
+def _adds(op: Op) -> bool:
+    return op.op_type == "Gemm" and op.has_input(2)
+
+
+def _scale(op: Op) -> Attribute:
+    found = op.attribute("alpha", 1.0) if op.op_type == "Gemm" else None
+    return 1.0 if found is None else found
+
+
+def _as_matmul(product: Product) -> Op | None:
+    left, right = product.labels
+    if min(len(left), len(right), len(product.result)) < 2 or _scale(product.op) != 1.0:
+        return None
+    *stack, m, n = product.result
+    *of_left, rows, k = left
+    *of_right, also_k, columns = right
+    is_product = (rows, columns) == (m, n) and k == also_k and k not in product.result
+    is_stacked = max((of_left, of_right), key=len) == stack and all(
+        own == stack[len(stack) - len(own) :] for own in (of_left, of_right)
+    )
+    if not is_product or not is_stacked:
+        return None
+    return replace(product.op, op_type="MatMul", inputs=product.operands, attributes=())
+
+
+def _as_gemm(product: Product) -> Op | None:
+    if [len(own) for own in (*product.labels, product.result)] != [2, 2, 2] or product.dtype not in _TURNED["Gemm"]:
+        return None
+    (left, right), (m, n) = product.labels, product.result
+    shared = set(left) & set(right)
+    if m not in left or n not in right or len(shared) != 1 or not shared.isdisjoint((m, n)):
+        return None
+    stated: dict[str, Attribute] = {"alpha": _scale(product.op)} if _scale(product.op) != 1.0 else {}
+    added = product.op.inputs[2:] if _adds(product.op) else ()
+    if added and (beta := product.op.attribute("beta", 1.0)) is not None and beta != 1.0:
+        stated["beta"] = beta
+    stated |= {name: 1 for name, turned in (("transA", left[0] != m), ("transB", right[1] != n)) if turned}
+    return replace(
+        product.op, op_type="Gemm", inputs=(*product.operands, *added), attributes=tuple(sorted(stated.items()))
+    )
+
+
+def _as_einsum(product: Product) -> Op | None:
+    every = tuple(dict.fromkeys(label for own in (product.result, *product.labels) for label in own))
+    is_plain = not _adds(product.op) and _scale(product.op) == 1.0
+    if not is_plain or product.dtype not in _TURNED["Einsum"] or len(every) > len(ascii_letters):
+        return None
+    letter = dict(zip(every, ascii_letters, strict=False))
+    terms = ",".join("".join(letter[label] for label in own) for own in product.labels)
+    equation = f"{terms}->{''.join(letter[label] for label in product.result)}"
+    return replace(product.op, op_type="Einsum", inputs=product.operands, attributes=(("equation", equation),))
