@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from planner.algebra.tiling import Only, Tiling
 from planner.errors import ModelError, UsageError
@@ -15,6 +15,9 @@ from planner.graph.deliveries import SharedDelivery
 from planner.strict_json import JsonError, Value, parse_json
 
 SCHEMA_VERSION = 1
+
+GapOf: TypeAlias = Literal["bytes", "time"]
+_GAPS_OF: tuple[GapOf, ...] = ("bytes", "time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class Plan:
     replicated_flop_share: float
     """Work done again by other workers, as a share of the model's work."""
     certified_gap: float | None
-    """How far from the fewest bytes the plan can be (0.01 = 1%); None where no bound was computed."""
+    """How far from the best the plan can be (0.01 = 1%), in what ``gap_of`` says; None where no bound was computed."""
     strategy: str
     """How it was found: ``tofu`` or a strategy of the literature."""
     unsplit: tuple[str, ...]
@@ -99,6 +102,8 @@ class Plan:
     where the plan is the best nevertheless."""
     estimate: TimeEstimate | None = None
     """How long an iteration takes on the topology that the plan is for; None without one."""
+    gap_of: GapOf = "bytes"
+    """Of what the gap is: of moved bytes, or of time as the search's tables add it up."""
     deliveries: tuple[SharedDelivery, ...] = ()
     """Those that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have them by
     their names, as if they were tensors, and ``strategies`` as if they were ops."""
@@ -129,6 +134,7 @@ class Plan:
             "estimated_seconds": None if self.estimate is None else self.estimate.estimated_seconds,
             "estimate": None if self.estimate is None else self.estimate.as_dict(),
             "certified_gap": self.certified_gap,
+            "gap_of": self.gap_of,
             "decided_apart": self.decided_apart,
             "replicated_flop_share": self.replicated_flop_share,
             "unsplit": list(self.unsplit),
@@ -189,6 +195,7 @@ def _plan(data: Value) -> Plan:
         peak_bytes=data["peak_bytes"].counts(),
         replicated_flop_share=data["replicated_flop_share"].number(),
         certified_gap=None if gap is None else gap.number(),
+        gap_of=_gap_of(data.get("gap_of")),
         strategy=data["strategy"].text(),
         unsplit=data["unsplit"].texts(),
         described_by=None
@@ -202,6 +209,16 @@ def _plan(data: Value) -> Plan:
             for one in ([] if deliveries is None else deliveries.values())
         ),
     )
+
+
+def _gap_of(data: Value | None) -> GapOf:
+    """Plans that were made before there was a gap of time do not say it."""
+    text = "bytes" if data is None else data.text()
+    for known in _GAPS_OF:
+        if text == known:
+            return known
+    assert data is not None, "what is not there is of bytes"
+    raise data.fault(f"is neither bytes nor time: {text}")
 
 
 def _undescribed(data: Value) -> UndescribedOp:
