@@ -2,9 +2,9 @@
 
 What a plan is judged by is the estimate of its program. The search has tables of time, which add up what ops compute
 and what each delivery takes by itself; a program joins deliveries, and sends over several levels at once, so that its
-estimate is less than the tables' sum, by up to a tenth on machines of one level. So the search's plan for the least
-time by its tables is one of several: the plan for the fewest bytes and those of the strategies of the literature are
-others, and the one whose program is estimated to be the fastest is taken.
+estimate is mostly less than the tables' sum, by up to a tenth on machines of one level. So the search's plan for the
+least time by its tables is one of several: the plan for the fewest bytes and those of the strategies of the literature
+are others, and the one whose program is estimated to be the fastest is taken.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from planner.cost.roofline import says_speed
 from planner.cost.tables import CostTables
 from planner.cost.time import PICOSECONDS, TimeTables
 from planner.cost.timed import TimedTables
-from planner.cost.topology import level_ways
+from planner.cost.topology import Interconnect, level_ways
 from planner.device_profile import DeviceProfile
 from planner.errors import TofuError, UsageError
 from planner.progress import Progress, silent
@@ -42,9 +42,6 @@ _HIGHEST_PRICE = Fraction(10**6)
 """Picoseconds for a held byte: as if it came over 1 MB/s."""
 _MANY_PARTS = 100_000
 """With more ops, times workers, a program takes minutes: then one is made of the plan that is best by its tables."""
-_LEAST_SHARE = 2
-"""A program's transfers take this part of what its plan's tables say at least: the tables add up the levels, and a
-program waits for the slowest. Of plans on machines of one level they took 0.88 and more."""
 
 EFFORTS_FOR_TIME: dict[EffortName, EffortName] = {"quick": "quick", "normal": "quick", "thorough": "normal"}
 """Of the searches behind a plan for the least time. A bound of times takes minutes where one of bytes takes seconds."""
@@ -163,6 +160,7 @@ class Times:
         self._profile = profile
         self._by_cuts: dict[tuple[int, ...], CostTables] = {cuts_of_levels(level_ways(machine)): goal.tables}
         self._computes = compute_times(machine.devices, profile)
+        self._received_bytes_per_s = sum(Interconnect(machine).received_bytes_per_s) or float("inf")
         self._seconds: list[tuple[Candidate, float]] = []
 
     def seconds(self, candidate: Candidate) -> float:
@@ -171,7 +169,7 @@ class Times:
             if known is candidate:
                 return seconds
         if self.has_many_parts(candidate.decided):
-            seconds = self.bounds(candidate.decided)[1]
+            seconds = self.by_tables(candidate.decided)
         else:
             seconds = self._goal.of(candidate) / PICOSECONDS
         self._seconds.append((candidate, seconds))
@@ -181,21 +179,25 @@ class Times:
         """Whether a program of the plan takes minutes to make."""
         return len(decided.ops) * self._machine.device_count > _MANY_PARTS
 
-    def bounds(self, decided: Decided) -> tuple[float, float]:
-        """Seconds that the program will take at least, by all that is known, and those that the tables add up."""
+    def at_least(self, decided: Decided) -> float:
+        """Seconds that the estimate of the program cannot be below: it computes, and no device receives faster."""
+        plan = decided.decision.plan
+        computing = 0.0
+        if len(set(self._machine.devices)) == 1:  # else it depends on which worker has which device
+            strategies = plan.strategies
+            each = (self._computes.seconds(bound, strategies[bound.op.name].tiling).max() for bound in decided.ops)
+            computing = float(sum(each))
+        return computing + plan.moved_bytes / self._received_bytes_per_s
+
+    def by_tables(self, decided: Decided) -> float:
+        """Seconds that the tables of time add up."""
         plan = decided.decision.plan
         if plan.cuts not in self._by_cuts:
             times = TimeTables(self._machine, plan.cuts, profile=self._profile)
             self._by_cuts[plan.cuts] = TimedTables(self._tables, times)
         tables = self._by_cuts[plan.cuts]
         parts = (op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in decided.ops)
-        whole = sum(amount for one in parts for _, amount in one) / PICOSECONDS
-        computing = 0.0
-        if len(set(self._machine.devices)) == 1:  # else it depends on which worker has which device
-            strategies = plan.strategies
-            each = (self._computes.seconds(bound, strategies[bound.op.name].tiling).max() for bound in decided.ops)
-            computing = float(sum(each))
-        return computing + max(0.0, whole - computing) / _LEAST_SHARE, whole
+        return sum(amount for one in parts for _, amount in one) / PICOSECONDS
 
     def fastest(self, candidates: Sequence[Candidate], limits: Sequence[int] | None) -> Fastest:
         """The fastest plan.
@@ -212,13 +214,11 @@ class Times:
             plan = candidate.decided.decision.plan
             same = (plan.cuts, tuple(plan.tilings.items()), tuple(plan.strategies.items()))
             different.setdefault(same, candidate)
-        bounds = [(*self.bounds(one.decided), one) for one in different.values()]
-        bounds.sort(key=lambda known: known[1])
         best: Candidate | None = None
         fitting: Candidate | None = None
-        for least, _, candidate in bounds:
+        for candidate in sorted(different.values(), key=lambda one: self.by_tables(one.decided)):
             wanted = best if limits is None else fitting
-            if wanted is not None and self.seconds(wanted) < least:
+            if wanted is not None and self.seconds(wanted) <= self.at_least(candidate.decided):
                 continue
             if best is None or self.seconds(candidate) < self.seconds(best):
                 best = candidate

@@ -63,6 +63,17 @@ class Interconnect:
         return Route(way, level.bandwidth_bytes_per_s, level.latency_seconds, level.name)
 
     @cached_property
+    def received_bytes_per_s(self) -> tuple[float, ...]:
+        """What each device can receive at most: over all levels of a tree, or all of its links, at the same time."""
+        machine = self.machine
+        if isinstance(machine, Topology):
+            return (sum(level.bandwidth_bytes_per_s for level in machine.levels),) * machine.device_count
+        return tuple(
+            sum(link.bandwidth_bytes_per_s for link in machine.links if device in link.between)
+            for device in range(machine.device_count)
+        )
+
+    @cached_property
     def seconds_per_byte(self) -> NDArray[np.float64]:
         """Between two devices, [receiver, sender], when all devices that share a level's bandwidth use it."""
         count = self.machine.device_count
