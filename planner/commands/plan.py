@@ -32,7 +32,7 @@ from planner.commands.show import progress, show
     "--gpus",
     type=click.IntRange(min=1),
     metavar="K",
-    help="How many GPUs, each a worker of the plan; of a topology's, the nearest so many.  [default: all of them]",
+    help="How many GPUs, each a worker of the plan; of a topology's, the nearest so many.  [default: all of those]",
 )
 @click.option("--topology", metavar="FILE|NAME", help="A topology file, or one that ships with tofu by its name.")
 @click.option(
