@@ -40,8 +40,9 @@ LITERATURE = tuple(name for name in METHODS if name != "tofu")
 
 _HIGHEST_PRICE = Fraction(10**6)
 """Picoseconds for a held byte: as if it came over 1 MB/s."""
-_MANY_PARTS = 100_000
-"""With more ops, times workers, a program takes minutes: then one is made of the plan that is best by its tables."""
+_MANY_PARTS = 30_000
+"""With more ops, times workers, programs of all strategies take minutes: then one is made, of the plan that is best by
+its tables."""
 
 EFFORTS_FOR_TIME: dict[EffortName, EffortName] = {"quick": "quick", "normal": "quick", "thorough": "normal"}
 """Of the searches behind a plan for the least time. A bound of times takes minutes where one of bytes takes seconds."""
@@ -164,7 +165,7 @@ class Times:
         self._seconds: list[tuple[Candidate, float]] = []
 
     def seconds(self, candidate: Candidate) -> float:
-        """Of an iteration: the estimate of the program; of a program that takes minutes to make, the tables' sum."""
+        """Of an iteration: the estimate of the program; where programs take long to make, the tables' sum."""
         for known, seconds in self._seconds:
             if known is candidate:
                 return seconds
@@ -176,7 +177,7 @@ class Times:
         return seconds
 
     def has_many_parts(self, decided: Decided) -> bool:
-        """Whether a program of the plan takes minutes to make."""
+        """Whether programs of such plans take long to make."""
         return len(decided.ops) * self._machine.device_count > _MANY_PARTS
 
     def at_least(self, decided: Decided) -> float:

@@ -104,7 +104,7 @@ class Beside:
     """Of data parallelism on as many workers; None where it has no plan."""
     is_exact: bool
     """The estimate is of a program; else it is what the tables of the search add up, as making the program would take
-    minutes."""
+    long."""
     others: tuple[OtherCount, ...]
     """Other numbers of workers that were tried, the smallest first."""
 
