@@ -58,7 +58,8 @@ def row(model: str, workers: int, folder: Path) -> tuple[str, ...]:
     topology.write_text(_TOPOLOGY.format(workers=workers))
     profiled = api.profile(train, topology=str(topology), out=times)
     directory = folder / f"{model}.{workers}"
-    estimate = api.plan(train, topology=str(topology), profile=times, effort="quick", out=directory).plan.estimate
+    planned = api.plan(train, topology=str(topology), objective="bytes", profile=times, effort="quick", out=directory)
+    estimate = planned.plan.estimate
     assert estimate is not None
     assert estimate.sources is not None
     predicted, measured = max(estimate.worker_compute_seconds), max(worker_seconds(load_plan(directory)))

@@ -81,11 +81,18 @@ class Topology:
     """Outermost (slowest) first, as cuts are mapped on them; () for a single device."""
     source: str = ""
     """Where the figures are from."""
+    used: int | None = None
+    """Of a part of the machine: the first so many devices, which are the nearest to each other; None: all of them."""
+
+    @property
+    def whole_count(self) -> int:
+        """The devices of the whole machine: the product of the levels' ways."""
+        return math.prod(level.ways for level in self.levels)
 
     @property
     def device_count(self) -> int:
-        """The product of the levels' ways."""
-        return math.prod(level.ways for level in self.levels)
+        """The devices that are used."""
+        return self.whole_count if self.used is None else self.used
 
     @property
     def devices(self) -> tuple[Device, ...]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from planner.algebra.tiling import Only, Tiling
 from planner.errors import ModelError, UsageError
@@ -16,6 +16,9 @@ from planner.rates import Rates
 from planner.strict_json import JsonError, Value, parse_json
 
 SCHEMA_VERSION = 2
+
+GapOf: TypeAlias = Literal["bytes", "time"]
+_GAPS_OF: tuple[GapOf, ...] = ("bytes", "time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ class Plan:
     repeated_bytes: int
     """Of that, what work that is done more than once costs; the rest is for waiting."""
     certified_gap: float | None
-    """How far from the least cost the plan can be (0.01 = 1%); None where no bound was computed."""
+    """How far from the best the plan can be (0.01 = 1%), in what ``gap_of`` says; None where no bound was computed."""
     strategy: str
     """How it was found: ``tofu`` or a strategy of the literature."""
     unsplit: tuple[str, ...]
@@ -111,6 +114,8 @@ class Plan:
     in its place; None of a plan of the model as it is."""
     kept: tuple[str, ...] = ()
     """Tensors that would be among these, and have a tiling because a rule names them."""
+    gap_of: GapOf = "bytes"
+    """Of what the gap is: of moved bytes and excess, or of time as the search's tables add it up."""
     deliveries: tuple[SharedDelivery, ...] = ()
     """Those that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have them by
     their names, as if they were tensors, and ``strategies`` as if they were ops."""
@@ -151,6 +156,7 @@ class Plan:
             "estimated_seconds": None if self.estimate is None else self.estimate.estimated_seconds,
             "estimate": None if self.estimate is None else self.estimate.as_dict(),
             "certified_gap": self.certified_gap,
+            "gap_of": self.gap_of,
             "decided_apart": self.decided_apart,
             "computing_bytes": self.computing_bytes,
             "excess_bytes": self.excess_bytes,
@@ -218,6 +224,7 @@ def _plan(data: Value) -> Plan:
         repeated_bytes=data["repeated_bytes"].count(),
         rates=Rates(data["rates"]["touched_bytes"].number(), data["rates"]["operations"].number()),
         certified_gap=None if gap is None else gap.number(),
+        gap_of=_gap_of(data.get("gap_of")),
         strategy=data["strategy"].text(),
         unsplit=data["unsplit"].texts(),
         described_by=None
@@ -233,6 +240,16 @@ def _plan(data: Value) -> Plan:
             for one in ([] if deliveries is None else deliveries.values())
         ),
     )
+
+
+def _gap_of(data: Value | None) -> GapOf:
+    """Plans that were made before there was a gap of time do not say it."""
+    text = "bytes" if data is None else data.text()
+    for known in _GAPS_OF:
+        if text == known:
+            return known
+    assert data is not None, "what is not there is of bytes"
+    raise data.fault(f"is neither bytes nor time: {text}")
 
 
 def _undescribed(data: Value) -> UndescribedOp:

@@ -6,21 +6,25 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from planner.api.fitting import Candidate, candidate_of
+from planner.api.least_time import EFFORTS_FOR_TIME, LITERATURE, Times, least_time, objective_of, timed
 from planner.api.machines import machine_and_workers, profile_for, time_of
+from planner.api.sharing import shared_where_room
+from planner.api.sources import from_the_nearest
 from planner.cost.tables import CostTables
 from planner.cost.topology import level_ways
 from planner.descriptions import UnknownOps, in_force
 from planner.errors import TofuError
 from planner.graph.canonical import canonical
 from planner.graph.randomness import lower_randomness
-from planner.partition.build import partition
 from planner.progress import Progress, silent
 from planner.report.results import (
     Comparison,
     ComparisonRow,
 )
-from planner.search.composites import decide_with_bodies
+from planner.search.composites import Decided, decide_with_bodies
 from planner.search.decide import decide
+from planner.search.effort import EffortName
 from planner.search.methods import METHODS
 from planner.search.sharing import shared
 from planner.training.doors.pairs import read_pairs
@@ -41,6 +45,8 @@ def compare(
     progress: Progress = silent,
 ) -> Comparison:
     """Plans a training graph by every strategy of the literature.
+
+    Tofu's own plan is the one that ``plan`` makes where nothing else is asked for: on a topology for the least time.
 
     Args:
         model: an ONNX file.
@@ -65,35 +71,50 @@ def compare(
     descriptions, _ = in_force(opdefs, unknown_ops)
     step = read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions)
     graph = canonical(lower_randomness(step)).graph
-    rows = []
-    for number, method in enumerate(METHODS.values(), start=1):
-        progress(f"strategy {number} of {len(METHODS)}: {method.name}")
-        try:
-            tables = CostTables()
-            decided = decide_with_bodies(
-                graph, descriptions, workers, levels=levels, strategy=method.name, tables=tables
-            )
-            if method.name == "tofu":
-                again = partial(decide, workers=workers, levels=levels, tables=tables)
-                decided = shared(decided, descriptions, tables, "normal", again)
-        except TofuError as error:
-            if method.name == "tofu":
-                raise
-            rows.append(ComparisonRow(method.name, method.what, None, None, None, None, error.what))
-            continue
-        decision = decided.decision
-        program = partition(decided.graph, decided.ops, decision.plan).program
-        estimate = time_of(decided, decision.plan, program, machine, measured)
-        rows.append(
-            ComparisonRow(
-                method.name,
-                method.what,
-                decision.plan.moved_bytes,
-                max(program.peak_bytes),
-                decision.plan.excess_bytes,
-                decision.search_seconds,
-                estimated_seconds=None if estimate is None else estimate.estimated_seconds,
-                sources=None if estimate is None else estimate.sources,
-            )
+    objective = objective_of(None, machine, measured, "tofu")
+    effort: EffortName = "normal" if objective == "bytes" else EFFORTS_FOR_TIME["normal"]
+    tables = CostTables()
+    search = partial(decide_with_bodies, graph, descriptions, workers, levels=levels, tables=tables)
+    progress("strategy tofu")
+    plain = search(effort=effort)
+    again = partial(decide, workers=workers, levels=levels, tables=tables, effort=effort)
+    found = candidate_of(shared(plain, descriptions, tables, effort, again))
+
+    def row(name: str, candidate: Candidate) -> ComparisonRow:
+        decision, program = candidate.decided.decision, candidate.partitioned.program
+        estimate = time_of(candidate.decided, decision.plan, program, machine, measured)
+        return ComparisonRow(
+            name,
+            METHODS[name].what,
+            decision.plan.moved_bytes,
+            max(program.peak_bytes),
+            decision.plan.excess_bytes,
+            decision.search_seconds,
+            estimated_seconds=None if estimate is None else estimate.estimated_seconds,
+            sources=None if estimate is None else estimate.sources,
         )
-    return Comparison(graph.name, workers, tuple(rows), None if machine is None else machine.name)
+
+    rows = []
+    known: list[tuple[float, Decided]] = []
+    for number, name in enumerate(LITERATURE, start=1):
+        progress(f"strategy {number} of {len(LITERATURE)} of the literature: {name}")
+        try:
+            decided = search(strategy=name)
+        except TofuError as error:
+            rows.append(ComparisonRow(name, METHODS[name].what, None, None, None, None, error.what))
+            continue
+        rows.append(row(name, candidate_of(decided)))
+        known.append((rows[-1].estimated_seconds or 0.0, decided))
+    if machine is not None and objective == "time":
+        progress("strategy tofu, for the least time")
+        goal = least_time(machine, tables, measured)
+        candidates = [found, timed(lambda others: search(effort=effort, tables=others), goal, tables)]
+        if known:
+            candidates.append(candidate_of(min(known, key=lambda one: one[0])[1]))
+        found = Times(machine, goal, tables, measured).fastest(candidates, None).best
+        if not found.decided.decision.plan.deliveries:
+            found = shared_where_room(found, None, goal, descriptions, tables, progress)
+    if machine is not None:
+        found = from_the_nearest(found, machine, None, measured)
+    rows.insert(0, row("tofu", found))
+    return Comparison(graph.name, workers, tuple(rows), None if machine is None else machine.name, objective)

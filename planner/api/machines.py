@@ -6,6 +6,7 @@ from pathlib import Path
 
 from planner.config import Machine, load_topology
 from planner.cost.estimate import estimate
+from planner.cost.topology import part
 from planner.device_profile import DeviceProfile, load_profile
 from planner.errors import UsageError
 from planner.estimate import TimeEstimate
@@ -16,19 +17,26 @@ from planner.units import parse_bytes
 
 
 def machine_and_workers(gpus: int | None, topology: str | None) -> tuple[Machine | None, int]:
-    """The topology, if there is one, and the number of workers.
+    """The topology, if there is one, or as much of it as there are to be workers; and their number.
 
     Raises:
-        UsageError: neither says how many, or both say so differently; the topology cannot be used.
+        UsageError: neither says how many, or more are asked for than there are; the topology cannot be used.
     """
     machine = load_topology(topology) if topology is not None else None
     if machine is None:
         if gpus is None:
             raise UsageError("for how many GPUs?", hint="give gpus, or a topology")
         return None, gpus
-    if gpus is not None and gpus != machine.device_count:
-        raise UsageError(f"topology {topology} has {machine.device_count} devices, and {gpus} GPUs are asked for")
-    return machine, machine.device_count
+    if gpus is None:
+        return machine, machine.device_count
+    if gpus < 1:
+        raise UsageError(f"{gpus} workers: a plan needs at least 1")
+    if gpus > machine.device_count:
+        raise UsageError(
+            f"topology {topology} has {machine.device_count} devices, and {gpus} GPUs are asked for",
+            hint=f"write --gpus {machine.device_count} or fewer, or --topology with a larger machine",
+        )
+    return part(machine, gpus), gpus
 
 
 def memory_limits(memory: str | None, machine: Machine | None, workers: int) -> tuple[int, ...] | None:

@@ -10,16 +10,28 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from planner.api.fitting import candidate_of, least_cost, within
-from planner.api.least_time import Objective, faster, least_time
+from planner.api.beside import NO_SPEED, of_data, others, warnings
+from planner.api.fitting import Candidate, candidate_of, least_cost, within
+from planner.api.least_time import (
+    EFFORTS_FOR_TIME,
+    LITERATURE,
+    Objective,
+    Times,
+    can_be_timed,
+    least_time,
+    objective_of,
+    of_the_literature,
+    timed,
+)
 from planner.api.machines import machine_and_workers, memory_limits, profile_for, time_of
 from planner.api.sharing import fits, shared_where_room
 from planner.api.sources import from_the_nearest
 from planner.collection import without_collection
+from planner.config import Machine, load_topology
 from planner.cost.tables import CostTables
 from planner.cost.topology import level_ways
 from planner.descriptions import UnknownOps, in_force
-from planner.errors import UsageError, did_you_mean
+from planner.errors import InfeasibleError, UsageError, did_you_mean
 from planner.folder import (
     try_place,
     write_folder,
@@ -37,9 +49,7 @@ from planner.plan import Plan, digest
 from planner.program import Fetch, Segment
 from planner.progress import Progress, silent
 from planner.rates import Rates
-from planner.report.results import (
-    PlanResult,
-)
+from planner.report.results import Beside, PlanResult
 from planner.runtime.results import write_bytes
 from planner.search.composites import Decided, decide_with_bodies
 from planner.search.decide import STRATEGIES, Decision, decide
@@ -62,7 +72,7 @@ def plan(
     gpus: int | None = None,
     topology: str | None = None,
     memory: str | None = None,
-    objective: Objective = "bytes",
+    objective: Objective | None = None,
     rates: str | None = None,
     dim: Mapping[str, int] | None = None,
     value: Mapping[str, str] | None = None,
@@ -87,11 +97,11 @@ def plan(
 
     Args:
         model: an ONNX file.
-        gpus: how many workers; may be left out with a topology.
+        gpus: how many workers; may be left out with a topology. Fewer than its devices are those of a part of it.
         topology: a topology file, or the name of one that ships.
         memory: what the tensors of a worker may take, such as ``12GiB``; None: what the topology's devices have.
         objective: ``bytes``: the fewest that move; ``time``: the least that an iteration is estimated to take, for
-            which there must be a topology.
+            which there must be a topology; None: time where there is one, as ``objective_of`` says.
         rates: what repeated and uneven work is worth in moved bytes: how fast a link, a memory and a device are, such
             as ``link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s``; None: those of ``planner.rates``.
         dim: sizes of symbolic dims.
@@ -126,8 +136,7 @@ def plan(
     machine, workers = machine_and_workers(gpus, topology)
     limits = memory_limits(memory, machine, workers)
     measured = profile_for(profile, machine)
-    if objective == "time" and machine is None:
-        raise UsageError("--objective time: on what machine?", hint="write --topology with a file or a name")
+    judged_by = objective_of(objective, machine, measured, strategy)
     directory = out if out is not None else Path(f"{model.stem}.tofu{workers}")
     try_place(directory, force=force)
     if sharding_annotations is not None:
@@ -144,23 +153,25 @@ def plan(
     graph = form.graph
     progress(f"analysing {len(graph.ops)} ops")
     tables = CostTables(None if rates is None else Rates.parse(rates))
-    search = partial(
+    search_for = partial(
         decide_with_bodies,
         descriptions=descriptions,
-        workers=workers,
-        levels=() if machine is None else level_ways(machine),
-        strategy=strategy,
         through_bodies=through_bodies,
         partitioned_inputs=inputs == "partitioned",
         model_digest=digest(content),
         progress=progress,
-        tables=tables,
     )
-    may_share = share == "auto" and strategy == "tofu"
+    levels = () if machine is None else level_ways(machine)
+    search = partial(search_for, workers=workers, levels=levels, strategy=strategy, tables=tables)
+    # What a rule costs is said in bytes.
+    is_in_bytes = judged_by == "bytes" or bool(rules.pins or rules.forbidden)
+    effort_for_bytes = effort if is_in_bytes else EFFORTS_FOR_TIME[effort]
+    is_free = strategy == "tofu"  # the literature's strategies are what they are
+    may_share = share == "auto" and is_free
     same_graph = partial(
         decide,
         workers=workers,
-        levels=() if machine is None else level_ways(machine),
+        levels=levels,
         strategy=strategy,
         partitioned_inputs=inputs == "partitioned",
         model_digest=digest(content),
@@ -169,16 +180,18 @@ def plan(
     def found_under(chosen: Rules) -> tuple[Decided, Decided]:
         """The plan in which every reader has its own delivery, and the one in which some may be shared."""
         planned = canonical_under(chosen, whole)[0].graph
-        plain = search(planned, rules=chosen, effort=effort)
+        plain = search(planned, rules=chosen, effort=effort_for_bytes)
         if not may_share:
             return plain, plain
         kept = replace(chosen, names=frozenset(planned.tensors))
 
         def with_offers(graph: Graph, ops: tuple[BoundOp, ...], *, near: Plan) -> Decision:
             progress("again, with deliveries that readers may share")
-            return same_graph(graph, ops, rules=kept, effort=effort, tables=tables, progress=progress, near=near)
+            return same_graph(
+                graph, ops, rules=kept, effort=effort_for_bytes, tables=tables, progress=progress, near=near
+            )
 
-        return plain, shared(plain, descriptions, tables, effort, with_offers)
+        return plain, shared(plain, descriptions, tables, effort_for_bytes, with_offers)
 
     plain, decided = found_under(rules)
     priced = prices(
@@ -187,25 +200,42 @@ def plan(
         lambda others: found_under(others)[1].decision.plan.cost,
         progress,
     )
-    progress("writing a program for each worker")
-    again = partial(search, graph, rules=rules, effort="quick")
     candidate, goal = candidate_of(decided), least_cost(tables)
-    if objective == "time" and machine is not None:
-        progress("planning again, for the least time")
-        goal = least_time(machine, tables, measured)
-        candidate = faster(candidate, lambda timed: again(tables=timed), goal, tables)
+    times: Times | None = None
+    fitting: Candidate | None = None
+    by_data: Candidate | None = None
+    if machine is not None and (judged_by == "time" or can_be_timed(machine, measured)):
+        of_time = least_time(machine, tables, measured)
+        times = Times(machine, of_time, tables, measured)
+        names = LITERATURE if is_free and judged_by == "time" else ("data",)
+        known = list(of_the_literature(names, lambda name: search(graph, rules=rules, strategy=name), progress))
+        by_data = next((one for one in known if one.decided.decision.plan.strategy == "data"), None)
+        if judged_by == "time":
+            goal = of_time
+            progress("planning again, for the least time")
+            quickly = partial(search, graph, rules=rules, effort=EFFORTS_FOR_TIME[effort])
+            own = [candidate, timed(lambda others: quickly(tables=others), goal, tables)]
+            candidate = times.fastest(own, None).best
+            fitting = times.fastest([*own, *known] if is_free else own, limits).fitting
+    progress("writing a program for each worker")
     if limits is not None and not fits(candidate, limits):
         kept = replace(rules, names=frozenset(graph.tensors))
 
         def replanned(planned: Decided, charged: CostTables, chosen: Rules = kept) -> Decision:
             return same_graph(planned.graph, planned.ops, rules=chosen, effort="quick", tables=charged)
 
-        around = partial(Nearby, rules=kept, partitioned_inputs=inputs == "partitioned", is_free=strategy == "tofu")
+        around = partial(Nearby, rules=kept, partitioned_inputs=inputs == "partitioned", is_free=is_free)
         first = candidate_of(plain) if candidate.decided.decision.plan.deliveries else candidate
-        # The literature's strategies are what they are.
-        less = kept.with_less_replication() if strategy == "tofu" else ()
+        less = kept.with_less_replication() if is_free else ()
         leaner = [partial(replanned, chosen=chosen) for chosen in less]
-        candidate = within(first, replanned, limits, goal, tables, progress, around, leaner)
+        try:
+            candidate = within(first, replanned, limits, goal, tables, progress, around, leaner)
+        except InfeasibleError:
+            if fitting is None:
+                raise
+            candidate = fitting
+    if times is not None and fitting is not None:
+        candidate = min(fitting, candidate, key=times.seconds)
     if may_share and not candidate.decided.decision.plan.deliveries:
         candidate = shared_where_room(candidate, limits, goal, descriptions, tables, progress)
     if machine is not None:
@@ -214,6 +244,8 @@ def plan(
     decision = decided.decision
     complete = replace(
         complete_plan(decision.plan, partitioned),
+        strategy=strategy,
+        gap_of=judged_by if decision.plan.certified_gap is None else decision.plan.gap_of,
         estimate=time_of(decided, decision.plan, partitioned.program, machine, measured),
         described_by=source,
         undescribed=undescribed_ops(decided.graph, decided.ops, decision.plan, descriptions.is_unknown),
@@ -228,6 +260,39 @@ def plan(
         note_data_folder(annotated, data_folder, sharding_annotations.parent)
         write_bytes(sharding_annotations, annotated.SerializeToString(deterministic=True))
     steps = [step for worker in partitioned.program.workers for step in worker.steps]
+    beside, said = None, []
+    if machine is not None and topology is not None and times is not None and complete.estimate is not None:
+
+        def of_a_part(machine: Machine, name: str, tables: CostTables) -> Decided:
+            ways = level_ways(machine)
+            return search_for(
+                graph,
+                workers=machine.device_count,
+                levels=ways,
+                strategy=name,
+                rules=rules,
+                effort="quick",
+                tables=tables,
+            )
+
+        beside = Beside(
+            *of_data(by_data, times, limits),
+            others=tuple(
+                others(
+                    load_topology(topology),
+                    workers,
+                    of_a_part,
+                    lambda machine: memory_limits(memory, machine, machine.device_count),
+                    is_timed=judged_by == "time",
+                    strategy=strategy,
+                    profile=measured,
+                    progress=progress,
+                )
+            ),
+        )
+        said = list(warnings(complete.estimate.estimated_seconds, beside, strategy))
+    elif machine is not None and objective is None and is_free:
+        said = [NO_SPEED]
     return PlanResult(
         plan=complete,
         directory=directory,
@@ -243,6 +308,10 @@ def plan(
         collectives=counted(collectives(partitioned.program)),
         prices=priced,
         values=values_of(whole.notes),
+        objective=judged_by,
+        found_by=decision.plan.strategy,
+        beside=beside,
+        warnings=tuple(said),
     )
 
 

@@ -6,9 +6,9 @@ What is measured, each op of other content once, and each part of other shapes o
 2. for k workers, every op by every basic strategy: along one index variable, in as many ways as the first cuts of a
    plan have together, for every number of cuts; in blocks of one, and as the description proposes;
 3. the parts that the plan for the fewest bytes has;
-4. for a topology, the parts that the plan for the least time has, by what has been measured so far; and again, until a
-   plan has no part that is new, three times at most. (Where an op cannot be measured, and the topology does not say how
-   fast its devices are, there is no such plan.)
+4. for a topology, the parts that the plan for the least time has, by what has been measured so far, and those of the
+   search's own where that is another one; and again, until they have no part that is new, three times at most. (Where
+   an op cannot be measured, and the topology does not say how fast its devices are, there is no such plan.)
 
 Ops inside of the bodies of composite ops are among them: a plan may cut through bodies.
 """
@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Literal
 
 from planner.algebra.tiling import Tiling
-from planner.api.least_time import least_time
+from planner.api.fitting import candidate_of
+from planner.api.least_time import LITERATURE, Times, least_time, of_the_literature, timed
 from planner.api.machines import machine_and_workers
 from planner.api.measuring import PartTimes
 from planner.config import Machine
@@ -187,14 +188,20 @@ def _measure_plans(
         ops = ((bound, strategies[bound.op.name].tiling) for bound in decided.ops)
         return times.measure(what, decided.graph, ops)
 
-    measured("parts of the plan for the fewest bytes", search(tables=tables))
+    fewest = search(tables=tables)
+    measured("parts of the plan for the fewest bytes", fewest)
     if machine is None:
         return
     if times.unheard_of and not says_speed(machine.devices[0]):
         unknown = ", ".join(times.unheard_of)
         progress(f"no plan for the least time: neither measured nor said by the topology is how fast {unknown} is")
         return
+    known = [candidate_of(fewest), *of_the_literature(LITERATURE, lambda name: search(strategy=name, tables=tables))]
     for _ in range(_ROUNDS):
-        goal = least_time(machine, tables, so_far())
-        if not measured("parts of the plan for the least time", search(tables=goal.tables)):
+        found = so_far()
+        goal = least_time(machine, tables, found)
+        by_tables = timed(lambda others: search(tables=others), goal, tables)
+        best = Times(machine, goal, tables, found).fastest([*known, by_tables], None).best
+        new = [measured("parts of the plan for the least time", one.decided) for one in (by_tables, best)]
+        if not any(new):
             break

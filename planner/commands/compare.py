@@ -26,7 +26,9 @@ from planner.commands.show import progress, show
 
 @click.command(short_help="Every strategy of the literature beside the found plan.")
 @MODEL
-@click.option("--gpus", type=click.IntRange(min=1), metavar="K", help="How many GPUs.")
+@click.option(
+    "--gpus", type=click.IntRange(min=1), metavar="K", help="How many GPUs; of a topology's, the nearest so many."
+)
 @click.option("--topology", metavar="FILE|NAME", help="A topology file or the name of one, to estimate times for.")
 @DIM
 @VALUE
@@ -49,11 +51,14 @@ def compare(
 ) -> int:
     """Plan MODEL by every strategy of the literature, and print what each of them moves and holds.
 
+    Tofu's own plan is for the fewest bytes, and on a topology for the least estimated time, as that of `tofu plan` is.
+
     \b
     Examples:
       tofu compare train.onnx --gpus 8
       tofu compare train.onnx --gpus 4 --json
       tofu compare train.onnx --topology p2.8xlarge
+      tofu compare train.onnx --topology dgx-h100 --gpus 4
       tofu compare train.onnx --topology dgx-h100 --profile h100.yaml
     """
     check_count("compare", gpus, topology)

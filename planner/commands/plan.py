@@ -28,14 +28,18 @@ from planner.commands.show import progress, show
 
 @click.command(short_help="Decide how everything is split, for K GPUs.")
 @MODEL
-@click.option("--gpus", type=click.IntRange(min=1), metavar="K", help="How many GPUs, each a worker of the plan.")
+@click.option(
+    "--gpus",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="How many GPUs, each a worker of the plan; of a topology's, the nearest so many.  [default: all of those]",
+)
 @click.option("--topology", metavar="FILE|NAME", help="A topology file, or one that ships with tofu by its name.")
 @click.option(
     "--objective",
     type=click.Choice(["bytes", "time"]),
-    default="bytes",
-    show_default=True,
-    help="The fewest bytes moved, or the least estimated time on the topology.",
+    help="The fewest bytes moved, or the least estimated time on the topology.  [default: time with --topology, else "
+    "bytes]",
 )
 @click.option(
     "--rates",
@@ -120,7 +124,7 @@ def plan(
     model: Path,
     gpus: int | None,
     topology: str | None,
-    objective: Literal["bytes", "time"],
+    objective: Literal["bytes", "time"] | None,
     rates: str | None,
     memory: str | None,
     dims: tuple[tuple[str, str], ...],
@@ -147,8 +151,9 @@ def plan(
     Examples:
       tofu plan train.onnx --gpus 8
       tofu plan train.onnx --topology p2.8xlarge --out plan
-      tofu plan train.onnx --topology dgx-h100 --objective time
-      tofu plan train.onnx --topology dgx-h100 --objective time --profile h100.yaml
+      tofu plan train.onnx --topology dgx-h100 --gpus 4
+      tofu plan train.onnx --topology dgx-h100 --objective bytes
+      tofu plan train.onnx --topology dgx-h100 --profile h100.yaml
       tofu plan train.onnx --gpus 8 --memory 12GiB
       tofu plan train.onnx --gpus 8 --rates link=25GB/s,memory=860GB/s,compute=91TFLOP/s
       tofu plan train.onnx --gpus 4 --strategy data --json

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from planner.algebra.tiling import coordinates
 from planner.config import Machine, Topology
-from planner.cost.topology import Interconnect
+from planner.cost.topology import Interconnect, level_ways
 from planner.program import Fetch, Program
 
 _MOST_ORDERS = 720
@@ -90,7 +90,7 @@ def _lacking(machine: Machine, devices: Sequence[int], needed_bytes: Sequence[in
 def _on_levels(machine: Topology, cuts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Workers as they are numbered, then every other way to lay whole cuts on levels."""
     yield tuple(range(machine.device_count))
-    ways = [level.ways for level in machine.levels]
+    ways = level_ways(machine)
     for chosen in sorted(set(_laid(cuts, ways))):
         yield _numbered(cuts, sorted(range(len(cuts)), key=lambda cut: (chosen[cut], cut)))
 
@@ -122,7 +122,7 @@ def usual_devices(interconnect: Interconnect, cuts: tuple[int, ...]) -> tuple[in
     machine = interconnect.machine
     if not isinstance(machine, Topology):
         return _by_nearness(interconnect.seconds_per_byte)
-    laid = min(_laid(cuts, [level.ways for level in machine.levels]), default=None)
+    laid = min(_laid(cuts, level_ways(machine)), default=None)
     if laid is None:
         return tuple(range(machine.device_count))  # no whole cuts fill the levels
     return _numbered(cuts, sorted(range(len(cuts)), key=lambda cut: (laid[cut], cut)))

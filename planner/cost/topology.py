@@ -9,13 +9,13 @@ it sends): the largest least bandwidth, then the fewest links, then the least la
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.config import DeviceGraph, Machine, Topology
+from planner.config import DeviceGraph, DeviceLink, Machine, Topology
 from planner.units import Quantity, to_text
 
 
@@ -57,10 +57,21 @@ class Interconnect:
         """Over the outermost level that parts them: the faster ones within are not what it waits for."""
         number = next(number for number, size in enumerate(self._group) if sender // size != receiver // size)
         level = machine.levels[number]
-        ports = machine.device_count // level.shared_by
+        ports = machine.whole_count // level.shared_by
         first = self._first_port[number]
         way = (first + sender // level.shared_by, first + ports + receiver // level.shared_by)
         return Route(way, level.bandwidth_bytes_per_s, level.latency_seconds, level.name)
+
+    @cached_property
+    def received_bytes_per_s(self) -> tuple[float, ...]:
+        """What each device can receive at most: over all levels of a tree, or all of its links, at the same time."""
+        machine = self.machine
+        if isinstance(machine, Topology):
+            return (sum(level.bandwidth_bytes_per_s for level in machine.levels),) * machine.device_count
+        return tuple(
+            sum(link.bandwidth_bytes_per_s for link in machine.links if device in link.between)
+            for device in range(machine.device_count)
+        )
 
     @cached_property
     def seconds_per_byte(self) -> NDArray[np.float64]:
@@ -89,10 +100,10 @@ def level_ways(machine: Machine) -> tuple[int, ...]:
 
     A device graph has the levels that its links show: the devices that reach each other over more than a bandwidth are
     a group. (Widest paths have no other groups than nested ones.) A bandwidth that leaves groups of unequal sizes makes
-    no level.
+    no level; neither does a level of a tree that the used part of a machine fills unevenly.
     """
     if isinstance(machine, Topology):
-        return tuple(level.ways for level in machine.levels)
+        return _used_ways(machine)
     interconnect = Interconnect(machine)
     every = range(machine.device_count)
     width = [
@@ -109,16 +120,83 @@ def level_ways(machine: Machine) -> tuple[int, ...]:
     return tuple(found)
 
 
+def _used_ways(machine: Topology) -> tuple[int, ...]:
+    """The ways of the levels between the devices of a tree that are used."""
+    if machine.used is None:
+        return tuple(level.ways for level in machine.levels)
+    found, left, below = [], machine.used, machine.whole_count
+    for level in machine.levels:
+        below //= level.ways
+        if left > below and left % below == 0:
+            found.append(left // below)
+            left = below
+    return tuple(found)
+
+
+def part(machine: Machine, count: int) -> Machine:
+    """So many devices of a machine, the nearest to each other.
+
+    Of a tree of levels these are the first ones. Of a device graph, each device is tried with those that it reaches
+    over the most bandwidth and then with the least latency; the set between whose devices a byte takes the least is
+    taken. What is left of the graph passes bytes on, as its switches do.
+
+    Args:
+        machine: the whole one.
+        count: at least 1, and no more than it has.
+    """
+    assert 1 <= count <= machine.device_count, "a part of the machine"
+    if count == machine.device_count:
+        return machine
+    if isinstance(machine, Topology):
+        name = f"{machine.name}, {count} of {machine.whole_count} devices"
+        return replace(machine, name=name, used=count)
+    chosen = _nearest(Interconnect(machine), count)
+    left = [device for device in range(machine.device_count) if device not in chosen]
+    names = (*(f"device {device}" for device in left), *machine.switches)
+    number = {device: new for new, device in enumerate((*chosen, *left))}
+
+    def renumbered(link: DeviceLink) -> DeviceLink:
+        one, other = (number.get(node, node) for node in link.between)  # switches keep their numbers
+        return replace(link, between=(one, other))
+
+    return DeviceGraph(
+        name=f"{machine.name}, devices {', '.join(map(str, chosen))} of {machine.device_count}",
+        devices=tuple(machine.devices[device] for device in chosen),
+        links=tuple(map(renumbered, machine.links)),
+        switches=names,
+        source=machine.source,
+    )
+
+
+def _nearest(interconnect: Interconnect, count: int) -> tuple[int, ...]:
+    """The devices of a graph that are nearest to each other, by their numbers."""
+    every = range(interconnect.machine.device_count)
+
+    def distance(one: int, other: int) -> tuple[float, float, int]:
+        if one == other:
+            return (-float("inf"), 0.0, other)
+        route = interconnect.route(one, other)
+        return (-route.bandwidth_bytes_per_s, route.latency_seconds, other)
+
+    def around(one: int) -> tuple[int, ...]:
+        return tuple(sorted(sorted(every, key=lambda other: distance(one, other))[:count]))
+
+    def seconds(chosen: tuple[int, ...]) -> float:
+        return float(f"{interconnect.seconds_per_byte[np.ix_(chosen, chosen)].sum():.9e}")
+
+    return min(sorted({around(one) for one in every}), key=seconds)
+
+
 def _level_ports(machine: Topology) -> tuple[list[float], list[int], list[int]]:
     """Bandwidth of every port; by level, the number of its first port and the devices of a group below it."""
     bandwidths: list[float] = []
     first, group = [], []
-    below = machine.device_count
+    below = machine.whole_count
     for level in machine.levels:
         below //= level.ways
         first.append(len(bandwidths))
         group.append(below)
-        bandwidths += [level.bandwidth_bytes_per_s] * (2 * (machine.device_count // level.shared_by))
+        bandwidths += [level.bandwidth_bytes_per_s] * (2 * (machine.whole_count // level.shared_by))
     return bandwidths, first, group
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from planner.estimate import TimeEstimate
-from planner.report.results import Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
+from planner.report.results import Beside, Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
 from planner.search.prices import Price
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ def plan(result: PlanResult) -> dict[str, Any]:
     plan.pop("iteration_spaces")
     return {
         **plan,
+        "objective": result.objective,
+        "found_by": result.found_by,
+        **({} if result.beside is None else _beside(result.beside)),
+        "warnings": list(result.warnings),
         "directory": str(result.directory),
         "search_seconds": result.search_seconds,
         "total_seconds": result.total_seconds,
@@ -69,6 +73,14 @@ def plan(result: PlanResult) -> dict[str, Any]:
         "collectives": {kind: dict(total) for kind, total in result.collectives.items()},
         **({"values": dict(result.values)} if result.values else {}),
         **({"prices": [_price(price) for price in result.prices]} if result.prices else {}),
+    }
+
+
+def _beside(beside: Beside) -> dict[str, Any]:
+    return {
+        "data_parallel_seconds": beside.data_seconds,
+        "data_parallel_is_exact": beside.is_exact,
+        "other_workers": [asdict(other) for other in beside.others],
     }
 
 
@@ -227,6 +239,7 @@ def compare(result: Comparison) -> dict[str, Any]:
         "model": result.model,
         "workers": result.workers,
         "topology": result.topology,
+        "objective": result.objective,
         "rows": [
             {
                 "strategy": row.strategy,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.estimate import ComputeSources, TimeEstimate
+from planner.report.results import Beside
 from planner.units import format_bytes, format_seconds
 
 _SHOWN_DEVICES = 16
@@ -36,6 +37,22 @@ def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
         facts.append(("  devices, by worker", shown + more))
     facts += [("  assumed", assumption) for assumption in estimate.assumptions]
     return facts
+
+
+def beside_facts(beside: Beside | None) -> list[tuple[str, str]]:
+    """What else is estimated on the machine; nothing where nothing is."""
+    if beside is None:
+        return []
+    if beside.data_seconds is None:
+        by_data = "no plan, or none that fits into the memory there is"
+    else:
+        by_data = format_seconds(beside.data_seconds)
+        by_data = by_data if beside.is_exact else f"about {by_data}, as the tables of the search add it up"
+    found = [("  data parallelism", by_data)]
+    if beside.others:
+        each = (f"{format_seconds(other.estimated_seconds)} on {other.workers}" for other in beside.others)
+        found.append(("  other numbers of GPUs", ", ".join(each)))
+    return found
 
 
 def _source_facts(sources: ComputeSources | None) -> list[tuple[str, str]]:

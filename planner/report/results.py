@@ -77,6 +77,36 @@ class PlanResult:
     """Of every pin and prohibition."""
     values: tuple[tuple[str, str], ...] = ()
     """Inputs that became constants, and of what value."""
+    objective: Literal["bytes", "time"] = "bytes"
+    """What the plan was to have the least of."""
+    found_by: str = "tofu"
+    """The strategy whose plan was taken; another one than the plan's where that was the fastest known."""
+    beside: Beside | None = None
+    """What else is estimated on the machine; None without one, or where it cannot be."""
+    warnings: tuple[str, ...] = ()
+    """What would be faster, and how to have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherCount:
+    """The machine with another number of workers."""
+
+    workers: int
+    estimated_seconds: float
+    """Of an iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is estimated beside a plan for a machine."""
+
+    data_seconds: float | None
+    """Of data parallelism on as many workers; None where it has no plan."""
+    is_exact: bool
+    """The estimate is of a program; else it is what the tables of the search add up, as making the program would take
+    long."""
+    others: tuple[OtherCount, ...]
+    """Other numbers of workers that were tried, the smallest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +221,8 @@ class Comparison:
     rows: tuple[ComparisonRow, ...]
     topology: str | None = None
     """What the times are estimated for."""
+    objective: Literal["bytes", "time"] = "bytes"
+    """What tofu's own plan has the least of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from planner.plan import Plan, UndescribedOp
 from planner.report.console import ReportConsole
-from planner.report.estimate import beside_measurement, estimate_facts
+from planner.report.estimate import beside_facts, beside_measurement, estimate_facts
 from planner.report.results import (
     Comparison,
+    ComparisonRow,
     Explanation,
     GradResult,
     ParameterRow,
@@ -84,9 +85,10 @@ def _excess(plan: Plan) -> str:
     return f"as if {format_bytes(plan.excess_bytes)} moved ({parts}): {more}"
 
 
-def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
+def _plan_facts(plan: Plan, objective: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:
     cuts = " x ".join(str(ways) for ways in plan.cuts) or "none"
-    gap = "not computed" if plan.certified_gap is None else format_ratio(plan.certified_gap)
+    what = {"bytes": "of moved bytes and excess", "time": "of time, as the tables of the search add it up"}[plan.gap_of]
+    gap = "not computed" if plan.certified_gap is None else f"{format_ratio(plan.certified_gap)} {what}"
     if plan.deliveries and plan.certified_gap is not None:
         gap += ", of plans in which these readers may share"
     largest = max(plan.peak_bytes)
@@ -94,6 +96,7 @@ def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
         ("model", plan.model),
         ("workers", f"{plan.workers} (cuts: {cuts})"),
         ("strategy", plan.strategy),
+        *objective,
         ("moved", f"{format_bytes(plan.moved_bytes)} per iteration over all workers"),
         ("as SoyBean counts", format_bytes(plan.soybean_bytes)),
         ("memory per worker", f"{format_bytes(largest)} of tensors at most"),
@@ -141,7 +144,9 @@ def plan(result: PlanResult, file: TextIO) -> None:
     console = ReportConsole(file)
     console.print_facts(
         [
-            *_plan_facts(result.plan),
+            *_plan_facts(result.plan, _objective(result)),
+            *beside_facts(result.beside),
+            *(("warning", warning) for warning in result.warnings),
             *_values(result.values),
             ("state", f"{format_bytes(result.state_bytes)} in all"),
             ("ops", f"{result.ops}, run as {result.segments} segments ({result.functions} distinct)"),
@@ -165,6 +170,13 @@ def plan(result: PlanResult, file: TextIO) -> None:
         rows = [(name, str(result.plan.tilings[name]), format_bytes(moved)) for name, moved in costly if moved]
         console.print_table(("what moves most", "tiling", "moved"), rows, ("moved",))
     _undescribed(console, result.plan.undescribed)
+
+
+def _objective(result: PlanResult) -> list[tuple[str, str]]:
+    """What the plan was to have the least of; whose plan it is where it is one of the literature's."""
+    what = {"bytes": "the fewest bytes", "time": "the least estimated time"}[result.objective]
+    whose = f"; the plan is that of {result.found_by}" if result.found_by != result.plan.strategy else ""
+    return [("objective", what + whose)]
 
 
 def _price(price: Price) -> str:
@@ -325,15 +337,19 @@ def _profile(console: ReportConsole, profile: Profile) -> None:
 
 
 def compare(result: Comparison, file: TextIO) -> None:
-    """Prints the strategies of the literature beside the found plan, the cheapest first."""
+    """Prints the strategies of the literature beside the found plan, the best first by what that is made for."""
     console = ReportConsole(file)
     facts = [("model", result.model), ("workers", str(result.workers))]
     console.print_facts([*facts, *([("topology", result.topology)] if result.topology is not None else [])])
     console.print()
-    found = next(row.cost for row in result.rows if row.strategy == "tofu") or 0
+
+    def amount(row: ComparisonRow) -> float:
+        return (row.estimated_seconds if result.objective == "time" else row.cost) or 0
+
+    found = next(amount(row) for row in result.rows if row.strategy == "tofu")
     rows: list[tuple[str, ...]] = []
-    for row in sorted(result.rows, key=lambda row: (row.cost is None, row.cost or 0)):
-        if row.moved_bytes is None or row.cost is None:
+    for row in sorted(result.rows, key=lambda row: (row.moved_bytes is None, amount(row))):
+        if row.moved_bytes is None:
             rows.append((row.strategy, "no plan", "", "", "", "", "", row.reason))
             continue
         sources = row.sources
@@ -341,7 +357,7 @@ def compare(result: Comparison, file: TextIO) -> None:
             (
                 row.strategy,
                 format_bytes(row.moved_bytes),
-                f"{row.cost / found:.2f}" if found else "",
+                f"{amount(row) / found:.2f}" if found else "",
                 format_bytes(row.peak_bytes or 0),
                 "" if row.estimated_seconds is None else format_seconds(row.estimated_seconds),
                 "" if sources is None else f"{sources.measured_ops:,} of {sources.ops:,} ops",
@@ -349,7 +365,8 @@ def compare(result: Comparison, file: TextIO) -> None:
                 row.what,
             )
         )
-    costs = "moved", "cost to tofu's", "arrays per worker", "est. time", "measured", "excess"
+    times = "time to tofu's" if result.objective == "time" else "cost to tofu's"
+    costs = "moved", times, "arrays per worker", "est. time", "measured", "excess"
     columns: tuple[str, ...] = ("strategy", *costs, "what it is")
     lacking = {"est. time": result.topology is None, "measured": all(row.sources is None for row in result.rows)}
     kept = [number for number, column in enumerate(columns) if not lacking.get(column, False)]

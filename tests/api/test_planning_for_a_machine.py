@@ -78,7 +78,7 @@ def test_compare_has_a_column_of_estimates(capsys: pytest.CaptureFixture[str]) -
 
 def test_the_least_time_is_no_more_than_that_of_the_fewest_bytes() -> None:
     write_model(build("mlp-5x300"), Path("big.onnx"))
-    bytes_plan = api.plan(Path("big.onnx"), topology="p2.8xlarge", out=Path("a")).plan
+    bytes_plan = api.plan(Path("big.onnx"), topology="p2.8xlarge", objective="bytes", out=Path("a")).plan
     time_plan = api.plan(Path("big.onnx"), topology="p2.8xlarge", objective="time", out=Path("b")).plan
     assert bytes_plan.estimate is not None
     assert time_plan.estimate is not None

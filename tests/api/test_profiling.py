@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -119,7 +120,8 @@ def test_an_operator_that_nothing_here_executes_is_named_and_stands_by_the_roofl
     with pytest.raises(UsageError, match=r"the profile has no mine\.Scale like one of the model"):
         api.plan(model, topology="four.yaml", opdefs=mine, profile=Path("mine.yaml"), out=Path("p"))
     Path("fast.yaml").write_text(MACHINE.replace("1GiB", "1GiB, memory_bandwidth: 10GB/s"))
-    planned = api.plan(model, topology="fast.yaml", opdefs=mine, profile=Path("mine.yaml"), out=Path("p"))
+    options: dict[str, Any] = {"opdefs": mine, "profile": Path("mine.yaml"), "objective": "bytes"}
+    planned = api.plan(model, topology="fast.yaml", out=Path("p"), **options)
     estimate = planned.plan.estimate
     assert estimate is not None
     assert estimate.sources is not None
@@ -132,7 +134,7 @@ def test_an_operator_that_nothing_here_executes_is_named_and_stands_by_the_roofl
         ({"out": Path("m.txt")}, "a profile is written as .yaml, .yml, .json"),
         ({"out": Path("nowhere/m.yaml")}, "there is no folder nowhere"),
         ({"memory": "4Gib"}, "unknown unit"),
-        ({"topology": "four.yaml", "gpus": 3}, "has 4 devices, and 3 GPUs are asked for"),
+        ({"topology": "four.yaml", "gpus": 5}, "has 4 devices, and 5 GPUs are asked for"),
         ({"device": "cuda", "custom_ops": (Path("x.so"),)}, "libraries are for --device cpu"),
     ],
 )

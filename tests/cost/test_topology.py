@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.config import Device, DeviceGraph, DeviceLink, Level, Topology, load_topology
+from planner.config import Device, DeviceGraph, DeviceLink, Level, Machine, Topology, load_topology
 from planner.cost.assignment import usual_devices
 from planner.cost.depth import depths
-from planner.cost.topology import Interconnect, level_ways
+from planner.cost.topology import Interconnect, level_ways, part
 
 DEVICE = Device(2**30)
 
@@ -112,6 +112,53 @@ def test_levels_of_a_tree_are_those_of_the_file() -> None:
     levels = (Level("network", 4, 1e9), Level("nvlink", 18, 50e9))
     assert level_ways(Topology("t", DEVICE, levels)) == (4, 18)
     assert level_ways(Topology("one", DEVICE, ())) == ()
+
+
+def test_a_part_of_a_tree_is_its_first_devices() -> None:
+    """With the adapters of the whole machine: four neighbours share one."""
+    machine = load_topology("p2.8xlarge")
+    assert part(machine, 8) is machine
+    ways = {count: level_ways(part(machine, count)) for count in range(1, 9)}
+    assert ways == {1: (), 2: (2,), 3: (3,), 4: (4,), 5: (5,), 6: (6,), 7: (7,), 8: (2, 4)}
+    six = part(machine, 6)
+    assert (six.device_count, len(six.devices), six.name) == (6, 6, "p2.8xlarge, 6 of 8 devices")
+    whole = Interconnect(machine)
+    for one, other in itertools.permutations(range(6), 2):
+        assert Interconnect(six).route(one, other) == whole.route(one, other)
+    two_nodes = part(load_topology("h100-64x8"), 16)
+    assert level_ways(two_nodes) == (2, 8)
+    assert {Interconnect(two_nodes).route(0, other).level for other in range(1, 16)} == {"infiniband", "nvlink"}
+
+
+def test_a_part_of_a_graph_is_of_devices_that_are_near() -> None:
+    links = (
+        DeviceLink((0, 1), 1e9),
+        DeviceLink((1, 4), 50e9),  # over the switch: 1 and 3 are near
+        DeviceLink((3, 4), 50e9),
+        DeviceLink((0, 2), 5e9),
+    )
+    graph = DeviceGraph("g", (DEVICE,) * 4, links, ("host",))
+    two = part(graph, 2)
+    assert isinstance(two, DeviceGraph)
+    assert (two.name, two.device_count) == ("g, devices 1, 3 of 4", 2)
+    assert two.switches == ("device 0", "device 2", "host")
+    assert Interconnect(two).route(0, 1).bandwidth_bytes_per_s == 50e9
+    assert len({device // 4 for device in _chosen(part(load_topology("icml18-p100"), 4))}) == 1, "one node"
+
+
+def _chosen(machine: Machine) -> list[int]:
+    return [int(number) for number in machine.name.partition("devices ")[2].partition(" of")[0].split(", ")]
+
+
+@given(graphs(), st.data())
+def test_what_is_left_of_a_graph_passes_bytes_on(graph: DeviceGraph, data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, graph.device_count - 1))
+    machine = part(graph, count)
+    chosen, whole, some = _chosen(machine), Interconnect(graph), Interconnect(machine)
+    assert len(set(chosen)) == count == machine.device_count
+    for one, other in itertools.permutations(range(count), 2):
+        wanted = whole.route(chosen[one], chosen[other])
+        assert some.route(one, other).bandwidth_bytes_per_s == wanted.bandwidth_bytes_per_s
 
 
 def test_levels_of_a_graph_are_what_its_links_show() -> None:
