@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import opdefs
 from planner.algebra.tiling import UNCUT
-from planner.api.fitting import candidate_of, fewest_bytes, within
+from planner.api.fitting import candidate_of, least_cost, within
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
@@ -86,8 +86,8 @@ def test_no_plan_within_a_limit_moves_less(sizes: tuple[int, int, int]) -> None:
     assert len(every) > 1, "limits make a difference"
     assert every[0][0] == decision.plan.moved_bytes
     for moved, peak in every:
-        found = within(first, again, [peak] * WORKERS, fewest_bytes(tables), tables)
+        found = within(first, again, [peak] * WORKERS, least_cost(tables), tables)
         assert max(found.partitioned.program.peak_bytes) <= peak
         assert found.decided.decision.plan.moved_bytes == moved
     with pytest.raises(InfeasibleError, match="no plan was found that fits"):
-        within(first, again, [every[-1][1] - 1] * WORKERS, fewest_bytes(tables), tables)
+        within(first, again, [every[-1][1] - 1] * WORKERS, least_cost(tables), tables)

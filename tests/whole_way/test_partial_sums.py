@@ -32,7 +32,7 @@ def check(result: RunResult, plan: Plan) -> None:
 def test_random_plans_run(make: Callable[[], Graph], workers: int, seed: int, tmp_path: Path) -> None:
     graph = make()
     ops = opdefs.standard().bind_all(graph)
-    problem = Problem(graph, ops, workers, replication_budget=1.0, with_partial_sums=True)
+    problem = Problem(graph, ops, workers, with_partial_sums=True)
     drawn = (partial_plan(problem, workers, number) for number in range(seed, 100, 3))
     plan = next(one for one in drawn if len(partial_tensors(one)) >= (2 if make is two_products else 9))
     partitioned = partition(graph, ops, plan)
