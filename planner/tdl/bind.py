@@ -166,9 +166,9 @@ class BoundOp:
         alike but for those at a border. All pieces of others are looked at: where an op's parts must be whole groups,
         or lie in one, it reads by the group's number, a quotient.
         """
-        divided = parts(strategy)
+        divided, space = parts(strategy), index_space(self.extents)
         some = [
-            (distinct_pieces if variable in self._read_as_they_are else pieces)(self.extents[variable], how)
+            (distinct_pieces if variable in self._read_as_they_are else pieces)(space[variable], how)
             for variable, how in divided
         ]
         counts = [len(starts) for starts, _ in some]
