@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, nan, prod
+from math import prod
 from random import Random
 
 import numpy as np
@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 import opdefs
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Replicate, Shard, Tiling
-from planner.cost.excess import ALIASES, Rates, computing, excess, repeated
+from planner.cost.excess import ALIASES
+from planner.cost.excess import computing as exactly
 from planner.cost.tables import CostTables
 from planner.errors import UsageError
+from planner.rates import Rates
 from planner.tdl.bind import BoundOp
 from planner.tdl.expr import VarKind
 from planner.verify.cases import Case, Given, Known, all_cases, bind_case, by_type, make
@@ -31,8 +33,20 @@ def bound(case: Case) -> BoundOp:
     return bind_case(case, DESCRIPTIONS)[0]
 
 
+def charges(op: BoundOp, *strategies: Tiling, rates: Rates = RATES) -> list[int]:
+    return CostTables(rates).charges(op, strategies).tolist()
+
+
 def charge(op: BoundOp, text: str, ways: tuple[int, ...], rates: Rates = RATES) -> int:
-    return int(excess(op, (Tiling.parse(text, ways),), rates)[0])
+    return charges(op, Tiling.parse(text, ways), rates=rates)[0]
+
+
+def computing(op: BoundOp, rates: Rates = RATES) -> float:
+    return exactly(op, rates)
+
+
+def repeated(op: BoundOp, strategy: Tiling, rates: Rates = RATES) -> int:
+    return CostTables(rates).repeated(op, strategy)
 
 
 # By hand
@@ -44,16 +58,16 @@ def test_the_rates_are_those_that_are_documented() -> None:
 
 @pytest.mark.parametrize("text", ["S(0)/2 S(0)/2", "S(0)/2 S(1)/2", "S(2)/4"])
 def test_a_product_whose_parts_compute_as_long_is_free_when_evenly_divided(text: str) -> None:
-    """1024 x 1024 x 1024: each of four workers computes for a quarter of 2**24, and touches less than that meanwhile."""
+    """1024 x 1024 x 1024: each of four workers computes a quarter of 2**24, and touches less meanwhile."""
     product = bound(make("MatMul", (1024, 1024), (1024, 1024)))
-    assert computing(product, RATES) == 2 * 1024**3 / 128 == 2**24
+    assert computing(product) == 2 * 1024**3 / 128 == 2**24
     assert charge(product, text, (4,) if text.count("/") == 1 else (2, 2)) == 0
 
 
 def test_a_small_product_is_as_long_as_what_it_touches() -> None:
     """4 x 6 by 6 x 10: 24 + 60 + 40 elements of 4 bytes at 8 bytes each; each of two workers reads all of B."""
     product = bound(make("MatMul", (4, 6), (6, 10)))
-    assert computing(product, RATES) == 4 * (24 + 60 + 40) / 8 == 62
+    assert computing(product) == 4 * (24 + 60 + 40) / 8 == 62
     assert charge(product, "S(0)", (2,)) == 2 * 4 * (12 + 60 + 20) // 8 - 62 == 30
     assert charge(product, "S(1)", (2,)) == 2 * 4 * (24 + 30 + 20) // 8 - 62 == 12
     assert charge(product, "S(2)", (2,)) == 2 * 4 * (12 + 30 + 40) // 8 - 62 == 20
@@ -71,24 +85,24 @@ def test_an_op_waits_for_its_slowest_worker() -> None:
 def test_to_repeat_all_of_an_op_costs_it_once_for_each_other_worker(workers: int) -> None:
     product = bound(make("MatMul", (32, 64), (64, 128)))
     alone = max(4 * (32 * 64 + 64 * 128 + 32 * 128) / 8, 2 * 32 * 64 * 128 / 128)
-    assert computing(product, RATES) == alone
+    assert computing(product) == alone
     assert charge(product, "R", (workers,)) == (workers - 1) * alone
-    assert repeated(product, Tiling.parse("R", (workers,)), RATES) == (workers - 1) * alone
+    assert repeated(product, Tiling.parse("R", (workers,))) == (workers - 1) * alone
 
 
 def test_idle_workers_are_waited_for_by_nobody_and_paid_for() -> None:
     """One of four does all: the others have a quarter each that they do not do; nothing is done twice."""
     product = bound(make("MatMul", (32, 64), (64, 128)))
     strategy = Tiling((Only(2),), (4,))
-    assert int(excess(product, (strategy,), RATES)[0]) == 3 * computing(product, RATES)
-    assert repeated(product, strategy, RATES) == 0
+    assert charges(product, strategy)[0] == 3 * computing(product)
+    assert repeated(product, strategy) == 0
 
 
 def test_to_add_contributions_everywhere_is_to_touch_as_much_everywhere() -> None:
     op = bound(make("Add", (8, 12), (8, 12)))
     alone = 3 * 8 * 12 * 4 // 8
-    assert computing(op, RATES) == alone
-    assert int(excess(op, (Tiling((Partial(),), (3,)),), RATES)[0]) == 2 * alone
+    assert computing(op) == alone
+    assert charges(op, Tiling((Partial(),), (3,)))[0] == 2 * alone
 
 
 def test_a_halo_is_read_twice_and_not_computed_twice() -> None:
@@ -140,9 +154,9 @@ def test_another_view_of_elements_takes_no_time() -> None:
     assert set(cases) >= ALIASES
     for op_type in ALIASES:
         op = bound(cases[op_type][0])
-        assert computing(op, RATES) == 0
+        assert computing(op) == 0
         strategy = Tiling.parse("R", (4,))
-        assert int(excess(op, (strategy,), RATES)[0]) == repeated(op, strategy, RATES) == 0
+        assert charges(op, strategy)[0] == repeated(op, strategy) == 0
 
 
 def test_a_transpose_is_no_view() -> None:
@@ -157,12 +171,25 @@ def test_work_on_integers_is_bound_by_memory() -> None:
     assert charge(whole, "R", (4,)) == charge(floats, "R", (4,)) == 3 * (3 * 48 * 4) // 8
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, nan, inf, -inf])
-def test_rates_are_positive_and_finite(value: float) -> None:
-    with pytest.raises(UsageError, match=r"rates: memory is .*must be a positive number"):
-        Rates(touched_bytes=value)
-    with pytest.raises(UsageError, match=r"rates: flop is .*must be a positive number"):
-        Rates(operations=value)
+@pytest.mark.parametrize("value", ["0B/s", "-1GB/s", "nanGB/s", "infGB/s", "1e999GB/s", "8", "", "8FLOP/s"])
+def test_rates_are_positive_and_finite_and_have_units(value: str) -> None:
+    for name, others in (("link", "memory=8GB/s,compute=1TFLOP/s"), ("memory", "link=8GB/s,compute=1TFLOP/s")):
+        with pytest.raises(UsageError, match=f"--rates {name}"):
+            Rates.parse(f"{name}={value},{others}")
+    speed = "8B/s" if value == "8FLOP/s" else value.replace("B/s", "FLOP/s")
+    with pytest.raises(UsageError, match="--rates compute"):
+        Rates.parse(f"compute={speed},memory=8GB/s,link=1GB/s")
+
+
+def test_rates_are_what_is_done_in_the_time_of_a_byte() -> None:
+    assert Rates.parse("link=450GB/s, memory=3.6TB/s,compute=57.6TFLOP/s") == RATES
+    with pytest.raises(UsageError, match="memory and compute missing"):
+        Rates.parse("link=450GB/s")
+    with pytest.raises(UsageError, match="link is given twice"):
+        Rates.parse("link=450GB/s,link=450GB/s")
+    with pytest.raises(UsageError, match="'memry=1GB/s' is none of") as caught:
+        Rates.parse("memry=1GB/s")
+    assert "memory" in str(caught.value)
 
 
 def test_slower_devices_pay_more_for_the_same_work() -> None:
@@ -204,7 +231,7 @@ def strategy_of(op: BoundOp, ways: tuple[int, ...]) -> st.SearchStrategy[Tiling]
         if not variable.obstacle
         for block in (1, *variable.blocks)
     ]
-    choices: list[Placement] = [*dims, *dims, Replicate(), *([Only(0), Only(1)] if op.variables else [])]
+    choices: list[Placement] = [*dims, *dims, Replicate(), Only(0), Only(1)]
     return st.tuples(*[st.sampled_from(choices)] * len(ways)).map(lambda placements: Tiling(placements, ways))
 
 
@@ -247,14 +274,14 @@ def test_it_is_as_long_as_the_slowest_of_all_workers(sample: tuple[BoundOp, Tili
     """Parts that are alike but for where they lie are not left out here."""
     op, strategy = sample
     wanted = max(0.0, prod(strategy.ways) * longest(op, strategy) - longest(op, UNCUT))
-    assert excess(op, (strategy,), RATES).tolist() == [round(wanted)], (str(op.op), str(strategy))
+    assert charges(op, strategy) == [round(wanted)], (str(op.op), str(strategy))
 
 
 @settings(max_examples=300)
 @given(divided(EXECUTED))
 def test_it_is_what_is_repeated_and_what_is_waited_for(sample: tuple[BoundOp, Tiling]) -> None:
     op, strategy = sample
-    total, twice = int(excess(op, (strategy,), RATES)[0]), repeated(op, strategy, RATES)
+    total, twice = charges(op, strategy)[0], repeated(op, strategy)
     done = sum(max(operations / 128, touched / 8) for operations, touched in parts_by_worker(op, strategy))
     alone = longest(op, UNCUT)
     assert 0 <= twice <= total
@@ -268,8 +295,8 @@ def test_it_is_what_is_repeated_and_what_is_waited_for(sample: tuple[BoundOp, Ti
 def test_who_repeats_all_of_an_op_waits_for_nobody(sample: tuple[BoundOp, Tiling]) -> None:
     op, strategy = sample
     everywhere = Tiling((Replicate(),) * len(strategy.ways), strategy.ways)
-    total = int(excess(op, (everywhere,), RATES)[0])
-    assert total == repeated(op, everywhere, RATES) == round((prod(strategy.ways) - 1) * longest(op, UNCUT))
+    total = charges(op, everywhere)[0]
+    assert total == repeated(op, everywhere) == round((prod(strategy.ways) - 1) * longest(op, UNCUT))
 
 
 @settings(max_examples=300)
@@ -278,14 +305,15 @@ def test_equal_parts_in_another_order_of_cuts_cost_as_much(sample: tuple[BoundOp
     """Which cut divides which dim only says who has which part, if those along each dim stay in their order."""
     op, strategy = sample
     cuts = list(zip(strategy.placements, strategy.ways, strict=True))
-    keys = [str(placement).split(",")[0] for placement, _ in cuts]
+    # A part is empty if it is empty along one dim: ``Only`` counts as along the first.
+    keys = [getattr(placement, "dim", 0 if isinstance(placement, Only) else -1) for placement, _ in cuts]
     left = {key: [cut for cut, own in zip(cuts, keys, strict=True) if own == key] for key in keys}
     random.shuffle(keys)
     placements, ways = zip(*(left[key].pop(0) for key in keys), strict=True)
     there = Tiling(placements, ways)
     assert prod(there.ways) == prod(strategy.ways)
-    assert excess(op, (there,), RATES).tolist() == excess(op, (strategy,), RATES).tolist(), (str(strategy), str(there))
-    assert abs(repeated(op, there, RATES) - repeated(op, strategy, RATES)) <= 1
+    assert charges(op, there) == charges(op, strategy), (str(strategy), str(there))
+    assert abs(repeated(op, there) - repeated(op, strategy)) <= 1
 
 
 @settings(max_examples=100)
@@ -293,5 +321,5 @@ def test_equal_parts_in_another_order_of_cuts_cost_as_much(sample: tuple[BoundOp
 def test_of_many_strategies_each_costs_what_it_costs_alone(sample: tuple[BoundOp, Tiling], data: st.DataObject) -> None:
     op, first = sample
     strategies = [first, *(data.draw(strategy_of(op, first.ways)) for _ in range(4))]
-    alone = [int(excess(op, (one,), RATES)[0]) for one in strategies]
-    assert excess(op, strategies, RATES).tolist() == alone
+    alone = [charges(op, one)[0] for one in strategies]
+    assert charges(op, *strategies) == alone
