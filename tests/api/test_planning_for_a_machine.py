@@ -76,7 +76,7 @@ def test_compare_has_a_column_of_estimates(capsys: pytest.CaptureFixture[str]) -
     assert "est. time" in capsys.readouterr().out
 
 
-def test_the_least_time_is_no_more_than_that_of_the_fewest_bytes() -> None:
+def test_the_least_time_is_no_more_than_that_of_the_least_cost() -> None:
     write_model(build("mlp-5x300"), Path("big.onnx"))
     bytes_plan = api.plan(Path("big.onnx"), topology="p2.8xlarge", out=Path("a")).plan
     time_plan = api.plan(Path("big.onnx"), topology="p2.8xlarge", objective="time", out=Path("b")).plan
