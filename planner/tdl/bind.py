@@ -166,14 +166,14 @@ class BoundOp:
         alike but for those at a border. All pieces of others are looked at: where an op's parts must be whole groups,
         or lie in one, it reads by the group's number, a quotient.
         """
-        divided, extents = parts(strategy), index_space(self.extents)
+        divided, space = parts(strategy), index_space(self.extents)
         some = [
-            (distinct_pieces if variable in self._read_as_they_are else pieces)(extents[variable], how)
+            (distinct_pieces if variable in self._read_as_they_are else pieces)(space[variable], how)
             for variable, how in divided
         ]
         counts = [len(starts) for starts, _ in some]
         which = np.indices(counts).reshape(len(counts), prod(counts))
-        chosen = Boxes.whole(extents, prod(counts))
+        chosen = Boxes.whole(self.extents, prod(counts))
         for (variable, _), (starts, ends), place in zip(divided, some, which, strict=True):
             chosen.lo[:, variable], chosen.hi[:, variable] = starts[place], ends[place]
         return chosen

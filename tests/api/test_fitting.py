@@ -9,7 +9,7 @@ from functools import cache, partial
 import pytest
 
 import opdefs
-from planner.api.fitting import Again, Candidate, candidate_of, fewest_bytes, within
+from planner.api.fitting import Again, Candidate, candidate_of, least_cost, within
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.partition.occupancy import occupancy, tightest
@@ -44,7 +44,7 @@ def moved(candidate: Candidate) -> int:
 
 def fitted(limit: int) -> Candidate:
     tables, again, first = planned()
-    return within(first, again, [limit] * WORKERS, fewest_bytes(tables), tables)
+    return within(first, again, [limit] * WORKERS, least_cost(tables), tables)
 
 
 def test_a_plan_that_fits_is_left_as_it_is() -> None:
@@ -114,7 +114,7 @@ def test_where_nothing_fits_plans_with_less_replication_are_tried() -> None:
         return decided.decision
 
     stricter = [partial(again, rules=rules) for rules in NO_RULES.with_less_replication()]
-    fitted = partial(within, first, goal=fewest_bytes(tables), tables=tables)
+    fitted = partial(within, first, goal=least_cost(tables), tables=tables)
 
     def told(limit: int, planned: Again, leaner: Sequence[Again]) -> int:
         """The memory that would do, by the error."""
@@ -146,7 +146,7 @@ def test_a_plan_that_prices_do_not_lead_to_is_found_by_dividing_plans() -> None:
         return decide(decided.graph, decided.ops, WORKERS, tables=charged, effort="quick")
 
     for limit in (453_100_000, 550_500_000):
-        found = within(first, again, [limit] * WORKERS, fewest_bytes(tables), tables)
+        found = within(first, again, [limit] * WORKERS, least_cost(tables), tables)
         assert limit * 0.99 < peak(found) <= limit
 
 

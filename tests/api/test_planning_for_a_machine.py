@@ -68,7 +68,7 @@ def test_without_a_topology_there_is_none(capsys: pytest.CaptureFixture[str]) ->
 
 def test_compare_has_a_column_of_estimates(capsys: pytest.CaptureFixture[str]) -> None:
     rows = answer(capsys, "compare", "m.onnx", "--topology", "two.yaml")["rows"]
-    assert {"strategy", "moved_bytes", "peak_bytes", "estimated_seconds", "replicated_flop_share"} <= set(rows[0])
+    assert {"strategy", "moved_bytes", "peak_bytes", "estimated_seconds", "excess_bytes"} <= set(rows[0])
     assert all(row["estimated_seconds"] > 0 for row in rows if row["moved_bytes"] is not None)
     rows = answer(capsys, "compare", "m.onnx", "--gpus", "2")["rows"]
     assert {row["estimated_seconds"] for row in rows} == {None}
@@ -76,7 +76,7 @@ def test_compare_has_a_column_of_estimates(capsys: pytest.CaptureFixture[str]) -
     assert "est. time" in capsys.readouterr().out
 
 
-def test_the_least_time_is_no_more_than_that_of_the_fewest_bytes() -> None:
+def test_the_least_time_is_no_more_than_that_of_the_least_cost() -> None:
     write_model(build("mlp-5x300"), Path("big.onnx"))
     bytes_plan = api.plan(Path("big.onnx"), topology="p2.8xlarge", objective="bytes", out=Path("a")).plan
     time_plan = api.plan(Path("big.onnx"), topology="p2.8xlarge", objective="time", out=Path("b")).plan
@@ -108,7 +108,9 @@ def test_outer_cuts_are_those_between_nodes(objective: Literal["bytes", "time"])
             if isinstance(step, Fetch):
                 sent = sent_bytes(step, model.program.buffers[step.target].dtype.item_bytes)
                 between_nodes += sum(amount for sender, amount in sent.items() if sender // 3 != receiver // 3)
-    assert {level.name: level.moved_bytes for level in found.estimate.levels}["network"] == between_nodes
+    levels = {level.name: level.moved_bytes for level in found.estimate.levels}
+    assert levels.get("network", 0) == between_nodes
+    assert between_nodes > 0 or objective == "time", "for the least time of so little, nodes may repeat it"
     assert api.plan(Path("m.onnx"), gpus=12, out=Path("q")).plan.cuts == (3, 2, 2)
 
 
@@ -159,7 +161,8 @@ def test_a_device_graph_is_planned_for(capsys: pytest.CaptureFixture[str]) -> No
         line = ("plan", "m.onnx", "--topology", "graph.yaml", "--objective", objective, "--out", objective)
         estimate = answer(capsys, *line)["estimate"]
         assert sorted(estimate["devices"]) == [0, 1, 2, 3]
-        assert {level["name"] for level in estimate["levels"]} == {"50GB/s", "1GB/s"}
+        names = {level["name"] for level in estimate["levels"]}
+        assert names == {"50GB/s", "1GB/s"} or (objective == "time" and names == {"50GB/s"}), "slow links may be spared"
     plan = Plan.from_json(Path("bytes/plan.json").read_text())
     assert plan.estimate is not None
     assert cli.main(["explain", "bytes"]) == 0

@@ -10,7 +10,7 @@ import pytest
 
 import opdefs
 from planner import api
-from planner.api.fitting import Candidate, candidate_of, fewest_bytes
+from planner.api.fitting import Candidate, candidate_of, least_cost
 from planner.api.sharing import fits, shared_where_room
 from planner.cost.tables import CostTables
 from planner.graph.to_onnx import write_model
@@ -30,7 +30,7 @@ def gathering() -> tuple[Candidate, Candidate]:
     ops = descriptions.bind_all(graph)
     plan = decide(graph, ops, WORKERS, rules=Rules(replicate="none"), effort="quick", tables=counted)
     first = candidate_of(Decided(graph, ops, plan))
-    return first, shared_where_room(first, None, fewest_bytes(counted), descriptions, counted)
+    return first, shared_where_room(first, None, least_cost(counted), descriptions, counted)
 
 
 def peak(candidate: Candidate) -> int:
@@ -43,7 +43,7 @@ def moved(candidate: Candidate) -> int:
 
 def within(limit: int) -> Candidate:
     counted = CostTables()
-    return shared_where_room(gathering()[0], [limit] * WORKERS, fewest_bytes(counted), opdefs.standard(), counted)
+    return shared_where_room(gathering()[0], [limit] * WORKERS, least_cost(counted), opdefs.standard(), counted)
 
 
 def test_what_is_held_is_counted() -> None:

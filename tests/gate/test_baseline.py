@@ -14,7 +14,12 @@ from planner.zoo import build
 COUNTS = st.integers(0, 2**60)
 PLACES = st.text("0123456789abc.", min_size=1, max_size=9)
 PLANS = st.builds(
-    PlanCost, COUNTS, COUNTS, st.none() | st.floats(0, 10, allow_nan=False), st.dictionaries(PLACES, COUNTS, max_size=3)
+    PlanCost,
+    COUNTS,
+    COUNTS,
+    COUNTS,
+    st.none() | st.floats(0, 10, allow_nan=False),
+    st.dictionaries(PLACES, COUNTS, max_size=3),
 )
 MODELS = st.builds(
     ModelCosts,
@@ -37,7 +42,7 @@ def test_the_text_does_not_depend_on_the_order(baseline: Baseline) -> None:
 
 
 def test_plans_are_sorted_by_number_and_a_fact_has_a_line() -> None:
-    plan = PlanCost(8, 9, None, {"00001.Relu.b": 3, "00000.MatMul.a": 5})
+    plan = PlanCost(8, 7, 9, None, {"00001.Relu.b": 3, "00000.MatMul.a": 5})
     text = Baseline({"m": ModelCosts("s", {}, {16: plan, 2: plan})}).to_json()
     assert text.index('"2"') < text.index('"16"')
     assert text.index("MatMul") < text.index("Relu")
@@ -65,7 +70,7 @@ def test_a_type_may_have_dots() -> None:
     assert op_type_at("00012.my.op.abc") == "my.op"
 
 
-GOOD = json.loads(Baseline({"m": ModelCosts("s", {"a": "f"}, {2: PlanCost(1, 2, 0.5, {"a": 1})})}).to_json())
+GOOD = json.loads(Baseline({"m": ModelCosts("s", {"a": "f"}, {2: PlanCost(3, 1, 2, 0.5, {"a": 1})})}).to_json())
 
 
 def _with(path: tuple[str, ...], value: object) -> str:
@@ -90,12 +95,14 @@ PLAN = ("models", "m", "plans", "2")
         ("[]", "cannot be read"),
         ("{}", "lacks 'schema_version'"),
         ("[" * 100_000, "cannot be read"),
-        (_with(("schema_version",), 2), "schema version 2; this tofu reads 1"),
+        (_with(("schema_version",), 1), "schema version 1; this tofu reads 2"),
         (_with(("schema_version",), "1"), "schema version '1'"),
         (_with(("models",), []), "cannot be read"),
         (_with(("models", "m", "structure"), None), "lacks 'structure'"),
         (_with(("models", "m", "structure"), 7), "models.m.structure is a number (7), not a text"),
         (_with(("models", "m", "plans"), {"two": {}}), "two"),
+        (_with((*PLAN, "cost"), None), "lacks 'cost'"),
+        (_with((*PLAN, "cost"), 0.5), "cost is a number (0.5), not a whole number"),
         (_with((*PLAN, "moved_bytes"), -1), "moved_bytes is a number (-1), not a whole number of at least 0"),
         (_with((*PLAN, "moved_bytes"), 1.5), "moved_bytes is a number (1.5), not a whole number"),
         (_with((*PLAN, "peak_bytes"), True), "peak_bytes is true or false (true), not a whole number"),
@@ -104,7 +111,7 @@ PLAN = ("models", "m", "plans", "2")
             _with((*PLAN, "certified_gap"), -0.5),
             "certified_gap is a number (-0.5), not a finite number that is not negative",
         ),
-        (_with((*PLAN, "op_bytes"), {"a": "1"}), 'models.m.plans.2.op_bytes.a is a text ("1"), not a whole number'),
+        (_with((*PLAN, "op_costs"), {"a": "1"}), 'models.m.plans.2.op_costs.a is a text ("1"), not a whole number'),
     ],
 )
 def test_what_is_no_baseline_is_refused(text: str, said: str) -> None:

@@ -20,8 +20,9 @@ def verdict(before: PlanCost, now: PlanCost, allowed: Fraction = Fraction(0), **
     return judge("m", 4, ModelCosts("s", OPS, {}), PLACES, now, known, allowed)
 
 
-def cost(moved: int = 100, peak: int = 50, gap: float | None = None, **op_bytes: int) -> PlanCost:
-    return PlanCost(moved, peak, gap, {key: op_bytes[kind] for key in OPS if (kind := key.split(".")[1]) in op_bytes})
+def cost(moved: int = 100, peak: int = 50, gap: float | None = None, excess: int = 7, **op_costs: int) -> PlanCost:
+    by_op = {key: op_costs[kind] for key in OPS if (kind := key.split(".")[1]) in op_costs}
+    return PlanCost(moved + excess, moved, peak, gap, by_op)
 
 
 def test_equal_costs_pass() -> None:
@@ -32,13 +33,22 @@ def test_equal_costs_pass() -> None:
 
 def test_growth_names_its_ops_the_largest_first() -> None:
     found = verdict(cost(100, MatMul=60, Relu=40), cost(110, MatMul=62, Relu=48))
-    assert found.grew == ("moved_bytes",)
-    assert [(op.names, op.op_type, op.growth_bytes) for op in found.ops] == [
+    assert found.grew == ("cost", "moved_bytes")
+    assert [(op.names, op.op_type, op.growth) for op in found.ops] == [
         (("one", "two"), "Relu", 8),
         (("product",), "MatMul", 2),
     ]
     found = verdict(cost(100, MatMul=100), cost(101, MatMul=40, Relu=61))
-    assert [op.names for op in found.ops] == [("one", "two")], "what moves less is not to blame"
+    assert [op.names for op in found.ops] == [("one", "two")], "what costs less is not to blame"
+
+
+def test_excess_grows_alone_and_may_pay_for_what_moves_less() -> None:
+    assert verdict(cost(100, excess=5), cost(100, excess=6)).grew == ("cost",)
+    traded = verdict(cost(100, excess=5), cost(80, excess=25))
+    assert (traded.grew, traded.fell) == ((), ("moved_bytes",))
+    assert traded.is_passed
+    dearer = verdict(cost(100, excess=5), cost(103, excess=0))
+    assert (dearer.grew, dearer.fell) == (("moved_bytes",), ("cost",))
 
 
 def test_memory_that_grew_names_the_ops_of_other_sizes() -> None:
@@ -49,7 +59,7 @@ def test_memory_that_grew_names_the_ops_of_other_sizes() -> None:
 
 @given(st.integers(0, 10**15), st.integers(0, 10**15), st.fractions(0, 3))
 def test_exactly_what_is_allowed_passes(before: int, now: int, allowed: Fraction) -> None:
-    found = verdict(cost(before, before), cost(now, now), allowed)
+    found = verdict(cost(before, before, excess=0), cost(now, now, excess=0), allowed)
     assert found.is_passed == (Fraction(now) <= before * (1 + allowed))
     assert bool(found.fell) == (now < before)
     assert not (found.grew and found.fell)

@@ -88,5 +88,5 @@ def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Plan]
 def test_random_plans_with_partial_tensors(workers: int, seed: int) -> None:
     graph = all_kinds()
     ops = opdefs.standard().bind_all(graph)
-    problem = Problem(graph, ops, workers, replication_budget=1.0, with_partial_sums=True)
+    problem = Problem(graph, ops, workers, with_partial_sums=True)
     check(graph, ops, partial_plan(problem, workers, seed))

@@ -36,7 +36,13 @@ def ring(count: int) -> DeviceGraph:
 
 
 def further(program: Program, apart: list[list[float]]) -> list[tuple[int, Piece]]:
-    """Copies that a worker takes from one worker although a nearer one holds a part of the same buffer."""
+    """Copies that a worker takes from one worker although a nearer one holds a part of the same buffer.
+
+    Who is given a tile itself, as its tensor is brought from where it is made to where it is owned, gives none of it.
+    """
+    given_to = {
+        (worker.worker, step.target) for worker in program.workers for step in worker.steps if isinstance(step, Fetch)
+    }
     found = []
     for worker in program.workers:
         for step in worker.steps:
@@ -45,6 +51,8 @@ def further(program: Program, apart: list[list[float]]) -> list[tuple[int, Piece
                 for nearer in program.workers if not others else ():
                     if apart[worker.worker][nearer.worker] < apart[worker.worker][source.worker]:
                         held = nearer.buffers.get(source.buffer)
+                        if step.target == source.buffer and (nearer.worker, source.buffer) in given_to:
+                            held = None
                         if held is not None and held.region.intersect(piece.region).elements:
                             found.append((worker.worker, piece))
     return found

@@ -139,7 +139,7 @@ def test_a_layout_that_is_wrong_is_refused() -> None:
     x, w = first.arena.offsets["x0"], first.arena.offsets["w2"]
     assert x != w
     with pytest.raises(ModelError, match="inconsistent") as caught:
-        check_programs([moved(first, "x0", w), *rest], program.state)
+        check_programs([moved(first, "w2", x), *rest], program.state)
     assert "lie in one place at the same time" in caught.value.facts[0]
     with pytest.raises(ModelError, match="inconsistent") as caught:
         check_programs([moved(first, "x0", first.arena.size_bytes), *rest], program.state)

@@ -102,7 +102,7 @@ def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Plan]
 def test_random_plans_with_partial_tensors(make: Callable[[], Graph], workers: int, seed: int) -> None:
     graph = make()
     ops = opdefs.standard().bind_all(graph)
-    problem = Problem(graph, ops, workers, replication_budget=1.0, with_partial_sums=True)
+    problem = Problem(graph, ops, workers, with_partial_sums=True)
     plan = partial_plan(problem, workers, seed)
     program = partition(graph, ops, plan).program
     check_program(program)

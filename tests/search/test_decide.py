@@ -37,8 +37,8 @@ def test_soybean_section_2_2() -> None:
     program = partition(graph, opdefs.standard().bind_all(graph), data).program
     assert program.soybean_bytes == 57_600_000
     found = decided(graph, 16).plan
-    assert found.moved_bytes <= 25_200_000
-    assert found.replicated_flop_share < 1e-4
+    assert found.moved_bytes <= found.cost <= 25_200_000
+    assert found.slowest_share < 1.05
 
 
 def test_data_parallelism_of_the_large_mlp() -> None:
@@ -67,7 +67,7 @@ def test_a_pin_is_kept_by_a_state_and_its_next_value() -> None:
     plan = decided(mlp(2, 24, 36), 4, rules=Rules({"w1": "R", "x1": "S(1)/2 S(0)/2"})).plan
     assert str(plan.tilings["w1"]) == str(plan.tilings["w1.next"]) == "R/2 R/2"
     assert str(plan.tilings["x1"]) == "S(1)/2 S(0)/2"
-    assert plan.moved_bytes >= decided(mlp(2, 24, 36), 4).plan.moved_bytes
+    assert plan.cost >= decided(mlp(2, 24, 36), 4).plan.cost
 
 
 def test_all_pins_that_cannot_be_kept_are_named_at_once() -> None:
@@ -104,16 +104,20 @@ def test_more_workers_than_elements_is_infeasible_and_fewer_than_one_is_refused(
 
 
 def test_what_cannot_be_split_is_said() -> None:
-    """Below the element count of the largest tensor there is a plan, and it names what every worker repeats."""
-    plan = decided(mlp(1, 3, 5), 8).plan
-    assert plan.unsplit
+    """Two determinants on 3 x 2 workers: two cannot be cut three ways, and each is found three times at least."""
+    tensors = {name: Tensor(name, shape, DType.FLOAT32) for name, shape in (("x", (2, 64, 64)), ("y", (2,)))}
+    graph = Graph("det", tensors, (Op("det", "Det", ("x",), ("y",)),), ("x",), ("y",), {})
+    plan = decided(graph, 6).plan
+    assert str(plan.strategies["det"].tiling) == "R/3 S(0)/2"
+    assert plan.unsplit == ("det",)
+    assert decided(graph, 2).plan.unsplit == ()
 
 
 def test_partitioned_inputs_are_disjoint() -> None:
     graph = mlp(2, 24, 36)
     free, charged = decided(graph, 4).plan, decided(graph, 4, partitioned_inputs=True).plan
     assert charged.tilings["x0"].is_disjoint
-    assert charged.moved_bytes >= free.moved_bytes
+    assert charged.cost >= free.cost
 
 
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "megatron"])
@@ -198,10 +202,10 @@ def test_a_quick_plan_claims_no_bound() -> None:
     graph = mlp(2, 24, 36)
     ops = opdefs.standard().bind_all(graph)
     assert decide(graph, ops, 8, effort="quick").plan.certified_gap is None
-    # Nor does one of a single cut, which is solved exactly, where not all is offered that might be repeated.
+    # But for one of a single cut, which is solved exactly.
     deep = build("rnn-1-1k")
     deep_ops = opdefs.standard().bind_all(deep)
-    assert decide(deep, deep_ops, 2, effort="quick").plan.certified_gap is None
+    assert decide(deep, deep_ops, 2, effort="quick").plan.certified_gap == 0.0
     assert decide(deep, deep_ops, 2).plan.certified_gap == 0.0
     assert decide(graph, ops, 8, effort="thorough").plan.certified_gap == 0.0
 
@@ -213,8 +217,8 @@ def test_a_plan_to_be_beaten_is_beaten_or_stays_without_a_bound(monkeypatch: pyt
     best = decide(graph, ops, 8).plan
     assert best.certified_gap == 0.0
     again = decide(graph, ops, 8, near=best).plan
-    assert (again.moved_bytes, again.certified_gap) == (best.moved_bytes, None)
+    assert (again.cost, again.certified_gap) == (best.cost, None)
     dear = decide(graph, ops, 8, strategy="data").plan
     better = decide(graph, ops, 8, near=dear).plan
-    assert better.moved_bytes == best.moved_bytes < dear.moved_bytes
+    assert better.cost == best.cost < dear.cost
     assert better.certified_gap == 0.0

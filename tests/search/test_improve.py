@@ -67,14 +67,14 @@ def test_a_plan_may_be_changed_once_in_each_way(monkeypatch: pytest.MonkeyPatch)
     def rounds(improved: improve.Improve) -> tuple[int, int]:
         lines: list[str] = []
         found = improved(problem, cuts, no_restriction, start, lines.append)
-        return len(lines), found.moved_bytes
+        return len(lines), found.cost
 
     stable, once = rounds(improve.improve), rounds(improve.improve_once)
     assert once[0] == len(cuts) + 1 < stable[0]  # each cut, and orders
-    assert stable[1] < once[1] < start.moved_bytes
+    assert stable[1] < once[1] < start.cost
     but_last = rounds(partial(improve.improve_once, left=(len(cuts),)))
     assert but_last[0] == len(cuts)
-    assert but_last[1] < start.moved_bytes
+    assert but_last[1] < start.cost
 
 
 def test_the_last_cut_of_a_recursive_plan_is_settled() -> None:

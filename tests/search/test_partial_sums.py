@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import opdefs
 from integer_programme import least_of_all
-from partial_plans import all_kinds, plan_of, separate_gpt, sums, two_products
+from partial_plans import all_kinds, graph_of, plan_of, separate_gpt, sums, two_products
 from planner import zoo
 from planner.algebra.tiling import UNCUT, Replicate, Shard, Tiling
 from planner.config import Device, Level, Topology
@@ -20,7 +20,7 @@ from planner.cost.tables import Candidates, CostTables
 from planner.cost.time import TimeTables
 from planner.cost.timed import TimedTables
 from planner.errors import InfeasibleError, UsageError
-from planner.graph.model import DType, Graph
+from planner.graph.model import DType, Graph, Op
 from planner.partition.build import partition
 from planner.partition.lower import Lowering
 from planner.plan import Plan
@@ -29,7 +29,6 @@ from planner.search.decide import decide
 from planner.search.partial_sums import PartialSums, find_partial_sums, impossible_entry
 from planner.search.problem import Problem, SearchVariable, no_restriction
 from planner.search.recurse import search_recursively
-from planner.search.repetition import overdraws
 from planner.search.rules import Rules
 from planner.tdl.builder import NodeView, TensorArg, op
 from planner.zoo.recurrent import rnn
@@ -37,9 +36,9 @@ from planner.zoo.recurrent import rnn
 DESCRIPTIONS = opdefs.standard()
 
 
-def candidates(graph: Graph, cheap: bool = True) -> set[str]:
+def candidates(graph: Graph) -> set[str]:
     ops = DESCRIPTIONS.bind_all(graph)
-    found = find_partial_sums(graph, ops, {op.name for op in graph.ops} if cheap else set())
+    found = find_partial_sums(graph, ops)
     assert found.ops == {op.name for op in graph.ops if set(op.inputs) - set(graph.constants) <= found.tensors}
     return set(found.tensors)
 
@@ -48,7 +47,6 @@ def test_what_may_be_partial() -> None:
     assert candidates(two_products()) == {"p", "q"}
     every = {"p", "q", "qt", "r", "rs", "n", "v", "s1", "s2", "s3", "mean"}
     assert candidates(all_kinds()) == every
-    assert candidates(all_kinds(), cheap=False) == set(), "p is read together with what is only moved"
 
 
 def test_operators_of_a_users_own_join_what_they_read() -> None:
@@ -59,14 +57,14 @@ def test_operators_of_a_users_own_join_what_they_read() -> None:
     graph = two_products()
     mine = replace(graph, ops=(*graph.ops[:2], replace(graph.ops[2], op_type="MyAdd", domain="mine")))
     ops = opdefs.standard(my_add).bind_all(mine)
-    assert find_partial_sums(mine, ops, set()) == PartialSums()
+    assert find_partial_sums(mine, ops) == PartialSums()
 
 
 def test_every_entry_is_what_the_program_moves_or_cannot_be_lowered() -> None:
     graph = two_products(4, 6, 3)
     ops = DESCRIPTIONS.bind_all(graph)
     problem = Problem(graph, ops, 3, with_partial_sums=True)
-    limit = impossible_entry(graph, 3, problem.links, len(problem.links), problem.tables)
+    limit = impossible_entry(graph, 3, problem.links, 0, len(problem.links), problem.tables)
     held = {"a": "S(1)", "b": "S(0)", "c": "S(1)", "d": "S(0)"}
     fixed = {problem.variable_of_tensor[name]: (Tiling.parse(text, (3,)),) for name, text in held.items()}
 
@@ -74,24 +72,25 @@ def test_every_entry_is_what_the_program_moves_or_cannot_be_lowered() -> None:
         return fixed.get(variable.number, options)
 
     options = [keep(variable, problem.extensions(variable, UNCUT, 3)) for variable in problem.variables]
-    moved, impossible = [], 0
+    costs, impossible = [], 0
     for composites in itertools.product(*options):
         plan = plan_of(problem, composites)
         if plan.moved_bytes < limit:
             assert partition(graph, ops, plan).program.predicted_bytes == plan.moved_bytes
-            moved.append(plan.moved_bytes)
+            costs.append(plan.cost)
         else:
             with pytest.raises(AssertionError, match=r"cannot read|is made as"):
                 Lowering(graph, plan).run(ops)
             impossible += 1
     # Tilings of p, q and y, strategies of both products and of the sum; or p, q, sum and products all partial.
-    assert len(moved) == 3 * 3 * 3 * 3 * 3 * 2 + 3
-    assert len(moved) + impossible == 4 * 4 * 3 * 3 * 3 * 3
+    assert len(costs) == 3 * 3 * 3 * 4 * 4 * 3 + 3
+    assert len(costs) + impossible == 4 * 4 * 3 * 4 * 4 * 4
     found = search_recursively(problem, (3,), keep)
-    assert found.moved_bytes == min(moved)
+    assert found.cost == min(costs) == problem.cost(found.composites)
     assert {name for name in "pqy" if found.composites[problem.variable_of_tensor[name]].has_partial} == {"p", "q"}
     whole = Problem(graph, ops, 3)
-    assert search_recursively(whole, (3,), keep).moved_bytes == 2 * min(moved)
+    joined = search_recursively(whole, (3,), keep).composites
+    assert sum(whole.link_bytes(joined)) == 2 * sum(problem.link_bytes(found.composites))
 
 
 def check(graph: Graph, cuts: tuple[int, ...], divide: Sequence[int], tables: CostTables | None = None) -> bool:
@@ -104,9 +103,7 @@ def check(graph: Graph, cuts: tuple[int, ...], divide: Sequence[int], tables: Co
         tables: of time; None: of bytes, which must be those of the program, too.
     """
     workers, ops = int(np.prod(cuts)), DESCRIPTIONS.bind_all(graph)
-    problem = Problem(
-        graph, ops, workers, replication_budget=1.0, with_partial_sums=True, tables=tables or CostTables()
-    )
+    problem = Problem(graph, ops, workers, with_partial_sums=True, tables=tables or CostTables())
     left = {problem.variable_of_tensor[name] for name in graph.inputs if name.startswith("a")}
     right = {problem.variable_of_tensor[name] for name in graph.inputs if name.startswith("b")}
 
@@ -124,13 +121,12 @@ def check(graph: Graph, cuts: tuple[int, ...], divide: Sequence[int], tables: Co
     found = search_recursively(problem, cuts, keep)
     if tables is None:
         found = certify(problem, cuts, keep, found)
-        assert found.lower_bytes == found.moved_bytes
-    # A bound is of plans within the budget of repeated work, where the found plan is one.
-    is_within = tables is None and not overdraws(problem, found.composites)
-    assert found.moved_bytes == least_of_all(problem, cuts, keep, within_budget=is_within)
+        assert found.lower == found.cost
+    assert found.cost == least_of_all(problem, cuts, keep)
     plan = plan_of(problem, found.composites)
     if tables is None:
-        assert partition(graph, ops, plan).program.predicted_bytes == plan.moved_bytes == found.moved_bytes
+        assert partition(graph, ops, plan).program.predicted_bytes == plan.moved_bytes
+        assert plan.cost == found.cost
     return any(tiling.has_partial for tiling in plan.tilings.values())
 
 
@@ -198,9 +194,15 @@ def test_a_pin_that_cannot_be_kept_says_why() -> None:
         "b=P: it cannot be partial: it is data",
         "u=P: it cannot be partial: u_ (Tanh), which makes it, has no partial sums",
         "z=P: it cannot be partial: it is result of the graph",
-        "p=P: it cannot be partial: what is added to it cannot be partial as well, or no sum has less to join for it",
         "q=P(Max): P(Max) cannot be pinned",
     )
+    alone = graph_of(
+        {"a": (8, 12), "b": (12, 10), "c": (8, 10), "p": (8, 10), "y": (8, 10)},
+        [Op("product", "MatMul", ("a", "b"), ("p",)), Op("sum", "Add", ("p", "c"), ("y",))],
+        ("y",),
+    )
+    with pytest.raises(UsageError, match="p=P: it cannot be partial: what is added to it cannot be partial as well"):
+        planned(alone, 2, pins={"p": "P"})
     with pytest.raises(UsageError, match="p=P: it cannot be partial: this strategy joins partial sums at once"):
         planned(two_products(), 2, strategy="soybean", pins={"p": "P"})
 

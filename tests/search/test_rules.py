@@ -230,8 +230,8 @@ def test_replication(name: str) -> None:
 
     assert could_be_cut(none) == set()
     assert {roles[tensor] for tensor in could_be_cut(weights)} <= {Role.STATE, Role.NEXT_STATE, Role.DATA}
-    assert all_.moved_bytes <= weights.moved_bytes <= none.moved_bytes
-    assert none.moved_bytes <= planned(graph, 4, Rules(), strategy="tofu-recursion").moved_bytes
+    assert all_.cost <= weights.cost <= none.cost
+    assert none.cost <= planned(graph, 4, Rules(), strategy="tofu-recursion").cost
 
 
 def test_nothing_replicated_is_the_setting_of_tofu() -> None:
@@ -293,7 +293,7 @@ def test_nothing_is_planned_without_a_rule_to_price() -> None:
 def test_a_price_is_what_the_plan_would_save() -> None:
     pins = Rules({"w1": "R", "x1": "S(0)"}, (("w2", "S(1)"),))
     plan = planned(GRAPH, 4, pins)
-    found = prices(pins, plan.moved_bytes, lambda rules: planned(GRAPH, 4, rules).moved_bytes)
-    without = planned(GRAPH, 4, Rules({"x1": "S(0)"}, (("w2", "S(1)"),))).moved_bytes
-    assert found[0] == Price("pin", "w1=R", plan.moved_bytes - without)
+    found = prices(pins, plan.cost, lambda rules: planned(GRAPH, 4, rules).cost)
+    without = planned(GRAPH, 4, Rules({"x1": "S(0)"}, (("w2", "S(1)"),))).cost
+    assert found[0] == Price("pin", "w1=R", plan.cost - without)
     assert found[0].price_bytes

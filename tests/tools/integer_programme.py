@@ -8,7 +8,6 @@ from planner.algebra.tiling import Tiling
 from planner.cost.tables import Candidates
 from planner.search.choices import Choices
 from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
-from planner.search.repetition import repeated_by
 
 
 def composites(
@@ -21,20 +20,13 @@ def composites(
     return tuple(found)
 
 
-def least_of_all(
-    problem: Problem,
-    cuts: tuple[int, ...],
-    restrict: Restriction = no_restriction,
-    *,
-    within_budget: bool = False,
-) -> int:
+def least_of_all(problem: Problem, cuts: tuple[int, ...], restrict: Restriction = no_restriction) -> int:
     """The joint optimum by integer programming: one binary for each value, and one for each pair of a table.
 
     Args:
         problem: the graph's variables and tables.
         cuts: the ways of each cut, outermost first.
         restrict: narrows the candidates of a variable.
-        within_budget: of plans that repeat no more work by choice than allowed.
     """
     choices = [problem.intern(composites(problem, variable, cuts, restrict)) for variable in problem.variables]
     start = np.concatenate([[0], np.cumsum([len(values) for values in choices])])
@@ -76,20 +68,11 @@ def least_of_all(
     )
     integral = np.zeros(used)
     integral[: start[-1]] = 1
-    constraints = [LinearConstraint(matrix.tocsr(), right, right)]
-    if within_budget:
-        works = np.zeros(used)
-        for variable in problem.variables:
-            if variable.op is not None:
-                first = start[variable.number]
-                for value, strategy in enumerate(choices[variable.number]):
-                    works[first + value] = repeated_by(problem, variable.op.op.name, strategy)
-        constraints.append(LinearConstraint(works[None], -np.inf, problem.allowed_work))
     result = milp(
         np.concatenate(costs),
         integrality=integral,
         bounds=Bounds(0, 1),
-        constraints=constraints,
+        constraints=LinearConstraint(matrix.tocsr(), right, right),
     )
     assert result.success, result.message
     return constant + round(result.fun)

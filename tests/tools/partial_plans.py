@@ -160,24 +160,25 @@ def sums(draw: st.DrawFn) -> Graph:
 def plan_of(problem: Problem, composites: Sequence[Tiling]) -> Plan:
     """The plan in which each variable of a problem is this."""
     by_tensor = dict.fromkeys(problem.variable_of_tensor, 0)
-    for name, amount in problem.bytes_by_tensor(composites):
-        by_tensor[name] += amount
+    for link, amount in zip(problem.links, problem.link_bytes(composites), strict=True):
+        by_tensor[link.name] += amount
+    strategies = {bound.op.name: composites[problem.variable_of_op[bound.op.name]] for bound in problem.ops}
     return Plan(
         model=problem.graph.name,
         model_digest="",
         cuts=composites[0].ways,
         tilings={name: composites[number] for name, number in problem.variable_of_tensor.items()},
         strategies={
-            bound.op.name: OpStrategy(
-                composites[problem.variable_of_op[bound.op.name]], tuple(v.name for v in bound.variables)
-            )
+            bound.op.name: OpStrategy(strategies[bound.op.name], tuple(v.name for v in bound.variables))
             for bound in problem.ops
         },
         tensor_bytes=by_tensor,
         moved_bytes=sum(by_tensor.values()),
         soybean_bytes=0,
         peak_bytes=(),
-        replicated_flop_share=0.0,
+        computing_bytes=sum(problem.tables.computing(bound) for bound in problem.ops),
+        excess_bytes=sum(problem.op_charges(composites)),
+        repeated_bytes=sum(problem.tables.repeated(bound, strategies[bound.op.name]) for bound in problem.ops),
         certified_gap=None,
         strategy="random",
         unsplit=(),

@@ -447,7 +447,7 @@ def write(names: Iterable[str]) -> None:
 def plan(names: Iterable[str], effort: str, *, as_written: bool) -> None:
     """Plans every file of the networks, and prints what the plans move."""
     descriptions = opdefs.standard()
-    print(f"{'network':<18} {'spelling':<20} {'ops':>5} {'planned':>8} {'MB':>9} {'gap':>7} {'repeated':>9} {'s':>6}")
+    print(f"{'network':<18} {'spelling':<20} {'ops':>5} {'planned':>8} {'MB':>9} {'gap':>7} {'excess MB':>9} {'s':>6}")
     for name in names:
         for file in sorted(FOLDER.glob(f"{name}.*.onnx")):
             graph = lower_randomness(read_model(file))
@@ -457,7 +457,7 @@ def plan(names: Iterable[str], effort: str, *, as_written: bool) -> None:
             gap = "-" if found.certified_gap is None else f"{found.certified_gap:.2%}"
             print(
                 f"{name:<18} {file.name.removeprefix(f'{name}.').removesuffix('.onnx'):<20} {len(graph.ops):>5} "
-                f"{len(planned.ops):>8} {found.moved_bytes / 1e6:>9.1f} {gap:>7} {found.replicated_flop_share:>9.1e} "
+                f"{len(planned.ops):>8} {found.moved_bytes / 1e6:>9.1f} {gap:>7} {found.excess_bytes / 1e6:>9.1f} "
                 f"{time.perf_counter() - started:>6.1f}",
                 flush=True,
             )

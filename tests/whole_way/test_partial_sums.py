@@ -32,7 +32,7 @@ def check(result: RunResult, plan: Plan) -> None:
 def test_random_plans_run(make: Callable[[], Graph], workers: int, seed: int, tmp_path: Path) -> None:
     graph = make()
     ops = opdefs.standard().bind_all(graph)
-    problem = Problem(graph, ops, workers, replication_budget=1.0, with_partial_sums=True)
+    problem = Problem(graph, ops, workers, with_partial_sums=True)
     drawn = (partial_plan(problem, workers, number) for number in range(seed, 100, 3))
     plan = next(one for one in drawn if len(partial_tensors(one)) >= (2 if make is two_products else 9))
     partitioned = partition(graph, ops, plan)
@@ -94,7 +94,7 @@ def test_less_memory_than_the_partial_sums_take(plan_of: Callable[..., Any], tmp
 
 
 def test_the_least_time(plan_of: Callable[..., Any]) -> None:
-    planned = plan_of(rnn(1, 24, batch=24, steps=3), 8, topology="p2.8xlarge", objective="time")
+    planned = plan_of(rnn(1, 512, batch=128, steps=3), 8, topology="p2.8xlarge", objective="time")
     plan = planned.result.plan
     assert partial_tensors(plan)
     check(api.run(planned.directory, steps=1, verify=True), plan)
