@@ -8,7 +8,6 @@ The rules, each of which takes tensors out of the graph whose elements others ho
 
 - *copies*: an Identity; Transposes, and Reshapes, that come back to what there was; what changes no shape; what lays
   out a tensor as another op did. A Transpose of a Transpose is one Transpose;
-- *steps between*: a Reshape of a Reshape that nothing else reads is one Reshape;
 - *turned operands*: a Transpose is taken into products that read it, if nothing else does;
 - *turned results*: a Transpose is taken into the product that makes what it turns, if only products read that as well;
 - *repeated operands*: an op that broadcasts reads what an Expand repeats;
@@ -92,7 +91,7 @@ class _Form:
     ops: dict[str, Op]
     """By name, in execution order."""
     held_by: dict[str, str] = field(default_factory=dict)
-    """By tensor that a rule had somebody read otherwise, the tensor that is read in its place."""
+    """By tensor that is there no more, the tensor that was read in its place when it went."""
 
     def holder(self, name: str) -> str:
         """The tensor that is read in the place of one that is there no more."""
@@ -124,7 +123,7 @@ class _Form:
         found = []
         for op in reversed(self.ops.values()):
             if op.op_type in _VIEWS and not op.domain and wanted.isdisjoint(op.outputs):
-                self.held_by.setdefault(op.outputs[0], op.inputs[0])
+                self.held_by[op.outputs[0]] = op.inputs[0]
                 continue
             wanted.update(op.inputs)
             found.append(op)
@@ -160,7 +159,7 @@ def _without_copies(form: _Form) -> None:
             (output,) = op.outputs
             op = replace(op, op_type="Identity", inputs=(source,), attributes=())
             if output not in form.kept:
-                same[output] = form.held_by[output] = source
+                same[output] = source
         found[op.name] = op
         before.update((name, op) for name in op.outputs if name)
     form.ops = found
@@ -188,7 +187,6 @@ def _make_outputs(form: _Form) -> None:
         if not (op.op_type == "Identity" and renamed.get(op.inputs[0]) == op.outputs[0])
     }
     for source, output in renamed.items():
-        form.held_by.pop(output, None)
         form.held_by[source] = output
 
 
@@ -209,21 +207,6 @@ def _joined(form: _Form, op: Op, before: Mapping[str, Op]) -> Op:
     if turn is None or inner is None or first is None:
         return op
     return replace(op, inputs=inner.inputs, attributes=(("perm", tuple(first[dim] for dim in turn)),))
-
-
-def _without_steps_between(form: _Form) -> None:
-    """A Reshape of a Reshape that nothing else reads is one Reshape."""
-    maker, readers = form.maker(), form.readers()
-    stay = {*form.graph.outputs, *form.kept}
-    for op in list(form.ops.values()):
-        inner = maker.get(op.inputs[0]) if op.op_type == "Reshape" and not op.domain else None
-        if inner is None or inner.domain or inner.op_type not in _RESHAPES:
-            continue
-        name, sizes = inner.outputs[0], form.value(op.inputs[1])
-        # A size of 0 is the operand's.
-        if name not in stay and len(readers[name]) == 1 and sizes is not None and np.all(sizes != 0):
-            form.ops[op.name] = replace(op, inputs=(form.ops[inner.name].inputs[0], *op.inputs[1:]))
-            form.held_by[name] = inner.inputs[0]
 
 
 def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
@@ -256,7 +239,6 @@ def _turned_operands(form: _Form) -> None:
         taken = {reader: op for reader, op in others.items() if op is not None}
         if taken and len(taken) == len(others) and name not in form.kept:
             form.ops.update(taken)
-            form.held_by[name] = source
             readers[source].update(readers[name])
 
 
@@ -306,9 +288,7 @@ def _repeated_operands(form: _Form) -> None:
             if inner is None or inner.op_type != "Expand" or inner.domain or name in form.kept:
                 continue
             inputs[slot] = inner.inputs[0]
-            if _has_its_shape(form, op, inputs):
-                form.held_by[name] = inner.inputs[0]
-            else:
+            if not _has_its_shape(form, op, inputs):
                 inputs[slot] = name
         if tuple(inputs) != op.inputs:
             found[op.name] = replace(op, inputs=tuple(inputs))
@@ -345,7 +325,6 @@ Rule: TypeAlias = Callable[[_Form], None]
 
 RULES: Final[tuple[Rule, ...]] = (
     _without_copies,
-    _without_steps_between,
     _turned_operands,
     _turned_results,
     _repeated_operands,

@@ -16,6 +16,7 @@ from planner.algebra.tiling import Tiling
 from planner.cost.parts import different_parts
 from planner.device_profile import load_profile
 from planner.errors import UsageError
+from planner.graph.canonical import canonical
 from planner.graph.to_onnx import write_model
 from planner.runtime.devices import probe_cuda
 from planner.verify.strategies import enumerate_strategies
@@ -40,7 +41,7 @@ def test_without_workers_ops_are_measured_whole() -> None:
     result = api.profile(Path("m.onnx"))
     assert result.output == Path("m.profile.yaml")
     assert load_profile(result.output) == result.profile
-    ops = opdefs.standard().bind_all(build("mlp-2x24", batch=36))
+    ops = opdefs.standard().bind_all(canonical(build("mlp-2x24", batch=36)).graph)
     wanted = {(part.signature, part.shapes) for op in ops for part in different_parts(op, Tiling((), ()))}
     assert {(op.signature, op.shapes) for op in result.profile.ops} == wanted
     assert result.model_unmeasured == 0
@@ -53,7 +54,7 @@ def test_for_workers_every_basic_strategy_is_there() -> None:
     assert load_profile(Path("six.json")) == profile
     json.loads(Path("six.json").read_text())
     there = {(op.signature, op.shapes) for op in profile.ops}
-    for op in opdefs.standard().bind_all(build("mlp-2x24", batch=36)):
+    for op in opdefs.standard().bind_all(canonical(build("mlp-2x24", batch=36)).graph):
         for ways in (3, 6):  # 6 is cut in 3, then in 2
             for candidate in enumerate_strategies(op, ways):
                 assert candidate.veto or {
