@@ -32,6 +32,11 @@ NO_SPEED = (
     "time: add compute and memory_bandwidth to its device, or give --profile"
 )
 
+LARGE = (
+    "on so many devices a plan for the least time takes minutes, so the plan is for the fewest bytes: write --objective "
+    "time"
+)
+
 Search = Callable[[Machine, str, CostTables], Decided]
 """Makes a plan for a part of the machine, by the strategy of this name, with these tables."""
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from planner.api.fitting import Candidate, Goal, candidate_of
 from planner.api.sharing import fits
 from planner.config import Machine
-from planner.cost.by_op import op_bytes
+from planner.cost.by_op import op_cost
 from planner.cost.estimate import estimate
 from planner.cost.measured import compute_times
 from planner.cost.roofline import says_speed
@@ -44,6 +44,9 @@ _MANY_PARTS = 30_000
 """With more ops, times workers, programs of all strategies take minutes: then one is made, of the plan that is best by
 its tables."""
 
+MOST_DEVICES_BY_DEFAULT: Final = 64
+"""On a larger machine tables of time take minutes even of a small graph: who wants them has to ask for them."""
+
 EFFORTS_FOR_TIME: dict[EffortName, EffortName] = {"quick": "quick", "normal": "quick", "thorough": "normal"}
 """Of the searches behind a plan for the least time. A bound of times takes minutes where one of bytes takes seconds."""
 
@@ -54,7 +57,7 @@ def objective_of(
     """What a plan is judged by: where nobody says it, the time on a machine, else bytes.
 
     A plan of the literature is by itself for what its authors say. Nor is there a time where neither the topology nor a
-    profile says how fast devices compute.
+    profile says how fast devices compute; and on hundreds of devices it takes long, and has to be asked for.
 
     Args:
         wanted: as the user wrote it, or None.
@@ -69,8 +72,13 @@ def objective_of(
         raise UsageError("--objective time: on what machine?", hint="write --topology with a file or a name")
     if wanted is not None:
         return wanted
-    is_timed = machine is not None and strategy == "tofu" and can_be_timed(machine, profile)
+    is_timed = machine is not None and strategy == "tofu" and can_be_timed(machine, profile) and not is_large(machine)
     return "time" if is_timed else "bytes"
+
+
+def is_large(machine: Machine) -> bool:
+    """Whether tables of time take long on a machine."""
+    return machine.device_count > MOST_DEVICES_BY_DEFAULT
 
 
 def can_be_timed(machine: Machine, profile: DeviceProfile | None) -> bool:
@@ -197,8 +205,8 @@ class Times:
             times = TimeTables(self._machine, plan.cuts, profile=self._profile)
             self._by_cuts[plan.cuts] = TimedTables(self._tables, times)
         tables = self._by_cuts[plan.cuts]
-        parts = (op_bytes(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in decided.ops)
-        return sum(amount for one in parts for _, amount in one) / PICOSECONDS
+        each = (op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in decided.ops)
+        return sum(each) / PICOSECONDS
 
     def fastest(self, candidates: Sequence[Candidate], limits: Sequence[int] | None) -> Fastest:
         """The fastest plan.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from planner.api.beside import NO_SPEED, of_data, others, warnings
+from planner.api.beside import LARGE, NO_SPEED, of_data, others, warnings
 from planner.api.fitting import Candidate, candidate_of, least_cost, within
 from planner.api.least_time import (
     EFFORTS_FOR_TIME,
@@ -18,6 +18,7 @@ from planner.api.least_time import (
     Objective,
     Times,
     can_be_timed,
+    is_large,
     least_time,
     objective_of,
     of_the_literature,
@@ -204,7 +205,7 @@ def plan(
     times: Times | None = None
     fitting: Candidate | None = None
     by_data: Candidate | None = None
-    if machine is not None and (judged_by == "time" or can_be_timed(machine, measured)):
+    if machine is not None and (judged_by == "time" or (can_be_timed(machine, measured) and not is_large(machine))):
         of_time = least_time(machine, tables, measured)
         times = Times(machine, of_time, tables, measured)
         names = LITERATURE if is_free and judged_by == "time" else ("data",)
@@ -292,7 +293,7 @@ def plan(
         )
         said = list(warnings(complete.estimate.estimated_seconds, beside, strategy))
     elif machine is not None and objective is None and is_free:
-        said = [NO_SPEED]
+        said = [LARGE if is_large(machine) else NO_SPEED]
     return PlanResult(
         plan=complete,
         directory=directory,
