@@ -83,6 +83,10 @@ class Drawing:
         inferred = onnx.shape_inference.infer_shapes(model)
         del model.graph.output[:]
         model.graph.output.extend(value for value in inferred.graph.output if value.type.tensor_type.elem_type)
+        wrong = {name for node in self._nodes if node.op_type == "STFT" for name in node.output}
+        for value in model.graph.output:
+            if value.name in wrong:  # without `onesided`, half of the frequencies are made; ONNX infers all
+                value.type.tensor_type.ClearField("shape")
         return model
 
     def _operand(self, operand: Given | Known | None) -> str:
