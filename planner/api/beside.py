@@ -33,8 +33,8 @@ NO_SPEED = (
 )
 
 LARGE = (
-    "on so many devices a plan for the least time takes minutes, so the plan is for the fewest bytes: write --objective "
-    "time"
+    "on so many devices a plan for the least time takes minutes, so the plan is for the fewest bytes: write "
+    "--objective time"
 )
 
 Search = Callable[[Machine, str, CostTables], Decided]
