@@ -118,19 +118,26 @@ def of_data(by_data: Candidate | None, times: Times, limits: Sequence[int] | Non
     return times.seconds(by_data), is_exact
 
 
-def warnings(seconds: float, beside: Beside, strategy: str) -> Iterator[str]:
-    """What is estimated to be faster than a plan, and how to have it.
+def warnings(seconds: float, workers: int, beside: Beside, strategy: str) -> Iterator[str]:
+    """What is estimated to be faster than a plan, or as fast on fewer workers, and how to have it.
 
     Args:
         seconds: the plan's estimate.
+        workers: of the plan.
         beside: what is beside it.
         strategy: by which the plan was asked for.
     """
     if beside.data_seconds is not None and beside.data_seconds < NOTABLY * seconds:
         way = "--objective time" if strategy == "tofu" else "--strategy data"
         yield f"data parallelism is estimated to be faster, at {format_seconds(beside.data_seconds)}: write {way}"
-    faster = [other for other in beside.others if other.estimated_seconds < NOTABLY * seconds]
-    if faster:
-        best = min(faster, key=lambda other: other.estimated_seconds)
+    better = [
+        other
+        for other in beside.others
+        if other.estimated_seconds < NOTABLY * seconds
+        or (other.workers < workers and NOTABLY * other.estimated_seconds <= seconds)
+    ]
+    if better:
+        best = min(better, key=lambda other: (other.estimated_seconds, other.workers))
         who = "1 worker is" if best.workers == 1 else f"{best.workers} workers are"
-        yield f"{who} estimated to be faster, at {format_seconds(best.estimated_seconds)}: write --gpus {best.workers}"
+        how = "faster" if best.estimated_seconds < NOTABLY * seconds else "as fast"
+        yield f"{who} estimated to be {how}, at {format_seconds(best.estimated_seconds)}: write --gpus {best.workers}"

@@ -291,7 +291,7 @@ def plan(
                 )
             ),
         )
-        said = list(warnings(complete.estimate.estimated_seconds, beside, strategy))
+        said = list(warnings(complete.estimate.estimated_seconds, workers, beside, strategy))
     elif machine is not None and objective is None and is_free:
         said = [LARGE if is_large(machine) else NO_SPEED]
     return PlanResult(

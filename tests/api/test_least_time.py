@@ -77,7 +77,7 @@ def test_with_a_machine_the_objective_is_time_else_bytes(capsys: pytest.CaptureF
     assert [found["objective"] for found in (by_time, by_bytes, without)] == ["time", "bytes", "bytes"]
     assert [found["gap_of"] for found in (by_time, by_bytes, without)] == ["time", "bytes", "bytes"]
     assert by_time["estimated_seconds"] < by_bytes["estimated_seconds"]
-    assert by_bytes["moved_bytes"] < by_time["moved_bytes"]
+    assert by_time["moved_bytes"] < by_bytes["moved_bytes"], "over such links it is quicker to repeat the work"
     assert by_bytes["certified_gap"] == without["certified_gap"] == 0
     assert "data_parallel_seconds" not in without
 
@@ -134,7 +134,7 @@ def test_what_would_be_faster_is_said(capsys: pytest.CaptureFixture[str]) -> Non
     found = answer(capsys, "plan m.onnx --topology eight.yaml --out p")
     one = answer(capsys, "plan m.onnx --topology eight.yaml --gpus 1 --out q")
     assert found["other_workers"][0] == {"workers": 1, "estimated_seconds": one["estimated_seconds"]}
-    assert one["estimated_seconds"] < found["estimated_seconds"] <= found["data_parallel_seconds"]
+    assert one["estimated_seconds"] <= found["estimated_seconds"] <= found["data_parallel_seconds"]
     assert one["warnings"] == []
     assert found["warnings"][0].endswith("write --gpus 1")
     row = next(r for r in api.compare(Path("m.onnx"), topology="eight.yaml").rows if r.strategy == "data")
@@ -152,12 +152,16 @@ def test_which_numbers_of_workers_are_looked_at() -> None:
 
 def test_warnings_name_what_is_faster_and_what_to_write() -> None:
     beside = Beside(1e-6, True, (OtherCount(1, 5e-6), OtherCount(4, 3e-6)))
-    assert list(warnings(4e-6, beside, "tofu")) == [
+    assert list(warnings(4e-6, 8, beside, "tofu")) == [
         "data parallelism is estimated to be faster, at 1 us: write --objective time",
         "4 workers are estimated to be faster, at 3 us: write --gpus 4",
     ]
-    assert next(warnings(4e-6, beside, "fsdp")).endswith("write --strategy data")
-    assert list(warnings(1e-6, beside, "tofu")) == []
+    assert next(warnings(4e-6, 8, beside, "fsdp")).endswith("write --strategy data")
+    assert list(warnings(1e-6, 8, beside, "tofu")) == []
+    assert list(warnings(3e-6, 8, Beside(None, True, beside.others), "tofu")) == [
+        "4 workers are estimated to be as fast, at 3 us: write --gpus 4"
+    ]
+    assert list(warnings(3e-6, 2, Beside(None, True, beside.others), "tofu")) == []
 
 
 @pytest.mark.parametrize("name", ["two.yaml", "p2.8xlarge", "icml18-p100"])

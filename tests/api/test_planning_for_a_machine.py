@@ -40,7 +40,7 @@ def answer(capsys: pytest.CaptureFixture[str], *line: str) -> dict[str, Any]:
 
 
 def test_a_plan_for_a_topology_has_an_estimate_which_explain_and_run_repeat(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "plan", "m.onnx", "--topology", "two.yaml", "--out", "p")
+    found = answer(capsys, "plan", "m.onnx", "--topology", "two.yaml", "--objective", "bytes", "--out", "p")
     estimate = found["estimate"]
     assert estimate["topology"] == "two"
     assert estimate["devices"] == [0, 1]

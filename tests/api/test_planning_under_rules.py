@@ -26,8 +26,8 @@ def test_prices_are_printed_for_people_and_for_scripts(capsys: pytest.CaptureFix
     found = json.loads(capsys.readouterr().out)
     first, second = found["prices"]
     assert (first["pin"], second["forbid"]) == ("w1=R", "x*=R")
-    without = api.plan(Path("m.onnx"), gpus=4, forbid=(("x*", "R"),), out=Path("other")).plan.moved_bytes
-    assert first["price_bytes"] == found["moved_bytes"] - without
+    without = api.plan(Path("m.onnx"), gpus=4, forbid=(("x*", "R"),), out=Path("other")).plan.cost
+    assert first["price_bytes"] == found["moved_bytes"] + found["excess_bytes"] - without
     assert second["price_bytes"] > 0
     assert cli.main([*line, "two"]) == 0
     out = capsys.readouterr().out

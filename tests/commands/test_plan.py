@@ -22,6 +22,7 @@ def test_plan_passes_its_options(door: Door) -> None:
                 "gpus": 8,
                 "topology": "p2.8xlarge",
                 "objective": "time",
+                "rates": None,
                 "memory": "12GiB",
                 "dim": {"b": 2},
                 "value": {},

