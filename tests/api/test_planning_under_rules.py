@@ -27,7 +27,8 @@ def test_prices_are_printed_for_people_and_for_scripts(capsys: pytest.CaptureFix
     first, second = found["prices"]
     assert (first["pin"], second["forbid"]) == ("w1=R", "x*=R")
     without = api.plan(Path("m.onnx"), gpus=4, forbid=(("x*", "R"),), out=Path("other")).plan.cost
-    assert first["price_bytes"] == found["moved_bytes"] + found["excess_bytes"] - without
+    # With the pin readers share a delivery: where the plan without a rule is dearer, the rule costs nothing.
+    assert first["price_bytes"] == max(0, found["moved_bytes"] + found["excess_bytes"] - without)
     assert second["price_bytes"] > 0
     assert cli.main([*line, "two"]) == 0
     out = capsys.readouterr().out

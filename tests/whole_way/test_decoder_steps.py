@@ -142,7 +142,8 @@ def held_against_the_runtime(
     file: Path, inputs: Arrays, workers: int, folder: Path, tolerance: float = 2e-5
 ) -> dict[str, np.ndarray]:
     planned = api.plan(file, gpus=workers, out=folder / "plan", effort="quick")
-    assert all("Normalization" in name for name in planned.plan.unsplit), "attention and products are cut"
+    whole = [name for name in planned.plan.unsplit if "Attention" in name or "MatMul" in name]
+    assert not whole, "attention and products are cut"
     np.savez(folder / "given.npz", **inputs)
     ran = api.run(folder / "plan", inputs=folder / "given.npz", verify=True, result=folder / "made.npz")
     assert ran.verified, ran.comparisons
