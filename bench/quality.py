@@ -1,6 +1,6 @@
 """Plan quality: bytes moved per training step, beside the papers' and the peers' figures.
 
-    python bench/quality.py                             six workloads on which peers were measured
+    python bench/quality.py                             six workloads on which peers were measured, in all spellings
     python bench/quality.py --zoo [NAME ...]            models of the zoo beside every strategy of the literature
                             --workers 2 4 8 16          on so many workers; no models named: all
                             --effort quick              with less effort, or more; a plan is none the better for less
@@ -19,6 +19,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -26,12 +27,14 @@ from strategies import Cost, Model, costs, line
 
 import opdefs
 from planner import zoo
+from planner.graph.canonical import canonical
 from planner.graph.model import Graph
 from planner.partition.build import partition
+from planner.search.composites import decide_with_bodies
 from planner.search.decide import decide
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.methods import METHODS
-from planner.tdl.bind import BoundOp
+from planner.training.doors.read import read_step
 
 STRATEGIES = ("data", "tofu")
 ZOO_WORKERS = (2, 4, 8, 16)
@@ -42,9 +45,8 @@ class Row:
     """A workload and the best figures known for it."""
 
     name: str
-    model: str
-    """Its name in the zoo."""
-    batch: int
+    network: str
+    """The first part of the names of its files: one for each way to spell it (``tests/tools/spellings.py``)."""
     workers: int
     data_mb: float
     """What data parallelism moves: peers' measurement, ring, float32."""
@@ -53,21 +55,15 @@ class Row:
 
 
 ROWS = (
-    Row("MLP 4x8192, batch 512", "mlp-4x8192", 512, 8, 15032.4, 402.7, "hand plan; Alpa's ILP 436.2"),
-    Row("MLP 4x8192, batch 2048", "mlp-4x8192", 2048, 8, 15032.4, 1610.6, "hand plan; Alpa's ILP 1744.8"),
-    Row("MLP 5x300, batch 400", "mlp-5x300", 400, 16, 54.0, 18.5, "hand plan; SoyBean, section 2.2: 33.6 as it counts"),
-    Row(
-        "CNN 5x(3x3, 2048), 6x6, batch 256",
-        "cnn-5x2048-6",
-        256,
-        8,
-        10569.6,
-        2415.9,
-        "hand plan 2566.9; a search 2415.9",
-    ),
-    Row("CNN 5x(3x3, 512), 24x24, batch 256", "cnn-5x512-24", 256, 8, 660.6, 660.6, "data parallelism"),
-    Row("GPT 2x1024, 1024 tokens, batch 8", "gpt-2x1024", 8, 8, 1409.5, 1141.0, "hand plan; autoparallel 1141.1"),
+    Row("MLP 4x8192, batch 512", "mlp-4x8192-512", 8, 15032.4, 402.7, "hand plan; Alpa's ILP 436.2"),
+    Row("MLP 4x8192, batch 2048", "mlp-4x8192-2048", 8, 15032.4, 1610.6, "hand plan; Alpa's ILP 1744.8"),
+    Row("MLP 5x300, batch 400", "mlp-5x300-400", 16, 54.0, 18.5, "hand plan; SoyBean, section 2.2: 33.6 as it counts"),
+    Row("CNN 5x(3x3, 2048), 6x6", "cnn-5x2048-6", 8, 10569.6, 2415.9, "hand plan 2566.9; a search 2415.9"),
+    Row("CNN 5x(3x3, 512), 24x24", "cnn-5x512-24", 8, 660.6, 660.6, "data parallelism"),
+    Row("GPT 2x1024, 1024 tokens, batch 8", "gpt-2x1024", 8, 1409.5, 1141.0, "hand plan; autoparallel 1141.1"),
 )
+"""Peers planned these with ReLU between the layers and a loss, written in PyTorch or JAX, SGD: so do the files."""
+SPELLINGS = Path(__file__).parent.parent / "tests" / "models" / "spellings"
 
 
 @dataclass(frozen=True)
@@ -98,11 +94,11 @@ MEASURED = ("strategy", "MB", "as SoyBean counts", "excess MB", "gap", "seconds"
 """Headings of ``Measured.cells``."""
 
 
-def measured(graph: Graph, ops: tuple[BoundOp, ...], workers: int, strategy: str) -> Measured:
+def measured(graph: Graph, workers: int, strategy: str) -> Measured:
     """Plans and partitions; the partitioner's count is the plan's, or this fails."""
-    decision = decide(graph, ops, workers, strategy=strategy)
-    program = partition(graph, ops, decision.plan).program
-    plan = decision.plan
+    decided = decide_with_bodies(graph, opdefs.standard(), workers, strategy=strategy)
+    plan = decided.decision.plan
+    program = partition(decided.graph, decided.ops, plan).program
     return Measured(
         strategy,
         plan.moved_bytes / 1e6,
@@ -110,20 +106,23 @@ def measured(graph: Graph, ops: tuple[BoundOp, ...], workers: int, strategy: str
         plan.excess_bytes / 1e6,
         plan.slowest_share,
         plan.certified_gap,
-        decision.search_seconds,
+        decided.decision.search_seconds,
     )
 
 
 def peers(console: Console) -> None:
-    """The six workloads."""
-    table = Table("workload", "workers", *MEASURED, "best known")
+    """The six workloads, in all spellings; data parallelism in the first."""
+    table = Table("workload", "spelling", "workers", *MEASURED, "best known")
     for row in ROWS:
-        graph = zoo.build(row.model, batch=row.batch)
-        ops = opdefs.standard().bind_all(graph)
-        for strategy in STRATEGIES:
-            found = measured(graph, ops, row.workers, strategy)
-            known = f"{row.data_mb} (ring)" if strategy == "data" else f"{row.best_mb} ({row.source})"
-            table.add_row(row.name, str(row.workers), *found.cells(), known)
+        strategies: tuple[str, ...] = STRATEGIES
+        for file in sorted(SPELLINGS.glob(f"{row.network}.*.onnx")):
+            graph = canonical(read_step(file)).graph
+            spelling = file.name.removeprefix(f"{row.network}.").removesuffix(".onnx")
+            for strategy in strategies:
+                known = f"{row.data_mb} (ring)" if strategy == "data" else f"{row.best_mb} ({row.source})"
+                found = measured(graph, row.workers, strategy)
+                table.add_row(row.name, spelling, str(row.workers), *found.cells(), known)
+            strategies = ("tofu",)
     console.print(table)
 
 
