@@ -57,6 +57,7 @@ def plan(result: PlanResult) -> dict[str, Any]:
     plan.pop("iteration_spaces")
     return {
         **plan,
+        "slowest_share": result.plan.slowest_share,
         "objective": result.objective,
         "found_by": result.found_by,
         **({} if result.beside is None else _beside(result.beside)),
@@ -96,6 +97,9 @@ def explain(result: Explanation) -> dict[str, Any]:
         "workers": result.plan.workers,
         "strategy": result.plan.strategy,
         "moved_bytes": result.plan.moved_bytes,
+        "excess_bytes": result.plan.excess_bytes,
+        "repeated_bytes": result.plan.repeated_bytes,
+        "slowest_share": result.plan.slowest_share,
         "soybean_bytes": result.plan.soybean_bytes,
         "estimated_seconds": _seconds(result.plan.estimate),
         "estimate": None if result.plan.estimate is None else result.plan.estimate.as_dict(),
