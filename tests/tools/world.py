@@ -287,6 +287,10 @@ def in_a_process(model: Path, seconds: int) -> Row:
     return row
 
 
+REMARKS: Final = "\n## Remarks\n"
+"""What stands below this line was written by people, and stays when a table is written anew."""
+
+
 def table(rows: list[Row]) -> str:
     """All rows as a page, with the sums and every refusal."""
     lines = ["| network | ops | stock runtime | forward | training step | processor seconds |", "| --- " * 6 + "|"]
@@ -363,7 +367,8 @@ def main() -> int:
         print(f"{model.stem}: {short} {row['seconds']} s", flush=True)
     page = table(list(rows.values()))
     if given.table is not None:
-        given.table.write_text(page)
+        before = given.table.read_text() if given.table.exists() else ""
+        given.table.write_text(page + "".join(before.partition(REMARKS)[1:]))
     print(page)
     bad = [found for row in rows.values() for kind in ("forward", "training") for found in row[kind].values()
            if found["result"] in ("wrong", "crashed")]  # fmt: skip
