@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -222,7 +223,7 @@ def _plan(data: Value) -> Plan:
         computing_bytes=data["computing_bytes"].count(),
         excess_bytes=data["excess_bytes"].count(),
         repeated_bytes=data["repeated_bytes"].count(),
-        rates=Rates(data["rates"]["touched_bytes"].number(), data["rates"]["operations"].number()),
+        rates=Rates(_rate(data["rates"]["touched_bytes"]), _rate(data["rates"]["operations"])),
         certified_gap=None if gap is None else gap.number(),
         gap_of=_gap_of(data.get("gap_of")),
         strategy=data["strategy"].text(),
@@ -250,6 +251,13 @@ def _gap_of(data: Value | None) -> GapOf:
             return known
     assert data is not None, "what is not there is of bytes"
     raise data.fault(f"is neither bytes nor time: {text}")
+
+
+def _rate(data: Value) -> float:
+    rate = data.number()
+    if not (math.isfinite(rate) and rate > 0):
+        raise data.fault(f"is {rate:g}, which is no rate")
+    return rate
 
 
 def _undescribed(data: Value) -> UndescribedOp:

@@ -1,5 +1,6 @@
 """Plans: the figures of the papers, pins, what is refused, and that equal input gives equal plans."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 
 import opdefs
 from planner.algebra.tiling import Tiling
-from planner.errors import InfeasibleError, UsageError
+from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.from_onnx import read_model
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
@@ -178,6 +179,14 @@ def test_bert_on_three_workers_keeps_its_heads_whole() -> None:
 def test_plans_go_through_json() -> None:
     plan = decided(mlp(2, 24, 36), 6).plan
     assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize("rate", [0, -1.5])
+def test_rates_of_a_plan_are_positive(rate: float) -> None:
+    plan = decided(mlp(2, 24, 36), 4).plan
+    broken = {**plan.as_dict(), "rates": {"touched_bytes": rate, "operations": 128.0}}
+    with pytest.raises(ModelError, match=r"rates.touched_bytes is .*, which is no rate"):
+        Plan.from_json(json.dumps(broken))
 
 
 def test_equal_input_gives_equal_plans_whatever_the_hash_seed() -> None:
