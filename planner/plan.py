@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -255,8 +254,8 @@ def _gap_of(data: Value | None) -> GapOf:
 
 def _rate(data: Value) -> float:
     rate = data.number()
-    if not (math.isfinite(rate) and rate > 0):
-        raise data.fault(f"is {rate:g}, which is no rate")
+    if not rate:
+        raise data.fault("is 0, which is no rate")
     return rate
 
 
