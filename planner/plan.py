@@ -222,7 +222,7 @@ def _plan(data: Value) -> Plan:
         computing_bytes=data["computing_bytes"].count(),
         excess_bytes=data["excess_bytes"].count(),
         repeated_bytes=data["repeated_bytes"].count(),
-        rates=Rates(_rate(data["rates"]["touched_bytes"]), _rate(data["rates"]["operations"])),
+        rates=_rates(data["rates"]),
         certified_gap=None if gap is None else gap.number(),
         gap_of=_gap_of(data.get("gap_of")),
         strategy=data["strategy"].text(),
@@ -252,11 +252,11 @@ def _gap_of(data: Value | None) -> GapOf:
     raise data.fault(f"is neither bytes nor time: {text}")
 
 
-def _rate(data: Value) -> float:
-    rate = data.number()
-    if not rate:
-        raise data.fault("is 0, which is no rate")
-    return rate
+def _rates(data: Value) -> Rates:
+    rates = Rates(data["touched_bytes"].number(), data["operations"].number())
+    if not rates.are_usable:
+        raise data.fault("are no rates that a plan can be made by")
+    return rates
 
 
 def _undescribed(data: Value) -> UndescribedOp:

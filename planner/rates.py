@@ -11,6 +11,7 @@ from planner import units
 from planner.errors import UsageError, did_you_mean
 
 _EXAMPLE: Final = "--rates link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s"
+_LEAST, _MOST = 1e-3, 1e9
 _PARSERS: Final = {
     "link": units.parse_bytes_per_s,
     "memory": units.parse_bytes_per_s,
@@ -54,7 +55,19 @@ class Rates:
         missing = [name for name in _PARSERS if name not in found]
         if missing:
             raise UsageError(f"--rates: {' and '.join(missing)} missing", hint=f"write {_EXAMPLE}")
-        return cls(float(found["memory"] / found["link"]), float(found["compute"] / found["link"]))
+        rates = cls(float(found["memory"] / found["link"]), float(found["compute"] / found["link"]))
+        if not rates.are_usable:
+            raise UsageError(
+                f"--rates: in the time of a byte of its link a device touches {rates.touched_bytes:g} bytes and does "
+                f"{rates.operations:g} operations; from {_LEAST:g} to {_MOST:g} can be counted with",
+                hint=f"write {_EXAMPLE}",
+            )
+        return rates
+
+    @property
+    def are_usable(self) -> bool:
+        """Whether excess can be counted by these rates in integers of 64 bits."""
+        return all(_LEAST <= rate <= _MOST for rate in (self.touched_bytes, self.operations))
 
     def as_dict(self) -> Mapping[str, float]:
         """As plain values."""

@@ -19,6 +19,7 @@ from planner.cost.topology import part
 from planner.device_profile import DeviceProfile
 from planner.errors import TofuError
 from planner.progress import Progress, silent
+from planner.rates import Rates
 from planner.report.results import Beside, OtherCount
 from planner.search.composites import Decided
 from planner.search.methods import MANY_OPS
@@ -28,12 +29,12 @@ NOTABLY = 0.99
 """What takes less than this part of the plan's estimate is faster; estimates tell no smaller differences apart."""
 
 NO_SPEED = (
-    "the topology does not say how fast its devices compute, so the plan is for the fewest bytes and not for the least "
-    "time: add compute and memory_bandwidth to its device, or give --profile"
+    "the topology does not say how fast its devices compute, so the plan is for the least cost in bytes and not for "
+    "the least time: add compute and memory_bandwidth to its device, or give --profile"
 )
 
 LARGE = (
-    "on so many devices a plan for the least time takes minutes, so the plan is for the fewest bytes: write "
+    "on so many devices a plan for the least time takes minutes, so the plan is for the least cost in bytes: write "
     "--objective time"
 )
 
@@ -63,6 +64,7 @@ def others(
     limits_of: Callable[[Machine], Sequence[int] | None],
     *,
     is_timed: bool,
+    rates: Rates | None = None,
     strategy: str = "tofu",
     profile: DeviceProfile | None = None,
     progress: Progress = silent,
@@ -74,13 +76,14 @@ def others(
         workers: that is planned for.
         search: makes a plan.
         limits_of: the memory of a part of the machine, or None: enough.
-        is_timed: plans are for the least time, else for the fewest bytes.
+        is_timed: plans are for the least time, else for the least cost in bytes.
+        rates: by which excess is counted; None: the usual ones.
         strategy: by which the plan was asked for.
         profile: what ops were measured to take, or None.
         progress: told what is being done.
     """
     for count in other_counts(workers, whole.device_count):
-        machine, tables = part(whole, count), CostTables()
+        machine, tables = part(whole, count), CostTables(rates)
         goal = least_time(machine, tables, profile)
         times = Times(machine, goal, tables, profile)
         progress(f"{count} of the machine's devices, to compare with")

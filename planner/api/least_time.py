@@ -3,8 +3,8 @@
 What a plan is judged by is the estimate of its program. The search has tables of time, which add up what ops compute
 and what each delivery takes by itself; a program joins deliveries, and sends over several levels at once, so that its
 estimate is mostly less than the tables' sum, by up to a tenth on machines of one level. So the search's plan for the
-least time by its tables is one of several: the plan for the fewest bytes and those of the strategies of the literature
-are others, and the one whose program is estimated to be the fastest is taken.
+least time by its tables is one of several: the plan for the least cost in bytes and those of the strategies of the
+literature are others, and the one whose program is estimated to be the fastest is taken.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ def plan(
         gpus: how many workers; may be left out with a topology. Fewer than its devices are those of a part of it.
         topology: a topology file, or the name of one that ships.
         memory: what the tensors of a worker may take, such as ``12GiB``; None: what the topology's devices have.
-        objective: ``bytes``: the fewest that move; ``time``: the least that an iteration is estimated to take, for
-            which there must be a topology; None: time where there is one, as ``objective_of`` says.
+        objective: ``bytes``: the least cost, moved bytes and excess; ``time``: the least that an iteration is estimated
+            to take, for which there must be a topology; None: time where there is one, as ``objective_of`` says.
         rates: what repeated and uneven work is worth in moved bytes: how fast a link, a memory and a device are, such
             as ``link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s``; None: those of ``planner.rates``.
         dim: sizes of symbolic dims.
@@ -114,7 +114,7 @@ def plan(
             ``inputs`` says) or ``none``.
         inputs: ``free``: data arrives in any tiling; ``partitioned``: in disjoint tiles only.
         through_bodies: cut composite ops (Softmax, LayerNormalization, ...) along the dims that they normalise over,
-            through their bodies, where that moves fewer bytes.
+            through their bodies, where that costs less.
         share: ``auto``: what several readers have brought to them is brought once where that saves bytes and there is
             memory; ``none``: every reader has its own delivery. The literature's strategies always have that.
         effort: ``quick``: no bound of what a plan can be; ``normal``: where it takes seconds, and a better plan where
@@ -135,6 +135,7 @@ def plan(
     if strategy not in STRATEGIES:
         raise UsageError(f"strategy {strategy!r} is not known", hint=did_you_mean(strategy, STRATEGIES))
     machine, workers = machine_and_workers(gpus, topology)
+    priced_by = None if rates is None else Rates.parse(rates)
     limits = memory_limits(memory, machine, workers)
     measured = profile_for(profile, machine)
     judged_by = objective_of(objective, machine, measured, strategy)
@@ -153,7 +154,7 @@ def plan(
     form, kept_apart = canonical_under(rules, whole)
     graph = form.graph
     progress(f"analysing {len(graph.ops)} ops")
-    tables = CostTables(None if rates is None else Rates.parse(rates))
+    tables = CostTables(priced_by)
     search_for = partial(
         decide_with_bodies,
         descriptions=descriptions,
@@ -285,6 +286,7 @@ def plan(
                     of_a_part,
                     lambda machine: memory_limits(memory, machine, machine.device_count),
                     is_timed=judged_by == "time",
+                    rates=tables.rates,
                     strategy=strategy,
                     profile=measured,
                     progress=progress,

@@ -5,7 +5,7 @@ What is measured, each op of other content once, and each part of other shapes o
 1. every op, whole;
 2. for k workers, every op by every basic strategy: along one index variable, in as many ways as the first cuts of a
    plan have together, for every number of cuts; in blocks of one, and as the description proposes;
-3. the parts that the plan for the fewest bytes has;
+3. the parts that the plan for the least cost in bytes has;
 4. for a topology, the parts that the plan for the least time has, by what has been measured so far, and those of the
    search's own where that is another one; and again, until they have no part that is new, three times at most. (Where
    an op cannot be measured, and the topology does not say how fast its devices are, there is no such plan.)
@@ -179,7 +179,7 @@ def _measure_plans(
     so_far: Callable[[], DeviceProfile],
     progress: Progress,
 ) -> None:
-    """Measures the parts of the plan for the fewest bytes and, on a machine, of that for the least time."""
+    """Measures the parts of the plan for the least cost in bytes and, on a machine, of that for the least time."""
     tables = CostTables()
     search = partial(decide_with_bodies, graph, descriptions, workers, levels=levels, effort="quick", progress=progress)
 
@@ -189,7 +189,7 @@ def _measure_plans(
         return times.measure(what, decided.graph, ops)
 
     fewest = search(tables=tables)
-    measured("parts of the plan for the fewest bytes", fewest)
+    measured("parts of the plan for the least cost in bytes", fewest)
     if machine is None:
         return
     if times.unheard_of and not says_speed(machine.devices[0]):

@@ -51,7 +51,8 @@ def compare(
 ) -> int:
     """Plan MODEL by every strategy of the literature, and print what each of them moves and holds.
 
-    Tofu's own plan is for the fewest bytes, and on a topology for the least estimated time, as that of `tofu plan` is.
+    Tofu's own plan is for the least cost in bytes, and on a topology for the least estimated time, as that of
+    `tofu plan` is.
 
     \b
     Examples:

@@ -38,8 +38,8 @@ from planner.commands.show import progress, show
 @click.option(
     "--objective",
     type=click.Choice(["bytes", "time"]),
-    help="The fewest bytes moved, or the least estimated time on the topology.  [default: time with --topology, else "
-    "bytes]",
+    help="The least cost in bytes, moved and excess, or the least estimated time on the topology.  [default: time with "
+    "--topology, else bytes]",
 )
 @click.option(
     "--rates",

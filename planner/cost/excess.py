@@ -25,8 +25,13 @@ from planner.rates import Rates
 from planner.tdl.bind import BoundOp
 from planner.tdl.expr import VarKind
 
-ALIASES: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+_ALIASES: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators whose result is another view of the elements that they read: executing them takes no time."""
+
+
+def is_alias(bound: BoundOp) -> bool:
+    """Whether executing an op takes no time."""
+    return not bound.op.domain and bound.op.op_type in _ALIASES
 
 
 def excess(bound: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole: float) -> NDArray[np.int64]:
@@ -38,7 +43,7 @@ def excess(bound: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole: fl
         rates: of the devices.
         whole: how long one device computes the op, ``computing``.
     """
-    if bound.op.op_type in ALIASES:
+    if is_alias(bound):
         return np.zeros(len(strategies), dtype=np.int64)
     each = [bound.unlike_ranges(strategy) for strategy in strategies]
     counts = [ranges.workers for ranges in each]
@@ -69,7 +74,7 @@ def repeated(bound: BoundOp, strategy: Tiling, rates: Rates, whole: float) -> in
 
 def computing(bound: BoundOp, rates: Rates) -> float:
     """How long one device computes a whole op, in bytes of its link."""
-    if bound.op.op_type in ALIASES:
+    if is_alias(bound):
         return 0.0
     return float(_times(bound, bound.ranges(UNCUT), rates)[0])
 

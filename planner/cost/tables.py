@@ -20,7 +20,7 @@ from planner.algebra.movements import Movements, counted
 from planner.algebra.tiling import Parts, Tiling, parts
 from planner.algebra.ways import Ways
 from planner.cost.accesses import Access, Regions, Tiled
-from planner.cost.excess import ALIASES, computing, excess, repeated
+from planner.cost.excess import computing, excess, is_alias, repeated
 from planner.graph.model import DType, Tensor
 from planner.rates import Rates
 from planner.tdl.bind import BoundOp
@@ -169,7 +169,7 @@ class CostTables(TableMemo):
 
     def charge_kind(self, bound: BoundOp) -> tuple[object, ...]:
         """What tells the charges of ops apart: equal kinds have equal ones for equal lists."""
-        return bound.content, bound.op.op_type in ALIASES
+        return bound.content, is_alias(bound)
 
     def _access(self, bound: BoundOp, is_input: bool, position: int) -> Access:
         """How an op has an input or an output: one object for all that have it alike."""

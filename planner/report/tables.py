@@ -174,14 +174,18 @@ def plan(result: PlanResult, file: TextIO) -> None:
 
 def _objective(result: PlanResult) -> list[tuple[str, str]]:
     """What the plan was to have the least of; whose plan it is where it is one of the literature's."""
-    what = {"bytes": "the fewest bytes", "time": "the least estimated time"}[result.objective]
+    what = {"bytes": "the least cost (moved bytes and excess)", "time": "the least estimated time"}[result.objective]
     whose = f"; the plan is that of {result.found_by}" if result.found_by != result.plan.strategy else ""
     return [("objective", what + whose)]
 
 
 def _price(price: Price) -> str:
     """What a rule costs, against a plan without it."""
-    return "no plan without it" if price.price_bytes is None else f"{format_bytes(price.price_bytes)} more moved"
+    return (
+        "no plan without it"
+        if price.price_bytes is None
+        else f"{format_bytes(price.price_bytes)} more (moved and excess)"
+    )
 
 
 def explain(result: Explanation, file: TextIO) -> None:

@@ -1,13 +1,10 @@
-"""Composite ops in the search: cut through their bodies where that saves bytes, one kernel everywhere else.
+"""Composite ops in the search: cut through their bodies where that costs less, one kernel everywhere else.
 
 The graph is planned twice: as it is, and with every composite (Softmax, LayerNormalization, ...) replaced by its body,
 whose reductions can be cut along the dims that the composite normalises over. In the second plan every composite whose
-body moves no less than the op itself would, its neighbours' tilings kept, becomes one op again. The plan that moves
+body costs no less than the op itself would, its neighbours' tilings kept, becomes one op again. The plan that costs
 less is the plan, the first where they are equal or, on a large graph, hardly differ: so bodies never make a plan
 dearer, and a plan that needs none is the plan that would have been made without them.
-
-What a plan may repeat comes before what it moves: a composite that cannot be cut without its body would be executed
-whole by every worker, at 0 bytes. With a body it can be cut, so the first plan does not stand.
 """
 
 from __future__ import annotations
@@ -180,9 +177,8 @@ def _put_back(
     }
     final = without_copies(kept, planned)
     final_ops = descriptions.bind_all(final)
-    return Decided(
-        final, final_ops, replace(decision, plan=plan_of(final, final_ops, plan, strategies, unsplit, tables))
-    )
+    put_back = _with_gap_of(plan_of(final, final_ops, plan, strategies, unsplit, tables), plan)
+    return Decided(final, final_ops, replace(decision, plan=put_back))
 
 
 def plan_of(
@@ -202,6 +198,19 @@ def plan_of(
         unsplit=tuple(bound.op.name for bound in ops if bound.op.name in unsplit),
     )
     return costed(graph, ops, kept, tables)
+
+
+def _with_gap_of(found: Plan, searched: Plan) -> Plan:
+    """A plan with its own gap to the bound of the search that found another.
+
+    There is none where the plan costs less than that bound: one kernel can have less excess than the ops of its body,
+    and no such plan was among those that were bounded.
+    """
+    if searched.certified_gap is None or found.cost == searched.cost:
+        return found
+    lower = round(searched.cost / (1 + searched.certified_gap))
+    gap = found.cost / lower - 1 if 0 < lower <= found.cost else None
+    return replace(found, certified_gap=gap)
 
 
 def _best_whole(

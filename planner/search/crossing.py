@@ -24,7 +24,7 @@ def crossed(problem: Problem, plans: Sequence[Found]) -> Found:
 
     Args:
         problem: the graph's variables and tables.
-        plans: at least one; that of the fewest bytes counts first.
+        plans: at least one; that of the least cost counts first.
     """
     ranked = sorted(plans, key=lambda found: found.cost)
     best = ranked[0]

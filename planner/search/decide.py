@@ -77,7 +77,7 @@ def decide(
         progress: told what is being done.
         tables: of an earlier search with the same descriptions, so that what both have is not counted twice.
         near: a plan of nearly the same graph, to be beaten: a large graph's search begins from it, and not from several
-            other plans; and it states no bound where it finds none that moves less.
+            other plans; and it states no bound where it finds none that costs less.
         least_saved: by how much less, as a share.
 
     Raises:

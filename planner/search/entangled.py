@@ -39,7 +39,7 @@ def solved(
     *,
     max_table_entries: int = MAX_TABLE_ENTRIES,
 ) -> tuple[tuple[Tiling, ...], Solution]:
-    """The least bytes over all choices of a candidate for every variable; few bytes, where the least cannot be found.
+    """The least cost over all choices of a candidate for every variable; a low one, where the least cannot be found.
 
     ``Problem.decided_apart`` then says how many variables stayed what they were when the others were decided last.
 

@@ -11,7 +11,7 @@ are tried:
    unrolled network all readers of every tensor are offered one, too, and those that read it by the same index map their
    own; in any other with much effort.
 
-The plan with the fewest bytes is taken, the one with less sharing of equal ones. A delivery stays only if it saves
+The plan of the least cost is taken, the one with less sharing of equal ones. A delivery stays only if it saves
 bytes, for it holds memory from its first reader to its last. The bound of a plan that was searched is that of its
 search: these readers may share deliveries, and each of all others has its own.
 """
