@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import opdefs
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Replicate, Shard, Tiling
-from planner.cost.excess import _ALIASES as ALIASES
 from planner.cost.excess import computing as exactly
 from planner.cost.tables import CostTables
 from planner.errors import UsageError
