@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from planner.plan import Plan, UndescribedOp
+from planner.rates import Rates
 from planner.report.console import ReportConsole
 from planner.report.estimate import beside_facts, beside_measurement, estimate_facts
 from planner.report.results import (
@@ -85,6 +86,14 @@ def _excess(plan: Plan) -> str:
     return f"as if {format_bytes(plan.excess_bytes)} moved ({parts}): {more}"
 
 
+def _rates(rates: Rates) -> list[tuple[str, str]]:
+    """By which excess was counted, where the user said it."""
+    if rates == Rates():
+        return []
+    each = f"{rates.touched_bytes:.3g} bytes of memory and {rates.operations:.3g} operations"
+    return [("  by rates", f"{each} in the time of a byte of a link")]
+
+
 def _plan_facts(plan: Plan, objective: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:
     cuts = " x ".join(str(ways) for ways in plan.cuts) or "none"
     what = {"bytes": "of moved bytes and excess", "time": "of time, as the tables of the search add it up"}[plan.gap_of]
@@ -101,6 +110,7 @@ def _plan_facts(plan: Plan, objective: Sequence[tuple[str, str]] = ()) -> list[t
         ("as SoyBean counts", format_bytes(plan.soybean_bytes)),
         ("memory per worker", f"{format_bytes(largest)} of tensors at most"),
         ("excess", _excess(plan)),
+        *_rates(plan.rates),
         ("gap to the optimum", gap),
     ]
     if plan.decided_apart:
