@@ -80,7 +80,7 @@ def test_a_recurrent_network_joins_the_gradients_of_all_steps_once(plan_of: Call
 
 @pytest.mark.slow
 def test_less_memory_than_the_partial_sums_take(plan_of: Callable[..., Any], tmp_path: Path) -> None:
-    """A limit that the plan does not keep to leaves some gradients partial and joins others at once."""
+    """A limit that the plan does not keep to leads to a dearer one, in which some gradients stay partial."""
     graph, file = rnn(2, 24, batch=24, steps=5), tmp_path / "rnn.onnx"
     write_model(graph, file)
     free = api.plan(file, gpus=4, out=tmp_path / "free").plan
@@ -88,8 +88,8 @@ def test_less_memory_than_the_partial_sums_take(plan_of: Callable[..., Any], tmp
     within = plan_of(file, 4, memory=f"{limit}B")
     plan = within.result.plan
     assert max(plan.peak_bytes) <= limit
-    assert 0 < len(partial_tensors(plan)) < len(partial_tensors(free))
-    assert plan.moved_bytes > free.moved_bytes
+    assert 0 < len(partial_tensors(plan)) <= len(partial_tensors(free))
+    assert plan.cost > free.cost
     check(api.run(within.directory, steps=1, verify=True), plan)
 
 
