@@ -18,6 +18,7 @@ from onnx import AttributeProto, ModelProto
 
 from opdefs.exclusions import DATA_DEPENDENT
 from planner.algebra.tiling import Shard, Tiling
+from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, TofuError
 from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import Graph, Op
@@ -25,6 +26,7 @@ from planner.graph.randomness import lower_randomness
 from planner.partition.build import partition
 from planner.plan import Plan
 from planner.program import Program, Segment
+from planner.rates import Rates
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_plan
 from planner.search.composites import Decided, decide_with_bodies
@@ -36,6 +38,8 @@ from planner.verify.strategies import enumerate_strategies
 from planner.worker_model import WorkerModel
 
 WORKERS = 2
+_DEAR = Rates(touched_bytes=1e-3, operations=1e-3)
+"""Cases are small, and a plan would rather repeat an op than bring anything: by these rates it is cut."""
 Progress = Callable[[str, int, int], None]
 """Called with a case, its number and how many there are."""
 
@@ -204,7 +208,8 @@ class _Planned:
 
 def _plan(model: ModelProto, descriptions: Descriptions, workers: int) -> _Planned:
     graph = lower_randomness(graph_from_proto(model, state_pairs=(), operators=descriptions))
-    return _Planned(graph, decide_with_bodies(graph, descriptions, workers), descriptions, workers)
+    decided = decide_with_bodies(graph, descriptions, workers, tables=CostTables(_DEAR))
+    return _Planned(graph, decided, descriptions, workers)
 
 
 def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tuple[str, ...]) -> CaseOutcome:
