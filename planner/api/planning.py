@@ -181,7 +181,7 @@ def plan(
 
     def found_under(chosen: Rules) -> tuple[Decided, Decided]:
         """The plan in which every reader has its own delivery, and the one in which some may be shared."""
-        planned = canonical_under(chosen, whole)[0].graph
+        planned = graph if chosen is rules else canonical_under(chosen, whole)[0].graph
         plain = search(planned, rules=chosen, effort=effort_for_bytes)
         if not may_share:
             return plain, plain

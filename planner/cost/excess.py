@@ -55,9 +55,9 @@ def excess(bound: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole: fl
 
 
 def repeated(bound: BoundOp, strategy: Tiling, rates: Rates, whole: float) -> int:
-    """What of an op's excess is work done more than once: what all workers do together beyond the op once.
+    """What all workers do together for an op beyond the op once.
 
-    The rest is time in which workers wait for the slowest one.
+    What its excess is more than that is time in which workers wait for the slowest one.
 
     Args:
         bound: the op.
@@ -65,11 +65,8 @@ def repeated(bound: BoundOp, strategy: Tiling, rates: Rates, whole: float) -> in
         rates: of the devices.
         whole: how long one device computes the op, ``computing``.
     """
-    total = int(excess(bound, (strategy,), rates, whole)[0])
-    if not total:
-        return 0
     done = float(_times(bound, bound.ranges(strategy), rates).sum())
-    return min(total, max(0, round(done - whole)))
+    return max(0, round(done - whole))
 
 
 def computing(bound: BoundOp, rates: Rates) -> float:

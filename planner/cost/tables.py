@@ -154,7 +154,9 @@ class CostTables(TableMemo):
         """What of an op's charge is work that is done more than once; the rest is unevenly divided."""
         key = (self.charge_kind(bound), strategy)
         if key not in self._repeated:
-            self._repeated[key] = repeated(bound, strategy, self.rates, self._whole(bound))
+            charge = int(self._excess(bound, (strategy,))[0])
+            again = repeated(bound, strategy, self.rates, self._whole(bound)) if charge else 0
+            self._repeated[key] = min(charge, again)
         return self._repeated[key]
 
     def computing(self, bound: BoundOp) -> int:
