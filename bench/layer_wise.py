@@ -17,8 +17,8 @@ from rich.table import Table
 from strategies import Model, costs, line
 
 from planner.algebra.tiling import Only, Shard
-from planner.config import load_topology
-from planner.plan import OpStrategy
+from planner.artifacts.plan import OpStrategy
+from planner.machine.topology_file import load_topology
 from planner.search.decide import decide
 
 NETWORKS = ("alexnet", "vgg-16", "inception-v3")

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import configs
 from planner import api, zoo
-from planner.api.least_time import LITERATURE
-from planner.config import load_topology
 from planner.errors import TofuError
 from planner.graph.to_onnx import write_model
+from planner.machine.topology_file import load_topology
+from planner.planning.objective import LITERATURE
 from planner.search.effort import EffortName
 from planner.units import format_seconds
 

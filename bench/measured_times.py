@@ -24,12 +24,12 @@ from rich.console import Console
 from rich.table import Table
 
 from planner import api
-from planner.runtime.engine import InProcessEngine
+from planner.runtime.engine.interface import InProcessEngine
+from planner.runtime.engine.sessions import cores
+from planner.runtime.measure.profile import profile_of
 from planner.runtime.plan_files import LoadedPlan, load_plan
-from planner.runtime.profile import profile_of
-from planner.runtime.sessions import cores
-from planner.runtime.state import starting_values
-from planner.runtime.tiles import load_tiles
+from planner.runtime.values.state import starting_values
+from planner.runtime.values.tiles import load_tiles
 
 ITERATIONS = 15
 WARM_UP = 3

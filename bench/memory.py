@@ -33,11 +33,11 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.partition.occupancy import occupancy
+from planner.runtime.engine.supervisor import SupervisedEngine
+from planner.runtime.judge.whole import WholeModel
 from planner.runtime.plan_files import LoadedPlan, load_plan
-from planner.runtime.state import starting_values
-from planner.runtime.supervisor import SupervisedEngine
-from planner.runtime.tiles import load_tiles
-from planner.runtime.whole import WholeModel
+from planner.runtime.values.state import starting_values
+from planner.runtime.values.tiles import load_tiles
 
 
 def resident_bytes(process_id: int) -> tuple[int, int]:

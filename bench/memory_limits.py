@@ -10,7 +10,7 @@ Beside each plan stands a lower bound: no plan of the search (these cuts, these 
 less than its plan's residence, so it is a bound of plans whose lean programs fit. Residence leaves out what depends on
 segments and on gaps between buffers: plans are counted in whose programs do not fit, the more the further residence
 lies below the peak, which the last column says. Plans are divided until no part can hold a cheaper one
-(``planner.search.memory_branches``), or ``--solved`` searches are done; each is Lagrangian, by the search's own
+(``planner.search.memory.branches``), or ``--solved`` searches are done; each is Lagrangian, by the search's own
 certificate at prices of memory.
 
 "-": there is no certificate. A bound holds for plans that give one tiling to what the search ties (copies of a
@@ -33,21 +33,21 @@ from strategies import line
 import opdefs
 from planner import zoo
 from planner.algebra.tiling import Tiling
-from planner.api.fitting import Candidate, candidate_of, least_cost, within
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
-from planner.search.certify import certify
-from planner.search.composites import Decided, decide_with_bodies
+from planner.planning.bodies import Decided, decide_with_bodies
+from planner.planning.fit import Candidate, candidate_of, least_cost, within
+from planner.search.bound.certify import certify
 from planner.search.decide import Decision, decide
 from planner.search.effort import EFFORTS
-from planner.search.memory_branches import UNBOUNDED, Answer, Charges, Column, Prices, Spans, branched
-from planner.search.memory_limit import HIGHEST_PRICE
-from planner.search.nearby import Nearby
-from planner.search.problem import SearchVariable
-from planner.search.recurse import Found
-from planner.search.rules import NO_RULES, Rules
+from planner.search.memory.branches import UNBOUNDED, Answer, Charges, Column, Prices, Spans, branched
+from planner.search.memory.limit import HIGHEST_PRICE
+from planner.search.memory.nearby import Nearby
+from planner.search.model.problem import SearchVariable
+from planner.search.moves.recursion import Found
+from planner.search.user_rules.rules import NO_RULES, Rules
 
 MODELS = ("mlp-4x8192", "cnn-5x2048-6", "lenet-5", "alexnet", "rnn-4-8k", "gpt-2x1024")
 HEADS = ("limit MB", "peak MB", "moved MB", "at least MB", "gap", "residence of peak")

@@ -22,12 +22,12 @@ from models import MODELS, planned
 from rich.console import Console
 from rich.table import Table
 
+from planner.runtime.engine.supervisor import SupervisedEngine
+from planner.runtime.judge.whole import WholeModel
+from planner.runtime.measure.profile import profile_of
 from planner.runtime.plan_files import load_plan
-from planner.runtime.profile import profile_of
-from planner.runtime.state import starting_values
-from planner.runtime.supervisor import SupervisedEngine
-from planner.runtime.tiles import load_tiles
-from planner.runtime.whole import WholeModel
+from planner.runtime.values.state import starting_values
+from planner.runtime.values.tiles import load_tiles
 
 ROUNDS = 12
 """The two are measured in turn, so that what else the machine does meets both."""

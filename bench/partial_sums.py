@@ -13,7 +13,7 @@ from rich.console import Console
 from strategies import Model, line
 
 from planner.search.decide import decide
-from planner.search.rules import NO_RULES, Rules
+from planner.search.user_rules.rules import NO_RULES, Rules
 
 JOINED_AT_ONCE = Rules(forbidden=(("*", "P"),))
 MODELS = ("rnn-10-8k", "rnn-10-8k:data", "rnn-10-8k:hybrid", "gpt2", "gpt2:data", "gpt-2x1024", "lenet-5")

@@ -13,16 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.algebra.tiling import Only, Tiling
+from planner.artifacts.plan import digest
+from planner.artifacts.plan_folder import PLAN, write_folder
 from planner.cost.by_op import op_bytes
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
-from planner.folder import PLAN, write_folder
 from planner.graph.model import Graph, Op, Role
-from planner.graph.randomness import lower_randomness
+from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.to_onnx import to_model
 from planner.partition.build import complete_plan, partition, plan_files
-from planner.plan import digest
-from planner.search.composites import decide_with_bodies
+from planner.planning.bodies import decide_with_bodies
 from planner.training.doors.read import read_step
 
 

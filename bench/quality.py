@@ -27,13 +27,13 @@ from strategies import Cost, Model, costs, line
 
 import opdefs
 from planner import zoo
-from planner.graph.canonical import canonical
 from planner.graph.model import Graph
+from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import partition
-from planner.search.composites import decide_with_bodies
+from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import decide
 from planner.search.effort import EFFORTS, EffortName
-from planner.search.methods import METHODS
+from planner.search.literature.methods import METHODS
 from planner.training.doors.read import read_step
 
 STRATEGIES = ("data", "tofu")

@@ -35,13 +35,13 @@ from rich.table import Table
 from swapping import SwappingModel, largest_op_bytes
 
 from planner.errors import InfeasibleError, UsageError
-from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
-from planner.runtime.devices import require_cuda
+from planner.graph.reading.from_onnx import read_model
+from planner.runtime.engine.devices import require_cuda
+from planner.runtime.engine.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
-from planner.runtime.state import starting_values
-from planner.runtime.supervisor import SupervisedEngine
-from planner.runtime.tiles import load_tiles
+from planner.runtime.values.state import starting_values
+from planner.runtime.values.tiles import load_tiles
 from planner.units import parse_bytes
 
 

@@ -29,14 +29,14 @@ from rich.table import Table
 
 import opdefs
 from planner import zoo
+from planner.artifacts.plan import digest
+from planner.artifacts.plan_folder import write_folder
 from planner.descriptions import in_force
-from planner.folder import write_folder
 from planner.graph.model import Graph
-from planner.graph.randomness import lower_randomness
+from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.to_onnx import to_model, write_model
 from planner.partition.build import complete_plan, partition, plan_files
-from planner.plan import digest
-from planner.search.composites import decide_with_bodies
+from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import Decision, decide
 from planner.search.effort import EFFORTS, EffortName
 from planner.tdl.bind import BoundOp

@@ -27,11 +27,11 @@ from planner.collection import without_collection
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.partition.build import partition
-from planner.search.composites import Decided
+from planner.planning.bodies import Decided
+from planner.planning.deliveries import shared
 from planner.search.decide import Decision, decide
 from planner.search.effort import EFFORTS, EffortName
-from planner.search.rules import NO_RULES, Rules
-from planner.search.sharing import shared
+from planner.search.user_rules.rules import NO_RULES, Rules
 
 MODELS = (
     *("mlp-4x8192", "mlp-5x300:64", "lenet-5:8", "alexnet:16", "cnn-5x512-24:8", "gpt-2x1024", "rnn-1-1k:64"),

@@ -23,12 +23,12 @@ from rich.console import Console
 from strategies import line
 
 from planner import api
+from planner.artifacts.program import Fetch
 from planner.graph.to_onnx import write_model
-from planner.program import Fetch
+from planner.runtime.engine.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
-from planner.runtime.state import starting_values
-from planner.runtime.supervisor import SupervisedEngine
-from planner.runtime.tiles import load_tiles
+from planner.runtime.values.state import starting_values
+from planner.runtime.values.tiles import load_tiles
 from planner.search.effort import EFFORTS, EffortName
 from planner.zoo import build, names
 

@@ -15,16 +15,16 @@ from rich.console import Console
 
 import opdefs
 from planner import zoo
-from planner.config import Machine
-from planner.cost.estimate import estimate
+from planner.artifacts.plan import Plan
+from planner.cost.seconds.estimate import estimate
 from planner.cost.tables import CostTables
 from planner.errors import TofuError
 from planner.graph.model import Graph
+from planner.machine.topology_file import Machine
 from planner.partition.build import partition
-from planner.plan import Plan
 from planner.search.decide import decide
 from planner.search.effort import EffortName
-from planner.search.methods import METHODS
+from planner.search.literature.methods import METHODS
 from planner.tdl.bind import BoundOp
 
 

@@ -27,8 +27,8 @@ from planner.errors import InfeasibleError
 from planner.graph.model import Graph, Op
 from planner.graph.protos import numpy_dtype
 from planner.graph.to_onnx import to_model
-from planner.runtime.sessions import SessionMaker, bind, carried, cores
-from planner.runtime.whole import require_constants
+from planner.runtime.engine.sessions import SessionMaker, bind, carried, cores
+from planner.runtime.judge.whole import require_constants
 
 
 @dataclass(frozen=True, slots=True)

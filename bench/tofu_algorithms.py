@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from strategies import HEADS, Cost, Model, costs, line, shown
 
-from planner.config import load_topology
+from planner.machine.topology_file import load_topology
 
 WORKERS = 8
 GROUPS = (("allrow-greedy",), ("spartan", "equalchop"), ("icml18",), ("tofu-recursion",))

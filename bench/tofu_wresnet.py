@@ -20,7 +20,7 @@ from rich.table import Table
 from strategies import Model
 
 from planner.algebra.tiling import Shard, Tiling
-from planner.plan import Plan
+from planner.artifacts.plan import Plan
 from planner.search.decide import STRATEGIES, decide
 
 WORKERS = 8

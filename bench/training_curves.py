@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import read_model
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 

@@ -6,7 +6,7 @@ as it infers and lowered where it trains. What is lowered may be another domain'
 
 from __future__ import annotations
 
-from planner.graph.randomness import LOWERINGS
+from planner.graph.rewriting.randomness import LOWERINGS
 
 _CONTROL = "control flow: a subgraph of its own, run as often as the data say"
 _SEQUENCE = "its values are sequences of tensors, and a plan splits tensors"

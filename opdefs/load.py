@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from planner.artifacts.plan import digest
 from planner.errors import DescriptionError, TofuError, UsageError
-from planner.plan import digest
 from planner.tdl.builder import Description, ReferenceFunction
 
 CASES = "CASES"
@@ -30,7 +30,7 @@ class OpdefsFile:
     descriptions: tuple[Description, ...]
     """In the order of their definition."""
     cases: tuple[Any, ...]
-    """``planner.verify.cases.Case``s that the file gives; () where it gives none."""
+    """``planner.verify.cases.examples.Case``s that the file gives; () where it gives none."""
     sha256: str = ""
     """Of its content, as it was executed."""
 

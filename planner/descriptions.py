@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import opdefs
-from planner.plan import DescriptionFile
+from planner.artifacts.plan import DescriptionFile
 from planner.tdl.descriptions import Descriptions
 
 UnknownOps: TypeAlias = Literal["refuse", "replicate"]

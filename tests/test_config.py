@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import configs
-from planner.config import Device, DeviceGraph, DeviceLink, Level, Topology, load_topology, parse_topology
 from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType
+from planner.machine.topology_file import (
+    Device,
+    DeviceGraph,
+    DeviceLink,
+    Level,
+    Topology,
+    load_topology,
+    parse_topology,
+)
 
 GOOD = """\
 name: two boxes

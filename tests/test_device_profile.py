@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.device_profile import (
+from planner.errors import UsageError
+from planner.graph.model import DType
+from planner.machine.device_profile import (
     DeviceProfile,
     MeasuredDevice,
     MeasuredOp,
@@ -20,8 +22,6 @@ from planner.device_profile import (
     parse_profile,
     rounded_seconds,
 )
-from planner.errors import UsageError
-from planner.graph.model import DType
 
 GOOD = """\
 profile: 1

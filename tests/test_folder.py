@@ -13,8 +13,8 @@ import pytest
 
 from command_line import model_file, tofu
 from planner import api
+from planner.artifacts.plan_folder import open_folder, try_place
 from planner.errors import ModelError, UsageError
-from planner.folder import open_folder, try_place
 
 
 @pytest.fixture

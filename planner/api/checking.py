@@ -16,13 +16,13 @@ from planner.errors import UsageError
 from planner.gate.baseline import Baseline, ModelCosts, PlanCost, model_costs, op_type_at
 from planner.gate.verdict import CheckResult, judge
 from planner.graph.bodies import expand
-from planner.graph.canonical import canonical
 from planner.graph.model import Graph
-from planner.graph.randomness import lower_randomness
+from planner.graph.rewriting.canonical import canonical
+from planner.graph.rewriting.randomness import lower_randomness
 from planner.partition.build import partition
+from planner.planning.bodies import Decided, decide_with_bodies
 from planner.progress import Progress, silent
-from planner.runtime.results import write_bytes
-from planner.search.composites import Decided, decide_with_bodies
+from planner.runtime.values.results import write_bytes
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
 from planner.units import parse_ratio

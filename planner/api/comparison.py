@@ -6,27 +6,27 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from planner.api.fitting import Candidate, candidate_of
-from planner.api.least_time import EFFORTS_FOR_TIME, LITERATURE, Times, least_time, objective_of, timed
-from planner.api.machines import machine_and_workers, profile_for, time_of
-from planner.api.sharing import shared_where_room
-from planner.api.sources import from_the_nearest
 from planner.cost.tables import CostTables
-from planner.cost.topology import level_ways
 from planner.descriptions import UnknownOps, in_force
 from planner.errors import TofuError
-from planner.graph.canonical import canonical
-from planner.graph.randomness import lower_randomness
+from planner.graph.rewriting.canonical import canonical
+from planner.graph.rewriting.randomness import lower_randomness
+from planner.machine.routes import level_ways
+from planner.planning.bodies import Decided, decide_with_bodies
+from planner.planning.deliveries import shared
+from planner.planning.fit import Candidate, candidate_of
+from planner.planning.machines import machine_and_workers, profile_for, time_of
+from planner.planning.objective import EFFORTS_FOR_TIME, LITERATURE, Times, least_time, objective_of, timed
+from planner.planning.room import shared_where_room
+from planner.planning.sources import from_the_nearest
 from planner.progress import Progress, silent
-from planner.report.results import (
+from planner.results import (
     Comparison,
     ComparisonRow,
 )
-from planner.search.composites import Decided, decide_with_bodies
 from planner.search.decide import decide
 from planner.search.effort import EffortName
-from planner.search.methods import METHODS
-from planner.search.sharing import shared
+from planner.search.literature.methods import METHODS
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
 

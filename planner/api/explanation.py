@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from planner.descriptions import in_force
-from planner.errors import ModelError, UsageError, did_you_mean
-from planner.folder import (
+from planner.artifacts.plan import DescriptionFile
+from planner.artifacts.plan_folder import (
     PlanFolder,
     newest_folder,
     open_folder,
 )
+from planner.descriptions import in_force
+from planner.errors import ModelError, UsageError, did_you_mean
 from planner.graph.bodies import expand, planned_graph
-from planner.graph.canonical import Canonical, canonical
 from planner.graph.deliveries import with_deliveries
-from planner.graph.foreign import EVERY_OPERATOR
-from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
 from planner.graph.notes import evidence_of
-from planner.graph.undescribed import qualified
-from planner.plan import DescriptionFile
-from planner.report.results import (
+from planner.graph.reading.foreign import EVERY_OPERATOR
+from planner.graph.reading.from_onnx import read_model
+from planner.graph.reading.undescribed import qualified
+from planner.graph.rewriting.canonical import Canonical, canonical
+from planner.results import (
     Explanation,
     InPlaceRow,
     OpRow,

@@ -10,8 +10,10 @@ from onnx import ModelProto
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Tiling
-from planner.cost.parts import DifferentPart, different_parts
-from planner.device_profile import (
+from planner.cost.seconds.parts import DifferentPart, different_parts
+from planner.errors import TofuError
+from planner.graph.model import DType, Graph, Shape
+from planner.machine.device_profile import (
     DeviceProfile,
     LocalShapes,
     MeasuredDevice,
@@ -20,11 +22,9 @@ from planner.device_profile import (
     UnmeasuredOp,
     rounded_seconds,
 )
-from planner.errors import TofuError
-from planner.graph.model import DType, Graph, Shape
 from planner.progress import Progress
-from planner.runtime.measure import MeasureError, Stopwatch, made_up
-from planner.runtime.samples import indexed_size
+from planner.runtime.measure.ops import MeasureError, Stopwatch, made_up
+from planner.runtime.values.samples import indexed_size
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalOp
 from planner.units import ByteUnit, format_bytes

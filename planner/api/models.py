@@ -8,7 +8,7 @@ from pathlib import Path
 from planner.graph.model import Role
 from planner.graph.to_onnx import write_model
 from planner.progress import Progress, silent
-from planner.report.results import (
+from planner.results import (
     ZooResult,
     ZooRow,
 )

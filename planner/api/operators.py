@@ -9,11 +9,11 @@ from pathlib import Path
 import opdefs
 from opdefs.exclusions import EXCLUDED, LOWERED
 from planner.errors import UsageError, did_you_mean
-from planner.graph.microsoft_forms import FORMS
-from planner.graph.randomness import LOWERINGS
+from planner.graph.folding.microsoft_forms import FORMS
+from planner.graph.rewriting.randomness import LOWERINGS
 from planner.progress import Progress, silent
 from planner.training.table import GradientRow, gradient_table
-from planner.verify.cases import all_cases
+from planner.verify.cases.examples import all_cases
 from planner.verify.conformance import Conformance, conformance
 from planner.verify.coverage import Coverage, coverage
 from planner.verify.onnx_cases import onnx_cases
@@ -53,7 +53,7 @@ class Operators:
         if lowered in LOWERED and ("", lowered) not in self.descriptions:
             domain, _, name = lowered.rpartition(".")
             function = FORMS[domain, name] if domain else LOWERINGS[name]
-            source = "planner/graph/microsoft_forms.py" if domain else "planner/graph/randomness.py"
+            source = "planner/graph/folding/microsoft_forms.py" if domain else "planner/graph/rewriting/randomness.py"
             return OperatorPage(domain, name, source, f"{inspect.getdoc(function)}\n{LOWERED[lowered]}", ()), None
         page = operator_page(op_type, self.descriptions, self._cases)
         try:

@@ -10,9 +10,34 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from planner.api.beside import LARGE, NO_SPEED, of_data, others, warnings
-from planner.api.fitting import Candidate, candidate_of, least_cost, within
-from planner.api.least_time import (
+from planner.artifacts.plan import Plan, digest
+from planner.artifacts.plan_folder import (
+    try_place,
+    write_folder,
+)
+from planner.artifacts.program import Fetch, Segment
+from planner.collection import without_collection
+from planner.cost.tables import CostTables
+from planner.descriptions import UnknownOps, in_force
+from planner.errors import InfeasibleError, UsageError, did_you_mean
+from planner.graph.external import data_folder_of, note_data_folder, without_data_folder
+from planner.graph.model import Graph
+from planner.graph.reading.values import values_of
+from planner.graph.rewriting.canonical import Canonical, canonical
+from planner.graph.rewriting.randomness import lower_randomness
+from planner.graph.to_onnx import to_model
+from planner.machine.rates import Rates
+from planner.machine.routes import level_ways
+from planner.machine.topology_file import Machine, load_topology
+from planner.partition.build import complete_plan, plan_files
+from planner.partition.collectives import collectives, counted
+from planner.partition.sharding import with_annotations
+from planner.planning.beside import LARGE, NO_SPEED, of_data, others, warnings
+from planner.planning.bodies import Decided, decide_with_bodies
+from planner.planning.deliveries import Sharing, shared
+from planner.planning.fit import Candidate, candidate_of, least_cost, within
+from planner.planning.machines import machine_and_workers, memory_limits, profile_for, time_of
+from planner.planning.objective import (
     EFFORTS_FOR_TIME,
     LITERATURE,
     Objective,
@@ -24,42 +49,17 @@ from planner.api.least_time import (
     of_the_literature,
     timed,
 )
-from planner.api.machines import machine_and_workers, memory_limits, profile_for, time_of
-from planner.api.sharing import fits, shared_where_room
-from planner.api.sources import from_the_nearest
-from planner.collection import without_collection
-from planner.config import Machine, load_topology
-from planner.cost.tables import CostTables
-from planner.cost.topology import level_ways
-from planner.descriptions import UnknownOps, in_force
-from planner.errors import InfeasibleError, UsageError, did_you_mean
-from planner.folder import (
-    try_place,
-    write_folder,
-)
-from planner.graph.canonical import Canonical, canonical
-from planner.graph.external import data_folder_of, note_data_folder, without_data_folder
-from planner.graph.model import Graph
-from planner.graph.randomness import lower_randomness
-from planner.graph.to_onnx import to_model
-from planner.graph.values import values_of
-from planner.partition.build import complete_plan, plan_files
-from planner.partition.collectives import collectives, counted
-from planner.partition.sharding import with_annotations
-from planner.plan import Plan, digest
-from planner.program import Fetch, Segment
+from planner.planning.room import fits, shared_where_room
+from planner.planning.sources import from_the_nearest
+from planner.planning.undescribed import undescribed_ops
 from planner.progress import Progress, silent
-from planner.rates import Rates
-from planner.report.results import Beside, PlanResult
-from planner.runtime.results import write_bytes
-from planner.search.composites import Decided, decide_with_bodies
+from planner.results import Beside, PlanResult
+from planner.runtime.values.results import write_bytes
 from planner.search.decide import STRATEGIES, Decision, decide
 from planner.search.effort import EffortName
-from planner.search.nearby import Nearby
-from planner.search.prices import prices
-from planner.search.rules import Replication, Rules, matching
-from planner.search.sharing import Sharing, shared
-from planner.search.undescribed import undescribed_ops
+from planner.search.memory.nearby import Nearby
+from planner.search.user_rules.prices import prices
+from planner.search.user_rules.rules import Replication, Rules, matching
 from planner.tdl.bind import BoundOp
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
@@ -104,7 +104,7 @@ def plan(
         objective: ``bytes``: the least cost, moved bytes and excess; ``time``: the least that an iteration is estimated
             to take, for which there must be a topology; None: time where there is one, as ``objective_of`` says.
         rates: what repeated and uneven work is worth in moved bytes: how fast a link, a memory and a device are, such
-            as ``link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s``; None: those of ``planner.rates``.
+            as ``link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s``; None: those of ``planner.machine.rates``.
         dim: sizes of symbolic dims.
         value: by input, the number that it becomes, or numbers with commas between them.
         strategy: one of ``planner.search.decide.STRATEGIES``.

@@ -23,31 +23,31 @@ from pathlib import Path
 from typing import Literal
 
 from planner.algebra.tiling import Tiling
-from planner.api.fitting import candidate_of
-from planner.api.least_time import LITERATURE, Times, least_time, of_the_literature, timed
-from planner.api.machines import machine_and_workers
 from planner.api.measuring import PartTimes
-from planner.config import Machine
-from planner.cost.measured import refuse_several_speeds
-from planner.cost.parts import different_parts
 from planner.cost.roofline import says_speed
+from planner.cost.seconds.measured import refuse_several_speeds
+from planner.cost.seconds.parts import different_parts
 from planner.cost.tables import CostTables
-from planner.cost.topology import level_ways
 from planner.descriptions import UnknownOps, in_force
-from planner.device_profile import DeviceProfile
 from planner.errors import UsageError
 from planner.graph.bodies import expand, has_body
-from planner.graph.canonical import canonical
 from planner.graph.model import Graph
-from planner.graph.randomness import lower_randomness
+from planner.graph.rewriting.canonical import canonical
+from planner.graph.rewriting.randomness import lower_randomness
+from planner.machine.device_profile import DeviceProfile
+from planner.machine.routes import level_ways
+from planner.machine.topology_file import Machine
+from planner.planning.bodies import Decided, decide_with_bodies
+from planner.planning.fit import candidate_of
+from planner.planning.machines import machine_and_workers
+from planner.planning.objective import LITERATURE, Times, least_time, of_the_literature, timed
 from planner.progress import Progress, silent
-from planner.report.results import ProfileResult
-from planner.runtime.devices import require_cuda
-from planner.runtime.measure import CpuStopwatch, CudaStopwatch, Stopwatch
-from planner.runtime.results import write_bytes
-from planner.runtime.sessions import cores
-from planner.search.composites import Decided, decide_with_bodies
-from planner.search.factors import cuts_of_levels
+from planner.results import ProfileResult
+from planner.runtime.engine.devices import require_cuda
+from planner.runtime.engine.sessions import cores
+from planner.runtime.measure.ops import CpuStopwatch, CudaStopwatch, Stopwatch
+from planner.runtime.values.results import write_bytes
+from planner.search.model.cuts import cuts_of_levels
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.training.doors.pairs import read_pairs

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opdefs import load_file
-from planner.folder import (
+from planner.artifacts.plan_folder import (
     newest_folder,
 )
 from planner.graph.model import Tensor
 from planner.progress import Progress, silent
-from planner.runtime.patience import PATIENCE_SECONDS
-from planner.runtime.results import write_arrays
+from planner.runtime.engine.patience import PATIENCE_SECONDS
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult, StepReport
-from planner.runtime.schedule import parse_schedule
-from planner.runtime.state import Drawn
+from planner.runtime.values.results import write_arrays
+from planner.runtime.values.schedule import parse_schedule
+from planner.runtime.values.state import Drawn
 from planner.units import format_bytes
 from planner.whole import try_file
 
@@ -62,7 +62,7 @@ def run(
         data_dir: the folder of the model's external data; None: where the plan says.
         random_weights: draw weights that are external data, and read no such file.
         steps: how many iterations, those before a checkpoint included.
-        lr: a learning rate or a schedule, as text (``planner.runtime.schedule``).
+        lr: a learning rate or a schedule, as text (``planner.runtime.values.schedule``).
         verify: judge every step against the unpartitioned model.
         result: where to write outputs and next state (npz).
         checkpoint_dir: where checkpoints go.

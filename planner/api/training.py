@@ -11,17 +11,17 @@ from typing import Literal
 from planner.errors import UsageError
 from planner.graph.external import data_folder_of, note_data_folder, without_data_folder
 from planner.graph.model import Role
+from planner.graph.reading.values import values_of
 from planner.graph.to_onnx import to_model
-from planner.graph.values import values_of
 from planner.progress import Progress, silent
-from planner.report.results import GradResult, ParameterRow
-from planner.runtime.results import write_bytes
+from planner.results import GradResult, ParameterRow
+from planner.runtime.values.results import write_bytes
 from planner.training.doors.make import Wishes, make, make_training_info
-from planner.training.dropout import DropoutMode
-from planner.training.losses import LossOptions
-from planner.training.optimizers import Hyper
-from planner.training.precision import Precision
-from planner.training.updates import Schedule
+from planner.training.gradients.dropout import DropoutMode
+from planner.training.update.losses import LossOptions
+from planner.training.update.optimizers import Hyper
+from planner.training.update.precision import Precision
+from planner.training.update.updates import Schedule
 from planner.whole import try_file
 
 

@@ -34,7 +34,7 @@ class Number(click.ParamType[float]):
 
 POSITIVE = Number("a finite number above zero", lambda number: 0 < number < math.inf)
 OPTIMIZERS = ["sgd", "momentum", "nesterov", "adagrad", "adam", "adamw", "adamw_after"]
-"""Those of planner.training.optimizers, which is not imported for its names alone."""
+"""Those of planner.training.update.optimizers, which is not imported for its names alone."""
 SHARE = Number("a number from 0 up to, and without, 1", lambda number: 0 <= number < 1)
 
 
@@ -118,7 +118,7 @@ STRATEGIES = [
     *("tofu", "tofu-recursion", "soybean", "soybean-levels", "layer-wise", "data", "model", "mixed", "hybrid"),
     *("megatron", "fsdp", "allrow-greedy", "spartan", "equalchop", "icml18"),
 ]
-"""Those of planner.search.methods, which is not imported for its names alone."""
+"""Those of planner.search.literature.methods, which is not imported for its names alone."""
 JSON = click.option(
     "--json", "json_wanted", is_flag=True, help="Print the result as JSON, and nothing else, on stdout."
 )

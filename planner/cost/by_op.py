@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from planner.algebra.tiling import Tiling
+from planner.artifacts.plan import OpStrategy, Plan
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph, is_used
-from planner.plan import OpStrategy, Plan
 from planner.tdl.bind import BoundOp
 
 

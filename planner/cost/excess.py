@@ -6,7 +6,7 @@ bytes / 8, operations / 128), so many bytes of its link could have come meanwhil
     excess = max(0, workers * max over the workers of u(part) - u(whole op)),
 
 which is 0 where all have an even share and nothing is done twice. It is summed over the workers, as moved bytes are.
-The rates are ``planner.rates``'.
+The rates are ``planner.machine.rates``'.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.roofline import amounts, computes_in
-from planner.rates import Rates
+from planner.machine.rates import Rates
 from planner.tdl.bind import BoundOp
 from planner.tdl.expr import VarKind
 

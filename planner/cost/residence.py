@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
+from planner.artifacts.plan import Plan
 from planner.cost.tables import Candidates, Table
 from planner.graph.model import Graph, Tensor, is_used
-from planner.plan import Plan
 from planner.tdl.bind import BoundOp
 
 Ints: TypeAlias = NDArray[np.int64]

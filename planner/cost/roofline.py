@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Tiling
-from planner.config import Device
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import DType
+from planner.machine.topology_file import Device
 from planner.tdl.bind import BoundOp, InputBoxes
 
 

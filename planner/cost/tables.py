@@ -22,7 +22,7 @@ from planner.algebra.ways import Ways
 from planner.cost.accesses import Access, Regions, Tiled
 from planner.cost.excess import computing, excess, is_alias, repeated
 from planner.graph.model import DType, Tensor
-from planner.rates import Rates
+from planner.machine.rates import Rates
 from planner.tdl.bind import BoundOp
 
 Candidates: TypeAlias = tuple[Tiling, ...]

@@ -13,10 +13,10 @@ from onnx import ModelProto, StringStringEntryProto, TensorProto, ValueInfoProto
 
 from planner.errors import ModelError
 from planner.graph.fills import fill_nodes, is_large_fill
-from planner.graph.load import MAX_IR_VERSION
 from planner.graph.model import Graph, Tensor
 from planner.graph.notes import FOLDED, STATE, UNLOADED, UNLOADED_INITIAL, external_of, is_structural
 from planner.graph.protos import elem_type_of, op_to_node
+from planner.graph.reading.load import MAX_IR_VERSION
 from planner.graph.wellformed import fresh_name
 from planner.whole import whole_file
 

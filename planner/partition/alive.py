@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from planner.artifacts.program import Source
 from planner.partition.lower import Epoch, LocalWork, Lowered
-from planner.program import Source
 
 
 def without_dead_work(lowered: Lowered) -> Lowered:

@@ -20,11 +20,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.artifacts.program import Source
 from planner.graph.model import Graph
 from planner.partition.alive import sources_read
 from planner.partition.lower import Epoch, Lowered
 from planner.partition.workspace import MOVING
-from planner.program import Source
 
 _INSIDE: Final = 32
 """Beside the arena may lie one part in so many of what a worker needs at its fullest op."""

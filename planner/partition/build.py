@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 
 from onnx import FunctionProto
 
-from planner.folder import MODEL, PLAN, worker_file
+from planner.artifacts.plan import Plan, digest
+from planner.artifacts.plan_folder import MODEL, PLAN, worker_file
+from planner.artifacts.program import Fetch, Program, Segment
+from planner.artifacts.worker_model import write_worker_model
 from planner.graph.model import Graph
 from planner.partition.alive import without_dead_work
 from planner.partition.breaks import broken
@@ -15,10 +18,7 @@ from planner.partition.lower import Lowering
 from planner.partition.memory import Need, needs, with_arenas
 from planner.partition.segments import Partitioned, assemble
 from planner.partition.workspace import workspace_bytes
-from planner.plan import Plan, digest
-from planner.program import Fetch, Program, Segment
 from planner.tdl.bind import BoundOp
-from planner.worker_model import write_worker_model
 
 
 @dataclass(frozen=True)

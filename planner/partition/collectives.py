@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from planner.algebra.region import Region
-from planner.program import Fetch, Program
+from planner.artifacts.program import Fetch, Program
 
 KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "reduce", "broadcast", "exchange")
 

@@ -10,7 +10,7 @@ from math import prod
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
-from planner.program import Fetch, Piece, Source
+from planner.artifacts.program import Fetch, Piece, Source
 
 
 def nearest_first(worker: int, ways: Sequence[int], apart: Sequence[float] = ()) -> tuple[int, ...]:

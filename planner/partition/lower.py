@@ -17,12 +17,12 @@ from planner.algebra.delivery import contributors, made_tiling, reduced_boxes, r
 from planner.algebra.partial import holders, partial_cuts, settled
 from planner.algebra.region import Region, index_space
 from planner.algebra.tiling import Tiling
+from planner.artifacts.plan import Plan
+from planner.artifacts.program import Buffer, Fetch, Piece
 from planner.graph.deliveries import is_delivery
 from planner.graph.fills import is_fill
 from planner.graph.model import DType, Graph, Shape, is_used
 from planner.partition.fetches import copied, make_fetch, nearest_first, reduced
-from planner.plan import Plan
-from planner.program import Buffer, Fetch, Piece
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalNode, Part
 

@@ -2,8 +2,8 @@
 
 Liveness is taken over the whole step. A buffer is needed from the step that writes it to the last step that reads it,
 here or on another worker; where another worker reads it, until the next step here whose level is above the reader's
-(``planner.order``), which then waits for that reader. Loaded and fixed buffers are resident; collected ones are needed
-to the end. A next state is written over its state where nothing can read the state any more.
+(``planner.artifacts.waits``), which then waits for that reader. Loaded and fixed buffers are resident; collected ones
+are needed to the end. A next state is written over its state where nothing can read the state any more.
 
 Tofu (section 6) leaves reuse to MXNet's allocator and adds control dependencies so that each worker keeps the
 original order; here the order of a worker's steps is fixed, so offsets are computed once, before the first step.
@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 
 from onnx import FunctionProto
 
+from planner.artifacts.program import Arena, Program, Segment, Source, WorkerProgram
+from planner.artifacts.waits import last_local_reads, levels, remote_readers, writers
 from planner.graph.model import StatePair
-from planner.order import last_local_reads, levels, remote_readers, writers
 from planner.partition.packing import Packed, Span, best_fit, least_bytes
 from planner.partition.workspace import is_in_place_body
-from planner.program import Arena, Program, Segment, Source, WorkerProgram
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from planner.artifacts.program import Program
+from planner.artifacts.waits import levels, remote_readers
 from planner.graph.model import Role
-from planner.order import levels, remote_readers
 from planner.partition.memory import live_spans
-from planner.program import Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from planner.artifacts.program import Buffer, Fetch, Program, Segment, Step, WorkerProgram
+from planner.artifacts.worker_model import make_body
 from planner.graph.model import Graph, GraphAttribute, Op
 from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.to_onnx import domain_version
 from planner.partition.alive import sources_read
 from planner.partition.lower import LocalWork, Lowered
-from planner.program import Buffer, Fetch, Program, Segment, Step, WorkerProgram
 from planner.tdl.local import LocalNode
-from planner.worker_model import make_body
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from onnx import ModelProto, ShardingSpecProto
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Tiling
+from planner.artifacts.plan import Plan
 from planner.graph.model import Shape
-from planner.plan import Plan
 
 _IR_VERSION = 11
 """The first that has the annotations."""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from planner.estimate import TimeEstimate
-from planner.report.results import Beside, Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
-from planner.search.prices import Price
+from planner.artifacts.estimate import TimeEstimate
+from planner.results import Beside, Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
+from planner.search.user_rules.prices import Price
 
 if TYPE_CHECKING:
-    from planner.runtime.compare import StepComparison, TensorComparison
-    from planner.runtime.profile import Profile
+    from planner.runtime.judge.compare import StepComparison, TensorComparison
+    from planner.runtime.measure.profile import Profile
     from planner.runtime.run_report import RunResult
 
 SCHEMA_VERSION = 1

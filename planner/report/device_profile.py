@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from planner.device_profile import LocalShapes, MeasuredOp, Signature, places_text
+from planner.machine.device_profile import LocalShapes, MeasuredOp, Signature, places_text
 from planner.report.console import ReportConsole
-from planner.report.results import ProfileResult
+from planner.results import ProfileResult
 from planner.units import format_bytes, format_seconds
 
 SCHEMA_VERSION = 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.estimate import ComputeSources, TimeEstimate
-from planner.report.results import Beside
+from planner.artifacts.estimate import ComputeSources, TimeEstimate
+from planner.results import Beside
 from planner.units import format_bytes, format_seconds
 
 _SHOWN_DEVICES = 16

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from planner.plan import Plan, UndescribedOp
-from planner.rates import Rates
+from planner.artifacts.plan import Plan, UndescribedOp
+from planner.machine.rates import Rates
 from planner.report.console import ReportConsole
 from planner.report.estimate import beside_facts, beside_measurement, estimate_facts
-from planner.report.results import (
+from planner.results import (
     Comparison,
     ComparisonRow,
     Explanation,
@@ -19,11 +19,11 @@ from planner.report.results import (
     ZooResult,
     ZooRow,
 )
-from planner.search.prices import Price
+from planner.search.user_rules.prices import Price
 from planner.units import format_bytes, format_ratio, format_seconds
 
 if TYPE_CHECKING:
-    from planner.runtime.profile import Profile
+    from planner.runtime.measure.profile import Profile
     from planner.runtime.run_report import RunResult
 
 _SHOWN_UNSPLIT = 5

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from planner.algebra.region import Region, index_space
+from planner.artifacts.program import Buffer, Program, WorkerProgram
 from planner.errors import ModelError
 from planner.graph.model import Graph, StatePair
-from planner.program import Buffer, Program, WorkerProgram
 
 _SHOWN: Final = 4
 """Names in a finding."""

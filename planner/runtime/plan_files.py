@@ -8,17 +8,17 @@ from pathlib import Path
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
 from onnx import ModelProto
 
+from planner.artifacts.estimate import TimeEstimate
+from planner.artifacts.plan import digest
+from planner.artifacts.plan_folder import PLAN, open_folder
+from planner.artifacts.program import Program
+from planner.artifacts.worker_model import WorkerModel, read_worker_model
 from planner.collection import without_collection
 from planner.errors import ModelError
-from planner.estimate import TimeEstimate
-from planner.folder import PLAN, open_folder
-from planner.graph.foreign import EVERY_OPERATOR
-from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
-from planner.plan import digest
-from planner.program import Program
+from planner.graph.reading.foreign import EVERY_OPERATOR
+from planner.graph.reading.from_onnx import read_model
 from planner.runtime.check_model import check_against_model
-from planner.worker_model import WorkerModel, read_worker_model
 
 
 @dataclass(frozen=True)

@@ -13,24 +13,24 @@ import numpy as np
 from planner.errors import UsageError
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
-from planner.runtime import schedule
-from planner.runtime.checkpoint import newest_checkpoint, remove_older, write_checkpoint
-from planner.runtime.compare import StepComparison, worst
-from planner.runtime.engine import Engine, InProcessEngine
-from planner.runtime.executor import Iteration
-from planner.runtime.export import check_export, export_weights
-from planner.runtime.feed import Feed
-from planner.runtime.fetch_bytes import FetchBytes, check_bytes, fetch_table
-from planner.runtime.foreign import check_kernels, check_libraries
-from planner.runtime.judge import Judge
+from planner.runtime.engine.executor import Iteration
+from planner.runtime.engine.interface import Engine, InProcessEngine
+from planner.runtime.engine.supervisor import SupervisedEngine
+from planner.runtime.engine.transport import Transport
+from planner.runtime.judge.compare import StepComparison, worst
+from planner.runtime.judge.foreign import check_kernels, check_libraries
+from planner.runtime.judge.references import Judge
+from planner.runtime.measure.fetch_bytes import FetchBytes, check_bytes, fetch_table
+from planner.runtime.measure.profile import profile_of
 from planner.runtime.plan_files import LoadedPlan, load_plan
-from planner.runtime.profile import profile_of
 from planner.runtime.run_options import RunOptions, check_options
 from planner.runtime.run_report import Progress, RunResult, StepReport
-from planner.runtime.state import TileSource, Values, WeightFile, given_inputs, part_of, refuse_missing
-from planner.runtime.supervisor import SupervisedEngine
-from planner.runtime.tiles import fill_tiles, gather_tiles, load_tiles
-from planner.runtime.transport import Transport
+from planner.runtime.values import schedule
+from planner.runtime.values.checkpoint import newest_checkpoint, remove_older, write_checkpoint
+from planner.runtime.values.export import check_export, export_weights
+from planner.runtime.values.feed import Feed
+from planner.runtime.values.state import TileSource, Values, WeightFile, given_inputs, part_of, refuse_missing
+from planner.runtime.values.tiles import fill_tiles, gather_tiles, load_tiles
 
 
 def run_plan(
@@ -167,8 +167,8 @@ def _device_map(plan: LoadedPlan, options: RunOptions) -> tuple[int, ...] | None
         if options.device_map is not None:
             raise UsageError("--map places workers on GPUs", hint="write --device cuda, too")
         return None
-    from planner.runtime.cuda import devices_of
-    from planner.runtime.devices import require_cuda
+    from planner.runtime.engine.cuda import devices_of
+    from planner.runtime.engine.devices import require_cuda
 
     _, count = require_cuda()
     return devices_of(len(plan.program.workers), options.device_map, count)

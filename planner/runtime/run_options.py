@@ -10,12 +10,12 @@ import numpy as np
 
 from planner.errors import UsageError
 from planner.progress import silent
-from planner.runtime.export import try_export
-from planner.runtime.patience import PATIENCE_SECONDS
-from planner.runtime.reference import ForeignReference
+from planner.runtime.engine.patience import PATIENCE_SECONDS
+from planner.runtime.judge.reference import ForeignReference
 from planner.runtime.run_report import Progress
-from planner.runtime.schedule import Schedule
-from planner.runtime.state import Drawn
+from planner.runtime.values.export import try_export
+from planner.runtime.values.schedule import Schedule
+from planner.runtime.values.state import Drawn
 from planner.whole import try_folder
 
 

@@ -10,10 +10,10 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.errors import DifferenceError
-from planner.runtime.compare import StepComparison, TensorComparison, difference, worst_tensor
-from planner.runtime.fetch_bytes import FetchBytes
-from planner.runtime.profile import Profile
-from planner.runtime.state import Drawn
+from planner.runtime.judge.compare import StepComparison, TensorComparison, difference, worst_tensor
+from planner.runtime.measure.fetch_bytes import FetchBytes
+from planner.runtime.measure.profile import Profile
+from planner.runtime.values.state import Drawn
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,20 @@ from functools import partial
 from math import ceil, prod
 
 from planner.algebra.tiling import Tiling
+from planner.artifacts.plan import OpStrategy, Plan
 from planner.collection import without_collection
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
-from planner.plan import OpStrategy, Plan
 from planner.search.effort import EffortName
-from planner.search.factors import cuts_of_levels
-from planner.search.methods import MANY_OPS, METHODS
-from planner.search.pins import ruled
-from planner.search.problem import Near, Problem, Restriction, SearchVariable
-from planner.search.recurse import Found
-from planner.search.rules import NO_RULES, Rules
-from planner.search.shortened import Whole, in_order, shortened
-from planner.search.unsplit import unsplit
+from planner.search.literature.methods import MANY_OPS, METHODS
+from planner.search.model.cuts import cuts_of_levels
+from planner.search.model.problem import Near, Problem, Restriction, SearchVariable
+from planner.search.model.unsplit import unsplit
+from planner.search.moves.recursion import Found
+from planner.search.repeats.shortened import Whole, in_order, shortened
+from planner.search.user_rules.pins import ruled
+from planner.search.user_rules.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp
 
 STRATEGIES = tuple(METHODS)

@@ -14,7 +14,7 @@ import numpy as np
 from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph, Implied, Op, Shape, Tensor
-from planner.graph.undescribed import undescribed_error
+from planner.graph.reading.undescribed import undescribed_error
 from planner.tdl.analyse import Analysis, Variable, analyse
 from planner.tdl.bind import BoundOp, Content
 from planner.tdl.builder import MISFITS, Derivation, Description, NodeView

@@ -15,18 +15,18 @@ from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, StatePair
 from planner.training import rules
 from planner.training.attributes import axis_of
-from planner.training.autodiff import backward
-from planner.training.batch import with_batch
+from planner.training.batch.change import with_batch
 from planner.training.builder import Builder
-from planner.training.dropout import DropoutMode, with_dropout
-from planner.training.expand import expanded
-from planner.training.losses import OUTPUT_PREFIX, LossOptions, loss_function
-from planner.training.lowering import OLDEST_OPSET, OPSET, lower
-from planner.training.optimizers import Hyper, optimizer_function
-from planner.training.parameters import Parameters, Verdict
-from planner.training.per_sample import decided
-from planner.training.precision import Precision, with_precision
-from planner.training.updates import Schedule, Updates
+from planner.training.gradients.autodiff import backward
+from planner.training.gradients.dropout import DropoutMode, with_dropout
+from planner.training.gradients.expand import expanded
+from planner.training.gradients.lowering import OLDEST_OPSET, OPSET, lower
+from planner.training.parameters.infer import Parameters, Verdict
+from planner.training.parameters.per_sample import decided
+from planner.training.update.losses import OUTPUT_PREFIX, LossOptions, loss_function
+from planner.training.update.optimizers import Hyper, optimizer_function
+from planner.training.update.precision import Precision, with_precision
+from planner.training.update.updates import Schedule, Updates
 
 INPUTS: Final = "tofu.inputs"
 """Note that tells how sample data for each input is drawn, as JSON: ``{"labels": {"integers_below": 10}, "x":

@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.graph.model import Attribute, DType, Graph, Op, Shape, StatePair, Tensor
 from planner.graph.protos import dtype_of_array, numpy_dtype
-from planner.graph.randomness import LOWERINGS
+from planner.graph.rewriting.randomness import LOWERINGS
 from planner.graph.wellformed import fresh_name
 
 NO_ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType({})

@@ -9,9 +9,9 @@ from typing import Final, Literal, TypeAlias
 import onnx
 
 from planner.training import rules
-from planner.training.expand import EXPANSIONS, has_body
-from planner.training.lowering import OPSET
-from planner.training.reasons import REASONS
+from planner.training.gradients.expand import EXPANSIONS, has_body
+from planner.training.gradients.lowering import OPSET
+from planner.training.gradients.reasons import REASONS
 
 Kind: TypeAlias = Literal["rule", "expanded", "body", "stops", "no floats", "none"]
 

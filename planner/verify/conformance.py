@@ -18,24 +18,24 @@ from onnx import AttributeProto, ModelProto
 
 from opdefs.exclusions import DATA_DEPENDENT
 from planner.algebra.tiling import Shard, Tiling
+from planner.artifacts.plan import Plan
+from planner.artifacts.program import Program, Segment
+from planner.artifacts.worker_model import WorkerModel
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, TofuError
-from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import Graph, Op
-from planner.graph.randomness import lower_randomness
+from planner.graph.reading.from_onnx import graph_from_proto
+from planner.graph.rewriting.randomness import lower_randomness
+from planner.machine.rates import Rates
 from planner.partition.build import partition
-from planner.plan import Plan
-from planner.program import Program, Segment
-from planner.rates import Rates
+from planner.planning.bodies import Decided, decide_with_bodies
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_plan
-from planner.search.composites import Decided, decide_with_bodies
 from planner.search.decide import decide
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.verify.onnx_cases import OnnxCase, Value, differences, parameters, stock_outputs, with_constants
 from planner.verify.strategies import enumerate_strategies
-from planner.worker_model import WorkerModel
 
 WORKERS = 2
 _DEAR = Rates(touched_bytes=1e-3, operations=1e-3)

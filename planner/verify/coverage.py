@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from planner.errors import TofuError
-from planner.graph.load import MAX_OPSET
+from planner.graph.reading.load import MAX_OPSET
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import VarKind
-from planner.verify.cases import Case, bind_case, by_type, qualified
+from planner.verify.cases.examples import Case, bind_case, by_type, qualified
 
 OLDEST_OPSET = 7
 """Models older than this are refused; those older than 13 are converted."""

@@ -23,7 +23,7 @@ from planner.tdl.analyse import Variable
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.interval import Interval
-from planner.verify.cases import Case, bind_case
+from planner.verify.cases.examples import Case, bind_case
 from planner.verify.execute import ExecutionError, execute, whole_op
 from planner.verify.strategies import JOIN, normwise_error, tolerance
 

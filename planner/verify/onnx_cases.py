@@ -17,9 +17,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from planner.graph.load import MAX_IR_VERSION, MAX_OPSET
 from planner.graph.protos import dtype_of
-from planner.runtime.sessions import onnxruntime
+from planner.graph.reading.load import MAX_IR_VERSION, MAX_OPSET
+from planner.runtime.engine.sessions import onnxruntime
 
 _RELATIVE: Final = {"bfloat16": 2.0**-6, "float16": 2.0**-9}
 """Two units in the last place, where that is more than a case's own tolerance. ONNX's runner does so for bfloat16."""

@@ -14,7 +14,7 @@ from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import VarKind
 from planner.tdl.render import render
-from planner.verify.cases import Case, bind_case, by_type, find_operator, qualified
+from planner.verify.cases.examples import Case, bind_case, by_type, find_operator, qualified
 
 MOST_EXAMPLES = 3
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from planner.errors import TofuError, UsageError, did_you_mean
 from planner.tdl.descriptions import Descriptions
 from planner.verify.allowed import VETOED, gap_reason
-from planner.verify.cases import Case, all_cases, bind_case, by_type, find_operator, qualified
+from planner.verify.cases.examples import Case, all_cases, bind_case, by_type, find_operator, qualified
 from planner.verify.missing import missing_strategies
 from planner.verify.strategies import enumerate_strategies, verify_strategy
 

@@ -217,7 +217,7 @@ def build(name: str, *, batch: int | None = None, optimizer: str | None = None) 
     Args:
         name: one of ``names()``, or another of a family's form, such as ``wresnet-152-12`` or ``gpt-24x2048``.
         batch: samples of an iteration; None: the paper's.
-        optimizer: of ``planner.training.optimizers``; None: the paper's.
+        optimizer: of ``planner.training.update.optimizers``; None: the paper's.
 
     Raises:
         UsageError: there is no model of this name, no such optimizer, or the batch is below 1.

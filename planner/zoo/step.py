@@ -18,8 +18,8 @@ def training_step(forward: Forward, output: str, *, loss: str, optimizer: str) -
     Args:
         forward: the model.
         output: what the loss looks at.
-        loss: its name, see ``planner.training.losses``.
-        optimizer: its name, see ``planner.training.optimizers``.
+        loss: its name, see ``planner.training.update.losses``.
+        optimizer: its name, see ``planner.training.update.optimizers``.
 
     Raises:
         UsageError: there is no such loss or optimizer.

@@ -9,14 +9,14 @@ from functools import cache, partial
 import pytest
 
 import opdefs
-from planner.api.fitting import Again, Candidate, candidate_of, least_cost, within
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.partition.occupancy import occupancy, tightest
-from planner.search.composites import Decided, decide_with_bodies
+from planner.planning.bodies import Decided, decide_with_bodies
+from planner.planning.fit import Again, Candidate, candidate_of, least_cost, within
 from planner.search.decide import Decision, decide
-from planner.search.nearby import Nearby
-from planner.search.rules import NO_RULES, Rules
+from planner.search.memory.nearby import Nearby
+from planner.search.user_rules.rules import NO_RULES, Rules
 from planner.zoo import build
 from planner.zoo.recurrent import rnn
 

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 import opdefs
 from planner.algebra.tiling import UNCUT
-from planner.api.fitting import candidate_of, least_cost, within
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
 from planner.partition.build import partition
-from planner.search.composites import Decided
+from planner.planning.bodies import Decided
+from planner.planning.fit import candidate_of, least_cost, within
 from planner.search.decide import Decision, decide
-from planner.search.nearby import Nearby
-from planner.search.problem import Problem
+from planner.search.memory.nearby import Nearby
+from planner.search.model.problem import Problem
 from planner.tdl.bind import BoundOp
 from planner.zoo import mlp
 

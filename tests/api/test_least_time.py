@@ -9,17 +9,17 @@ import pytest
 import cli
 import opdefs
 from planner import api
-from planner.api.beside import other_counts, warnings
-from planner.api.fitting import candidate_of
-from planner.api.least_time import LITERATURE, Times, least_time, of_the_literature
-from planner.config import load_topology
+from planner.artifacts.plan import Plan
 from planner.cost.tables import CostTables
-from planner.cost.topology import level_ways
 from planner.errors import ModelError, UsageError
 from planner.graph.to_onnx import write_model
-from planner.plan import Plan
-from planner.report.results import Beside, OtherCount
-from planner.search.composites import decide_with_bodies
+from planner.machine.routes import level_ways
+from planner.machine.topology_file import load_topology
+from planner.planning.beside import other_counts, warnings
+from planner.planning.bodies import decide_with_bodies
+from planner.planning.fit import candidate_of
+from planner.planning.objective import LITERATURE, Times, least_time, of_the_literature
+from planner.results import Beside, OtherCount
 from planner.zoo import build
 
 TWO = """\

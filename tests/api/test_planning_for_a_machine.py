@@ -9,12 +9,12 @@ import pytest
 
 import cli
 from planner import api
-from planner.cost.assignment import sent_bytes
+from planner.artifacts.plan import Plan
+from planner.artifacts.program import Fetch
+from planner.artifacts.worker_model import read_worker_model
+from planner.cost.seconds.assignment import sent_bytes
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.to_onnx import write_model
-from planner.plan import Plan
-from planner.program import Fetch
-from planner.worker_model import read_worker_model
 from planner.zoo import build
 
 TWO = """\

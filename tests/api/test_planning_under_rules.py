@@ -8,8 +8,8 @@ import pytest
 import cli
 from planner import api
 from planner.algebra.tiling import Replicate, Tiling
+from planner.artifacts.plan import Plan
 from planner.graph.to_onnx import write_model
-from planner.plan import Plan
 from planner.zoo import build
 
 

@@ -13,12 +13,12 @@ from onnx import TensorProto, helper
 import opdefs
 from planner import api
 from planner.algebra.tiling import Tiling
-from planner.cost.parts import different_parts
-from planner.device_profile import load_profile
+from planner.cost.seconds.parts import different_parts
 from planner.errors import UsageError
-from planner.graph.canonical import canonical
+from planner.graph.rewriting.canonical import canonical
 from planner.graph.to_onnx import write_model
-from planner.runtime.devices import probe_cuda
+from planner.machine.device_profile import load_profile
+from planner.runtime.engine.devices import probe_cuda
 from planner.verify.strategies import enumerate_strategies
 from planner.zoo import build
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import cli
+from planner.artifacts.plan import Plan
 from planner.graph.to_onnx import write_model
-from planner.plan import Plan
-from planner.rates import Rates
+from planner.machine.rates import Rates
 from planner.zoo import build
 
 

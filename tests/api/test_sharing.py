@@ -10,14 +10,14 @@ import pytest
 
 import opdefs
 from planner import api
-from planner.api.fitting import Candidate, candidate_of, least_cost
-from planner.api.sharing import fits, shared_where_room
 from planner.cost.tables import CostTables
 from planner.graph.to_onnx import write_model
+from planner.planning.bodies import Decided
+from planner.planning.fit import Candidate, candidate_of, least_cost
+from planner.planning.room import fits, shared_where_room
 from planner.report import as_json, tables
-from planner.search.composites import Decided
 from planner.search.decide import decide
-from planner.search.rules import Rules
+from planner.search.user_rules.rules import Rules
 from planner.zoo import build
 
 WORKERS = 2

@@ -11,7 +11,7 @@ from onnx import numpy_helper, parser
 
 import cli
 from command_line import ROOT, Door, assert_refused, model_file
-from planner.graph.from_onnx import read_model
+from planner.graph.reading.from_onnx import read_model
 
 
 def test_grad_passes_its_options(door: Door) -> None:

@@ -9,7 +9,7 @@ import pytest
 from planner.graph.bodies import BODIES, expand, planned_graph
 from planner.graph.check import check_graph
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor
-from planner.runtime.whole import WholeModel
+from planner.runtime.judge.whole import WholeModel
 
 FLOAT, INT = DType.FLOAT32, DType.INT64
 Arrays = Mapping[str, np.ndarray]

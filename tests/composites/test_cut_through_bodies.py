@@ -8,13 +8,13 @@ import pytest
 
 import opdefs
 from planner import api
-from planner.graph.from_onnx import read_model
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor
+from planner.graph.reading.from_onnx import read_model
 from planner.graph.to_onnx import write_model
 from planner.partition.build import partition
-from planner.report.results import PlanResult
+from planner.planning.bodies import decide_with_bodies
+from planner.results import PlanResult
 from planner.runtime.run_report import RunResult
-from planner.search.composites import decide_with_bodies
 from planner.search.decide import decide
 
 MODELS = Path(__file__).parent.parent / "models"

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.config import Device, DeviceGraph, DeviceLink, Level, Topology, load_topology
-from planner.cost.assignment import assign, usual_devices
-from planner.cost.depth import depths
-from planner.cost.topology import Interconnect
+from planner.cost.seconds.assignment import assign, usual_devices
+from planner.cost.seconds.depth import depths
+from planner.machine.routes import Interconnect
+from planner.machine.topology_file import Device, DeviceGraph, DeviceLink, Level, Topology, load_topology
 
 DEVICE = Device(2**30)
 

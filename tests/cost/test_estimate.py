@@ -9,14 +9,14 @@ import pytest
 from onnx import TensorProto, helper
 
 import opdefs
-from planner.config import Device, Level, Topology, load_topology
-from planner.cost.estimate import estimate, synchronised
-from planner.cost.exchange import ExchangeTimes
+from planner.artifacts.estimate import TimeEstimate
 from planner.cost.roofline import Roofline
-from planner.cost.topology import Interconnect
-from planner.estimate import TimeEstimate
-from planner.graph.from_onnx import graph_from_proto
+from planner.cost.seconds.estimate import estimate, synchronised
+from planner.cost.seconds.exchange import ExchangeTimes
 from planner.graph.model import DType, Graph
+from planner.graph.reading.from_onnx import graph_from_proto
+from planner.machine.routes import Interconnect
+from planner.machine.topology_file import Device, Level, Topology, load_topology
 from planner.partition.build import partition
 from planner.search.decide import decide
 from planner.strict_json import parse_json

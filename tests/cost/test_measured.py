@@ -11,18 +11,18 @@ from onnx import TensorProto, helper
 
 import opdefs
 from planner.algebra.tiling import Only, Tiling
-from planner.config import Device, DeviceGraph, DeviceLink, Level, Topology
-from planner.cost.estimate import estimate
-from planner.cost.measured import From, Measured
-from planner.cost.parts import different_parts
 from planner.cost.roofline import Roofline
+from planner.cost.seconds.estimate import estimate
+from planner.cost.seconds.measured import From, Measured
+from planner.cost.seconds.parts import different_parts
+from planner.cost.seconds.tables import PICOSECONDS, TimeTables
+from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import CostTables
-from planner.cost.time import PICOSECONDS, TimeTables
-from planner.cost.timed import TimedTables
-from planner.device_profile import DeviceProfile, MeasuredDevice, MeasuredOp
 from planner.errors import UsageError
-from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import DType, Graph
+from planner.graph.reading.from_onnx import graph_from_proto
+from planner.machine.device_profile import DeviceProfile, MeasuredDevice, MeasuredOp
+from planner.machine.topology_file import Device, DeviceGraph, DeviceLink, Level, Topology
 from planner.partition.build import partition
 from planner.search.decide import decide
 from planner.strict_json import parse_json

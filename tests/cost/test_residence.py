@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import opdefs
-from planner.api.fitting import candidate_of
+from planner.artifacts.plan import Plan
 from planner.cost.by_op import op_bytes
 from planner.cost.priced import PricedTables, rounded
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph
-from planner.plan import Plan
-from planner.search.composites import Decided
+from planner.planning.bodies import Decided
+from planner.planning.fit import candidate_of
 from planner.search.decide import Decision, decide
 from planner.tdl.bind import BoundOp
 from planner.zoo import build, mlp

@@ -11,14 +11,14 @@ from onnx import TensorProto, helper
 
 import opdefs
 from planner.algebra.tiling import Tiling
-from planner.config import Device, DeviceGraph, DeviceLink, Level, Topology, load_topology
+from planner.cost.seconds.tables import PICOSECONDS, TimeTables
+from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import CostTables
-from planner.cost.time import PICOSECONDS, TimeTables
-from planner.cost.timed import TimedTables
 from planner.errors import UsageError
-from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import DType, Graph
-from planner.search.problem import Problem
+from planner.graph.reading.from_onnx import graph_from_proto
+from planner.machine.topology_file import Device, DeviceGraph, DeviceLink, Level, Topology, load_topology
+from planner.search.model.problem import Problem
 
 DEVICE = Device(2**40, ((DType.FLOAT32, 1e12),), 100e9)
 MACHINE = Topology("four", DEVICE, (Level("slow", 2, 1e9, 10e-6, shared_by=2), Level("fast", 2, 10e9, 1e-6)))

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.config import Device, DeviceGraph, DeviceLink, Level, Machine, Topology, load_topology
-from planner.cost.assignment import usual_devices
-from planner.cost.depth import depths
-from planner.cost.topology import Interconnect, level_ways, part
+from planner.cost.seconds.assignment import usual_devices
+from planner.cost.seconds.depth import depths
+from planner.machine.routes import Interconnect, level_ways, part
+from planner.machine.topology_file import Device, DeviceGraph, DeviceLink, Level, Machine, Topology, load_topology
 
 DEVICE = Device(2**30)
 

@@ -10,10 +10,10 @@ import pytest
 from onnx import helper
 
 from planner.errors import UnsupportedError
-from planner.graph.foreign import EVERY_OPERATOR
-from planner.graph.from_onnx import graph_from_proto
-from planner.graph.load import MAX_OPSET
 from planner.graph.model import Graph
+from planner.graph.reading.foreign import EVERY_OPERATOR
+from planner.graph.reading.from_onnx import graph_from_proto
+from planner.graph.reading.load import MAX_OPSET
 
 Read = Callable[..., Graph]
 Parse = Callable[..., onnx.ModelProto]

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.graph.canonical import canonical
 from planner.graph.check import check_graph
 from planner.graph.model import Graph
-from planner.graph.products import product_of
-from planner.runtime.compare import errors
-from planner.runtime.reference import Reference
-from planner.runtime.whole import WholeModel
+from planner.graph.rewriting.canonical import canonical
+from planner.graph.rewriting.products import product_of
+from planner.runtime.judge.compare import errors
+from planner.runtime.judge.reference import Reference
+from planner.runtime.judge.whole import WholeModel
 from planner.zoo import build
 from respelled import networks, respelled
 

@@ -21,8 +21,8 @@ from planner.graph.external import (
     stored_bytes,
     without_data_folder,
 )
-from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import DType
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 
 GOOD = {"location": "w.bin", "offset": "4096", "length": "48"}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.graph.fills import fill_nodes, fills_of, is_fill, is_fill_node, is_large_fill
-from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 from stock_runtime import run
 

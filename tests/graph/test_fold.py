@@ -9,8 +9,8 @@ import onnx
 import pytest
 
 from planner.errors import ModelError, UnsupportedError, UsageError
-from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import DType, Graph, Tensor
+from planner.graph.reading.from_onnx import graph_from_proto
 
 Read = Callable[..., Graph]
 Parse = Callable[..., onnx.ModelProto]

@@ -5,9 +5,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import stock_runtime
-from planner.graph.from_onnx import graph_from_proto
-from planner.graph.known_forms import sizes_for
+from planner.graph.folding.known_forms import sizes_for
 from planner.graph.model import DType, Op, Tensor
+from planner.graph.reading.from_onnx import graph_from_proto
 
 
 @pytest.mark.parametrize("onesided", [None, 0, 1])

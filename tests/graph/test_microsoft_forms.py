@@ -12,8 +12,8 @@ from onnx import helper, numpy_helper
 
 import opdefs
 from planner.errors import ModelError, TofuError, UnsupportedError
-from planner.graph.from_onnx import graph_from_proto
-from planner.graph.microsoft_forms import FORMS
+from planner.graph.folding.microsoft_forms import FORMS
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 
 MICROSOFT = "com.microsoft"

@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 import pytest
 
-from planner.graph.from_onnx import graph_from_proto, read_model
 from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
+from planner.graph.reading.from_onnx import graph_from_proto, read_model
 from planner.graph.to_onnx import to_model
 from stock_runtime import run
 

@@ -9,7 +9,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from planner.errors import UnsupportedError
-from planner.graph.from_onnx import graph_from_proto
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 from stock_runtime import NO_ERRORS, run
 

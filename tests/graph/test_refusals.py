@@ -17,9 +17,9 @@ from onnx import TensorProto, helper
 
 import opdefs
 from planner.errors import ModelError, TofuError, UnsupportedError
-from planner.graph.from_onnx import graph_from_proto, read_model
-from planner.graph.inline import MAX_OPS
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import graph_from_proto, read_model
+from planner.graph.reading.inline import MAX_OPS
 
 Read = Callable[..., Graph]
 Parse = Callable[..., onnx.ModelProto]

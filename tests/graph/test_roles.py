@@ -8,9 +8,9 @@ import onnx
 import pytest
 
 from planner.errors import ModelError, UsageError
-from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import Graph, Role
 from planner.graph.notes import EVIDENCE, evidence_of
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 
 Read = Callable[..., Graph]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.graph.check import check_graph
-from planner.graph.from_onnx import read_model
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.reading.from_onnx import read_model
 from planner.graph.structure import in_order_of_places, structure_of
 from planner.zoo import build
 

@@ -17,9 +17,9 @@ from onnx import TensorProto
 
 from planner.errors import ModelError, UsageError
 from planner.graph.check import check_graph
-from planner.graph.from_onnx import graph_from_proto, read_model
 from planner.graph.model import Attribute, DType, Graph, Op, StatePair, Tensor, TensorAttribute
 from planner.graph.protos import numpy_dtype, op_of
+from planner.graph.reading.from_onnx import graph_from_proto, read_model
 from planner.graph.to_onnx import op_to_node, to_model, write_model
 
 Read = Callable[..., Graph]

@@ -11,7 +11,7 @@ from onnx import defs
 import opdefs
 from opdefs.exclusions import EXCLUDED, LOWERED
 from planner.report import operators as report
-from planner.verify.cases import all_cases
+from planner.verify.cases.examples import all_cases
 from planner.verify.coverage import Coverage, OperatorClass, coverage
 
 DESCRIPTIONS = opdefs.standard()

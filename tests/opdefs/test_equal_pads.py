@@ -14,7 +14,7 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Tiling
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalOp
-from planner.verify.cases import Case, Given, bind_case, make
+from planner.verify.cases.examples import Case, Given, bind_case, make
 from planner.verify.execute import ExecutionError
 from planner.verify.strategies import enumerate_strategies, verify_strategy
 

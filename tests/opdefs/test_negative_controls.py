@@ -12,7 +12,7 @@ from opdefs.movement import slice_local
 from planner.tdl.builder import Description, Max, NodeView, Opaque, Sum, TensorArg, call, match, op, over
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
-from planner.verify.cases import Case, Known, bind_case, ints, make
+from planner.verify.cases.examples import Case, Known, bind_case, ints, make
 from planner.verify.strategies import Finding, Kind, enumerate_strategies, verify_strategy
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 import opdefs
-from planner.graph.load import MAX_OPSET
-from planner.verify.cases import all_cases, bind_case, by_type
+from planner.graph.reading.load import MAX_OPSET
+from planner.verify.cases.examples import all_cases, bind_case, by_type
 from planner.verify.execute import ExecutionError
 from planner.verify.strategies import enumerate_strategies, verify_strategy
 

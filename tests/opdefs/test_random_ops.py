@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import opdefs
 from planner.graph.model import Attribute, Shape
-from planner.verify.cases import Case, Given, Known, Operand, bind_case, ints, make
+from planner.verify.cases.examples import Case, Given, Known, Operand, bind_case, ints, make
 from planner.verify.execute import ExecutionError
 from planner.verify.strategies import enumerate_strategies, verify_strategy
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 import random_plans
-from planner.plan import Plan
-from planner.search.problem import Problem
+from planner.artifacts.plan import Plan
+from planner.search.model.problem import Problem
 
 
 @pytest.fixture

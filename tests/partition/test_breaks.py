@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 import opdefs
+from planner.artifacts.plan import Plan
+from planner.artifacts.program import Segment
+from planner.artifacts.waits import levels, remote_readers
 from planner.graph.model import Graph
-from planner.order import levels, remote_readers
 from planner.partition import breaks
 from planner.partition.build import partition
 from planner.partition.memory import in_place, live_spans
 from planner.partition.packing import least_bytes
 from planner.partition.segments import Partitioned
-from planner.plan import Plan
-from planner.program import Segment
-from planner.search.problem import Problem
+from planner.search.model.problem import Problem
 from planner.zoo import mlp
 from planner.zoo.convolutional import cnn
 from planner.zoo.recurrent import rnn

@@ -6,13 +6,13 @@ import pytest
 
 import opdefs
 from planner.algebra.tiling import Tiling
+from planner.artifacts.program import Program
 from planner.graph.to_onnx import to_model
 from planner.partition.build import partition
 from planner.partition.collectives import collectives, counted
 from planner.partition.sharding import sharding_of, with_annotations
-from planner.program import Program
 from planner.search.decide import decide
-from planner.search.rules import Rules
+from planner.search.user_rules.rules import Rules
 from planner.zoo import mlp
 
 

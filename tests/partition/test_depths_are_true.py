@@ -11,13 +11,13 @@ import opdefs
 from partial_plans import all_kinds, partial_plan
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
-from planner.cost.assignment import sent_bytes
-from planner.cost.depth import arriving, depths, redistributed
-from planner.graph.from_onnx import read_model
+from planner.artifacts.plan import Plan
+from planner.cost.seconds.assignment import sent_bytes
+from planner.cost.seconds.depth import arriving, depths, redistributed
 from planner.graph.model import Graph, is_used
+from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import partition
-from planner.plan import Plan
-from planner.search.problem import Problem
+from planner.search.model.problem import Problem
 from planner.tdl.bind import BoundOp
 from planner.zoo import mlp
 

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 import opdefs
 from planner.algebra.region import Region
-from planner.api.fitting import Candidate
-from planner.api.machines import time_of
-from planner.api.sources import from_the_nearest
-from planner.config import Device, DeviceGraph, DeviceLink
+from planner.artifacts.plan import Plan
+from planner.artifacts.program import Fetch, Piece, Program, Source
+from planner.artifacts.waits import joined_waits, stuck
 from planner.graph.model import DType
-from planner.order import joined_waits, stuck
+from planner.machine.topology_file import Device, DeviceGraph, DeviceLink
 from planner.partition.build import partition
 from planner.partition.fetches import copied, nearest_first
-from planner.plan import Plan
-from planner.program import Fetch, Piece, Program, Source
-from planner.search.composites import Decided
+from planner.planning.bodies import Decided
+from planner.planning.fit import Candidate
+from planner.planning.machines import time_of
+from planner.planning.sources import from_the_nearest
 from planner.search.decide import Decision
-from planner.search.problem import Problem
+from planner.search.model.problem import Problem
 from planner.zoo import mlp
 
 DEVICE = Device(2**40, ((DType.FLOAT32, 1e12),), 100e9)

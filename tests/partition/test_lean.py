@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 import opdefs
+from planner.artifacts.plan import Plan
+from planner.artifacts.program import Fetch, Program, Segment
 from planner.cost.residence import Residence
 from planner.graph.model import Graph
 from planner.partition.build import partition
-from planner.plan import Plan
-from planner.program import Fetch, Program, Segment
 from planner.search.decide import decide
-from planner.search.problem import Problem
+from planner.search.model.problem import Problem
 from planner.zoo import build, mlp
 from planner.zoo.convolutional import cnn
 from planner.zoo.recurrent import rnn

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from onnx import helper
 
 import opdefs
+from planner.artifacts.plan import Plan
+from planner.artifacts.program import WorkerProgram
+from planner.artifacts.waits import data_waits, joined_waits, levels, remote_readers, stuck
+from planner.artifacts.worker_model import make_body
 from planner.errors import ModelError
 from planner.graph.model import DType
-from planner.order import data_waits, joined_waits, levels, remote_readers, stuck
 from planner.partition.build import partition, unplaced
 from planner.partition.memory import live_spans
 from planner.partition.packing import ALIGNMENT, Span, best_fit, least_bytes
 from planner.partition.segments import Partitioned
 from planner.partition.workspace import is_in_place_body, workspace_bytes
-from planner.plan import Plan
-from planner.program import WorkerProgram
-from planner.runtime.check import check_programs
+from planner.runtime.engine.check import check_programs
 from planner.search.decide import decide
-from planner.search.problem import Problem
-from planner.worker_model import make_body
+from planner.search.model.problem import Problem
 from planner.zoo import mlp
 from planner.zoo.recurrent import rnn
 

@@ -5,17 +5,17 @@ from functools import cache
 import pytest
 
 import opdefs
+from planner.artifacts.program import Fetch, Program, Segment
+from planner.artifacts.waits import levels, remote_readers
 from planner.cost.tables import CostTables
 from planner.graph.deliveries import SharedDelivery
-from planner.order import levels, remote_readers
 from planner.partition.build import partition
 from planner.partition.memory import live_spans
-from planner.program import Fetch, Program, Segment
-from planner.runtime.check import check_programs
-from planner.search.composites import Decided
+from planner.planning.bodies import Decided
+from planner.planning.deliveries import Saving, paid_for_twice, savings, with_savings
+from planner.runtime.engine.check import check_programs
 from planner.search.decide import decide
-from planner.search.rules import Rules
-from planner.search.sharing import Saving, paid_for_twice, savings, with_savings
+from planner.search.user_rules.rules import Rules
 from planner.zoo import build
 
 WORKERS = [2, 3, 4]

@@ -9,13 +9,13 @@ import opdefs
 from deliveries import all_deliveries
 from partial_plans import all_kinds, partial_plan, separate_gpt, two_products
 from planner import zoo
+from planner.artifacts.plan import Plan
+from planner.artifacts.program import Fetch, Program, Segment
 from planner.graph.deliveries import with_deliveries
-from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import partition
-from planner.plan import Plan
-from planner.program import Fetch, Program, Segment
-from planner.search.problem import Problem
+from planner.search.model.problem import Problem
 from planner.zoo import mlp
 
 MODELS = Path(__file__).parent.parent / "models"

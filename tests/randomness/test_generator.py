@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from planner.errors import UnsupportedError
-from planner.graph import random_numbers
 from planner.graph.check import check_graph
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor
-from planner.graph.randomness import STEP, lower_randomness
-from planner.runtime.reference import Reference
-from planner.runtime.whole import WholeModel
+from planner.graph.rewriting import random_numbers
+from planner.graph.rewriting.randomness import STEP, lower_randomness
+from planner.runtime.judge.reference import Reference
+from planner.runtime.judge.whole import WholeModel
 
 SHAPE = (200, 333)
 COUNT = SHAPE[0] * SHAPE[1]

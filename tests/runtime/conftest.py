@@ -13,15 +13,15 @@ from onnx import FunctionProto, NodeProto, helper
 import opdefs
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
-from planner.folder import MODEL, PLAN, worker_file, write_folder
+from planner.artifacts.plan import Plan, digest
+from planner.artifacts.plan_folder import MODEL, PLAN, worker_file, write_folder
+from planner.artifacts.program import Buffer, Fetch, Piece, Program, Segment, Source, Step, WorkerProgram
+from planner.artifacts.worker_model import WorkerModel, make_body, write_worker_model
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.to_onnx import to_model
 from planner.partition.build import partition
-from planner.plan import Plan, digest
-from planner.program import Buffer, Fetch, Piece, Program, Segment, Source, Step, WorkerProgram
 from planner.runtime.plan_files import LoadedPlan
 from planner.search.decide import decide
-from planner.worker_model import WorkerModel, make_body, write_worker_model
 
 OPSET = 21
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.order import needs
-from planner.program import Fetch
-from planner.runtime.engine import InProcessEngine
+from planner.artifacts.program import Fetch
+from planner.artifacts.waits import needs
+from planner.runtime.engine.interface import InProcessEngine
+from planner.runtime.engine.transport import BoundFetch, NumpyTransport
 from planner.runtime.run import run_plan
-from planner.runtime.transport import BoundFetch, NumpyTransport
 from planner.zoo import mlp
 
 Planner = Callable[..., Any]

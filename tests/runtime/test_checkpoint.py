@@ -13,12 +13,12 @@ import pytest
 
 from planner.algebra.region import Region
 from planner.errors import ModelError, UsageError
-from planner.runtime import checkpoint as module
-from planner.runtime.checkpoint import newest_checkpoint
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult
-from planner.runtime.schedule import parse_schedule
+from planner.runtime.values import checkpoint as module
+from planner.runtime.values.checkpoint import newest_checkpoint
+from planner.runtime.values.schedule import parse_schedule
 from planner.zoo import mlp
 
 Planner = Callable[..., Any]

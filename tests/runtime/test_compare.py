@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from planner.graph.model import DType, Graph, Op, Tensor
-from planner.runtime.compare import (
+from planner.runtime.judge.compare import (
     OVERFLOW,
     WHOLE_EPS,
     Noise,

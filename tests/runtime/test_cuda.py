@@ -18,20 +18,20 @@ import five_models
 from fake_cupy import FakeCupy, FakeRuntime, copy_bytes, fake_session
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
+from planner.artifacts.program import Fetch, Piece, Source
 from planner.errors import DifferenceError, UsageError
 from planner.graph.model import DType
-from planner.program import Fetch, Piece, Source
-from planner.runtime.cuda import CudaBackend, devices_of
-from planner.runtime.devices import probe_cuda, require_cuda
-from planner.runtime.engine import InProcessEngine
-from planner.runtime.exchange import Exchange
-from planner.runtime.multifetch import joined_dims, kernel_source, table_of
+from planner.runtime.engine.cuda import CudaBackend, devices_of
+from planner.runtime.engine.devices import probe_cuda, require_cuda
+from planner.runtime.engine.exchange import Exchange
+from planner.runtime.engine.interface import InProcessEngine
+from planner.runtime.engine.multifetch import joined_dims, kernel_source, table_of
+from planner.runtime.engine.transport import NumpyTransport, Tile
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_plan, run_with
 from planner.runtime.run_options import RunOptions
-from planner.runtime.state import starting_values
-from planner.runtime.tiles import gather_tiles, load_tiles
-from planner.runtime.transport import NumpyTransport, Tile
+from planner.runtime.values.state import starting_values
+from planner.runtime.values.tiles import gather_tiles, load_tiles
 from planner.zoo import mlp
 
 Planner = Callable[..., Any]

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from planner.artifacts.program import Fetch, Piece, Source
+from planner.artifacts.worker_model import make_body
 from planner.errors import ModelError, WorkerError
-from planner.program import Fetch, Piece, Source
-from planner.runtime.backend import BodyDigests
-from planner.runtime.engine import InProcessEngine
-from planner.runtime.state import starting_values
-from planner.runtime.tiles import load_tiles
-from planner.runtime.transport import BoundFetch, NumpyTransport
-from planner.worker_model import make_body
+from planner.runtime.engine.backend import BodyDigests
+from planner.runtime.engine.interface import InProcessEngine
+from planner.runtime.engine.transport import BoundFetch, NumpyTransport
+from planner.runtime.values.state import starting_values
+from planner.runtime.values.tiles import load_tiles
 
 
 def test_nothing_is_copied_by_the_runtime(training: Any) -> None:

@@ -20,9 +20,9 @@ from planner.algebra.region import Region
 from planner.errors import ModelError
 from planner.graph.external import stored_bytes
 from planner.graph.model import DType, Graph, Tensor
-from planner.runtime import external
-from planner.runtime.external import ExternalData
-from planner.runtime.state import Values
+from planner.runtime.values import external
+from planner.runtime.values.external import ExternalData
+from planner.runtime.values.state import Values
 
 NARROW = (DType.INT4, DType.UINT4, DType.INT2, DType.UINT2)
 

@@ -12,10 +12,10 @@ import pytest
 
 from planner.errors import UsageError
 from planner.graph.model import Graph
-from planner.runtime.feed import Feed, batch_files
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
-from planner.runtime.schedule import parse_schedule
+from planner.runtime.values.feed import Feed, batch_files
+from planner.runtime.values.schedule import parse_schedule
 from planner.zoo import mlp
 
 Planner = Callable[..., Any]

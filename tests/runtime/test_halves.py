@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from planner.graph.protos import dtype_of, numpy_dtype
-from planner.runtime.halves import in_float32
-from planner.runtime.sessions import SessionMaker
+from planner.runtime.engine.halves import in_float32
+from planner.runtime.engine.sessions import SessionMaker
 
 node = helper.make_node
 KINDS = {"float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}

@@ -11,9 +11,9 @@ from onnx import ModelProto, TensorProto, helper
 
 from planner.graph.model import DType
 from planner.graph.protos import numpy_dtype
-from planner.runtime.devices import probe_cuda, require_cuda
-from planner.runtime.measure import CpuStopwatch, CudaStopwatch, MeasureError, Stopwatch, Timing, made_up
-from planner.runtime.sessions import SessionMaker, bind
+from planner.runtime.engine.devices import probe_cuda, require_cuda
+from planner.runtime.engine.sessions import SessionMaker, bind
+from planner.runtime.measure.ops import CpuStopwatch, CudaStopwatch, MeasureError, Stopwatch, Timing, made_up
 
 
 def model_of(op: str, elem_type: int = TensorProto.FLOAT, domain: str = "") -> ModelProto:
@@ -49,7 +49,7 @@ def test_runs_take_turns_on_arrays_that_fill_a_cache(size: int, copies: int, mon
         return bind(session, inputs, outputs)
 
     watch = CpuStopwatch(1)
-    monkeypatch.setattr("planner.runtime.measure.bind", noted)
+    monkeypatch.setattr("planner.runtime.measure.ops.bind", noted)
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [size, size]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", values[:1], values[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from planner.errors import UsageError
-from planner.runtime.npz import map_npy, read_npz
-from planner.runtime.state import WeightFile, given_inputs
+from planner.runtime.values.npz import map_npy, read_npz
+from planner.runtime.values.state import WeightFile, given_inputs
 from planner.zoo import mlp
 
 GRAPH = mlp(2, 8, 16)

@@ -13,17 +13,17 @@ from onnx.reference import ReferenceEvaluator
 
 import reference_sweep
 from planner.errors import ModelError
-from planner.graph.from_onnx import read_model
 from planner.graph.model import DType, Graph, Op, Tensor, TensorAttribute
 from planner.graph.protos import dtype_of_array, op_of
-from planner.runtime.compare import errors
-from planner.runtime.kernel_arguments import OtherFormError
-from planner.runtime.reference import NoReferenceError, Reference, work_elements
-from planner.runtime.reference_ops import KERNELS
-from planner.runtime.state import starting_values
-from planner.runtime.whole import WholeModel
-from planner.runtime.windows import windows
-from planner.verify.cases import Case, Known, all_cases, execute_case, ints, make
+from planner.graph.reading.from_onnx import read_model
+from planner.runtime.judge.compare import errors
+from planner.runtime.judge.kernel_arguments import OtherFormError
+from planner.runtime.judge.reference import NoReferenceError, Reference, work_elements
+from planner.runtime.judge.reference_ops import KERNELS
+from planner.runtime.judge.whole import WholeModel
+from planner.runtime.judge.windows import windows
+from planner.runtime.values.state import starting_values
+from planner.verify.cases.examples import Case, Known, all_cases, execute_case, ints, make
 
 MODELS = Path(__file__).parents[1] / "models"
 KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64}

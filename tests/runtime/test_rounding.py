@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.graph.model import DType, Graph, Op, Tensor
-from planner.runtime import judge as judge_module
-from planner.runtime.judge import Judge
-from planner.runtime.reference import NoReferenceError
-from planner.runtime.rounding import EXACT, Rounding, nudged
+from planner.runtime.judge import references as judge_module
+from planner.runtime.judge.reference import NoReferenceError
+from planner.runtime.judge.references import Judge
+from planner.runtime.judge.rounding import EXACT, Rounding, nudged
 
 EPS = float(np.finfo(np.float32).eps)
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.artifacts.plan_folder import write_folder
+from planner.artifacts.program import Fetch, Piece
+from planner.artifacts.worker_model import write_worker_model
 from planner.errors import DifferenceError, ModelError, UsageError
-from planner.folder import write_folder
-from planner.program import Fetch, Piece
+from planner.runtime.engine.transport import NumpyTransport
 from planner.runtime.run import run_plan
 from planner.runtime.run_report import StepReport
-from planner.runtime.transport import NumpyTransport
-from planner.worker_model import write_worker_model
 
 
 @pytest.fixture(params=["reduction", "training", "halo"])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from planner.report import as_json, tables
-from planner.runtime.compare import compare_step
+from planner.runtime.judge.compare import compare_step
 from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
 

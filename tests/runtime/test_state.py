@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from planner.algebra.region import Region
+from planner.artifacts.program import Buffer
 from planner.errors import ModelError, UsageError
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
-from planner.program import Buffer
-from planner.runtime.npz import read_npz
-from planner.runtime.results import write_arrays
-from planner.runtime.samples import index_bound, sample
-from planner.runtime.state import check_inputs, starting_values
-from planner.runtime.tiles import tile_of
+from planner.runtime.values.npz import read_npz
+from planner.runtime.values.results import write_arrays
+from planner.runtime.values.samples import index_bound, sample
+from planner.runtime.values.state import check_inputs, starting_values
+from planner.runtime.values.tiles import tile_of
 
 
 def graph_of(dtype: DType = DType.FLOAT32, notes: dict[str, str] | None = None, *ops: Op, **tensors: Any) -> Graph:

@@ -16,17 +16,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.artifacts.program import Arena
 from planner.errors import InfeasibleError, ModelError, WorkerError
-from planner.program import Arena
+from planner.runtime.engine.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
-from planner.runtime.state import starting_values
-from planner.runtime.supervisor import SupervisedEngine
-from planner.runtime.tiles import load_tiles
+from planner.runtime.values.state import starting_values
+from planner.runtime.values.tiles import load_tiles
 
 HARM = """
 import os, signal, threading, time
-from planner.runtime import child, executor
-from planner.program import Segment
+from planner.runtime.engine import child
+from planner.runtime.engine import executor
+from planner.artifacts.program import Segment
 
 prepare = executor.Executor._segment
 
@@ -148,7 +149,7 @@ def test_the_child_goes_when_its_supervisor_is_killed(training: Any, tmp_path: P
 import sys, time
 from pathlib import Path
 from planner.runtime.plan_files import load_plan
-from planner.runtime.supervisor import SupervisedEngine
+from planner.runtime.engine.supervisor import SupervisedEngine
 plan = load_plan(Path({str(directory)!r}))
 engine = SupervisedEngine(plan.paths, plan.program.workers, plan.program.state)
 print(engine.process_id, flush=True)

@@ -20,9 +20,9 @@ from planner.errors import UsageError
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
-from planner.runtime.safetensors import map_tensor, read_header, write_safetensors
-from planner.runtime.samples import Sampler
-from planner.runtime.state import Values, WeightFile
+from planner.runtime.values.safetensors import map_tensor, read_header, write_safetensors
+from planner.runtime.values.samples import Sampler
+from planner.runtime.values.state import Values, WeightFile
 from planner.zoo import mlp
 
 Planner = Callable[..., Any]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from planner.graph.model import DType, Graph, Op, Tensor
-from planner.runtime import whole
-from planner.runtime.whole import WholeModel
+from planner.runtime.judge import whole
+from planner.runtime.judge.whole import WholeModel
 
 
 def test_constants_that_no_file_would_hold(monkeypatch: pytest.MonkeyPatch) -> None:

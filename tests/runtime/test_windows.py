@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from planner.graph.protos import op_of
-from planner.runtime.reference_ops import KERNELS
+from planner.runtime.judge.reference_ops import KERNELS
 
 SHAPES_CONV: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 3, 7, 6), (4, 3, 3, 3), {"pads": [1, 1, 1, 1]}),

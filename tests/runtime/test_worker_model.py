@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import ModelProto
 
+from planner.artifacts.program import Arena
+from planner.artifacts.worker_model import read_worker_model, write_worker_model
 from planner.errors import ModelError
-from planner.program import Arena
-from planner.worker_model import read_worker_model, write_worker_model
 
 
 @pytest.fixture(params=["reduction", "training", "halo"])

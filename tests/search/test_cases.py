@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.search import blocks, cases
-from planner.search.blocks import bound_by_blocks
-from planner.search.cases import Dividers, Work, least_by_cases
-from planner.search.dual import Dual
-from planner.search.parts import in_parts
+from planner.search.bound import blocks, cases
+from planner.search.bound.blocks import bound_by_blocks
+from planner.search.bound.cases import Dividers, Work, least_by_cases
+from planner.search.bound.dual import Dual
+from planner.search.bound.parts import in_parts
 from random_sums import Sum, all_values, cost, sums
 
 NEAR = 1e-6

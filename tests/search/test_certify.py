@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 import opdefs
 from integer_programme import least_of_all
 from planner import zoo
-from planner.config import Device, Level, Topology
+from planner.cost.seconds.tables import TimeTables
+from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import CostTables
-from planner.cost.time import TimeTables
-from planner.cost.timed import TimedTables
 from planner.graph.model import DType, Graph
-from planner.search import blocks
-from planner.search import certify as certification
-from planner.search.certify import Effort, certify
+from planner.machine.topology_file import Device, Level, Topology
+from planner.search.bound import blocks
+from planner.search.bound import certify as certification
+from planner.search.bound.certify import Effort, certify
 from planner.search.decide import decide
-from planner.search.factors import cuts_of_levels
-from planner.search.improve import improve
-from planner.search.problem import Problem, no_restriction
-from planner.search.recurse import search_recursively
+from planner.search.model.cuts import cuts_of_levels
+from planner.search.model.problem import Problem, no_restriction
+from planner.search.moves.fusion import improve
+from planner.search.moves.recursion import search_recursively
 from planner.zoo import mlp
 from random_graphs import graphs, images
 

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.search.coarse import begin_coarsely
-from planner.search.dual import Dual
+from planner.search.bound.coarse import begin_coarsely
+from planner.search.bound.dual import Dual
 from random_sums import Sum, all_values, cost, sums
 
 NEAR = 1e-6

@@ -5,10 +5,10 @@ import pytest
 
 import opdefs
 from planner import zoo
-from planner.search import baselines
-from planner.search.crossing import crossed
-from planner.search.problem import Problem, no_restriction
-from planner.search.recurse import Found, search_recursively
+from planner.search.model.problem import Problem, no_restriction
+from planner.search.moves import restrictions as baselines
+from planner.search.moves.recursion import Found, search_recursively
+from planner.search.moves.union import crossed
 
 CUTS = (2, 2, 2)
 

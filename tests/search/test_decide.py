@@ -11,14 +11,14 @@ import pytest
 
 import opdefs
 from planner.algebra.tiling import Tiling
+from planner.artifacts.plan import Plan
 from planner.errors import InfeasibleError, ModelError, UsageError
-from planner.graph.from_onnx import read_model
 from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import partition
-from planner.plan import Plan
-from planner.search import methods
 from planner.search.decide import STRATEGIES, Decision, decide
-from planner.search.rules import Rules
+from planner.search.literature import methods
+from planner.search.user_rules.rules import Rules
 from planner.tdl.builder import NodeView, op
 from planner.tdl.terms import Ix, TensorArg, Val
 from planner.zoo import build, mlp

@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import given
 
-from planner.search.dive import dive
-from planner.search.dual import Dual
+from planner.search.bound.dive import dive
+from planner.search.bound.dual import Dual
 from random_sums import Sum, all_values, cost, sums
 
 NEAR = 1e-6

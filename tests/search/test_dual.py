@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.search.dual import Dual
+from planner.search.bound.dual import Dual
 from random_sums import Sum, all_values, cost, sums
 
 PASSES = 6

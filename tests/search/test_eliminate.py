@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError
-from planner.search.eliminate import MAX_TABLE_ENTRIES, Factor, minimise
+from planner.search.exact.eliminate import MAX_TABLE_ENTRIES, Factor, minimise
 
 
 @st.composite

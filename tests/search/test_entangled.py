@@ -11,23 +11,23 @@ import opdefs
 from planner import api
 from planner.algebra.tiling import UNCUT
 from planner.errors import InfeasibleError
-from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import read_model
 from planner.graph.to_onnx import write_model
 from planner.partition.build import partition
 from planner.report import as_json, tables
-from planner.search import entangled as apart
-from planner.search.choices import Choices
 from planner.search.decide import STRATEGIES, decide
 from planner.search.effort import EffortName
-from planner.search.eliminate import MAX_TABLE_ENTRIES
-from planner.search.entangled import solved
-from planner.search.factors import prime_factors
-from planner.search.problem import Problem
-from planner.search.rules import Rules
-from planner.search.shortened import in_order
+from planner.search.exact.eliminate import MAX_TABLE_ENTRIES
+from planner.search.model.choices import Choices
+from planner.search.model.cuts import prime_factors
+from planner.search.model.problem import Problem
+from planner.search.moves import entangled as apart
+from planner.search.moves.entangled import solved
+from planner.search.repeats.shortened import in_order
+from planner.search.user_rules.rules import Rules
 from planner.training.build import build_training_graph
-from planner.training.parameters import infer_parameters
+from planner.training.parameters.infer import infer_parameters
 from random_graphs import entangled, graphs
 
 T5 = Path(__file__).parent.parent / "models" / "t5.onnx"

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import opdefs
-from planner.cost.depth import depths
+from planner.cost.seconds.depth import depths
 from planner.search.decide import decide
-from planner.search.factors import cuts_of_levels, prime_factors
-from planner.search.methods import METHODS
+from planner.search.literature.methods import METHODS
+from planner.search.model.cuts import cuts_of_levels, prime_factors
 from planner.zoo import mlp
 
 

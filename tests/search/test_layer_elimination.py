@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError
-from planner.search.layer_elimination import Costs, least
+from planner.search.literature.layer_elimination import Costs, least
 
 
 @st.composite

@@ -8,12 +8,12 @@ import pytest
 import opdefs
 from planner import api, zoo
 from planner.algebra.tiling import Only, Tiling
-from planner.config import DeviceGraph, load_topology
-from planner.cost.time import PICOSECONDS
+from planner.cost.seconds.tables import PICOSECONDS
 from planner.graph.to_onnx import write_model
+from planner.machine.topology_file import DeviceGraph, load_topology
 from planner.search.decide import decide
-from planner.search.layers import TESTBED, Forward, configurations
-from planner.search.problem import Problem
+from planner.search.literature.layers import TESTBED, Forward, configurations
+from planner.search.model.problem import Problem
 from planner.zoo import mlp
 
 

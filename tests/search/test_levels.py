@@ -7,8 +7,8 @@ from planner import zoo
 from planner.algebra.tiling import Tiling
 from planner.errors import InfeasibleError
 from planner.search.decide import decide
-from planner.search.levels import levels_of
-from planner.search.problem import Problem
+from planner.search.literature.levels import levels_of
+from planner.search.model.problem import Problem
 
 
 @pytest.mark.parametrize("model", ["mlp-3x24", "lenet-5"])

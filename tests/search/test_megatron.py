@@ -4,9 +4,9 @@ import pytest
 
 import opdefs
 from planner import zoo
+from planner.artifacts.plan import Plan
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph
-from planner.plan import Plan
 from planner.search.decide import decide
 
 

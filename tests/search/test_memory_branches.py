@@ -20,8 +20,8 @@ from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph
 from planner.search.decide import decide
-from planner.search.memory_branches import Answer, Branched, Charges, Column, Prices, Spans, Variables, branched
-from planner.search.nearby import Nearby
+from planner.search.memory.branches import Answer, Branched, Charges, Column, Prices, Spans, Variables, branched
+from planner.search.memory.nearby import Nearby
 from planner.tdl.bind import BoundOp
 from planner.zoo import mlp
 

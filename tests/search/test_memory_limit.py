@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.search.memory_limit import (
+from planner.search.memory.limit import (
     MOST_GIVEN_BACK,
     MOST_TRIALS,
     Measured,

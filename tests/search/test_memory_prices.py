@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from planner.search.memory_prices import cheapest_mixture
+from planner.search.memory.prices import cheapest_mixture
 
 
 @st.composite

@@ -12,15 +12,15 @@ from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, UnsupportedError
 from planner.graph.model import DType, Graph, Op, Role, Tensor
 from planner.partition.build import partition
-from planner.search import methods
-from planner.search.baselines import data_parallel
 from planner.search.decide import decide
-from planner.search.improve import improve_once
-from planner.search.megatron import tensor_parallel
-from planner.search.methods import METHODS
-from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
-from planner.search.recurse import Found
-from planner.search.rules import Rules
+from planner.search.literature import methods
+from planner.search.literature.methods import METHODS
+from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
+from planner.search.moves.fusion import improve_once
+from planner.search.moves.megatron import tensor_parallel
+from planner.search.moves.recursion import Found
+from planner.search.moves.restrictions import data_parallel
+from planner.search.user_rules.rules import Rules
 from planner.zoo import mlp
 
 

@@ -9,19 +9,19 @@ import pytest
 
 import opdefs
 from planner import zoo
+from planner.artifacts.plan import Plan
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, ModelError, UnsupportedError
 from planner.graph.model import Graph
 from planner.partition.build import partition
-from planner.plan import Plan
-from planner.search import baselines
 from planner.search.decide import decide
-from planner.search.factors import prime_factors
-from planner.search.megatron import tensor_parallel
-from planner.search.methods import METHODS
-from planner.search.problem import Problem, Restriction
-from planner.search.recurse import search_recursively
+from planner.search.literature.methods import METHODS
+from planner.search.model.cuts import prime_factors
+from planner.search.model.problem import Problem, Restriction
+from planner.search.moves import restrictions as baselines
+from planner.search.moves.megatron import tensor_parallel
+from planner.search.moves.recursion import search_recursively
 from planner.tdl.bind import BoundOp
 
 MODELS = {"mlp-3x64": 32, "lenet-5": 8, "gpt-1x64-2h": 2, "gpt-1x32-4h-lm": 2, "rnn-1-1k": 4, "cnn-3x64-12": 4}

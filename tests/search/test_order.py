@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.search.order import Order, distinct, distinct_rows, find_order, order_of
+from planner.search.exact.order import Order, distinct, distinct_rows, find_order, order_of
 
 Scopes = list[tuple[int, ...]]
 

@@ -15,21 +15,21 @@ from integer_programme import least_of_all
 from partial_plans import all_kinds, graph_of, plan_of, separate_gpt, sums, two_products
 from planner import zoo
 from planner.algebra.tiling import UNCUT, Replicate, Shard, Tiling
-from planner.config import Device, Level, Topology
+from planner.artifacts.plan import Plan
+from planner.cost.seconds.tables import TimeTables
+from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import Candidates, CostTables
-from planner.cost.time import TimeTables
-from planner.cost.timed import TimedTables
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import DType, Graph, Op
+from planner.machine.topology_file import Device, Level, Topology
 from planner.partition.build import partition
 from planner.partition.lower import Lowering
-from planner.plan import Plan
-from planner.search.certify import certify
+from planner.search.bound.certify import certify
 from planner.search.decide import decide
-from planner.search.partial_sums import PartialSums, find_partial_sums, impossible_entry
-from planner.search.problem import Problem, SearchVariable, no_restriction
-from planner.search.recurse import search_recursively
-from planner.search.rules import Rules
+from planner.search.model.partial_sums import PartialSums, find_partial_sums, impossible_entry
+from planner.search.model.problem import Problem, SearchVariable, no_restriction
+from planner.search.moves.recursion import search_recursively
+from planner.search.user_rules.rules import Rules
 from planner.tdl.builder import NodeView, TensorArg, op
 from planner.zoo.recurrent import rnn
 

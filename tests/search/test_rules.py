@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import opdefs
 from planner.algebra.tiling import Replicate, Shard, Tiling, parse_placement
+from planner.artifacts.plan import Plan
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph, Role
-from planner.plan import Plan
-from planner.search.composites import decide_with_bodies
+from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import decide
-from planner.search.prices import Price, prices
-from planner.search.rules import Limits, Rules, matching
+from planner.search.user_rules.prices import Price, prices
+from planner.search.user_rules.rules import Limits, Rules, matching
 from planner.zoo import build, mlp
 
 DESCRIPTIONS = opdefs.standard()

@@ -21,10 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opdefs
+from planner.artifacts.plan import Plan
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.structure import in_order_of_places, structure_of
 from planner.graph.to_onnx import write_model
-from planner.plan import Plan
 from planner.search.decide import decide
 from planner.zoo import build
 

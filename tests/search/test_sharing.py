@@ -11,17 +11,17 @@ import pytest
 import opdefs
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import UNCUT, Replicate, Tiling
+from planner.artifacts.program import Fetch
 from planner.cost.tables import CostTables
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
-from planner.program import Fetch
-from planner.search.composites import Decided
+from planner.planning.bodies import Decided
+from planner.planning.deliveries import paid_for_twice, savings, shared
 from planner.search.decide import decide
 from planner.search.effort import EffortName
-from planner.search.problem import Problem
-from planner.search.rules import NO_RULES, Rules
-from planner.search.sharing import paid_for_twice, savings, shared
+from planner.search.model.problem import Problem
+from planner.search.user_rules.rules import NO_RULES, Rules
 from planner.zoo import build
 
 DESCRIPTIONS = opdefs.standard()

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 import opdefs
 from planner import zoo
 from planner.algebra.tiling import Replicate, Shard, Tiling
+from planner.artifacts.plan import Plan
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.structure import in_order_of_places
-from planner.plan import Plan
 from planner.search import decide as deciding
-from planner.search import runs
 from planner.search.decide import decide
-from planner.search.methods import MANY_OPS
-from planner.search.problem import Problem
-from planner.search.runs import Wiring, find_runs
-from planner.search.shortened import Shortened, Whole, shortened
+from planner.search.literature.methods import MANY_OPS
+from planner.search.model.problem import Problem
+from planner.search.repeats import runs
+from planner.search.repeats.runs import Wiring, find_runs
+from planner.search.repeats.shortened import Shortened, Whole, shortened
 from planner.tdl.bind import BoundOp
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]

@@ -9,10 +9,10 @@ from planner.algebra.tiling import UNCUT, Replicate, Shard, Tiling
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.search import decide as module
 from planner.search.decide import decide
-from planner.search.dims import Directions, find_directions
-from planner.search.problem import Problem
-from planner.search.rules import Rules
-from planner.search.space import Space
+from planner.search.model.dims import Directions, find_directions
+from planner.search.model.problem import Problem
+from planner.search.model.space import Space
+from planner.search.user_rules.rules import Rules
 
 
 def directions_of(graph: Graph) -> tuple[Directions, dict[str, Op]]:

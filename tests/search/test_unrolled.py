@@ -10,8 +10,8 @@ from planner import zoo
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
 from planner.search.decide import decide
-from planner.search.problem import Problem
-from planner.search.unrolled import Copies, find_copies
+from planner.search.model.problem import Problem
+from planner.search.repeats.unrolled import Copies, find_copies
 from planner.training.build import build_training_graph
 from planner.zoo.recurrent import rnn
 

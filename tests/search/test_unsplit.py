@@ -5,8 +5,8 @@ import pytest
 import opdefs
 from planner.algebra.tiling import Tiling
 from planner.graph.model import DType, Graph, Op, Tensor
-from planner.search.problem import Problem
-from planner.search.unsplit import unsplit
+from planner.search.model.problem import Problem
+from planner.search.model.unsplit import unsplit
 
 
 def problem_of(shapes: dict[str, tuple[int, ...]], ops: tuple[Op, ...], workers: int) -> Problem:

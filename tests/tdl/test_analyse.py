@@ -17,7 +17,7 @@ from planner.tdl.bind import BoundOp
 from planner.tdl.builder import Description, NodeView, Sum, TensorArg, op, over
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import VarKind
-from planner.verify.cases import bind_case, ints, make
+from planner.verify.cases.examples import bind_case, ints, make
 
 
 def one_op(op_type: str, shapes: list[Shape], output: Shape, attributes: dict[str, object] | None = None) -> Graph:

@@ -8,7 +8,7 @@ import pytest
 import opdefs
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.tdl.linear import Linearity
-from planner.verify.cases import Case, all_cases, bind_case
+from planner.verify.cases.examples import Case, all_cases, bind_case
 from planner.verify.strategies import normwise_error, run_whole, tolerance
 
 DESCRIPTIONS = opdefs.standard()

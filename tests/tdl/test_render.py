@@ -7,7 +7,7 @@ import pytest
 
 import opdefs
 from planner.tdl.render import render
-from planner.verify.cases import Case, Known, bind_case, ints, make
+from planner.verify.cases.examples import Case, Known, bind_case, ints, make
 
 GOLDEN = [
     (

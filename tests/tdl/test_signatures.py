@@ -13,7 +13,7 @@ from planner.tdl.bind import BoundOp
 from planner.tdl.builder import NodeView, Opaque, Sum, TensorArg, match, op
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import VarKind
-from planner.verify.cases import Case, Known, bind_case, ints, make
+from planner.verify.cases.examples import Case, Known, bind_case, ints, make
 
 
 def bind(case: Case, descriptions: Descriptions | None = None) -> BoundOp:

@@ -19,8 +19,8 @@ import onnx
 
 import stock_runtime
 from planner.errors import TofuError
-from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import read_model
 from planner.training.build import build_training_graph
 
 FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

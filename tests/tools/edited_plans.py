@@ -32,12 +32,12 @@ import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from planner import api
+from planner.artifacts.plan import digest
+from planner.artifacts.plan_folder import MANIFEST, PLAN
 from planner.errors import DifferenceError, TofuError
-from planner.folder import MANIFEST, PLAN
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.to_onnx import write_model
-from planner.plan import digest
-from planner.runtime.compare import errors
+from planner.runtime.judge.compare import errors
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.runtime.sessions import SessionMaker
+from planner.runtime.engine.sessions import SessionMaker
 
 
 class FakeStream:

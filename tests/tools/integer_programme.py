@@ -6,8 +6,8 @@ from scipy.sparse import coo_array
 
 from planner.algebra.tiling import Tiling
 from planner.cost.tables import Candidates
-from planner.search.choices import Choices
-from planner.search.problem import Problem, Restriction, SearchVariable, no_restriction
+from planner.search.model.choices import Choices
+from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 
 
 def composites(

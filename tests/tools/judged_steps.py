@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 import stock_runtime
-from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph, Op
-from planner.runtime.reference import Reference
+from planner.graph.reading.from_onnx import read_model
+from planner.runtime.judge.reference import Reference
 from planner.training.build import build_training_graph
 
 MODELS = Path(__file__).parent.parent / "models"

@@ -52,8 +52,8 @@ def kill_runs(seed: int, count: int, folder: Path) -> Outcome:
     """Plans a small step, and runs it until it has been killed so many times."""
     from planner import api
     from planner.errors import TofuError
-    from planner.runtime.checkpoint import Checkpoint
     from planner.runtime.plan_files import load_plan
+    from planner.runtime.values.checkpoint import Checkpoint
     from planner.unfinished import sweep
 
     rng = Random(seed)

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from planner.algebra.tiling import Partial, Reducer, Shard, Tiling
+from planner.artifacts.plan import OpStrategy, Plan
 from planner.graph.model import DType, Graph, Op, Tensor
-from planner.plan import OpStrategy, Plan
-from planner.search.factors import prime_factors
-from planner.search.problem import Problem
+from planner.search.model.cuts import prime_factors
+from planner.search.model.problem import Problem
 from planner.zoo.forward import Forward
 from planner.zoo.step import training_step
 

@@ -5,8 +5,8 @@
     python tests/tools/plan_digests.py zoo.json --zoo          every model of the zoo on 8 workers, quickly
 
 A digest is of every file in the folder: the plan, the program, and each worker's model. The twelve are planned quickly,
-and those of up to 300 ops with normal effort as well. With each digest stand what the plan costs and its gap, to judge a
-difference by. The exit status is 1 if something differs.
+and those of up to 300 ops with normal effort as well. With each digest stand what the plan costs and its gap, to judge
+a difference by. The exit status is 1 if something differs.
 """
 
 from __future__ import annotations

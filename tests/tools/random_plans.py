@@ -18,11 +18,11 @@ import opdefs
 from partial_plans import plan_of
 from planner import zoo
 from planner.algebra.tiling import UNCUT
+from planner.artifacts.plan import Plan
 from planner.collection import without_collection
 from planner.partition.build import partition
-from planner.plan import Plan
-from planner.search.factors import prime_factors
-from planner.search.problem import Problem
+from planner.search.model.cuts import prime_factors
+from planner.search.model.problem import Problem
 
 
 def random_plan(problem: Problem, workers: int, seed: int) -> Plan:

@@ -1,4 +1,4 @@
-"""Every floating-point operator in float64 (``planner.runtime.reference``), against the stock runtime in float32.
+"""Every floating-point operator in float64 (``planner.runtime.judge.reference``), against the stock runtime in float32.
 
     .venv/bin/python tests/tools/reference_sweep.py      prints what differs, and how many cases were looked at
 
@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from onnx.reference import ReferenceEvaluator
 
-from planner.graph.load import MIN_OPSET
 from planner.graph.model import Graph
+from planner.graph.reading.load import MIN_OPSET
 from planner.graph.to_onnx import to_model
-from planner.runtime.compare import errors
-from planner.runtime.reference import NoReferenceError, Reference
-from planner.verify.cases import Case, Given, Known, all_cases, execute_case, ints, make
+from planner.runtime.judge.compare import errors
+from planner.runtime.judge.reference import NoReferenceError, Reference
+from planner.verify.cases.examples import Case, Given, Known, all_cases, execute_case, ints, make
 from planner.verify.execute import ExecutionError
 
 TOLERANCE = 1e-4

@@ -24,12 +24,12 @@ import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper, save_model
 
 import opdefs
-from planner.graph.canonical import canonical
-from planner.graph.from_onnx import read_model
 from planner.graph.model import DType, Graph
-from planner.graph.randomness import lower_randomness
+from planner.graph.reading.from_onnx import read_model
+from planner.graph.rewriting.canonical import canonical
+from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.to_onnx import write_model
-from planner.search.composites import decide_with_bodies
+from planner.planning.bodies import decide_with_bodies
 from planner.training.build import build_training_graph
 from planner.zoo.forward import Forward
 

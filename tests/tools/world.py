@@ -136,7 +136,7 @@ def examine(model: Path, counts: Sequence[int] = ()) -> Row:
 
     from planner import api
     from planner.descriptions import in_force
-    from planner.graph.from_onnx import read_model
+    from planner.graph.reading.from_onnx import read_model
 
     row = Row(name=model.stem, stock="", forward={}, training={})
     counts = counts or (*WORKERS, *((4, 8) if model.stem in MORE_WORKERS else ()))
@@ -197,7 +197,7 @@ def examine(model: Path, counts: Sequence[int] = ()) -> Row:
 
 def drawn(graph: Any, names: list[str]) -> dict[str, np.ndarray]:
     """Inputs: as the program draws them, but integers that nothing bounds."""
-    from planner.runtime.samples import sample
+    from planner.runtime.values.samples import sample
 
     generator = np.random.default_rng(0)
     found = {}
@@ -212,7 +212,7 @@ def drawn(graph: Any, names: list[str]) -> dict[str, np.ndarray]:
 
 def against_stock(found: Any, right: dict[str, np.ndarray] | None) -> dict[str, str]:
     """Whether outputs are those of the stock runtime."""
-    from planner.runtime.compare import errors
+    from planner.runtime.judge.compare import errors
 
     if right is None:
         return outcome("verified", "the stock runtime does not run it")
@@ -254,7 +254,7 @@ def gradients(model: Path) -> str:
     from architectures import directional
     from planner import api
     from planner.descriptions import in_force
-    from planner.graph.from_onnx import read_model
+    from planner.graph.reading.from_onnx import read_model
 
     dims = sizes_of(model)
     target = first_float(read_model(model, dims=dims, operators=in_force(None)[0]))

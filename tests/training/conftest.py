@@ -18,13 +18,13 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 from planner.training import rules
 from planner.training.build import build_training_graph
-from planner.training.expand import expanded
-from planner.training.parameters import Decision, Parameters, Verdict
+from planner.training.gradients.expand import expanded
+from planner.training.parameters.infer import Decision, Parameters, Verdict
 from stock_runtime import NO_ERRORS, run
 
 

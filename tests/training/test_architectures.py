@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import architectures
-from planner.graph.from_onnx import read_model
-from planner.training.batch import with_batch
+from planner.graph.reading.from_onnx import read_model
+from planner.training.batch.change import with_batch
 
 SMALL = ("light_shufflenet", "light_squeezenet")
 ALL = [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in architectures.NAMES]

@@ -13,12 +13,12 @@ from onnx import helper
 
 from drawn import random32 as random
 from planner.errors import UnsupportedError, UsageError
-from planner.graph.from_onnx import graph_from_proto
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 from planner.training import rules
-from planner.training.autodiff import GradientRule, collect
 from planner.training.build import INPUTS, build_training_graph
+from planner.training.gradients.autodiff import GradientRule, collect
 
 node = helper.make_node
 

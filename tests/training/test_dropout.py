@@ -14,9 +14,9 @@ from onnx import helper
 from drawn import random32 as random
 from planner import api
 from planner.errors import UnsupportedError, UsageError
-from planner.graph.randomness import STEP, lower_randomness
+from planner.graph.rewriting.randomness import STEP, lower_randomness
 from planner.graph.to_onnx import to_model
-from planner.runtime.whole import WholeModel
+from planner.runtime.judge.whole import WholeModel
 from planner.training.build import build_training_graph
 
 node = helper.make_node

@@ -13,7 +13,7 @@ from planner.errors import UnsupportedError
 from planner.graph.to_onnx import to_model
 from planner.training import rules
 from planner.training.build import build_training_graph
-from planner.training.expand import expanded
+from planner.training.gradients.expand import expanded
 from stock_runtime import run
 
 node = helper.make_node

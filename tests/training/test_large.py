@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
-from planner.graph.from_onnx import read_model
+from planner.graph.reading.from_onnx import read_model
 from planner.training.build import build_training_graph
 
 HIDDEN, LAYERS = 16384, 15

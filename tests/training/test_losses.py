@@ -10,7 +10,7 @@ from drawn import random
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
-from planner.training.losses import LossOptions
+from planner.training.update.losses import LossOptions
 
 node = helper.make_node
 

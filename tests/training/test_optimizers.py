@@ -12,8 +12,8 @@ from drawn import random
 from planner.errors import UsageError
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
-from planner.training.optimizers import Hyper
-from planner.training.updates import Schedule
+from planner.training.update.optimizers import Hyper
+from planner.training.update.updates import Schedule
 
 node = helper.make_node
 RATE = float(np.float32(0.05))

@@ -14,14 +14,14 @@ from onnx import helper
 from command_line import ROOT
 from drawn import random32 as random
 from planner.errors import UnsupportedError, UsageError
-from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
 from planner.graph.notes import EXTERNAL
+from planner.graph.reading.from_onnx import read_model
 from planner.training.build import build_training_graph
-from planner.training.merged import unmerged
-from planner.training.parameters import Parameters, Verdict, infer_parameters, is_parameter_name
-from planner.training.per_sample import decided
-from planner.training.value_forms import is_of_waves
+from planner.training.parameters.infer import Parameters, Verdict, infer_parameters, is_parameter_name
+from planner.training.parameters.merged import unmerged
+from planner.training.parameters.per_sample import decided
+from planner.training.parameters.value_forms import is_of_waves
 
 node = helper.make_node
 X = {"x": random((2, 4, 8), 1)}

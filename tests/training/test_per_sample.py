@@ -18,12 +18,12 @@ from command_line import ROOT
 from drawn import random
 from planner import api
 from planner.errors import UnsupportedError
-from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import read_model
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
-from planner.training.parameters import infer_parameters
-from planner.training.per_sample import decided
+from planner.training.parameters.infer import infer_parameters
+from planner.training.parameters.per_sample import decided
 
 node = helper.make_node
 MODELS = ROOT / "tests" / "models"

@@ -8,8 +8,8 @@ import pytest
 from onnx import helper
 
 from planner import api
-from planner.graph.from_onnx import read_model
 from planner.graph.model import DType
+from planner.graph.reading.from_onnx import read_model
 
 node = helper.make_node
 

@@ -11,7 +11,7 @@ from onnx import helper
 import stock_runtime
 from drawn import random
 from planner.errors import UnsupportedError
-from planner.graph.from_onnx import graph_from_proto
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 

@@ -13,7 +13,7 @@ from planner.report import operators as report
 from planner.tdl.builder import Description, Ix, NodeView, Opaque, Sum, TensorArg, Val, at, call, op
 from planner.tdl.descriptions import Descriptions
 from planner.verify.allowed import GAPS, VETOED, gap_reason
-from planner.verify.cases import Case, Known, all_cases, ints, make, qualified
+from planner.verify.cases.examples import Case, Known, all_cases, ints, make, qualified
 from planner.verify.missing import missing_strategies
 from planner.verify.page import operator_page
 from planner.verify.verification import QUICK, verify_operator, verify_operators

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from planner import api
+from planner.artifacts.program import Fetch
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
-from planner.program import Fetch
-from planner.runtime.judge import Judge
+from planner.runtime.judge.references import Judge
 from planner.runtime.plan_files import load_plan
-from planner.runtime.state import starting_values
+from planner.runtime.values.state import starting_values
 
 
 def _bench(name: str) -> ModuleType:

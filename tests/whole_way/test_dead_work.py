@@ -10,15 +10,15 @@ import pytest
 
 import opdefs
 from planner import api
+from planner.artifacts.program import Segment
 from planner.errors import InfeasibleError, UsageError
-from planner.graph.from_onnx import read_model
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.reading.from_onnx import read_model
 from planner.graph.roles import with_state
 from planner.partition.build import partition
-from planner.program import Segment
-from planner.search import improve
 from planner.search.decide import decide
-from planner.search.rules import Rules
+from planner.search.moves import fusion as improve
+from planner.search.user_rules.rules import Rules
 
 MODELS = Path(__file__).parent.parent / "models"
 

@@ -14,8 +14,8 @@ from onnx import ModelProto
 
 import edited_plans
 from planner import api
+from planner.artifacts.plan_folder import MANIFEST, PLAN
 from planner.errors import ModelError
-from planner.folder import MANIFEST, PLAN
 
 
 def judged(where: Path, seed: int, count: int, *, in_process: bool) -> Counter[str]:

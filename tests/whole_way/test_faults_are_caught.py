@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from planner.algebra.tiling import Reducer
+from planner.artifacts.program import Fetch, Segment
 from planner.errors import DifferenceError
 from planner.graph.model import Graph
-from planner.program import Fetch, Segment
-from planner.runtime import judge
+from planner.runtime.engine.transport import BoundFetch, Locate, NumpyTransport, Part
+from planner.runtime.judge import references as judge
+from planner.runtime.judge.reference import NoReferenceError
 from planner.runtime.plan_files import LoadedPlan
-from planner.runtime.reference import NoReferenceError
 from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
-from planner.runtime.transport import BoundFetch, Locate, NumpyTransport, Part
 
 
 class Sound(NumpyTransport):

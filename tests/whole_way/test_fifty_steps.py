@@ -14,7 +14,7 @@ import pytest
 import fifty_steps
 import five_models
 from planner import api
-from planner.program import Fetch
+from planner.artifacts.program import Fetch
 from planner.runtime.plan_files import load_plan
 
 STEPS = 5

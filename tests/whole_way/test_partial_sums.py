@@ -9,13 +9,13 @@ import pytest
 import opdefs
 from partial_plans import all_kinds, partial_plan, partial_tensors, separate_gpt, two_products
 from planner import api
-from planner.folder import write_folder
+from planner.artifacts.plan import Plan
+from planner.artifacts.plan_folder import write_folder
 from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model, write_model
 from planner.partition.build import complete_plan, partition, plan_files
-from planner.plan import Plan
 from planner.runtime.run_report import RunResult
-from planner.search.problem import Problem
+from planner.search.model.problem import Problem
 from planner.zoo.recurrent import rnn
 
 

@@ -12,17 +12,17 @@ import opdefs
 from deliveries import all_deliveries
 from planner import api
 from planner.algebra.tiling import UNCUT, Tiling
-from planner.folder import write_folder
+from planner.artifacts.plan import Plan, digest
+from planner.artifacts.plan_folder import write_folder
 from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model
 from planner.partition.build import complete_plan, partition, plan_files
-from planner.plan import Plan, digest
+from planner.planning.deliveries import Sharing
 from planner.search.decide import decide
-from planner.search.factors import prime_factors
-from planner.search.problem import Problem
-from planner.search.rules import Rules
-from planner.search.sharing import Sharing
+from planner.search.model.cuts import prime_factors
+from planner.search.model.problem import Problem
+from planner.search.user_rules.rules import Rules
 
 
 def check(directory: Path, moved_bytes: int) -> None:

@@ -13,11 +13,11 @@ from onnx import save_model
 import cli
 import spellings
 from planner import api
+from planner.artifacts.plan import Plan, digest
+from planner.artifacts.plan_folder import MANIFEST, PLAN
 from planner.errors import ModelError
-from planner.folder import MANIFEST, PLAN
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
-from planner.plan import Plan, digest
 from spellings import Cnn, Gpt, Mlp
 
 SMALL = (Mlp(3, 24, 16), Cnn(2, 6, 5, 4), Gpt(1, 12, 3, 6, 4))

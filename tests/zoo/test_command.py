@@ -9,7 +9,7 @@ import pytest
 
 import cli
 from planner import zoo
-from planner.graph.from_onnx import read_model
+from planner.graph.reading.from_onnx import read_model
 
 
 def test_lists_every_model(capsys: pytest.CaptureFixture[str]) -> None:

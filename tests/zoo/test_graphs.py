@@ -14,8 +14,8 @@ import pytest
 from planner import api, zoo
 from planner.errors import UsageError
 from planner.graph.check import check_graph
-from planner.graph.from_onnx import read_model
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import read_model
 from planner.graph.to_onnx import to_model, write_model
 from planner.zoo.convolutional import cnn
 from planner.zoo.recurrent import rnn

@@ -12,7 +12,7 @@ import numpy as np
 from planner.graph.bodies import attention, losses, microsoft, normalization, quantised, reduction, softmax
 from planner.graph.emitter import Emitter, free_prefix
 from planner.graph.model import Graph, Op, Tensor
-from planner.graph.undescribed import qualified
+from planner.graph.reading.undescribed import qualified
 
 BodyFunction: TypeAlias = Callable[[Emitter, Op], "tuple[str, ...] | None"]
 """Emits a body and names what becomes of each output, in order; None: this op has no body."""

@@ -14,10 +14,10 @@ from planner.graph.model import DType, Graph, StatePair
 from planner.strict_json import JsonError, parse_json
 from planner.training.build import INPUTS, sample_of
 from planner.training.builder import Builder
-from planner.training.lowering import OPSET
-from planner.training.optimizers import Hyper, optimizer_function
-from planner.training.parameters import is_float_tensor
-from planner.training.updates import Schedule, Updates
+from planner.training.gradients.lowering import OPSET
+from planner.training.parameters.infer import is_float_tensor
+from planner.training.update.optimizers import Hyper, optimizer_function
+from planner.training.update.updates import Schedule, Updates
 
 _SUFFIXES: Final = (".grad", "_grad", ".gradient", "_gradient")
 _PREFIXES: Final = ("grad.", "grad_", "gradient_", "d_")

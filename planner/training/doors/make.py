@@ -16,13 +16,13 @@ from planner.training.doors.gradients import infer_pairs, with_optimizer
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import Opened, open_training
 from planner.training.doors.write_info import training_info_model
-from planner.training.dropout import DropoutMode
-from planner.training.losses import LossOptions
-from planner.training.optimizers import Hyper
-from planner.training.parameters import Parameters, outcome
-from planner.training.per_sample import decided
-from planner.training.precision import Precision
-from planner.training.updates import Schedule
+from planner.training.gradients.dropout import DropoutMode
+from planner.training.parameters.infer import Parameters, outcome
+from planner.training.parameters.per_sample import decided
+from planner.training.update.losses import LossOptions
+from planner.training.update.optimizers import Hyper
+from planner.training.update.precision import Precision
+from planner.training.update.updates import Schedule
 
 
 @dataclass(frozen=True, slots=True)

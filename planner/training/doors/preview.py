@@ -17,9 +17,9 @@ from planner.graph.model import DType, Op
 from planner.graph.protos import numpy_dtype
 from planner.training import rules
 from planner.training.attributes import label, number, refuse, text
-from planner.training.autodiff import backward
 from planner.training.builder import Builder
 from planner.training.doors.walk import Lowering, Walk
+from planner.training.gradients.autodiff import backward
 
 DOMAIN: Final = "ai.onnx.preview.training"
 

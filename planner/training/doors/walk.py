@@ -15,9 +15,8 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorShapeProto
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
-from planner.graph.infer import Inference, UnknownOperatorError
-from planner.graph.load import MAX_IR_VERSION, default_opset
+from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
+from planner.graph.folding.infer import Inference, UnknownOperatorError
 from planner.graph.model import Attribute, Graph, Op, Tensor, TensorAttribute
 from planner.graph.notes import DATA_FOLDER, EXTERNAL
 from planner.graph.protos import (
@@ -29,13 +28,14 @@ from planner.graph.protos import (
     refused_forms,
     tensor_shape,
 )
+from planner.graph.reading.load import MAX_IR_VERSION, default_opset
 from planner.graph.wellformed import check_names, check_text, initializers_of, live_nodes, unique_op_names
 from planner.training import rules
 from planner.training.attributes import label
-from planner.training.autodiff import Backward, Contributions
 from planner.training.builder import Builder
-from planner.training.expand import expand_op, is_composite
-from planner.training.lowering import OLDEST_OPSET, OPSET, lower_op, upgraded
+from planner.training.gradients.autodiff import Backward, Contributions
+from planner.training.gradients.expand import expand_op, is_composite
+from planner.training.gradients.lowering import OLDEST_OPSET, OPSET, lower_op, upgraded
 
 Lowering: TypeAlias = Callable[["Walk", Op], tuple[str, ...]]
 """Emits what stands for an op; says what makes each output ("" for one that is not made)."""

@@ -19,9 +19,9 @@ from planner.graph.to_onnx import to_model, value_info
 from planner.training.build import build_training_graph, chosen_output
 from planner.training.builder import Builder
 from planner.training.doors.preview import DOMAIN
-from planner.training.losses import LossOptions, loss_function
-from planner.training.optimizers import Hyper
-from planner.training.parameters import Parameters
+from planner.training.parameters.infer import Parameters
+from planner.training.update.losses import LossOptions, loss_function
+from planner.training.update.optimizers import Hyper
 
 _OPERATORS: Final[Mapping[str, str]] = {
     "adagrad": "Adagrad", "adam": "Adam", "momentum": "Momentum", "nesterov": "Momentum", "sgd": "",

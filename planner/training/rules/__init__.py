@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from planner.training.autodiff import GradientRule, collect
+from planner.training.gradients.autodiff import GradientRule, collect
 
 
 def standard() -> dict[str, GradientRule]:

@@ -6,7 +6,7 @@ Formulas are the derivatives of the functions in ONNX's operator specifications;
 from __future__ import annotations
 
 from planner.training.attributes import number
-from planner.training.autodiff import Backward, Contributions, gradient
+from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
 def _where_positive(context: Backward, slope: str) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from opdefs.windows import Scattering
 from planner.graph.model import Attribute
 from planner.training.attributes import integer
-from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
+from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.windows import Windows, transposed_windows, windows_of
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from planner.graph.model import Shape
 from planner.training.attributes import refuse, text
-from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
+from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
 def explicit(equation: str, ranks: list[int]) -> tuple[list[str], str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.graph.model import DType
 from planner.training.attributes import number, text
-from planner.training.autodiff import Backward, Contributions, gradient
+from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
 def _sum_to_input(context: Backward, position: int, full: str) -> str:

@@ -15,8 +15,8 @@ import numpy as np
 from planner.graph.model import Attribute
 from planner.graph.protos import numpy_dtype
 from planner.training.attributes import integer, integers, number, refuse, text
-from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
+from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.bands import Band, along
 
 

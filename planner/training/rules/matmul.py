@@ -6,8 +6,8 @@ import math
 
 from planner.graph.model import Attribute
 from planner.training.attributes import integer, number
-from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
+from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
 def _turned(emit: Builder, x: str) -> str:

@@ -6,8 +6,8 @@ import numpy as np
 
 from planner.graph.model import Op
 from planner.training.attributes import axis_of, integers, refuse, text
-from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
+from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.linear_maps import padded_by
 from planner.training.rules.scatter import scatter_nd
 

@@ -1,7 +1,7 @@
 """Gradient rules of BatchNormalization and LayerNormalization.
 
-The forward op of a training step may differ from the model's: see ``planner.training.lowering``, which leaves what the
-rules here read.
+The forward op of a training step may differ from the model's: see ``planner.training.gradients.lowering``, which leaves
+what the rules here read.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from planner.training.attributes import axis_of, integer, number, refuse
-from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
+from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
 def per_channel(emit: Builder, vector: str, rank: int) -> str:

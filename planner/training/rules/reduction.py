@@ -9,8 +9,8 @@ import numpy as np
 
 from planner.graph.model import Op
 from planner.training.attributes import integer, integers, refuse
-from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
+from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 _MOST_FACTORS: Final = 128
 

@@ -9,8 +9,8 @@ import numpy as np
 from planner.graph.model import Attribute
 from planner.graph.protos import numpy_dtype
 from planner.training.attributes import axis_of, integer, integers, refuse, text
-from planner.training.autodiff import Backward, Contributions, gradient
 from planner.training.builder import Builder
+from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
 def scatter_nd(emit: Builder, zeros: str, indices: str, updates: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.training.attributes import axis_of
-from planner.training.autodiff import Backward, Contributions, gradient
+from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
 @gradient("Softmax")

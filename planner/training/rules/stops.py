@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.training.autodiff import Backward, Contributions, gradient
+from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
 @gradient(

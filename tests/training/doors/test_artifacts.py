@@ -10,7 +10,7 @@ import pytest
 
 import stock_runtime
 from planner import api
-from planner.graph.load import load_model
+from planner.graph.reading.load import load_model
 from planner.training.doors.artifacts import read_gradients
 from planner.training.doors.make import Wishes, make
 from planner.training.doors.microsoft import TABLE

@@ -11,15 +11,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 import stock_runtime
 from planner.errors import UnsupportedError, UsageError
-from planner.graph.from_onnx import graph_from_proto, read_model
-from planner.graph.load import load_model
+from planner.graph.reading.from_onnx import graph_from_proto, read_model
+from planner.graph.reading.load import load_model
 from planner.graph.to_onnx import to_model, write_model
 from planner.training.doors.artifacts import read_gradients, read_optimizer
 from planner.training.doors.gradients import infer_pairs, with_optimizer
 from planner.training.doors.make import Wishes, make
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import open_training
-from planner.training.updates import Schedule
+from planner.training.update.updates import Schedule
 
 MODELS = Path(__file__).parents[2] / "models"
 ARTIFACTS = MODELS / "ort_training_mlp"

@@ -12,12 +12,12 @@ from onnx import TensorProto, helper, numpy_helper
 from drawn import random32 as random
 from planner import api
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.from_onnx import graph_from_proto
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.doors.training_info import read_training_info
 from planner.training.doors.write_info import training_info_model
-from planner.training.optimizers import Hyper
+from planner.training.update.optimizers import Hyper
 from stock_runtime import run
 
 node = helper.make_node

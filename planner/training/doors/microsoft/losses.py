@@ -9,7 +9,7 @@ from typing import Final
 from planner.graph.model import Op
 from planner.training.attributes import integer, refuse, text
 from planner.training.doors.walk import Lowering, Walk
-from planner.training.labelled import Labelled, labelled
+from planner.training.update.labelled import Labelled, labelled
 
 
 def _beside(walk: Walk, op: Op, log_p: str, labels: str, rest: list[str]) -> Labelled:

@@ -10,7 +10,7 @@ from typing import Final
 from planner.graph.model import DType, Op
 from planner.training.attributes import attributes_of, axis_of, integer, number
 from planner.training.doors.walk import Lowering, Walk
-from planner.training.normal_forms import normalised
+from planner.training.gradients.normal_forms import normalised
 from planner.training.rules.normalisation import per_channel
 
 

@@ -14,11 +14,12 @@ from typing import Final
 
 from planner.errors import UnsupportedError
 from planner.graph.model import Op
-from planner.training import recurrent, rules
+from planner.training import rules
 from planner.training.attributes import label, refuse
-from planner.training.autodiff import backward
 from planner.training.builder import Builder
 from planner.training.doors.walk import Lowering, Unrolled, Walk
+from planner.training.gradients import recurrent
+from planner.training.gradients.autodiff import backward
 
 _LENGTHS: Final = 4
 """The operand ``sequence_lens``, which has no gradient."""

@@ -1,0 +1,289 @@
+"""The plan: how every tensor and every op is divided. Data only; JSON in and out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from planner.algebra.tiling import Only, Tiling
+from planner.artifacts.estimate import TimeEstimate
+from planner.errors import ModelError, UsageError
+from planner.graph.deliveries import SharedDelivery
+from planner.machine.rates import Rates
+from planner.strict_json import JsonError, Value, parse_json
+
+SCHEMA_VERSION = 2
+
+GapOf: TypeAlias = Literal["bytes", "time"]
+_GAPS_OF: tuple[GapOf, ...] = ("bytes", "time")
+
+
+@dataclass(frozen=True, slots=True)
+class OpStrategy:
+    """How one op is divided."""
+
+    tiling: Tiling
+    """Of the iteration space: a dim is the number of an index variable."""
+    variables: tuple[str, ...]
+    """Names of the index variables."""
+
+    def __str__(self) -> str:
+        parts = []
+        for placement, ways in zip(self.tiling.placements, self.tiling.ways, strict=True):
+            dim = getattr(placement, "dim", None)
+            block = getattr(placement, "block", 1)
+            name = str(placement) if dim is None else self.variables[dim] + (f":{block}" if block > 1 else "")
+            parts.append(f"{name}/{ways}")
+        return " ".join(parts) or "R/1"
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionFile:
+    """The user's file of descriptions that a plan was made with."""
+
+    name: str
+    """Of the file, without its folder."""
+    sha256: str
+    """Of its content."""
+
+
+@dataclass(frozen=True, slots=True)
+class UndescribedOp:
+    """An op without a description, which every worker executes whole, and what that costs."""
+
+    name: str
+    op_type: str
+    """With its domain: ``my.domain.MyConv``."""
+    moved_bytes: int
+    """What moves so that every worker has its inputs whole."""
+    repeated_elements: int
+    """Elements that it touches, times the workers that do so after the first one."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was decided for a model on a number of workers."""
+
+    model: str
+    """Name of the model."""
+    model_digest: str
+    """sha256 of the ingested model that was planned, as in the folder's model file."""
+    cuts: tuple[int, ...]
+    """Ways of each cut, outermost first; their product is the number of workers."""
+    tilings: Mapping[str, Tiling]
+    """By tensor; constants have none."""
+    strategies: Mapping[str, OpStrategy]
+    """By op."""
+    tensor_bytes: Mapping[str, int]
+    """What moves because of each tensor: to where it is owned and from there to its consumers."""
+    moved_bytes: int
+    """What one iteration moves between workers."""
+    soybean_bytes: int
+    """The same in SoyBean's convention (section 2.2): a transfer counts what a worker assembles, with what it has
+    already, so that n parts count where n-1 of them move."""
+    peak_bytes: tuple[int, ...]
+    """What each worker's arrays take."""
+    computing_bytes: int
+    """How long one device computes the whole step, in bytes of its link (``planner.cost.excess``)."""
+    excess_bytes: int
+    """What it costs that ops are repeated or unevenly divided, in the same unit."""
+    repeated_bytes: int
+    """Of that, what work that is done more than once costs; the rest is for waiting."""
+    certified_gap: float | None
+    """How far from the best the plan can be (0.01 = 1%), in what ``gap_of`` says; None where no bound was computed."""
+    strategy: str
+    """How it was found: ``tofu`` or a strategy of the literature."""
+    unsplit: tuple[str, ...]
+    """Ops that every worker executes whole at some cut because they could not be cut there."""
+    described_by: DescriptionFile | None = None
+    """The user's own descriptions; None where the standard ones were enough."""
+    undescribed: tuple[UndescribedOp, ...] = ()
+    """Ops that are executed whole because nothing describes them."""
+    decided_apart: int = 0
+    """Tensors and ops that were not decided together with all others, since the graph is too entangled for that; 0
+    where the plan is the best nevertheless."""
+    estimate: TimeEstimate | None = None
+    """How long an iteration takes on the topology that the plan is for; None without one."""
+    rates: Rates = field(default_factory=Rates)
+    """By which computing is counted in bytes of a link."""
+    in_place: Mapping[str, str] | None = None
+    """By tensor of the model that the planned graph, its canonical form, has no more, the tensor that is read or made
+    in its place; None of a plan of the model as it is."""
+    kept: tuple[str, ...] = ()
+    """Tensors that would be among these, and have a tiling because a rule names them."""
+    gap_of: GapOf = "bytes"
+    """Of what the gap is: of moved bytes and excess, or of time as the search's tables add it up."""
+    deliveries: tuple[SharedDelivery, ...] = ()
+    """Those that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have them by
+    their names, as if they were tensors, and ``strategies`` as if they were ops."""
+
+    @property
+    def cost(self) -> int:
+        """What the search makes the least: moved bytes and excess."""
+        return self.moved_bytes + self.excess_bytes
+
+    @property
+    def slowest_share(self) -> float:
+        """How long the step computes if every op waits for its slowest part, with an even share as 1."""
+        return 1 + self.excess_bytes / self.computing_bytes if self.computing_bytes else 1.0
+
+    @property
+    def workers(self) -> int:
+        count = 1
+        for ways in self.cuts:
+            count *= ways
+        return count
+
+    def to_json(self) -> str:
+        """The plan as JSON; equal plans give equal text."""
+        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "model": self.model,
+            "model_digest": self.model_digest,
+            "workers": self.workers,
+            "cuts": list(self.cuts),
+            "strategy": self.strategy,
+            "moved_bytes": self.moved_bytes,
+            "soybean_bytes": self.soybean_bytes,
+            "peak_bytes": list(self.peak_bytes),
+            "estimated_seconds": None if self.estimate is None else self.estimate.estimated_seconds,
+            "estimate": None if self.estimate is None else self.estimate.as_dict(),
+            "certified_gap": self.certified_gap,
+            "gap_of": self.gap_of,
+            "decided_apart": self.decided_apart,
+            "computing_bytes": self.computing_bytes,
+            "excess_bytes": self.excess_bytes,
+            "repeated_bytes": self.repeated_bytes,
+            "rates": dict(self.rates.as_dict()),
+            "unsplit": list(self.unsplit),
+            "described_by": None if self.described_by is None else asdict(self.described_by),
+            "undescribed": [asdict(op) for op in self.undescribed],
+            "tilings": {name: str(tiling) for name, tiling in self.tilings.items()},
+            "strategies": {name: str(strategy) for name, strategy in self.strategies.items()},
+            "iteration_spaces": {
+                name: {"variables": list(strategy.variables), "tiling": str(strategy.tiling)}
+                for name, strategy in self.strategies.items()
+            },
+            "tensor_bytes": dict(self.tensor_bytes),
+            **({} if self.in_place is None else {"in_place": dict(self.in_place), "kept": list(self.kept)}),
+            "deliveries": [
+                {"name": one.name, "tensor": one.tensor, "readers": list(one.readers)} for one in self.deliveries
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, text: str | bytes, source: str = "the plan") -> Plan:
+        """Reads what ``to_json`` wrote.
+
+        Args:
+            text: of the file.
+            source: the file's name, for the error.
+
+        Raises:
+            ModelError: it is not a plan, or one of another version.
+        """
+        try:
+            return _plan(parse_json(text))
+        except JsonError as error:
+            raise ModelError(
+                f"{source} cannot be read: {error}", hint="plan the model again with `tofu plan`"
+            ) from None
+
+
+def _plan(data: Value) -> Plan:
+    version = data["schema_version"].integer()
+    if version != SCHEMA_VERSION:
+        raise data["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
+    cuts = data["cuts"].counts(least=1)
+    gap, described_by, estimate = data.get("certified_gap"), data.get("described_by"), data.get("estimate")
+    tilings, tensor_bytes = data["tilings"].members(), data["tensor_bytes"].members()
+    absent = next((name for name in tilings if name not in tensor_bytes), None)
+    if absent is not None:
+        raise data["tensor_bytes"].fault(f"lacks {absent!r}")
+    deliveries, undescribed = data.get("deliveries"), data.get("undescribed")
+    apart, in_place, kept = data.get("decided_apart"), data.get("in_place"), data.get("kept")
+    return Plan(
+        model=data["model"].text(),
+        model_digest=data["model_digest"].text(),
+        cuts=cuts,
+        tilings={name: _tiling(tiling, cuts) for name, tiling in tilings.items()},
+        strategies={name: _strategy(space, cuts) for name, space in data["iteration_spaces"].members().items()},
+        tensor_bytes={name: amount.count() for name, amount in tensor_bytes.items()},
+        moved_bytes=data["moved_bytes"].count(),
+        soybean_bytes=data["soybean_bytes"].count(),
+        peak_bytes=data["peak_bytes"].counts(),
+        computing_bytes=data["computing_bytes"].count(),
+        excess_bytes=data["excess_bytes"].count(),
+        repeated_bytes=data["repeated_bytes"].count(),
+        rates=_rates(data["rates"]),
+        certified_gap=None if gap is None else gap.number(),
+        gap_of=_gap_of(data.get("gap_of")),
+        strategy=data["strategy"].text(),
+        unsplit=data["unsplit"].texts(),
+        described_by=None
+        if described_by is None
+        else DescriptionFile(described_by["name"].text(), described_by["sha256"].text()),
+        decided_apart=0 if apart is None else apart.count(),
+        undescribed=tuple(_undescribed(op) for op in ([] if undescribed is None else undescribed.values())),
+        estimate=None if estimate is None else TimeEstimate.from_json(estimate),
+        in_place=None if in_place is None else {name: held.text() for name, held in in_place.members().items()},
+        kept=() if kept is None else kept.texts(),
+        deliveries=tuple(
+            SharedDelivery(one["name"].text(), one["tensor"].text(), one["readers"].texts())
+            for one in ([] if deliveries is None else deliveries.values())
+        ),
+    )
+
+
+def _gap_of(data: Value | None) -> GapOf:
+    """Plans that were made before there was a gap of time do not say it."""
+    text = "bytes" if data is None else data.text()
+    for known in _GAPS_OF:
+        if text == known:
+            return known
+    assert data is not None, "what is not there is of bytes"
+    raise data.fault(f"is neither bytes nor time: {text}")
+
+
+def _rates(data: Value) -> Rates:
+    rates = Rates(data["touched_bytes"].number(), data["operations"].number())
+    if not rates.are_usable:
+        raise data.fault("are no rates that a plan can be made by")
+    return rates
+
+
+def _undescribed(data: Value) -> UndescribedOp:
+    return UndescribedOp(
+        data["name"].text(), data["op_type"].text(), data["moved_bytes"].count(), data["repeated_elements"].count()
+    )
+
+
+def _tiling(data: Value, cuts: tuple[int, ...]) -> Tiling:
+    try:
+        tiling = Tiling.parse(data.text(), cuts)
+    except UsageError as error:
+        raise data.fault(f"is wrong: {error.what}") from None
+    if any(
+        isinstance(one, Only) and one.group >= ways for one, ways in zip(tiling.placements, tiling.ways, strict=True)
+    ):
+        raise data.fault(f"names a group that there is not: {data.text()}")
+    return tiling
+
+
+def _strategy(data: Value, cuts: tuple[int, ...]) -> OpStrategy:
+    strategy = OpStrategy(_tiling(data["tiling"], cuts), data["variables"].texts())
+    if any(dim >= len(strategy.variables) for dim in strategy.tiling.dims):
+        raise data["tiling"].fault(f"cuts an index variable that there is not: {strategy.tiling}")
+    return strategy
+
+
+def digest(data: bytes) -> str:
+    """The sha256 of a file's content, as it stands in plans and manifests."""
+    return hashlib.sha256(data).hexdigest()

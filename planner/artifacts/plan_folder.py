@@ -1,0 +1,191 @@
+"""The folder of a plan: which files it has, and that they belong together.
+
+    plan.json       the plan
+    manifest.json   the sha256 of every other file; the model's inputs, outputs and state pairs; where its data lie
+    model.onnx      the model that was planned, as it was ingested; weights that were external data still are
+    worker0.onnx    what each worker runs
+    ...
+
+A folder is written beside its name and then renamed, so it is there as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.artifacts.plan import Plan, digest
+from planner.artifacts.program import Program
+from planner.errors import ModelError, UsageError
+from planner.graph.external import record, resolved
+from planner.graph.model import StatePair
+from planner.strict_json import JsonError, Value, read_json
+from planner.whole import try_folder, whole_folder
+
+PLAN = "plan.json"
+MANIFEST = "manifest.json"
+MODEL = "model.onnx"
+SCHEMA_VERSION = 1
+_FILES = re.compile(r"plan\.json|manifest\.json|model\.onnx|worker[0-9]+\.onnx")
+_OTHER_PLACE = "choose another folder with --out, or move that one away"
+
+
+def worker_file(worker: int) -> str:
+    """The name of a worker's model."""
+    return f"worker{worker}.onnx"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFolder:
+    """A folder whose files were found to belong together."""
+
+    path: Path
+    plan: Plan
+    inputs: tuple[str, ...]
+    """Data and state of the model, in its order."""
+    outputs: tuple[str, ...]
+    """Results and next states of the model, in its order."""
+    state: tuple[StatePair, ...]
+    data_folders: tuple[Path, ...] = ()
+    """Where the model's external data may lie, the likeliest first; () if it has none."""
+
+    @property
+    def model(self) -> Path:
+        return self.path / MODEL
+
+    def worker(self, worker: int) -> Path:
+        return self.path / worker_file(worker)
+
+
+def try_place(directory: Path, *, force: bool = False) -> None:
+    """Refuses, before a plan is made, a place where it could not be written.
+
+    Args:
+        directory: the folder that the plan would be.
+        force: it may be a plan's folder, which is replaced. One that holds anything else never is.
+
+    Raises:
+        UsageError: something is there, or nothing can be written there.
+    """
+    if os.path.lexists(directory):
+        if not force:
+            raise UsageError(f"{directory} exists", hint="choose another folder with --out, or replace it with --force")
+        if directory.is_symlink() or not directory.is_dir() or not (directory / MANIFEST).is_file():
+            raise UsageError(f"{directory} is no plan's folder, and is not replaced", hint=_OTHER_PLACE)
+        others = tuple(sorted(entry.name for entry in directory.iterdir() if not _FILES.fullmatch(entry.name)))
+        if others:
+            raise UsageError(
+                f"{directory} holds more than a plan, and is not replaced", facts=others, hint=_OTHER_PLACE
+            )
+    try_folder(directory, is_replaced=True)
+
+
+def write_folder(
+    directory: Path,
+    files: Mapping[str, bytes],
+    program: Program,
+    data_folder: Path | None = None,
+    *,
+    force: bool = False,
+) -> None:
+    """Writes a plan's files and their manifest.
+
+    Args:
+        directory: see ``try_place``.
+        files: content by file name, without the manifest.
+        program: the partitioned program of the plan.
+        data_folder: where the model's external data lie; None if it has none.
+        force: a plan that is there is replaced.
+
+    Raises:
+        UsageError: the folder exists, or cannot be written.
+    """
+    try_place(directory, force=force)
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "files": {name: digest(content) for name, content in sorted(files.items())},
+        "inputs": list(program.inputs),
+        "outputs": list(program.outputs),
+        "state": [[pair.current, pair.following] for pair in program.state],
+        **({} if data_folder is None else {"data_folder": record(data_folder, directory)}),
+    }
+    complete = {**files, MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode()}
+    with whole_folder(directory) as folder:
+        for name, content in complete.items():
+            (folder / name).write_bytes(content)
+
+
+def open_folder(directory: Path) -> PlanFolder:
+    """Reads a plan's folder and checks every file's digest.
+
+    Raises:
+        UsageError: it is no plan's folder.
+        ModelError: files are missing, or are not those of this plan; all of them at once.
+    """
+    manifest_file = directory / MANIFEST
+    if not manifest_file.is_file():
+        raise UsageError(f"{directory} holds no plan", hint="write one with `tofu plan`")
+    try:
+        manifest = read_json(manifest_file)
+        version = manifest["schema_version"].integer()
+        if version != SCHEMA_VERSION:
+            raise manifest["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
+        expected = {name: value.text() for name, value in manifest["files"].members().items()}
+        inputs, outputs = manifest["inputs"].texts(), manifest["outputs"].texts()
+        state = tuple(_pair(pair) for pair in manifest["state"].values())
+        stated = manifest.get("data_folder")
+        data_folders = resolved(directory, () if stated is None else stated.texts())
+    except JsonError as error:
+        raise ModelError(f"{manifest_file} cannot be read: {error}", hint="plan the model again") from None
+    faults = [_fault(directory, name, wanted) for name, wanted in expected.items()]
+    faults.extend(f"{name} is not in the manifest" for name in (PLAN, MODEL) if name not in expected)
+    if any(faults):
+        raise ModelError(
+            f"{directory}: the plan's files do not belong together",
+            facts=tuple(filter(None, faults)),
+            hint="plan the model again with `tofu plan`",
+        )
+    plan = Plan.from_json((directory / PLAN).read_bytes(), str(directory / PLAN))
+    there = sum(1 for name in expected if name not in (PLAN, MODEL))
+    # Their number first: a plan may state any number of workers.
+    if plan.workers != there or any(worker_file(worker) not in expected for worker in range(there)):
+        raise ModelError(
+            f"{directory}: the plan is for {plan.workers} workers, and not these are there",
+            facts=tuple(sorted(expected)),
+            hint="plan the model again with `tofu plan`",
+        )
+    return PlanFolder(directory, plan, inputs, outputs, state, data_folders)
+
+
+def _pair(data: Value) -> StatePair:
+    if len(data.texts()) != 2:
+        raise data.fault("is no pair of a state and its next value")
+    return StatePair(*data.texts())
+
+
+def _fault(directory: Path, name: str, wanted: str) -> str:
+    if Path(name).name != name or name == MANIFEST:
+        return f"{name} is outside of the folder"
+    file = directory / name
+    if not file.is_file():
+        return f"{name} is missing"
+    with file.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    return "" if found == wanted else f"{name} is not the file that was planned: its digest differs"
+
+
+def newest_folder(where: Path) -> Path:
+    """The plan folder in a directory that was written last.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = [manifest.parent for manifest in where.glob(f"*/{MANIFEST}") if (manifest.parent / PLAN).is_file()]
+    if not found:
+        raise UsageError("there is no plan in this directory", hint="name the plan's folder, or run `tofu plan` first")
+    return max(found, key=lambda folder: ((folder / MANIFEST).stat().st_mtime, folder.name))

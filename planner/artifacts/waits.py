@@ -1,0 +1,170 @@
+"""In which order the steps of a program happen, on all workers together.
+
+Workers run asynchronously; what orders their steps is who waits for whom. Two kinds of waiting are derived here, by
+the partitioner that lays out memory and by the runtime that checks the layout and waits:
+
+    data     a fetch waits for the steps, on other workers, that write what it reads
+    reuse    a step that writes where another buffer lay waits for the fetches, on other workers, that read that one
+
+The *level* of a step is the longest chain of data dependencies before it. Memory is reused only by steps of a higher
+level than all the remote readers of what lay there, so that every wait of either kind goes from a lower level to a
+higher one, and no chain of waits can come back to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from planner.artifacts.program import Fetch, Source, Step, WorkerProgram
+
+Waits: TypeAlias = tuple[Mapping[int, int], ...]
+"""For each step of a worker: other workers, and how many steps each must have done before it."""
+
+
+def outputs_of(step: Step) -> tuple[str, ...]:
+    """The buffers that a step writes."""
+    return (step.target,) if isinstance(step, Fetch) else step.outputs
+
+
+def needs(program: WorkerProgram, step: Step) -> tuple[Source, ...]:
+    """The buffers, here and on other workers, that a step reads."""
+    if isinstance(step, Fetch):
+        return tuple(dict.fromkeys(source for piece in step.pieces for source in piece.sources))
+    return tuple(Source(program.worker, name) for name in dict.fromkeys(step.inputs))
+
+
+def writers(program: WorkerProgram) -> dict[str, int]:
+    """The number of the step after which each buffer is ready, counted from 1; 0 where it is so from the beginning."""
+    ready = dict.fromkeys((*program.loaded, *program.fixed), 0)
+    for number, step in enumerate(program.steps):
+        for name in outputs_of(step):
+            ready[name] = number + 1
+    return ready
+
+
+def last_local_reads(program: WorkerProgram) -> dict[str, int]:
+    """The number of the last step of its own worker that reads each buffer, counted from 1; none where none does."""
+    last: dict[str, int] = {}
+    for number, step in enumerate(program.steps):
+        for source in needs(program, step):
+            if source.worker == program.worker:
+                last[source.buffer] = number + 1
+    return last
+
+
+def remote_readers(programs: Sequence[WorkerProgram]) -> dict[Source, dict[int, int]]:
+    """For each buffer that other workers read: who, and the number of the last step there that does, from 1."""
+    found: dict[Source, dict[int, int]] = {}
+    for program in programs:
+        for number, step in enumerate(program.steps):
+            if isinstance(step, Fetch):
+                for source in needs(program, step):
+                    if source.worker != program.worker:
+                        found.setdefault(source, {})[program.worker] = number + 1
+    return found
+
+
+def data_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
+    """What the steps of each worker wait for, so that what they read on other workers has been written."""
+    ready = [writers(program) for program in programs]
+    found = []
+    for program in programs:
+        waits: list[dict[int, int]] = []
+        for step in program.steps:
+            counts: dict[int, int] = {}
+            if isinstance(step, Fetch):
+                for source in needs(program, step):
+                    count = ready[source.worker][source.buffer]
+                    if source.worker != program.worker and count:
+                        counts[source.worker] = max(count, counts.get(source.worker, 0))
+            waits.append(counts)
+        found.append(tuple(waits))
+    return tuple(found)
+
+
+def reuse_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
+    """What the steps of each worker wait for, so that nobody still reads what lay where they write."""
+    readers = remote_readers(programs)
+    found = []
+    for program in programs:
+        waits: list[dict[int, int]] = [{} for _ in program.steps]
+        read = [name for name in program.buffers if Source(program.worker, name) in readers]
+        if program.arena is not None and read:
+            ready = writers(program)
+            start = np.array([program.arena.offsets[name] for name in read])
+            stop = start + [program.buffers[name].size_bytes for name in read]
+            since = np.array([ready[name] for name in read])
+            counts = np.zeros((len(programs), len(read)), np.int64)
+            for index, name in enumerate(read):
+                for other, count in readers[Source(program.worker, name)].items():
+                    counts[other, index] = count
+            for number, step in enumerate(program.steps):
+                for name in outputs_of(step):
+                    lo = program.arena.offsets[name]
+                    hi = lo + program.buffers[name].size_bytes
+                    over = np.nonzero((start < hi) & (stop > lo) & (since <= number))[0]
+                    if over.size:
+                        for other, count in enumerate(counts[:, over].max(axis=1).tolist()):
+                            if count:
+                                waits[number][other] = max(count, waits[number].get(other, 0))
+        found.append(tuple(waits))
+    return tuple(found)
+
+
+def joined_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
+    """Both kinds of waits, without those that the worker has had before."""
+    found = []
+    for data, reuse in zip(data_waits(programs), reuse_waits(programs), strict=True):
+        seen: dict[int, int] = {}
+        waits: list[Mapping[int, int]] = []
+        for one, other in zip(data, reuse, strict=True):
+            wanted = {worker: max(one.get(worker, 0), other.get(worker, 0)) for worker in sorted({*one, *other})}
+            new = {worker: count for worker, count in wanted.items() if count > seen.get(worker, 0)}
+            seen.update(new)
+            waits.append(new)
+        found.append(tuple(waits))
+    return tuple(found)
+
+
+def stuck(waits: Sequence[Waits]) -> dict[int, int]:
+    """The workers that would wait for ever, and the number of the step, from 0, at which each would.
+
+    Every worker goes as far as it can, in turn, until all are done or none can go on.
+    """
+    done = [0] * len(waits)
+    moving = True
+    while moving:
+        moving = False
+        for worker, steps in enumerate(waits):
+            while done[worker] < len(steps):
+                if any(count > done[other] for other, count in steps[done[worker]].items()):
+                    break
+                done[worker] += 1
+                moving = True
+    return {worker: number for worker, number in enumerate(done) if number < len(waits[worker])}
+
+
+def levels(programs: Sequence[WorkerProgram]) -> tuple[tuple[int, ...], ...]:
+    """The level of every step; along a worker's steps it rises from each to the next.
+
+    Raises:
+        AssertionError: steps wait for each other in a circle.
+    """
+    waits = data_waits(programs)
+    found: list[list[int]] = [[] for _ in programs]
+    moving = True
+    while moving:
+        moving = False
+        for worker, steps in enumerate(waits):
+            while len(found[worker]) < len(steps):
+                wanted = steps[len(found[worker])]
+                if any(count > len(found[other]) for other, count in wanted.items()):
+                    break
+                before = [found[other][count - 1] for other, count in wanted.items()]
+                found[worker].append(1 + max([*before, *found[worker][-1:]], default=-1))
+                moving = True
+    assert all(len(level) == len(steps) for level, steps in zip(found, waits, strict=True)), "steps wait in a circle"
+    return tuple(tuple(level) for level in found)

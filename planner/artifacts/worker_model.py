@@ -1,0 +1,305 @@
+"""The worker model: what one worker does, as an ONNX file that any viewer opens.
+
+    graph inputs       loaded buffers: tiles of data and state
+    initializers       fixed buffers: parts of constants; large ones of a single value are ConstantOfShape nodes
+    nodes              the steps in execution order: Fetch nodes (``fetch_node.py``) and calls of local functions
+    local functions    domain ``tofu.segments``; the bodies of the segments, in standard operators
+    graph outputs      collected buffers: tiles of results and next states
+    value_info         every other buffer
+    metadata_props     what ONNX has no place for: ``tofu.worker`` (its number), ``tofu.plan`` (a digest),
+                       ``tofu.buffers`` (JSON: buffer -> tensor, region), ``tofu.segments`` (JSON: segment -> op names),
+                       ``tofu.arena`` (JSON: size, workspace, and where each buffer begins, in bytes)
+
+The form is lossless: ``read_worker_model`` of a written model gives the program, the bodies and the constants.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
+
+from planner.algebra.region import Region
+from planner.artifacts import fetch_node
+from planner.artifacts.program import Arena, Buffer, Fetch, Segment, Step, WorkerProgram
+from planner.errors import ModelError
+from planner.graph.fills import fill_nodes, fills_of, is_fill_node, is_large_fill
+from planner.graph.protos import dtype_of, elem_type_of, stored_array
+from planner.graph.wellformed import fresh_name
+from planner.strict_json import JsonError, Value, parse_json
+
+SEGMENTS: Final = "tofu.segments"
+"""Domain of the local functions."""
+SEGMENTS_VERSION: Final = 1
+IR_VERSION: Final = 10
+"""The first with value_info in functions; ONNX Runtime takes up to 13."""
+_Stated = TypeVar("_Stated")
+
+
+@dataclass(frozen=True)
+class WorkerModel:
+    """What a worker model's file says."""
+
+    program: WorkerProgram
+    """What the worker does; every buffer that it loads, fixes or collects is there."""
+    bodies: Mapping[str, FunctionProto]
+    """The function of each name that a segment calls."""
+    constants: Mapping[str, np.ndarray]
+    """The array of each fixed buffer."""
+    plan_digest: str
+    """Which plan it belongs to; "" where none was given."""
+
+
+def make_body(
+    name: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    nodes: Sequence[NodeProto],
+    opset: int,
+    *,
+    domains: Mapping[str, int] | None = None,
+    types: Sequence[ValueInfoProto] = (),
+) -> FunctionProto:
+    """The body of segments: a local function of standard operators, and of the model's own.
+
+    Args:
+        name: ``Segment.function``.
+        inputs: value names by position of ``Segment.inputs``.
+        outputs: value names by position of ``Segment.outputs``.
+        nodes: in execution order; small constants are Constant nodes.
+        opset: version of the default operator domain.
+        domains: versions of the other domains whose operators are among the nodes.
+        types: of values inside that ONNX has no inference for.
+    """
+    versions = {"": opset, **(domains or {})}
+    return helper.make_function(
+        SEGMENTS,
+        name,
+        list(inputs),
+        list(outputs),
+        list(nodes),
+        [helper.make_opsetid(domain, version) for domain, version in versions.items()],
+        value_info=list(types),
+    )
+
+
+def write_worker_model(
+    program: WorkerProgram,
+    bodies: Mapping[str, FunctionProto],
+    constants: Mapping[str, np.ndarray],
+    *,
+    opset: int,
+    plan_digest: str = "",
+) -> ModelProto:
+    """A worker's program as an ONNX model; ``read_worker_model`` of it is the program again.
+
+    Args:
+        program: what the worker does.
+        bodies: the function of each name that its segments call; others are left out.
+        constants: the array of each fixed buffer, of the buffer's shape and dtype.
+        opset: version of the default operator domain.
+        plan_digest: digest of the plan it belongs to.
+    """
+    called = dict.fromkeys(step.function for step in program.steps if isinstance(step, Segment))
+    fills = {name: constants[name] for name in program.fixed if is_large_fill(constants[name])}
+    outside = {*program.loaded, *program.fixed, *program.collected} - fills.keys()
+    foreign = {entry.domain: entry.version for name in called for entry in bodies[name].opset_import if entry.domain}
+    made = [
+        node
+        for name, value in fills.items()
+        for node in fill_nodes(name, value, fresh_name(f"{name}.shape", program.buffers))
+    ]
+    graph = helper.make_graph(
+        [*made, *(_node(step, program) for step in program.steps)],
+        f"worker{program.worker}",
+        [_value(program.buffers[name]) for name in program.loaded],
+        [_value(program.buffers[name]) for name in program.collected],
+        initializer=[
+            _initializer(program.buffers[name], constants[name]) for name in program.fixed if name not in fills
+        ],
+        value_info=[_value(buffer) for name, buffer in program.buffers.items() if name not in outside],
+    )
+    model = helper.make_model(
+        graph,
+        producer_name="tofu",
+        ir_version=IR_VERSION,
+        functions=[bodies[name] for name in called],
+        opset_imports=[
+            helper.make_opsetid("", opset),
+            helper.make_opsetid(fetch_node.DOMAIN, fetch_node.VERSION),
+            helper.make_opsetid(SEGMENTS, SEGMENTS_VERSION),
+            *(helper.make_opsetid(domain, version) for domain, version in sorted(foreign.items())),
+        ],
+    )
+    buffers = {
+        name: [buffer.tensor, list(buffer.region.lo), list(buffer.region.hi)]
+        for name, buffer in program.buffers.items()
+    }
+    segments = {step.name: step.ops for step in program.steps if isinstance(step, Segment)}
+    notes = {
+        "tofu.worker": str(program.worker),
+        "tofu.plan": plan_digest,
+        "tofu.buffers": json.dumps(buffers, separators=(",", ":")),
+        "tofu.segments": json.dumps(segments, separators=(",", ":")),
+    }
+    if program.arena is not None:
+        notes["tofu.arena"] = json.dumps(
+            {
+                "size_bytes": program.arena.size_bytes,
+                "workspace_bytes": program.arena.workspace_bytes,
+                "offsets": dict(program.arena.offsets),
+            },
+            separators=(",", ":"),
+        )
+    helper.set_model_props(model, notes)
+    return model
+
+
+def read_worker_model(model: ModelProto) -> WorkerModel:
+    """What a worker model's file says, as far as one worker's model alone can be judged.
+
+    Whether the workers' programs fit together, and may touch memory, is for the runtime to check.
+
+    Raises:
+        ModelError: it was not written by ``write_worker_model``; or buffers, functions or places in the arena that it
+            names are not there or not of the form stated.
+    """
+    notes = {entry.key: entry.value for entry in model.metadata_props}
+    graph = model.graph
+    try:
+        worker = _stated(notes, "tofu.worker", Value.count)
+        places = _stated(notes, "tofu.buffers", _places)
+        ops = _stated(notes, "tofu.segments", _ops)
+        arena = _stated(notes, "tofu.arena", _arena) if "tofu.arena" in notes else None
+    except JsonError as error:
+        raise ModelError(
+            f"model {graph.name!r} is no worker model: its metadata cannot be read ({error})",
+            hint="worker models are written by `tofu plan --out DIR`",
+        ) from None
+    typed = {value.name: value.type for value in (*graph.input, *graph.output, *graph.value_info)}
+    fills = fills_of([node for node in graph.node if is_fill_node(node)])
+    constants = {
+        **{tensor.name: stored_array(tensor, f"initializer {tensor.name!r}") for tensor in graph.initializer},
+        **fills,
+    }
+    typed |= {
+        tensor.name: helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
+    }
+    untyped = sorted(places.keys() - typed.keys())
+    if untyped:
+        raise ModelError(f"model {graph.name!r} states no type of buffers", facts=tuple(untyped))
+    buffers = {name: _buffer(name, place, typed[name]) for name, place in places.items()}
+    program = WorkerProgram(
+        worker=worker,
+        buffers=buffers,
+        steps=tuple(_step(node, ops, graph.name) for node in graph.node if not is_fill_node(node)),
+        loaded=tuple(value.name for value in graph.input),
+        fixed=tuple(constants),
+        collected=tuple(value.name for value in graph.output),
+        arena=arena,
+    )
+    _check_names(program, graph.name)
+    bodies = {function.name: function for function in model.functions if function.domain == SEGMENTS}
+    if len(bodies) != sum(function.domain == SEGMENTS for function in model.functions):
+        raise ModelError(f"model {graph.name!r} has several functions of one name", hint="plan the model again")
+    _check_calls(program, bodies, graph.name)
+    return WorkerModel(program, bodies, constants, notes.get("tofu.plan", ""))
+
+
+def _check_names(program: WorkerProgram, model: str) -> None:
+    """Refuses a program that loads, fixes or collects what is no buffer, or a buffer that does not lie in the arena."""
+    named = (*program.loaded, *program.fixed, *program.collected)
+    facts = [f"there is no buffer {name!r}" for name in named if name not in program.buffers]
+    if program.arena is not None:
+        facts += program.arena.misplaced(program.buffers)
+    if facts:
+        raise ModelError(f"model {model!r} has buffers that are not laid out", facts=tuple(facts))
+
+
+def _check_calls(program: WorkerProgram, bodies: Mapping[str, FunctionProto], model: str) -> None:
+    """Refuses segments whose function is not there, or takes or gives another number of values."""
+    segments = [step for step in program.steps if isinstance(step, Segment)]
+    lacking = sorted({step.function for step in segments} - bodies.keys())
+    if lacking:
+        raise ModelError(f"model {model!r} calls functions that it does not have", facts=tuple(lacking))
+    uneven = tuple(
+        f"{step.name}: {step.function}"
+        for step in segments
+        if len(step.inputs) != len(bodies[step.function].input)
+        or len(step.outputs) != len(bodies[step.function].output)
+    )
+    if uneven:
+        raise ModelError(f"model {model!r} calls functions with other inputs or outputs", facts=uneven)
+
+
+def _node(step: Step, program: WorkerProgram) -> NodeProto:
+    if isinstance(step, Fetch):
+        return fetch_node.encode_fetch(step, program.worker, program.buffers[step.target])
+    return NodeProto(
+        name=step.name, domain=SEGMENTS, op_type=step.function, input=list(step.inputs), output=list(step.outputs)
+    )
+
+
+def _step(node: NodeProto, ops: Mapping[str, Sequence[str]], model: str) -> Step:
+    if fetch_node.is_fetch(node):
+        return fetch_node.decode_fetch(node)
+    if node.domain != SEGMENTS or node.name not in ops:
+        raise ModelError(f"model {model!r} has node {node.name!r} ({node.op_type}), which is no step of a program")
+    return Segment(node.name, node.op_type, tuple(node.input), tuple(node.output), tuple(ops[node.name]))
+
+
+def _value(buffer: Buffer) -> ValueInfoProto:
+    return helper.make_tensor_value_info(buffer.name, elem_type_of(buffer.dtype), list(buffer.shape))
+
+
+def _initializer(buffer: Buffer, array: np.ndarray) -> TensorProto:
+    assert array.shape == buffer.shape, f"constant of {buffer.name!r} is {array.shape}, not {buffer.shape}"
+    tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), buffer.name)
+    assert tensor.data_type == elem_type_of(buffer.dtype), f"constant of {buffer.name!r} is of {array.dtype}"
+    return tensor
+
+
+def _stated(notes: Mapping[str, str], key: str, meaning: Callable[[Value], _Stated]) -> _Stated:
+    """What a note of the metadata means; a JsonError names it."""
+    if key not in notes:
+        raise JsonError(f"it has no {key}")
+    try:
+        return meaning(parse_json(notes[key]))
+    except JsonError as error:
+        raise JsonError(f"{key}: {error}") from None
+
+
+def _places(stated: Value) -> dict[str, tuple[str, Region]]:
+    return {name: _place(value) for name, value in stated.members().items()}
+
+
+def _ops(stated: Value) -> dict[str, tuple[str, ...]]:
+    return {name: value.texts() for name, value in stated.members().items()}
+
+
+def _arena(stated: Value) -> Arena:
+    offsets = {name: offset.count() for name, offset in stated["offsets"].members().items()}
+    return Arena(stated["size_bytes"].count(), offsets, stated["workspace_bytes"].count())
+
+
+def _place(stated: Value) -> tuple[str, Region]:
+    """Of which tensor a buffer holds a part, and which."""
+    parts = stated.values()
+    if len(parts) != 3 or len(parts[1].counts()) != len(parts[2].counts()):
+        raise stated.fault("is not a tensor, a low corner and a high one")
+    return parts[0].text(), Region(parts[1].counts(), parts[2].counts())
+
+
+def _buffer(name: str, place: tuple[str, Region], kind: TypeProto) -> Buffer:
+    dtype = dtype_of(kind.tensor_type.elem_type)
+    if dtype is None:
+        raise ModelError(f"buffer {name!r} is of a type that no plan has")
+    tensor, region = place
+    shape = tuple(dim.dim_value for dim in kind.tensor_type.shape.dim)
+    if region.is_empty or shape not in (region.shape, ()) or (shape == () and region.shape != (1,)):
+        raise ModelError(f"buffer {name!r} of shape {list(shape)} cannot hold the region {region}")
+    return Buffer(name, tensor, region, shape, dtype)

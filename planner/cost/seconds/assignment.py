@@ -1,0 +1,198 @@
+"""Which worker runs on which device.
+
+The plan's cuts are laid on the machine from the outside in (SoyBean, section 5.1): the cuts over which little moves go
+where links are slow. What moves between each two workers is known from the plan's program, so the choice is by what
+it costs: bytes times seconds per byte, summed over all pairs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.algebra.tiling import coordinates
+from planner.artifacts.program import Fetch, Program
+from planner.machine.routes import Interconnect, level_ways
+from planner.machine.topology_file import Machine, Topology
+
+_MOST_ORDERS = 720
+"""Orders of cuts that are tried on a device graph: all of up to six cuts."""
+
+
+def bytes_between(program: Program) -> NDArray[np.int64]:
+    """What each worker takes from each other one in an iteration, [receiver, sender]."""
+    found = np.zeros((len(program.workers), len(program.workers)), dtype=np.int64)
+    for worker in program.workers:
+        for step in worker.steps:
+            if isinstance(step, Fetch):
+                for sender, amount in sent_bytes(step, worker.buffers[step.target].dtype.item_bytes).items():
+                    found[worker.worker, sender] += amount
+    np.fill_diagonal(found, 0)
+    return found
+
+
+def sent_bytes(fetch: Fetch, item_bytes: int) -> dict[int, int]:
+    """What a fetch takes from each worker, its own included."""
+    found: dict[int, int] = {}
+    for piece in fetch.pieces:
+        size = piece.region.elements * item_bytes
+        for source in piece.sources:
+            found[source.worker] = found.get(source.worker, 0) + size
+    return found
+
+
+def assign(
+    interconnect: Interconnect,
+    cuts: tuple[int, ...],
+    moved: NDArray[np.int64],
+    needed_bytes: Sequence[int] = (),
+) -> tuple[int, ...]:
+    """The device of each worker.
+
+    Args:
+        interconnect: of the machine; it has as many devices as there are workers.
+        cuts: of the plan, outermost first.
+        moved: bytes between workers, as ``bytes_between`` tells them.
+        needed_bytes: memory that each worker needs; () if all devices have enough.
+
+    Returns:
+        Of the arrangements that were tried, the one in which the most memory fits, and of these the one with the
+        least bytes times seconds per byte.
+    """
+    machine = interconnect.machine
+    assert prod(cuts) == machine.device_count == len(moved), "a worker for each device"
+    if isinstance(machine, Topology):
+        # Devices are equal, and worth of an arrangement is told by the level of each pair.
+        tried: Iterable[tuple[int, ...]] = _on_levels(machine, cuts)
+    else:
+        tried = itertools.chain(_on_a_graph(interconnect, cuts, moved), [_by_memory(machine, needed_bytes)])
+    return min(tried, key=lambda found: (_lacking(machine, found, needed_bytes), _seconds(interconnect, found, moved)))
+
+
+def _seconds(interconnect: Interconnect, devices: Sequence[int], moved: NDArray[np.int64]) -> float:
+    order = np.array(devices)
+    # Sums in another order differ in the last bits: what is equal must compare as equal.
+    return float(f"{(moved * interconnect.seconds_per_byte[order[:, None], order[None, :]]).sum():.9e}")
+
+
+def _lacking(machine: Machine, devices: Sequence[int], needed_bytes: Sequence[int]) -> int:
+    """Bytes that workers need and their devices do not have."""
+    held = machine.devices
+    return sum(
+        max(0, needed - held[device].memory_bytes) for needed, device in zip(needed_bytes, devices, strict=False)
+    )
+
+
+def _on_levels(machine: Topology, cuts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Workers as they are numbered, then every other way to lay whole cuts on levels."""
+    yield tuple(range(machine.device_count))
+    ways = level_ways(machine)
+    for chosen in sorted(set(_laid(cuts, ways))):
+        yield _numbered(cuts, sorted(range(len(cuts)), key=lambda cut: (chosen[cut], cut)))
+
+
+def _laid(cuts: tuple[int, ...], ways: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The level of each cut, so that the cuts of a level multiply to its ways; all choices."""
+    if not cuts:
+        if all(left == 1 for left in ways):
+            yield ()
+        return
+    for level, left in enumerate(ways):
+        if left % cuts[0] == 0:
+            rest = [left // cuts[0] if number == level else other for number, other in enumerate(ways)]
+            for inner in _laid(cuts[1:], rest):
+                yield (level, *inner)
+
+
+def _numbered(cuts: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
+    """The number of each worker when its cuts are counted in another order, outermost first."""
+    found = np.zeros(prod(cuts), dtype=np.int64)
+    groups = coordinates(cuts)
+    for cut in order:
+        found = found * cuts[cut] + groups[:, cut]
+    return tuple(int(number) for number in found)
+
+
+def usual_devices(interconnect: Interconnect, cuts: tuple[int, ...]) -> tuple[int, ...]:
+    """The device of each worker before anything is known of what moves: outer cuts over slow links."""
+    machine = interconnect.machine
+    if not isinstance(machine, Topology):
+        return _by_nearness(interconnect.seconds_per_byte)
+    laid = min(_laid(cuts, level_ways(machine)), default=None)
+    if laid is None:
+        return tuple(range(machine.device_count))  # no whole cuts fill the levels
+    return _numbered(cuts, sorted(range(len(cuts)), key=lambda cut: (laid[cut], cut)))
+
+
+def _by_memory(machine: Machine, needed_bytes: Sequence[int]) -> tuple[int, ...]:
+    """The worker that needs the most memory on the device that has the most, and so on."""
+    held = machine.devices
+    devices = sorted(range(len(held)), key=lambda device: (-held[device].memory_bytes, device))
+    needed = dict(enumerate(needed_bytes))
+    workers = sorted(range(len(held)), key=lambda worker: (-needed.get(worker, 0), worker))
+    return tuple(device for _, device in sorted(zip(workers, devices, strict=True)))
+
+
+def _on_a_graph(
+    interconnect: Interconnect, cuts: tuple[int, ...], moved: NDArray[np.int64]
+) -> Iterator[tuple[int, ...]]:
+    """Orders of cuts on devices by id and on devices sorted by nearness, the best of them improved by exchanges."""
+    count = interconnect.machine.device_count
+    starts = [tuple(range(count)), usual_devices(interconnect, cuts)]
+    best: tuple[float, tuple[int, ...]] | None = None
+    for order in itertools.islice(itertools.permutations(range(len(cuts))), _MOST_ORDERS):
+        numbers = _numbered(cuts, order)
+        for devices in starts:
+            found = tuple(devices[number] for number in numbers)
+            yield found
+            seconds = _seconds(interconnect, found, moved)
+            if best is None or seconds < best[0]:
+                best = (seconds, found)
+    assert best is not None, "there is one order at least"
+    yield _exchanged(interconnect.seconds_per_byte, best[1], moved)
+
+
+def _by_nearness(seconds_per_byte: NDArray[np.float64]) -> tuple[int, ...]:
+    """Devices such that near ones are neighbours: the nearest two groups are joined until one is left."""
+    between = seconds_per_byte + seconds_per_byte.T
+    groups: list[list[int]] = [[device] for device in range(len(between))]
+    while len(groups) > 1:
+        pairs = itertools.combinations(range(len(groups)), 2)
+        # Groups of equal distance: the smallest first, so that groups grow alike.
+        one, other = min(
+            pairs,
+            key=lambda pair: (
+                float(between[np.ix_(groups[pair[0]], groups[pair[1]])].mean()),
+                len(groups[pair[0]]) + len(groups[pair[1]]),
+                pair,
+            ),
+        )
+        groups[one] += groups.pop(other)
+    return tuple(groups[0])
+
+
+def _exchanged(
+    seconds_per_byte: NDArray[np.float64], devices: Sequence[int], moved: NDArray[np.int64]
+) -> tuple[int, ...]:
+    """Exchanges the devices of two workers as long as that makes the sum less."""
+    order = np.array(devices)
+
+    def seconds() -> float:
+        return float((moved * seconds_per_byte[order[:, None], order[None, :]]).sum())
+
+    least = seconds()
+    improving = True
+    while improving:
+        improving = False
+        for one, other in itertools.combinations(range(len(order)), 2):
+            order[[one, other]] = order[[other, one]]
+            found = seconds()
+            if found < least * (1 - 1e-12):
+                least, improving = found, True
+            else:
+                order[[one, other]] = order[[other, one]]
+    return tuple(int(device) for device in order)

@@ -1,0 +1,153 @@
+"""How long an iteration of a plan takes on a machine (ICML'18, section 5.1).
+
+Equation 1 there adds up what every layer computes, transfers and synchronises. Here the sum is over ops and exchanges:
+an op takes what its slowest worker takes, by a profile or by the roofline, an exchange what its busiest link takes.
+Bytes are those of the program's fetches, pair by pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from planner.artifacts.estimate import ComputeSources, LevelTraffic, TimeEstimate
+from planner.artifacts.plan import OpStrategy
+from planner.artifacts.program import Program, Segment
+from planner.cost.roofline import Roofline
+from planner.cost.seconds.assignment import assign, bytes_between
+from planner.cost.seconds.exchange import ExchangeTimes, exchanges
+from planner.cost.seconds.measured import From, Measured, compute_times
+from planner.cost.seconds.overlap import overlapped_seconds
+from planner.graph.deliveries import is_delivery
+from planner.graph.model import Graph
+from planner.machine.device_profile import DeviceProfile
+from planner.machine.routes import Interconnect
+from planner.machine.topology_file import Machine
+from planner.tdl.bind import BoundOp
+
+
+def estimate(
+    graph: Graph,
+    ops: Sequence[BoundOp],
+    strategies: Mapping[str, OpStrategy],
+    cuts: tuple[int, ...],
+    program: Program,
+    machine: Machine,
+    profile: DeviceProfile | None = None,
+) -> TimeEstimate:
+    """Estimates an iteration.
+
+    Args:
+        graph: that was planned.
+        ops: of the graph.
+        strategies: of the plan, by op.
+        cuts: of the plan.
+        program: of the plan.
+        machine: with as many devices as the program has workers.
+        profile: what ops were measured to take; None: they take their rooflines.
+
+    Raises:
+        UsageError: the profile is not of these devices, or lacks what the topology does not say either.
+    """
+    interconnect = Interconnect(machine)
+    devices = assign(interconnect, cuts, bytes_between(program), program.peak_bytes)
+    held = machine.devices
+    computing = compute_times([held[device] for device in devices], profile)
+    by_op = {bound.op.name: computing.seconds(bound, strategies[bound.op.name].tiling) for bound in ops}
+    times = ExchangeTimes(interconnect, devices)
+    update = synchronised(graph, ops)
+    transfer = synchronisation = 0.0
+    level_bytes: dict[str, int] = {}
+    level_seconds: dict[str, float] = {}
+    fetching = np.zeros(len(devices))
+    for exchange in exchanges(program):
+        time = times.of(exchange.moved)
+        if exchange.tensor in update:
+            synchronisation += time.seconds
+        else:
+            transfer += time.seconds
+        for level, amount in time.level_bytes.items():
+            level_bytes[level] = level_bytes.get(level, 0) + amount
+            level_seconds[level] = level_seconds.get(level, 0.0) + time.level_seconds[level]
+        fetching[sorted({receiver for receiver, _ in exchange.moved})] += time.seconds
+    compute = float(sum(float(seconds.max()) for seconds in by_op.values()))
+    serial = compute + transfer + synchronisation
+    segments = _segment_seconds(program, by_op)
+    return TimeEstimate(
+        topology=machine.name,
+        devices=devices,
+        compute_seconds=compute,
+        transfer_seconds=transfer,
+        synchronisation_seconds=synchronisation,
+        # Whoever can overlap can also do one thing after the other.
+        overlapped_seconds=min(serial, overlapped_seconds(program, segments, interconnect, devices)),
+        levels=tuple(
+            LevelTraffic(level, level_bytes[level], level_seconds[level]) for level in _slowest_first(level_seconds)
+        ),
+        worker_compute_seconds=tuple(float(seconds) for seconds in sum(by_op.values(), start=np.zeros(len(devices)))),
+        worker_fetch_seconds=tuple(float(seconds) for seconds in fetching),
+        assumptions=computing.assumptions,
+        sources=None if profile is None else _sources(profile, computing, ops, strategies),
+    )
+
+
+def _sources(
+    profile: DeviceProfile,
+    computing: Roofline | Measured,
+    ops: Sequence[BoundOp],
+    strategies: Mapping[str, OpStrategy],
+) -> ComputeSources:
+    assert isinstance(computing, Measured), "there is a profile"
+    count = dict.fromkeys(From, 0)
+    seconds = dict.fromkeys(From, 0.0)
+    for bound in (bound for bound in ops if not is_delivery(bound.op)):
+        found, source = computing.told(bound, strategies[bound.op.name].tiling)
+        count[source] += 1
+        seconds[source] += float(found.max())
+    device = profile.device
+    threads = f", {device.threads} threads" if device.threads > 1 else ""
+    return ComputeSources(
+        device=f"{device.name}{threads}, {device.runtime}",
+        measured_ops=count[From.MEASURED],
+        scaled_ops=count[From.SCALED],
+        roofline_ops=count[From.ROOFLINE],
+        measured_seconds=seconds[From.MEASURED],
+        scaled_seconds=seconds[From.SCALED],
+        roofline_seconds=seconds[From.ROOFLINE],
+        roofline_factor=computing.roofline_factor,
+    )
+
+
+def _slowest_first(level_seconds: Mapping[str, float]) -> list[str]:
+    return sorted(level_seconds, key=lambda level: (-level_seconds[level], level))
+
+
+def _segment_seconds(program: Program, by_op: Mapping[str, np.ndarray]) -> dict[tuple[int, int], float]:
+    """What each segment computes, by worker and number of the step."""
+    return {
+        (worker.worker, number): sum(float(by_op[op][worker.worker]) for op in step.ops)
+        for worker in program.workers
+        for number, step in enumerate(worker.steps)
+        if isinstance(step, Segment)
+    }
+
+
+def synchronised(graph: Graph, ops: Sequence[BoundOp]) -> frozenset[str]:
+    """The tensors whose exchange is synchronisation: states, next states, and gradients on the way to them.
+
+    From a next state back through all that only computes element by element or moves; what an op with a reduction
+    makes there is the gradient, and before it is no synchronisation. Scalars (a learning rate, a norm) are none either.
+    """
+    bound_of = {name: bound for bound in ops for name in bound.op.outputs if name}
+    found = {pair.current for pair in graph.state}
+    waiting = [pair.following for pair in graph.state]
+    while waiting:
+        name = waiting.pop()
+        if name in found or name not in bound_of or graph.tensors[name].elements == 1:
+            continue
+        found.add(name)
+        analysis = bound_of[name].analysis
+        if not analysis.reduction_variables and not analysis.is_opaque:
+            waiting.extend(filter(None, bound_of[name].op.inputs))
+    return frozenset(found)

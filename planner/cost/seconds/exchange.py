@@ -1,0 +1,90 @@
+"""How long an exchange takes: fetches that go on at the same time, and the ports at which their bytes queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from planner.artifacts.program import Fetch, Program
+from planner.cost.seconds.assignment import sent_bytes
+from planner.machine.routes import Interconnect
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The fetches of one name on all workers: one delivery, or one phase of it."""
+
+    name: str
+    tensor: str
+    moved: Mapping[tuple[int, int], int]
+    """Bytes by (receiver, sender), workers; nobody receives from himself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeTime:
+    """What an exchange takes."""
+
+    seconds: float
+    """The busiest port's bytes at its bandwidth, and the longest latency."""
+    level_bytes: Mapping[str, int]
+    level_seconds: Mapping[str, float]
+    """By level, the busiest of its ports."""
+
+
+def exchanges(program: Program) -> list[Exchange]:
+    """Every exchange in which something crosses between workers, in the order in which they first occur."""
+    moved: dict[tuple[str, str], dict[tuple[int, int], int]] = {}
+    for worker in program.workers:
+        for step in worker.steps:
+            if isinstance(step, Fetch):
+                buffer = worker.buffers[step.target]
+                pairs = moved.setdefault((step.name, buffer.tensor), {})
+                for sender, amount in sent_bytes(step, buffer.dtype.item_bytes).items():
+                    if sender != worker.worker:
+                        pairs[worker.worker, sender] = pairs.get((worker.worker, sender), 0) + amount
+    return [Exchange(name, tensor, pairs) for (name, tensor), pairs in moved.items() if pairs]
+
+
+class ExchangeTimes:
+    """Times of exchanges on a machine; equal exchanges are timed once."""
+
+    def __init__(self, interconnect: Interconnect, devices: Sequence[int]) -> None:
+        """Prepares nothing.
+
+        Args:
+            interconnect: of the machine.
+            devices: the device of each worker.
+        """
+        self._interconnect = interconnect
+        self._devices = devices
+        self._known: dict[tuple[tuple[tuple[int, int], int], ...], ExchangeTime] = {}
+
+    def of(self, moved: Mapping[tuple[int, int], int]) -> ExchangeTime:
+        """The time of an exchange.
+
+        Args:
+            moved: bytes by (receiver, sender).
+        """
+        key = tuple(sorted(moved.items()))
+        if key not in self._known:
+            self._known[key] = self._timed(key)
+        return self._known[key]
+
+    def _timed(self, moved: Sequence[tuple[tuple[int, int], int]]) -> ExchangeTime:
+        loads: dict[tuple[str, int], int] = {}
+        level_bytes: dict[str, int] = {}
+        latency = 0.0
+        for (receiver, sender), amount in moved:
+            route = self._interconnect.route(self._devices[sender], self._devices[receiver])
+            level_bytes[route.level] = level_bytes.get(route.level, 0) + amount
+            latency = max(latency, route.latency_seconds)
+            for port in route.ports:
+                loads[route.level, port] = loads.get((route.level, port), 0) + amount
+        bandwidths = self._interconnect.port_bytes_per_s
+        level_seconds: dict[str, float] = dict.fromkeys(level_bytes, 0.0)
+        by_port: dict[int, int] = {}
+        for (level, port), load in loads.items():
+            level_seconds[level] = max(level_seconds[level], load / bandwidths[port])
+            by_port[port] = by_port.get(port, 0) + load
+        busiest = max((load / bandwidths[port] for port, load in by_port.items()), default=0.0)
+        return ExchangeTime(busiest + latency, level_bytes, level_seconds)

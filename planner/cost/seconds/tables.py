@@ -1,0 +1,219 @@
+"""Pairwise tables of time: what a tensor's tiling and an op's strategy cost in transfers, and the op in computing.
+
+The objective ``time`` (ICML'18, section 5.1, equation 1) as tables for the search, in whole picoseconds. An entry of
+transfers is the time of the worker that waits longest: for each depth of cuts (``planner.cost.seconds.depth``) its
+bytes at what a byte takes there, and the longest latency of those that it uses. An entry of computing is the slowest
+worker's.
+
+What a byte takes is measured under load: all workers receive at once, each as much, spread evenly over the workers
+at that depth, and the busiest port on the way counts. For a tree of levels on which the cuts are laid from the outside
+in that is the level's bandwidth over ``shared_by``. A plan of the first few cuts counts for each of its workers all the
+devices that the later cuts will divide its part among.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.algebra.delivery import made_tiling
+from planner.algebra.partial import IMPOSSIBLE, impossible_reads, partial_cuts, settled
+from planner.algebra.region import Boxes, index_space
+from planner.algebra.tiling import Replicate, Tiling
+from planner.cost.roofline import says_speed
+from planner.cost.seconds.assignment import usual_devices
+from planner.cost.seconds.depth import depths, group_boxes, redistributed
+from planner.cost.seconds.measured import compute_times
+from planner.cost.tables import Candidates, Table, TableMemo
+from planner.errors import UsageError
+from planner.graph.model import Tensor
+from planner.machine.device_profile import DeviceProfile
+from planner.machine.routes import Interconnect
+from planner.machine.topology_file import Machine
+from planner.tdl.bind import BoundOp, Content
+
+PICOSECONDS = 10**12
+"""In a second: the unit of the tables."""
+
+
+class TimeTables(TableMemo):
+    """Makes tables of time and remembers them, as ``CostTables`` does those of bytes."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        cuts: tuple[int, ...],
+        devices: Sequence[int] | None = None,
+        profile: DeviceProfile | None = None,
+    ) -> None:
+        """Measures what a byte takes.
+
+        Args:
+            machine: with as many devices as the cuts make workers.
+            cuts: of the plan, outermost first.
+            devices: the device of each worker; None: outer cuts over slow links, as far as the cuts go.
+            profile: what ops were measured to take; None: they take their rooflines.
+
+        Raises:
+            UsageError: neither the topology nor a profile says how fast its devices are.
+        """
+        super().__init__()
+        assert prod(cuts) == machine.device_count, "a worker for each device"
+        self._cuts = cuts
+        interconnect = Interconnect(machine)
+        placed = tuple(devices) if devices is not None else usual_devices(interconnect, cuts)
+        held = machine.devices
+        if profile is None and not all(map(says_speed, held)):
+            raise UsageError(
+                f"topology {machine.name} does not say how fast its devices compute, so a plan for the least time "
+                "cannot be made",
+                hint="add compute: {float32: ...TFLOP/s} and memory_bandwidth: ...GB/s to its device, or measure what "
+                "ops take there (tofu profile) and give --profile",
+            )
+        self._computes = compute_times([held[device] for device in placed], profile)
+        self._per_byte, self._latency = _link_seconds(interconnect, placed, cuts)
+        self._joined: dict[tuple[object, ...], float] = {}
+        self._alike: dict[Content, BoundOp] = {}
+        """The first op of each content. A search takes ops of one content for equal, and a profile may not: it tells a
+        square from a square root. So the first stands for all; the estimate of a program tells them apart."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the topology does not say, and what was taken instead."""
+        return self._computes.assumptions
+
+    def input_table(
+        self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
+    ) -> Table:
+        """Picoseconds until an op can read an input, shape [tilings, strategies]."""
+        return self._once(
+            ("in", slot, bound.content, tensor.dtype),
+            (tilings, strategies),
+            lambda: self._inputs(bound, slot, tensor, tilings, strategies),
+        )
+
+    def output_table(
+        self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
+    ) -> Table:
+        """Picoseconds until an output is where it is owned, shape [tilings, strategies]."""
+        return self._once(
+            ("out", position, bound.content, tensor.dtype),
+            (tilings, strategies),
+            lambda: self._outputs(bound, position, tensor, tilings, strategies),
+        )
+
+    def op_table(self, bound: BoundOp, strategies: Candidates) -> Table:
+        """Picoseconds that an op computes on the slowest worker, shape [strategies]."""
+        return self._once(("op", bound.content), (strategies,), lambda: self._computing(bound, strategies))
+
+    def _inputs(self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates) -> Table:
+        shape = index_space(tensor.shape)
+        reads = [bound.reads(bound.ranges(strategy), slot)[slot].boxes for strategy in strategies]
+        arriving = _arriving(reads, list(tilings), shape).swapaxes(0, 1)
+        table = _whole(self._waiting(arriving * tensor.dtype.item_bytes).max(axis=2))
+        wrong = impossible_reads(tilings, strategies)
+        if wrong is not None:
+            table[wrong] = IMPOSSIBLE
+        return table
+
+    def _outputs(
+        self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
+    ) -> Table:
+        dims = bound.analysis.outputs[position]
+        assert dims is not None, "an absent output has no table"
+        shape = index_space(tensor.shape)
+        steps = bound.analysis.steps_of(position)
+        made = [made_tiling(strategy, dims, bound.reducers(strategy), steps) for strategy in strategies]
+        item_bytes = tensor.dtype.item_bytes
+        seconds = np.zeros((len(tilings), len(strategies)))
+        whole = [number for number, source in enumerate(made) if not source.has_partial]
+        if whole:
+            owned = [tiling.boxes(shape) for tiling in tilings]
+            arriving = _arriving(owned, [made[number] for number in whole], shape)
+            seconds[:, whole] = self._waiting(arriving * item_bytes).max(axis=2)
+        for number, source in enumerate(made):
+            if source.has_partial:
+                seconds[:, number] = [self._redistribution(source, tiling, shape, item_bytes) for tiling in tilings]
+        table = _whole(seconds)
+        for row, tiling in enumerate(tilings):
+            if partial_cuts(tiling):
+                table[row, [settled(source, tiling) is None for source in made]] = IMPOSSIBLE
+        return table
+
+    def _redistribution(self, made: Tiling, owned: Tiling, shape: tuple[int, ...], item_bytes: int) -> float:
+        """Seconds until partial results are joined where they are owned, phase by phase."""
+        key = (made, owned, shape, item_bytes)
+        if settled(made, owned) is None:
+            return 0.0  # it is impossible, whatever it would take
+        if key not in self._joined:
+            phases = redistributed(made, owned, shape)
+            self._joined[key] = sum(float(self._waiting(phase * item_bytes).max()) for phase in phases)
+        return self._joined[key]
+
+    def _computing(self, bound: BoundOp, strategies: Candidates) -> Table:
+        bound = self._alike.setdefault(bound.content, bound)
+        found = []
+        for strategy in strategies:
+            whole, later = strategy, self._cuts[len(strategy.ways) :]
+            for ways in later:
+                whole = whole.extend(Replicate(), ways)
+            found.append(float(self._computes.seconds(bound, whole).max()) / prod(later))
+        return _whole(np.array(found))
+
+    def _waiting(self, moved: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Seconds that each worker waits for what arrives, [..., workers, depths] to [..., workers]."""
+        workers, cuts = moved.shape[-2:]
+        if not cuts:
+            return np.zeros(moved.shape[:-1])
+        # The devices that later cuts divide a worker's part among receive it together.
+        together = len(self._per_byte) // workers
+        per_byte = self._per_byte[:, :cuts].reshape(workers, together, cuts).mean(axis=1) / together
+        latency = self._latency[:, :cuts].reshape(workers, together, cuts).max(axis=1)
+        seconds: NDArray[np.float64] = (moved * per_byte).sum(axis=-1) + ((moved > 0) * latency).max(axis=-1)
+        return seconds
+
+
+def _arriving(needed: Sequence[Boxes], held: Sequence[Tiling], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """``depth.arriving`` for many at once, shape [needed, held, workers, depths]."""
+    lo, hi = np.stack([boxes.lo for boxes in needed])[:, None], np.stack([boxes.hi for boxes in needed])[:, None]
+    groups = [group_boxes(tiling, shape) for tiling in held]
+    near = []
+    for depth in range(len(held[0].ways) + 1):
+        own_lo = np.stack([boxes[depth].lo for boxes in groups])[None]
+        own_hi = np.stack([boxes[depth].hi for boxes in groups])[None]
+        common = np.minimum(hi, own_hi) - np.maximum(lo, own_lo)
+        near.append(np.maximum(common, 0).prod(axis=3))
+    found: NDArray[np.int64] = -np.diff(np.stack(near, axis=3), axis=3)
+    return found
+
+
+def _whole(seconds: NDArray[np.float64]) -> Table:
+    table: Table = np.rint(seconds * PICOSECONDS).astype(np.int64)
+    return table
+
+
+def _link_seconds(
+    interconnect: Interconnect, devices: Sequence[int], cuts: tuple[int, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What a byte from each depth takes to each worker under load, and the latency, both [workers, cuts]."""
+    depth = depths(cuts)
+    per_byte = np.zeros((len(devices), len(cuts)))
+    latency = np.zeros_like(per_byte)
+    for cut in range(len(cuts)):
+        loads: dict[int, float] = {}
+        routes = []
+        for receiver, senders in enumerate(depth == cut):
+            others = np.nonzero(senders)[0].tolist()
+            mine = [interconnect.route(devices[sender], devices[receiver]) for sender in others]
+            routes.append(mine)
+            for route in mine:
+                for port in route.ports:
+                    loads[port] = loads.get(port, 0.0) + 1 / len(others)
+        for receiver, mine in enumerate(routes):
+            ports = {port for route in mine for port in route.ports}
+            per_byte[receiver, cut] = max(loads[port] / interconnect.port_bytes_per_s[port] for port in ports)
+            latency[receiver, cut] = max(route.latency_seconds for route in mine)
+    return per_byte, latency

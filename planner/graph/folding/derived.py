@@ -1,0 +1,108 @@
+"""What a graph computes from initializers alone, worked out where a shape or a branch depends on it.
+
+Float initializers are weights, and what is computed from them stays in the graph, for it may change as they are
+trained. But a shape is decided before anything runs, by the values that the file has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
+from planner.graph.model import Op, Tensor
+from planner.graph.protos import op_to_node
+
+_MOST: Final = MAX_FOLDED_ELEMENTS
+
+
+class Derived:
+    """Tensors that depend on no input.
+
+    Args:
+        values: of every constant that has one, by name; those that are worked out are not added.
+        opset: version of the default domain.
+    """
+
+    def __init__(self, values: Mapping[str, np.ndarray | None], opset: int) -> None:
+        self._values = values
+        self._opset = opset
+        self._made_by: dict[str, Op] = {}
+        self._found: dict[str, np.ndarray | None] = {}
+
+    def note(self, op: Op, made: Iterable[Tensor | None]) -> None:
+        """An op that stays in the graph; it is remembered if it reads no more than what is derived."""
+        if self._may_derive(op) and all(tensor is not None and tensor.elements <= _MOST for tensor in made):
+            self._made_by.update((name, op) for name in op.outputs if name)
+
+    def covers(self, name: str) -> bool:
+        """Whether a tensor depends on no input, as far as it can be computed here."""
+        value = self._values.get(name)
+        return name in self._made_by or (value is not None and value.size <= _MOST)
+
+    def sources(self, name: str) -> frozenset[str]:
+        """The constants that a derived tensor is computed from; of a constant, itself."""
+        pending, found = [name], set()
+        while pending:
+            source = pending.pop()
+            op = self._made_by.get(source)
+            if op is None:
+                found.add(source)
+            else:
+                pending.extend(read for read in op.inputs if read)
+        return frozenset(found)
+
+    def maker(self, name: str) -> Op | None:
+        """The op that makes a derived tensor; None for a constant."""
+        return self._made_by.get(name)
+
+    def value(self, name: str) -> np.ndarray | None:
+        """What a tensor is; None if it depends on an input, or the evaluator cannot tell."""
+        pending = [name]
+        while pending:
+            op = self._made_by.get(pending[-1])
+            missing = [] if op is None else [source for source in op.inputs if not self._is_settled(source)]
+            if op is None or self._is_settled(pending[-1]):
+                pending.pop()
+            elif missing:
+                pending.extend(missing)
+            else:
+                results = self._evaluated(op)
+                self._found.update(zip(op.outputs, results or (None,) * len(op.outputs), strict=True))
+        return self._known(name)
+
+    def _may_derive(self, op: Op) -> bool:
+        return not op.domain and op.op_type in FOLDABLE and all(self.covers(name) for name in op.inputs if name)
+
+    def _is_settled(self, name: str) -> bool:
+        return name in self._found or name not in self._made_by
+
+    def _known(self, name: str) -> np.ndarray | None:
+        return self._found[name] if name in self._found else self._values.get(name)
+
+    def _evaluated(self, op: Op) -> tuple[np.ndarray, ...]:
+        operands = [self._known(name) if name else None for name in op.inputs]
+        if any(operand is None for operand, name in zip(operands, op.inputs, strict=True) if name):
+            return ()
+        results = evaluate(op_to_node(op), operands, self._opset) or ()
+        return results if len(results) == len(op.outputs) else ()
+
+
+def inputs_behind(name: str, ops: Iterable[Op], inputs: Iterable[str]) -> tuple[str, ...]:
+    """The inputs that a tensor depends on, in their order.
+
+    Args:
+        name: of the tensor.
+        ops: in execution order; what makes it is among them.
+        inputs: of the graph.
+    """
+    made_by = {output: op for op in ops for output in op.outputs}
+    pending, seen = [name], set()
+    while pending:
+        source = pending.pop()
+        if source not in seen:
+            seen.add(source)
+            pending.extend(made_by[source].inputs if source in made_by else ())
+    return tuple(other for other in inputs if other in seen)

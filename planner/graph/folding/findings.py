@@ -1,0 +1,110 @@
+"""What is found wrong with a graph while it is folded: kept until it is known which ops live, then told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from planner.errors import ModelError, UnsupportedError
+from planner.graph.bodies import BODIES
+from planner.graph.folding.microsoft_forms import FORMS
+from planner.graph.folding.sequences import SEQUENCE_OPS
+from planner.graph.model import Op
+from planner.graph.reading.foreign import Operators
+from planner.graph.reading.undescribed import undescribed_error
+from planner.graph.rewriting.randomness import LOWERINGS
+
+
+@dataclass(slots=True)
+class Findings:
+    """Why a graph cannot be planned, so far; what concerns dead ops alone is never told."""
+
+    unsupported: dict[str, str] = field(default_factory=dict)
+    """By op: why it cannot be planned."""
+    faults: dict[str, str] = field(default_factory=dict)
+    """By op: how it contradicts what it reads."""
+    foreign: set[str] = field(default_factory=set)
+    """Ops whose shapes ONNX cannot infer, and nobody states."""
+    decided_by: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By op with branches or positions: the inputs that decide it at run time."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """Tensors without a static type, and what made them so; "" if it is only inherited."""
+    unread: set[str] = field(default_factory=set)
+    """Tensors that are external data, and that a shape depends on."""
+
+    def refuse(self, live: Sequence[Op], operators: Operators | None, opset: int) -> None:
+        """Raises what there is to raise.
+
+        Args:
+            live: the ops that lead to an output.
+            operators: which operators can be planned; None: all of them.
+            opset: version of the default operator domain.
+
+        Raises:
+            UnsupportedError: operators that cannot be planned: all of them.
+            ModelError: ops that contradict their inputs: all of them; or tensors without a static shape.
+        """
+        if operators is not None:
+            self._refuse_undescribed(live, operators, opset)
+        names = [op.name for op in live]
+        deciding = dict.fromkeys(name for op in names for name in self.decided_by.get(op, ()))
+        hint = _values_hint(deciding)
+        unsupported = [self.unsupported[name] for name in names if name in self.unsupported]
+        if unsupported:
+            raise UnsupportedError(
+                "the model uses operators that cannot be planned", facts=tuple(unsupported), hint=hint
+            )
+        faults = [self.faults[name] for name in names if name in self.faults]
+        if faults:
+            raise ModelError("ops of the model contradict what they read", facts=tuple(faults))
+        lost = [name for op in live for name in op.outputs if name in self.lost]
+        if lost:
+            facts = [f"{name!r}: {self.lost[name] or 'computed from such a tensor'}" for name in lost]
+            count = f"{len(lost)} tensors have" if len(lost) > 1 else "1 tensor has"
+            raise ModelError(
+                f"{count} no static shape",
+                facts=tuple(facts),
+                hint=self._hint_of_lost(names),
+            )
+
+    def _hint_of_lost(self, live: Sequence[str]) -> str:
+        if self.unread:
+            return _SHAPES_OUTSIDE
+        return _SHAPES_OF_OTHERS if self.foreign.intersection(live) else _SHAPES_BEFOREHAND
+
+    def _refuse_undescribed(self, live: Sequence[Op], operators: Operators, opset: int) -> None:
+        unknown = [op for op in live if not operators.takes(op.domain, op.op_type) and not _is_replaced(op)]
+        if not unknown:
+            return
+        reasons = dict(operators.reasons)
+        for op in unknown:
+            if not op.domain and op.name in self.unsupported:
+                reasons.setdefault(("", op.op_type), f"ONNX has no such operator at opset {opset}")
+        told = {op.name for op in unknown}
+        others = [fact for name, fact in (self.unsupported | self.faults).items() if name not in told]
+        error = undescribed_error(unknown, reasons, tuple(others))
+        hint = _values_hint(dict.fromkeys(name for op in unknown for name in self.decided_by.get(op.name, ())))
+        raise type(error)(error.what, facts=error.facts, hint=f"{hint}\nor {error.hint}" if hint else error.hint)
+
+
+def _values_hint(deciding: Iterable[str]) -> str:
+    options = " ".join(f"--value {name}=NUMBER" for name in deciding)
+    return f"decide it before the plan is made: {options}" if options else ""
+
+
+_SHAPES_OUTSIDE = (
+    "values that shapes depend on must be in the model file itself: save the model again with only large tensors as "
+    "external data (onnx.save with size_threshold=1024)"
+)
+_SHAPES_BEFOREHAND = "a plan needs every shape beforehand: export the model without data-dependent shapes"
+_SHAPES_OF_OTHERS = (
+    "write their shapes into the model as value_info, or describe the operator (--opdefs) so that its index variables "
+    "run over dims of its inputs"
+)
+
+
+def _is_replaced(op: Op) -> bool:
+    """Whether an op needs no description: others stand for it before a plan is made, or it is said why not."""
+    if op.domain:
+        return (op.domain, op.op_type) in FORMS
+    return op.op_type in BODIES or op.op_type in LOWERINGS or op.op_type in SEQUENCE_OPS

@@ -1,0 +1,352 @@
+"""Folding and inference in one walk over the graph: afterwards every tensor has a static shape and dtype.
+
+Shapes are static once the inputs are, so one walk in execution order is enough: when an op is reached, whatever can
+be known of its operands is known. What is folded, and what is not:
+
+- *Known* are Constant nodes, Shape and Size, integer and boolean initializers, and what is computed from known
+  values alone, up to ``evaluate.MAX_FOLDED_ELEMENTS``. A fill (Expand of a zero, a ConstantOfShape) is a view of one
+  element and may be of any size.
+- Float initializers are weights. Nothing is computed from them (Transpose(W) stays an op), but that a scalar takes
+  part in arithmetic with values that are known otherwise; and that what a shape, a branch or a position in a sequence
+  depends on becomes known (see ``derived``).
+- A float ConstantOfShape of rank 1 or more whose shape is an initializer, with a value that is no whole number, is a
+  weight too: this is how architectures are shipped without their weights. Fills with 0, 1 or -inf are arithmetic.
+
+Sequences are followed element by element (see ``sequences``), an If becomes the branch that it takes.
+Float tensors of Constant nodes that have more than one element are weights, like float initializers (Paddle and spox
+state all weights so).
+Identity, a Cast to the dtype that is there already, and CastLike (which becomes Cast) go on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from onnx import NodeProto
+
+from planner.errors import DescriptionError, ModelError, UnsupportedError
+from planner.graph.folding.computed import compute, elide
+from planner.graph.folding.findings import Findings
+from planner.graph.folding.infer import Inference, UnknownOperatorError
+from planner.graph.folding.known import KnownGraph
+from planner.graph.folding.microsoft_forms import FORMS
+from planner.graph.folding.restated import (
+    Nodes,
+    branch_nodes,
+    full_split_nodes,
+    microsoft_nodes,
+    nodes_by_operands,
+    sequence_nodes,
+)
+from planner.graph.folding.sequences import SEQUENCE_OPS, SequenceError
+from planner.graph.model import Implied, Op, Tensor, TensorAttribute
+from planner.graph.protos import op_of
+from planner.graph.reading.foreign import IN_DEFAULT_DOMAIN, Operators, foreign_outputs
+from planner.graph.reading.undescribed import qualified
+from planner.graph.subgraph import obstacle
+from planner.graph.wellformed import fresh_name
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What is left of a graph once its shape arithmetic is folded."""
+
+    ops: tuple[Op, ...]
+    """In execution order; each leads to an output."""
+    tensors: Mapping[str, Tensor]
+    """Every input, and every tensor that ops read or make."""
+    constants: Mapping[str, np.ndarray | None]
+    """Those that ops read; None where the value was not loaded."""
+    folded: frozenset[str]
+    """The constants that the file computes."""
+
+
+def fold(
+    nodes: Sequence[tuple[str, NodeProto]],
+    *,
+    inputs: Mapping[str, Tensor],
+    initializers: Mapping[str, Tensor],
+    values: Mapping[str, np.ndarray | None],
+    outputs: Sequence[str],
+    computed: frozenset[str] = frozenset(),
+    opsets: Mapping[str, int],
+    ir_version: int,
+    declared: Mapping[str, Tensor] | None = None,
+    operators: Operators | None = None,
+) -> Folded:
+    """Fold a graph's shape arithmetic and infer every tensor's shape and dtype.
+
+    Args:
+        nodes: unique op name and node, in execution order, all names defined before their use.
+        inputs: the graph's inputs.
+        initializers: constants by name.
+        values: the constants' values; None where external.
+        outputs: names of the graph's outputs. An output that is known, or is an initializer, is made by an Identity.
+        computed: initializers that an earlier folding made: values like any other, not weights.
+        opsets: version of each operator domain.
+        ir_version: IR version of the file.
+        declared: what the file states of tensors; believed of what ONNX has no inference for.
+        operators: which operators can be planned; None: all of them.
+
+    Raises:
+        UnsupportedError: operators that cannot be planned, outputs that no plan can hold: all of them.
+        ModelError: ops that contradict their inputs: all of them; or tensors without a static shape.
+    """
+    known = KnownGraph(inputs, initializers, values, computed, opsets[""])
+    folder = _Folder(known, outputs, Inference(opsets, ir_version), opsets, declared or {}, operators)
+    folder.take_all(nodes)
+    return folder.finish()
+
+
+class _Folder:
+    """The walk: one op after the other is elided, computed, written otherwise, or kept."""
+
+    def __init__(
+        self,
+        known: KnownGraph,
+        outputs: Sequence[str],
+        inference: Inference,
+        opsets: Mapping[str, int],
+        declared: Mapping[str, Tensor],
+        operators: Operators | None,
+    ) -> None:
+        self.known = known
+        self.outputs = outputs
+        self.inference = inference
+        self.opsets = opsets
+        self.declared = declared
+        self.operators = operators
+        self.found = Findings()
+
+    def take_all(self, nodes: Nodes) -> None:
+        """The next ops."""
+        for name, node in nodes:
+            self.take(name, node)
+
+    def take(self, name: str, node: NodeProto) -> None:
+        """The next op."""
+        op, known = op_of(node, name), self.known
+        default_domain = op.domain == ""
+        if default_domain and op.op_type == "Constant":
+            self._constant(op)
+            return
+        try:
+            self.inference.schema(node)
+        except UnknownOperatorError:
+            self._unknown(op)
+            return
+        if any(operand in self.found.lost for operand in op.inputs):
+            self._lose(op)
+            return
+        if default_domain and op.op_type == "If" and known.demand(op.inputs[:1]):
+            self.take_all(branch_nodes(op, node, known))
+            return
+        if any(operand in known.sequences for operand in op.inputs) or (default_domain and op.op_type in SEQUENCE_OPS):
+            self._sequence(op)
+            return
+        others = nodes_by_operands(op, known) if default_domain else None
+        if others is not None:
+            self.take_all(others)
+            return
+        if default_domain and op.op_type == "Pad" and op.has_input(2) and known.is_stated(op.inputs[2]):
+            known.demand(op.inputs[2:3])  # what lies beyond a border is part of its description
+        if default_domain and elide(op, known, self.outputs):
+            return
+        made = self._outputs(op, node)
+        if made is None:
+            return
+        empty = [tensor for tensor in made.values() if tensor is not None and not tensor.elements]
+        is_split = default_domain and op.op_type == "Split"
+        for tensor in empty:
+            known.know_empty(tensor, is_kept=len(empty) < len(made) and not is_split)
+        if len(empty) == len(made):
+            return
+        if empty and is_split:
+            full = [tensor for tensor in made.values() if tensor is not None and tensor.elements]
+            self.take_all(full_split_nodes(op, full, known))
+            return
+        if default_domain and compute(op, node, made, known):
+            return
+        if default_domain and op.has_graphs:
+            self.found.decided_by[op.name] = known.deciders(op.inputs[0]) if op.op_type == "If" else ()
+            reason = obstacle(node) if self.operators is not None else "control flow (a subgraph as attribute)"
+            if reason:
+                self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {reason}")
+                return
+        if not default_domain or op.has_graphs:
+            self._foreign(op, made)
+            return
+        if any(tensor is None for tensor in made.values()):
+            unread = [name for name in op.inputs if name in known.values and known.values[name] is None]
+            beside = f"; {', '.join(unread)}: external data, which planning does not read" if unread else ""
+            self.found.unread.update(unread)
+            self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r}){beside}")
+            return
+        known.keep_typed(op, made)
+
+    def _outputs(self, op: Op, node: NodeProto) -> Mapping[str, Tensor | None] | None:
+        """The static types of an op's outputs, for which operands that decide them are worked out; None if it is wrong.
+
+        A type is None where it is known only at run time.
+        """
+        known = self.known
+        try:
+            made = self.inference.outputs(node, known.tensors, known.values)
+            for names in known.deciding(op) if not op.domain and None in made.values() else ():
+                if None in made.values() and known.demand(names):
+                    made = self.inference.outputs(node, known.tensors, known.values)
+        except UnsupportedError as error:
+            self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            return None
+        except ModelError as error:
+            self._blame(self.found.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            return None
+        return made
+
+    def _unknown(self, op: Op) -> None:
+        """An op that ONNX does not define: others stand for it, or it is believed, or refused."""
+        if self.operators is not None and (op.domain, op.op_type) in FORMS and self._by_form(op):
+            return
+        if op.domain == "" and op.op_type not in IN_DEFAULT_DOMAIN:
+            what = f"op {op.name!r}: no operator {op.op_type} at opset {self.known.opset}"
+            self._blame(self.found.unsupported, op, what)
+        else:
+            self._foreign(op)
+
+    def _by_form(self, op: Op) -> bool:
+        """Whether other ops were taken in the place of one of ONNX Runtime's own, or it was refused."""
+        if op.domain not in self.opsets or any(operand in self.found.lost for operand in op.inputs):
+            return False
+        try:
+            others = microsoft_nodes(op, self.known)
+        except UnsupportedError as error:
+            self._blame(self.found.unsupported, op, error.what)
+            return True
+        except ModelError as error:
+            self._blame(self.found.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            return True
+        self.take_all(others or ())
+        return others is not None
+
+    def _sequence(self, op: Op) -> None:
+        """What makes or reads a sequence."""
+        if op.domain or op.op_type not in (*SEQUENCE_OPS, "Identity"):
+            self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): sequences, optionals and strings")
+            return
+        try:
+            others = sequence_nodes(op, self.known)
+        except SequenceError as error:
+            self.found.decided_by[op.name] = tuple(name for read in op.inputs[1:] for name in self.known.deciders(read))
+            self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {error}")
+            return
+        self.take_all(others)
+
+    def _foreign(self, op: Op, inferred: Mapping[str, Tensor | None] | None = None) -> None:
+        """An op of another domain: what ONNX does not infer is believed."""
+        nobody = f"op {op.name!r}: no operator {op.op_type} of domain {op.domain!r}"
+        is_stated = op.domain in self.opsets and all(name in self.declared for name in op.outputs if name)
+        if self.operators is None and inferred is None and not is_stated:
+            self._blame(self.found.unsupported, op, nobody)
+            return
+        if op.domain not in self.opsets:
+            self._blame(
+                self.found.faults,
+                op,
+                f"op {op.name!r} ({op.op_type}): the model does not import its domain {op.domain!r}",
+            )
+            return
+        if any(operand in self.found.lost for operand in op.inputs):
+            if is_stated:  # so that the error names no more tensors than are to blame
+                self.known.keep_typed(op, {name: self.declared[name] for name in op.outputs if name})
+            else:
+                self._lose(op)
+            return
+        implied: Sequence[Implied | None] = (None,) * len(op.outputs)
+        try:
+            if self.operators is not None:
+                implied = self.operators.implied_outputs(op, self.known.tensors, self.known.values, self.known.opset)
+            made = foreign_outputs(op, self.known.tensors, implied, self.declared)
+        except (DescriptionError, ModelError) as error:
+            self._blame(self.found.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            return
+        made |= {name: tensor for name, tensor in (inferred or {}).items() if tensor is not None}
+        if any(tensor is None for tensor in made.values()):
+            self.found.foreign.add(op.name)
+            what = qualified(op.domain, op.op_type)
+            self._lose(op, f"made by op {op.name!r}; nothing states the shapes of {what}")
+            return
+        self.known.keep_typed(op, made)
+
+    def _lose(self, op: Op, reason: str = "") -> None:
+        self.found.lost.update((name, reason) for name in op.outputs if name)
+        self.known.keep(op)
+
+    def _blame(self, findings: dict[str, str], op: Op, why: str) -> None:
+        findings[op.name] = why
+        self._lose(op)
+
+    def _constant(self, op: Op) -> None:
+        key, value = op.attributes[0] if len(op.attributes) == 1 else ("", 0)
+        match key:
+            case "value" if isinstance(value, TensorAttribute):
+                array = value.array.view()
+            case "value_int" | "value_ints":
+                array = np.array(value, np.int64)
+            case "value_float" | "value_floats":
+                array = np.array(value, np.float32)
+            case "value_string" | "value_strings" | "sparse_value":
+                self._blame(
+                    self.found.unsupported,
+                    op,
+                    f"op {op.name!r} (Constant): its value is a {key.removeprefix('value_')}",
+                )
+                return
+            case _:
+                self._blame(self.found.faults, op, f"op {op.name!r} (Constant): does not state exactly one value")
+                return
+        self.known.know(op.outputs[0], array)
+        if array.ndim and array.size > 1 and self.known.tensors[op.outputs[0]].dtype.is_float:
+            # It may be a weight, as an initializer may.
+            self.known.foldable.discard(op.outputs[0])
+            self.known.folded.discard(op.outputs[0])
+
+    def finish(self) -> Folded:
+        """Drop what is dead, and refuse what is not static."""
+        known = self.known
+        ops = list(known.ops)
+        made = {name for op in ops for name in op.outputs}
+        for output in self.outputs:
+            if output not in made and output not in known.inputs:
+                ops = self._with_identity(output, ops)
+        wanted = set(self.outputs)
+        live: list[Op] = []
+        for op in reversed(ops):
+            if any(name in wanted for name in op.outputs if name):
+                wanted.update(name for name in op.inputs if name)
+                live.append(op)
+        live.reverse()
+        self.found.refuse(live, self.operators, known.opset)
+        names = dict.fromkeys(known.inputs)
+        names.update(dict.fromkeys(name for op in live for name in (*op.inputs, *op.outputs) if name))
+        computed = {*known.inputs, *(name for op in live for name in op.outputs)}
+        constants = {name: known.values[name] for name in names if name in known.values and name not in computed}
+        return Folded(
+            ops=tuple(live),
+            tensors={name: known.tensors[name] for name in names},
+            constants=constants,
+            folded=frozenset(known.folded & constants.keys()),
+        )
+
+    def _with_identity(self, output: str, ops: Sequence[Op]) -> list[Op]:
+        """An output that is a constant is made by an op all the same: the constant gets a name of its own."""
+        known = self.known
+        source = fresh_name(f"{output}.value", known.tensors)
+        known.tensors[source] = replace(known.tensors[output], name=source)
+        known.values[source] = known.values.pop(output)
+        if output in known.folded:
+            known.folded.add(source)
+        renamed = [replace(op, inputs=tuple(source if name == output else name for name in op.inputs)) for op in ops]
+        name = fresh_name(f"Identity.{output}", {op.name for op in ops})
+        return [*renamed, Op(name, "Identity", (source,), (output,))]

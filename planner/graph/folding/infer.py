@@ -1,0 +1,233 @@
+"""Shapes and dtypes of one op's outputs, from those of its inputs and the values that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
+
+from planner.errors import ModelError, UnsupportedError
+from planner.graph.folding.operands import operand_fault
+from planner.graph.model import Tensor
+from planner.graph.protos import dtype_of, elem_type_name, elem_type_of, shape_fault
+from planner.graph.reading.load import MAX_OPSET
+from planner.graph.subgraph import graphs_of, read_names
+
+_MAX_DATA_ELEMENTS: Final = 4096
+"""Larger values are not shown to shape inference: no operator takes that many sizes."""
+
+_LIKE_FIRST_INPUT: Final = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
+"""The operators of the default domain that ONNX has no shape inference for; both keep their operand's type."""
+
+
+_TAKES_ONE_FOR_SCALARS: Final = frozenset({"Range"})
+"""Where the runtime takes a vector of one element for a scalar, which ONNX's inference refuses once it is known."""
+
+
+_MISREAD_DEFAULTS: Final[Mapping[str, Mapping[str, int]]] = {"STFT": {"onesided": 1}}
+"""Attributes, with their defaults, of which ONNX's inference assumes another where the node states none."""
+
+
+class UnknownOperatorError(Exception):
+    """ONNX has no (valid) schema of this operator at this version."""
+
+
+class Inference:
+    """ONNX's own inference, asked op by op; nothing that the file says about inner tensors is believed.
+
+    Args:
+        opsets: version of each operator domain; "" is the default one.
+        ir_version: IR version that the nodes are checked against.
+    """
+
+    def __init__(self, opsets: Mapping[str, int], ir_version: int) -> None:
+        self._opsets = dict(opsets)
+        self._ir_version = ir_version
+        self._imports = [helper.make_opsetid(domain, version) for domain, version in sorted(opsets.items())]
+        self._context = onnx.checker.C.CheckerContext()
+        self._context.ir_version = ir_version
+        self._context.opset_imports = self._opsets
+
+    def schema(self, node: NodeProto) -> onnx.defs.OpSchema:
+        """The operator's schema at its version.
+
+        Raises:
+            UnknownOperatorError: ONNX has no such operator at this version.
+        """
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        try:
+            schema = onnx.defs.get_schema(node.op_type, self._opsets[domain], domain)
+        except (onnx.defs.SchemaError, KeyError):
+            raise UnknownOperatorError from None
+        if schema.deprecated:
+            raise UnknownOperatorError
+        return schema
+
+    def outputs(
+        self, node: NodeProto, tensors: Mapping[str, Tensor], values: Mapping[str, np.ndarray | None]
+    ) -> dict[str, Tensor | None]:
+        """The tensors that an op makes.
+
+        Args:
+            node: an op all of whose inputs are in ``tensors``.
+            tensors: static types by name.
+            values: what is known of them; only small ones are looked at.
+
+        Returns:
+            By name; None where the shape depends on data that is not known.
+
+        Raises:
+            UnknownOperatorError: ONNX has no such operator at this version.
+            UnsupportedError: an output that is no tensor, or of a dtype that a plan cannot hold.
+            ModelError: the op contradicts its schema or its inputs.
+        """
+        schema = self.schema(node)
+        names = [name for name in dict.fromkeys(read_names(node)) if name]
+        types = {name: _type_proto(tensors[name]) for name in names}
+        data = {name: proto for name in names if (proto := _data(values.get(name))) is not None}
+        one_each = all(tensors[name].elements == 1 for name in names)
+        if node.op_type in _TAKES_ONE_FOR_SCALARS and not schema.domain and one_each:
+            for proto in data.values():
+                del proto.dims[:]
+            types = {name: _type_proto(replace(tensors[name], shape=())) for name in names}
+        try:
+            if not graphs_of(node):
+                onnx.checker.check_node(node, self._context)
+            if graphs_of(node):
+                found = self._control_flow(node, types)
+            elif node.op_type in _LIKE_FIRST_INPUT and not schema.domain:
+                found = {node.output[0]: types[node.input[0]]}
+            else:
+                found = self._infer(schema, node, types, data)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
+            raise ModelError(_first_line(str(error))) from None
+        made = {name: _tensor(name, found.get(name)) for name in node.output if name}
+        _check_reshape(node, tensors, made)
+        _check_operands(node, tensors, made)
+        if node.op_type == "Resize" and not schema.domain:
+            made = _resized(node, tensors, values, made)
+        return made
+
+    def _control_flow(self, node: NodeProto, types: Mapping[str, TypeProto]) -> Mapping[str, TypeProto]:
+        """What ONNX infers of an op with graphs inside, which it can do in a model only."""
+        outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+        given = [helper.make_value_info(name, kind) for name, kind in types.items()]
+        alone = helper.make_model(
+            helper.make_graph([node], "control flow", given, outputs),
+            opset_imports=self._imports,
+            ir_version=self._ir_version,
+        )
+        inferred = onnx.shape_inference.infer_shapes(alone, check_type=True, strict_mode=True, data_prop=True)
+        return {value.name: value.type for value in inferred.graph.output}
+
+    def _infer(
+        self, schema: onnx.defs.OpSchema, node: NodeProto, types: dict[str, TypeProto], data: dict[str, TensorProto]
+    ) -> Mapping[str, TypeProto]:
+        """What ONNX infers.
+
+        A model that is newer than the runtime has the stamp of the runtime's last opset (``load.convert_opset``), and
+        may have dtypes that only a later version of the operator takes: then that version is asked.
+        """
+        infer = partial(onnx.shape_inference.infer_node_outputs, ir_version=self._ir_version)
+        missing = {} if schema.domain else dict(_MISREAD_DEFAULTS.get(node.op_type, {}))
+        for attribute in node.attribute:
+            missing.pop(attribute.name, None)
+        if missing:
+            stated = NodeProto()
+            stated.CopyFrom(node)
+            stated.attribute.extend(helper.make_attribute(name, value) for name, value in missing.items())
+            node = stated
+        try:
+            return infer(schema, node, types, data, opset_imports=self._imports)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+            newest = onnx.defs.get_schema(node.op_type, domain=schema.domain)
+            if schema.domain or self._opsets[""] != MAX_OPSET or newest.since_version <= MAX_OPSET:
+                raise
+            imports = [helper.make_opsetid("", newest.since_version)]
+            return infer(newest, node, types, data, opset_imports=imports)
+
+
+def _type_proto(tensor: Tensor) -> TypeProto:
+    return helper.make_tensor_type_proto(elem_type_of(tensor.dtype), tensor.shape)
+
+
+def _data(value: np.ndarray | None) -> TensorProto | None:
+    if value is None or value.size > _MAX_DATA_ELEMENTS:
+        return None
+    return numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape))
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else "shape inference failed"
+
+
+def _tensor(name: str, proto: TypeProto | None) -> Tensor | None:
+    form = None if proto is None else proto.WhichOneof("value")
+    if proto is None or form is None:
+        return None
+    if form != "tensor_type":
+        raise UnsupportedError(f"makes {name!r}, a {form.removesuffix('_type').replace('_', ' ')}")
+    kind = proto.tensor_type
+    if not kind.elem_type:
+        return None
+    dtype = dtype_of(kind.elem_type)
+    if dtype is None:
+        raise UnsupportedError(f"makes {name!r}, of {elem_type_name(kind.elem_type)}")
+    if not kind.HasField("shape") or not all(dim.HasField("dim_value") for dim in kind.shape.dim):
+        return None
+    shape = tuple(int(dim.dim_value) for dim in kind.shape.dim)
+    fault = shape_fault(shape)
+    if fault:
+        raise ModelError(f"its output {name!r} {fault}")
+    return Tensor(name, shape, dtype)
+
+
+def _check_operands(node: NodeProto, tensors: Mapping[str, Tensor], made: Mapping[str, Tensor | None]) -> None:
+    if node.domain not in ("", "ai.onnx"):
+        return
+    inputs = [tensors[name].shape if name else None for name in node.input]
+    outputs = [tensor.shape if (tensor := made.get(name)) is not None else None for name in node.output]
+    attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    fault = operand_fault(node.op_type, inputs, outputs, attributes)
+    if fault:
+        raise ModelError(fault)
+
+
+def _check_reshape(node: NodeProto, tensors: Mapping[str, Tensor], made: Mapping[str, Tensor | None]) -> None:
+    """ONNX's inference lets a Reshape change the number of elements."""
+    if node.op_type != "Reshape" or node.domain not in ("", "ai.onnx"):
+        return
+    before, after = tensors[node.input[0]], made.get(node.output[0])
+    if after is not None and before.elements != after.elements:
+        raise ModelError(
+            f"cannot reshape {list(before.shape)} ({before.elements} elements) "
+            f"to {list(after.shape)} ({after.elements} elements)"
+        )
+
+
+def _resized(
+    node: NodeProto,
+    tensors: Mapping[str, Tensor],
+    values: Mapping[str, np.ndarray | None],
+    made: dict[str, Tensor | None],
+) -> dict[str, Tensor | None]:
+    """A Resize by scales with the sizes that ONNX Runtime makes, which multiplies in float32: 9 times 1.6666666 is 15.
+
+    ONNX's inference multiplies in float64, and says 14.
+    """
+    scales = values.get(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    after = made.get(node.output[0])
+    if scales is None or not scales.size or after is None:
+        return made
+    before = tensors[node.input[0]].shape
+    stated = next((attribute.ints for attribute in node.attribute if attribute.name == "axes"), range(len(before)))
+    sizes = list(before)
+    for axis, scale in zip(stated, scales.astype(np.float32).ravel(), strict=True):
+        sizes[axis] = int(np.float32(before[axis]) * scale)
+    return {**made, node.output[0]: replace(after, shape=tuple(sizes))}

@@ -1,0 +1,148 @@
+"""What is known of a graph while it is folded: static types, values, what follows from them, and the ops that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from planner.graph.folding.derived import Derived, inputs_behind
+from planner.graph.model import Op, Tensor
+from planner.graph.protos import dtype_of_array, numpy_dtype
+from planner.graph.wellformed import fresh_name
+
+_FEW_NUMBERS: Final = 8
+"""So many a user would state on a command line."""
+_FEW_FLOATS: Final = 64
+"""More of them are weights, and no scales, bounds or borders."""
+
+
+class KnownGraph:
+    """What is known before the first op: inputs and initializers. The walk over the graph adds the rest.
+
+    Args:
+        inputs: the graph's inputs.
+        initializers: constants by name.
+        values: the constants' values; None where external.
+        computed: initializers that an earlier folding made: values like any other, not weights.
+        opset: version of the default domain.
+    """
+
+    def __init__(
+        self,
+        inputs: Mapping[str, Tensor],
+        initializers: Mapping[str, Tensor],
+        values: Mapping[str, np.ndarray | None],
+        computed: frozenset[str],
+        opset: int,
+    ) -> None:
+        self.inputs = inputs
+        self.initializers = initializers
+        self.opset = opset
+        self.tensors: dict[str, Tensor] = {**initializers, **inputs}
+        self.values: dict[str, np.ndarray | None] = dict(values)
+        """Every constant."""
+        self.foldable: set[str] = set()
+        """Those of them that may be computed from; no floats that are stated, for they may be weights."""
+        self.scalars: set[str] = set()
+        """Float initializers of rank 0: computed from where an operand besides them is foldable."""
+        self.folded: set[str] = set(computed)
+        self.sequences: dict[str, tuple[str, ...]] = {}
+        """By sequence the tensors that are its elements."""
+        self.aliases: dict[str, str] = {}
+        """Names of tensors that are handed on unchanged; by each, the first name."""
+        self.ops: list[Op] = []
+        """Those that stay, in execution order."""
+        self._derived = Derived(self.values, opset)
+        for name, tensor in initializers.items():
+            if values[name] is None:
+                continue
+            if not tensor.dtype.is_float or name in computed:
+                self.foldable.add(name)
+            elif tensor.shape == ():
+                self.scalars.add(name)
+        for tensor in inputs.values():
+            if not tensor.elements:
+                self.know_empty(tensor, is_kept=True)
+
+    def first_name(self, name: str) -> str:
+        """The name under which a tensor is made or given."""
+        return self.aliases.get(name, name)
+
+    def know(self, name: str, value: np.ndarray) -> None:
+        """A constant that the file computes."""
+        value.flags.writeable = False
+        self.tensors[name] = Tensor(name, value.shape, dtype_of_array(value))
+        self.values[name] = value
+        self.foldable.add(name)
+        self.folded.add(name)
+
+    def know_weight(self, name: str, value: np.ndarray) -> None:
+        """A constant that is a weight, whatever made it."""
+        self.know(name, value)
+        self.foldable.discard(name)
+        self.folded.discard(name)
+
+    def know_empty(self, tensor: Tensor, *, is_kept: bool) -> None:
+        """A tensor without elements is known, whatever makes it, and nothing of it can be given to a worker.
+
+        Where it stays a tensor (an input, one output of several), those that read it read a constant in its place.
+        """
+        names = [tensor.name]
+        if is_kept:
+            self.aliases[tensor.name] = fresh_name(f"{tensor.name}.empty", self.tensors)
+            names.append(self.aliases[tensor.name])
+        for name in names:
+            self.know(name, np.empty(tensor.shape, numpy_dtype(tensor.dtype)))
+
+    def keep(self, op: Op) -> None:
+        """An op stays; it reads its operands by their first names."""
+        self.ops.append(replace(op, inputs=tuple(self.first_name(operand) for operand in op.inputs)))
+
+    def keep_typed(self, op: Op, made: Mapping[str, Tensor | None]) -> None:
+        """An op stays, and its outputs' static types are these."""
+        self.tensors.update((name, tensor) for name, tensor in made.items() if tensor is not None)
+        self.keep(op)
+        self._derived.note(self.ops[-1], made.values())
+
+    def value_of(self, name: str) -> np.ndarray | None:
+        """The value of a tensor that depends on no input; None of one that does."""
+        return self._derived.value(self.first_name(name))
+
+    def is_stated(self, name: str) -> bool:
+        """Whether a tensor is computed from what is foldable and from scalars, and from no weight to be trained."""
+        return self._derived.sources(self.first_name(name)) <= self.foldable | self.scalars
+
+    def deciders(self, name: str) -> tuple[str, ...]:
+        """The inputs that a tensor depends on, if they are so few and small that one would state their values."""
+        found = inputs_behind(self.first_name(name), self.ops, self.inputs)
+        return found if all(self.tensors[name].elements <= _FEW_NUMBERS for name in found) else ()
+
+    def deciding(self, op: Op) -> tuple[Sequence[str], Sequence[str]]:
+        """Operands that depend on no input and may decide shapes: those that are no floats, and a few that are."""
+        names = [name for name in op.inputs if name and self._derived.covers(self.first_name(name))]
+        floats = [name for name in names if self.tensors[name].dtype.is_float]
+        few = [name for name in floats if self.tensors[name].elements <= _FEW_FLOATS]
+        return [name for name in names if name not in floats], few
+
+    def demand(self, names: Sequence[str]) -> bool:
+        """Has tensors known that depend on no input, and whether there were such and they all are.
+
+        An initializer is as known as it was: nothing more is computed from a weight.
+        """
+        for name in names:
+            source = self.first_name(name)
+            op, value = self._derived.maker(source), self._derived.value(source)
+            if value is None:
+                return False
+            if op is not None and source not in self.foldable:
+                self.ops = [kept for kept in self.ops if kept.name != op.name]
+                for output in op.outputs:
+                    if (made := self._derived.value(output)) is not None:
+                        self.know(output, made)
+            if op is not None:
+                self.values[name] = value
+                self.foldable.add(name)
+        return bool(names)

@@ -1,0 +1,112 @@
+"""Ops written otherwise for what is known of what they read, before they are folded or kept.
+
+An If is the branch that it takes, what makes or reads a sequence works on its elements, CastLike is a Cast, a Compress
+by known flags a Gather; some of ONNX Runtime's own operators are several of ONNX's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from onnx import NodeProto
+
+from planner.errors import UnsupportedError
+from planner.graph.folding.branches import taken_branch
+from planner.graph.folding.known import KnownGraph
+from planner.graph.folding.known_forms import KnownForm, cast_for, gather_for, sizes_for, split_for
+from planner.graph.folding.microsoft_forms import microsoft_form
+from planner.graph.folding.sequences import sequence_form
+from planner.graph.model import Op, Tensor
+from planner.graph.protos import array_of, op_to_node, tensor_shape
+
+Nodes: TypeAlias = Sequence[tuple[str, NodeProto]]
+"""Unique op name and node, in execution order. What they read that no op makes is known already."""
+
+
+def branch_nodes(op: Op, node: NodeProto, known: KnownGraph) -> Nodes:
+    """The nodes of the branch that an If takes, whose condition is known.
+
+    Raises:
+        UnsupportedError: an initializer of the branch that is not in the model's file.
+    """
+    condition = known.values[op.inputs[0]]
+    assert condition is not None, "it is known"
+    branch = taken_branch(node, bool(condition.item()), op.name, known.tensors)
+    for tensor in branch.initializers:
+        owner = f"initializer {tensor.name!r} inside of op {op.name!r}"
+        value = array_of(tensor, owner)
+        if value is None:
+            raise UnsupportedError(f"{owner} has external data, which is not supported there")
+        known.tensors[tensor.name] = Tensor(tensor.name, *tensor_shape(tensor, tensor.name))
+        known.values[tensor.name] = value
+        if not known.tensors[tensor.name].dtype.is_float:
+            known.foldable.add(tensor.name)
+    return [(f"{op.name}/{number}", inner) for number, inner in enumerate(branch.nodes)]
+
+
+def sequence_nodes(op: Op, known: KnownGraph) -> Nodes:
+    """What makes or reads a sequence, in tensors; the elements of a sequence that it makes are known then.
+
+    Raises:
+        SequenceError: a sequence, position or length that is known only at run time; a position outside.
+    """
+    form = sequence_form(op, known.sequences, known.tensors, known.value_of)
+    for name, value in (form.constants or {}).items():
+        known.know(name, value)
+    if form.elements is not None:
+        known.sequences[op.outputs[0]] = form.elements
+    return _nodes(form.ops)
+
+
+def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
+    """A CastLike, a Compress by known flags, a Resize by known scales in other ops; None for what stays as it is.
+
+    Args:
+        op: of the default domain.
+        known: gets the constants that the other ops read.
+    """
+    form: KnownForm | None = None
+    if op.op_type == "CastLike" and len(op.inputs) == 2:
+        form = cast_for(op, known.tensors)
+    elif op.op_type == "Compress" and known.demand(op.inputs[1:]):
+        flags = known.values[op.inputs[1]]
+        assert flags is not None, "it is known"
+        form = gather_for(op, flags, known.tensors)
+    elif op.op_type == "Resize" and op.has_input(2):
+        scales = known.values.get(op.inputs[2])
+        form = None if scales is None else sizes_for(op, scales, known.tensors)
+    return None if form is None else _with_constants(form, known)
+
+
+def full_split_nodes(op: Op, full: Sequence[Tensor], known: KnownGraph) -> Nodes:
+    """A Split that makes only those of its outputs that have elements."""
+    return _with_constants(split_for(op, full, known.tensors), known)
+
+
+def microsoft_nodes(op: Op, known: KnownGraph) -> Nodes | None:
+    """One of ONNX Runtime's own ops in others; None where it is planned as it is.
+
+    Raises:
+        ModelError: the op contradicts its inputs.
+        UnsupportedError: a form of the operator that is not taken.
+    """
+    form = microsoft_form(op, known.tensors, known.values)
+    if form is None:
+        return None
+    for name, value in form.constants.items():
+        known.know(name, value)
+    for name, value in form.weights.items():
+        known.know_weight(name, value)
+    return _nodes(form.ops)
+
+
+def _with_constants(form: KnownForm, known: KnownGraph) -> Nodes:
+    constants, ops = form
+    for name, value in constants.items():
+        known.know(name, value)
+    return _nodes(ops)
+
+
+def _nodes(ops: Sequence[Op]) -> Nodes:
+    return [(op.name, op_to_node(op)) for op in ops]

@@ -1,0 +1,240 @@
+"""From a file to a ModelProto that is worth reading: what is no ONNX model is refused here, once and clearly."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
+from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto, defs, helper, version_converter
+
+from planner.errors import ModelError, UnsupportedError
+from planner.graph.folding.microsoft_forms import FORMS
+from planner.graph.folding.sequences import SEQUENCE_OPS
+from planner.graph.protos import refused_forms
+from planner.graph.reading.foreign import Operators
+from planner.graph.reading.older_forms import restated
+from planner.graph.reading.undescribed import qualified
+from planner.graph.subgraph import CONTROL_FLOW, graphs_of, obstacle
+from planner.graph.wellformed import node_label
+
+MIN_OPSET: Final = 13
+"""Older operators are converted: from 13 on, axes are inputs and Softmax works along one dim."""
+MAX_OPSET: Final = 26
+"""The runtime takes no later opset."""
+CONVERTED_OPSET: Final = 21
+"""The opset that older models are brought to; it has kernels for all that a training graph needs."""
+MAX_IR_VERSION: Final = 13
+"""The runtime takes no later IR version."""
+_OLDEST_OPSET: Final = 7
+_LAST_VERSION: Final = 2**31 - 1
+_MAX_FILE_BYTES: Final = 2**31 - 1
+_CONVERTER_DATA_BYTES: Final = 4096
+
+
+def load_model(path: str | os.PathLike[str]) -> ModelProto:
+    """Read a model file, without the external data that it may refer to.
+
+    Args:
+        path: a binary ONNX file.
+
+    Returns:
+        The model; that it has a graph and an opset is checked, nothing else.
+
+    Raises:
+        ModelError: no such file, a directory, empty, not ONNX, truncated, larger than protobuf allows.
+    """
+    file = Path(path)
+    if file.is_dir():
+        raise ModelError(f"{file}: is a directory, not an ONNX file")
+    if not file.exists():
+        raise ModelError(f"{file}: no such file")
+    if not file.is_file():
+        raise ModelError(f"{file}: is not a regular file")
+    try:
+        size_bytes = file.stat().st_size
+        if size_bytes > _MAX_FILE_BYTES:
+            raise ModelError(
+                f"{file}: {size_bytes} bytes are more than the 2 GiB that protobuf allows",
+                hint="save the model with external data: onnx.save_model(..., save_as_external_data=True)",
+            )
+        data = file.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{file}: cannot be read: {error.strerror}") from None
+    if not data:
+        raise ModelError(f"{file}: is empty")
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError:
+        raise ModelError(f"{file}: is not an ONNX model, or is truncated (protobuf cannot parse it)") from None
+    if not model.HasField("graph") and not model.opset_import and not model.ir_version:
+        raise ModelError(f"{file}: is not an ONNX model (no IR version, no operator set, no graph)")
+    if not model.HasField("graph") or not model.opset_import:
+        missing = "graph" if not model.HasField("graph") else "operator set"
+        raise ModelError(f"{file}: has no {missing}; the file may be truncated")
+    return model
+
+
+def default_opset(model: ModelProto) -> int:
+    """The version of the default domain that a model imports.
+
+    Raises:
+        ModelError: none, a domain that is imported twice, or a version that there cannot be.
+    """
+    versions: dict[str, int] = {}
+    for entry in (entry for function in model.functions for entry in function.opset_import):
+        _check_version(entry)
+    for entry in model.opset_import:
+        _check_version(entry)
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        if domain in versions:
+            name = domain or "the default one"
+            raise ModelError(f"the model imports operator domain {name} twice (versions {versions[domain]} and "
+                             f"{entry.version})")  # fmt: skip
+        versions[domain] = int(entry.version)
+    if "" not in versions:
+        raise ModelError("the model imports no version of ONNX's default operator domain")
+    return versions[""]
+
+
+def _check_version(entry: OperatorSetIdProto) -> None:
+    if not 1 <= entry.version <= _LAST_VERSION:
+        raise ModelError(f"version {entry.version} of operator domain {entry.domain or 'ai.onnx'!r} is imported")
+
+
+def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators: Operators | None = None) -> None:
+    """Refuse the forms of ONNX that cannot be planned, all findings at once.
+
+    An If, and what makes and reads sequences, may be nothing once values are known (see ``fold``): where they are all
+    that there is to be said, it is left to be said then.
+
+    Args:
+        model: its training information, sparse initializers and types of inputs and outputs are looked at.
+        nodes: the graph's, and those of the local functions that it reaches.
+        operators: which operators can be planned. Those of other domains that cannot are told with the rest; where
+            they are all there is to be said, others say it better.
+
+    Raises:
+        UnsupportedError: control flow, sequences, optionals, strings, sparse tensors, training information.
+    """
+    facts: dict[str, None] = {}
+    perhaps: dict[str, None] = {}
+    unknown: dict[str, None] = {}
+    functions = {(function.domain, function.name) for function in model.functions}
+    for node in nodes:
+        # Whether control flow is taken is said with all else that nothing describes.
+        reason = refused_forms(node, takes_graphs=operators is not None)
+        if not reason and operators is not None and node.op_type in CONTROL_FLOW:
+            reason = obstacle(node, functions)
+        if reason:
+            is_told = node.domain in ("", "ai.onnx") and (node.op_type == "If" or node.op_type in SEQUENCE_OPS)
+            (perhaps if is_told else facts)[f"{node_label(node)}: {reason}"] = None
+        elif operators is not None and node.domain not in ("", "ai.onnx"):
+            key = (node.domain, node.op_type)
+            if key not in functions and key not in FORMS and not operators.takes(*key):
+                unknown[f"{node_label(node)}: operator {qualified(*key)} has no description"] = None
+    for sparse in model.graph.sparse_initializer:
+        facts[f"initializer {sparse.values.name!r}: a sparse tensor"] = None
+    for tensor in model.graph.initializer:
+        if tensor.data_type == TensorProto.STRING:
+            facts[f"initializer {tensor.name!r}: strings"] = None
+    for kind, values in (("input", model.graph.input), ("output", model.graph.output)):
+        for value in values:
+            form = value.type.WhichOneof("value")
+            if form is not None and form != "tensor_type":
+                facts[f"{kind} {value.name!r}: a {form.removesuffix('_type').replace('_', ' ')}"] = None
+    if model.training_info:
+        facts["the model carries training information (TrainingInfoProto)"] = None
+    if facts:
+        raise UnsupportedError(
+            "the model uses forms of ONNX that cannot be planned", facts=(*facts, *perhaps, *unknown)
+        )
+
+
+def convert_opset(model: ModelProto, initializers: dict[str, TensorProto], opset: int) -> tuple[ModelProto, int]:
+    """Bring a model without local functions to an opset that both tofu and the runtime take.
+
+    Args:
+        model: without initializers, which are kept apart so that no weight is copied.
+        initializers: those of the model; what the conversion adds is added here.
+        opset: version of the default domain that the model imports.
+
+    Where every operator has the form that it has at the opset wanted, the model needs another stamp only.
+
+    Returns:
+        The model itself where nothing is to be done; and its opset.
+
+    Raises:
+        UnsupportedError: older than opset 7, or an operator that the converter cannot bring over.
+    """
+    if MIN_OPSET <= opset <= MAX_OPSET:
+        return model, opset
+    target = CONVERTED_OPSET if opset < MIN_OPSET else MAX_OPSET
+    is_known = opset <= defs.onnx_opset_version()
+    if is_known and all(_has_same_form(node, opset, target) for node in model.graph.node):
+        stamped = ModelProto()
+        stamped.CopyFrom(model)
+        for entry in stamped.opset_import:
+            if entry.domain in ("", "ai.onnx"):
+                entry.version = target
+        return stamped, target
+    if opset < _OLDEST_OPSET:
+        raise UnsupportedError(
+            f"the model is of opset {opset}; the oldest that can be converted is {_OLDEST_OPSET}",
+            hint=f"export the model again at opset {CONVERTED_OPSET}",
+        )
+    staged = ModelProto()
+    staged.CopyFrom(model)
+    staged.ir_version = 10
+    inputs = {value.name for value in model.graph.input}
+    for name, tensor in initializers.items():
+        if name in inputs:
+            continue
+        if tensor.data_location != TensorProto.EXTERNAL and tensor.ByteSize() <= _CONVERTER_DATA_BYTES:
+            staged.graph.initializer.append(tensor)
+        else:
+            staged.graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))
+    try:
+        converted = version_converter.convert_version(staged, target)
+    except Exception as error:  # noqa: BLE001 -- RuntimeError, ConvertError, ValueError and more, under no common type
+        raise UnsupportedError(
+            f"the model is of opset {opset}, which cannot be converted to {target}",
+            facts=(str(error).strip().splitlines()[0],),
+            hint=f"export the model again at opset {CONVERTED_OPSET}",
+        ) from None
+    restated(staged, opset, converted)
+    for tensor in converted.graph.initializer:
+        initializers.setdefault(tensor.name, tensor)
+    kept = [value for value in converted.graph.input if value.name in inputs]
+    del converted.graph.initializer[:]
+    del converted.graph.input[:]
+    converted.graph.input.extend(kept)
+    return converted, target
+
+
+def _has_same_form(node: NodeProto, opset: int, target: int) -> bool:
+    """Whether a node says at another opset what it says at its own.
+
+    An operator that did not change in between does. One that a model newer than the runtime uses may have changed in
+    the dtypes that it takes, or by an attribute that the node does not state: ONNX keeps what an operator does without.
+    """
+    if not all(_has_same_form(inner, opset, target) for graph in graphs_of(node) for inner in graph.node):
+        return False
+    if node.domain not in ("", "ai.onnx"):
+        return True
+    try:
+        now, then = (defs.get_schema(node.op_type, version, "") for version in (opset, target))
+    except defs.SchemaError:
+        return False
+    if now.since_version == then.since_version:
+        return True
+    names = [[part.name for part in (*schema.inputs, *schema.outputs)] for schema in (now, then)]
+    kept = all(
+        name in now.attributes
+        and attribute.default_value.SerializeToString() == now.attributes[name].default_value.SerializeToString()
+        for name, attribute in then.attributes.items()
+    )
+    return opset > target and names[0] == names[1] and kept and all(a.name in then.attributes for a in node.attribute)

@@ -1,0 +1,397 @@
+"""The canonical form of a graph: one network is one graph, in whichever ops its file spells it.
+
+What is planned is the canonical form. The user's model stays what it is: it is in the plan's folder, it gives names to
+tensors and ops, and ``tofu run --verify`` holds the plan's run against it. Names of the canonical form are names of the
+model, and tensors of equal names hold equal elements; it has fewer tensors, and its ops may be of another type.
+
+The rules, each of which takes tensors out of the graph whose elements others hold, or leaves the tensors alone:
+
+- *copies*: an Identity; Transposes, and Reshapes, that come back to what there was; what changes no shape; what lays
+  out a tensor as another op did. A Transpose of a Transpose is one Transpose;
+- *merged stacks*: a product of stacks whose outer dims were merged into one for it, and are told apart again behind it,
+  works on them as they are;
+- *turned operands*: a Transpose is taken into products that read it, if nothing else does;
+- *turned results*: a Transpose is taken into the product that makes what it turns, if only products read that as well;
+- *repeated operands*: an op that broadcasts reads what an Expand repeats;
+- *one form*: equal products are equal ops (``planner.graph.rewriting.products``).
+
+All reads stay what they were: a permutation of dims, or an index that is left out. What is no such thing (a Slice with
+a step, a Gather of rows, a Reshape of another shape) stays an op: where it is planned, only what is read moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.graph.model import Graph, Op, Shape
+from planner.graph.rewriting.products import Product, product_of, written
+
+_RESHAPES: Final = frozenset(("Flatten", "Reshape", "Squeeze", "Unsqueeze"))
+_VIEWS: Final = frozenset((*_RESHAPES, "Expand", "Identity", "Transpose"))
+_BROADCASTING: Final = frozenset(
+    (
+        *("Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater"),
+        *("GreaterOrEqual", "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum"),
+        *("Where", "Xor"),
+    )
+)
+"""All of their operands broadcast against each other."""
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """The canonical form of a graph."""
+
+    graph: Graph
+    in_place: Mapping[str, str]
+    """By tensor that the canonical form has no more: the tensor of it that holds its elements, turned, repeated or in
+    another shape. Who read the one reads, or makes, the other in its place."""
+
+
+def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
+    """The canonical form of a graph.
+
+    Inputs, outputs and states stay; an output that holds what another tensor holds is made by an Identity of that.
+
+    Args:
+        graph: is left as it is; that itself is in the result if it is its own canonical form.
+        kept: tensors that stay, and are read by who reads them: those to which the user's rules give a tiling.
+    """
+    form = _Form(graph, frozenset(kept), {op.name: op for op in graph.ops})
+    before: tuple[Op, ...] = ()
+    while (now := tuple(form.ops.values())) != before:
+        before = now
+        for rule in RULES:
+            rule(form)
+            form.drop_unread()
+    if before == graph.ops:
+        return Canonical(graph, {})
+    read = {name for op in before for name in op.inputs}
+    made = {name for op in before for name in op.outputs}
+    there = {*graph.inputs, *made, *(name for name in graph.constants if name in read)}
+    found = replace(
+        graph,
+        ops=before,
+        tensors={name: tensor for name, tensor in graph.tensors.items() if name in there},
+        constants={name: value for name, value in graph.constants.items() if name in there},
+        folded=graph.folded & there,
+    )
+    in_place = {name: form.holder(name) for op in graph.ops for name in op.outputs if name and name not in made}
+    return Canonical(found, in_place)
+
+
+@dataclass
+class _Form:
+    """A graph on the way to its canonical form."""
+
+    graph: Graph
+    kept: frozenset[str]
+    ops: dict[str, Op]
+    """By name, in execution order."""
+    held_by: dict[str, str] = field(default_factory=dict)
+    """By tensor that is there no more, the tensor that was read in its place when it went."""
+
+    def holder(self, name: str) -> str:
+        """The tensor that is read in the place of one that is there no more."""
+        while name in self.held_by:
+            name = self.held_by[name]
+        return name
+
+    def shape(self, name: str) -> Shape:
+        return self.graph.tensors[name].shape
+
+    def value(self, name: str) -> np.ndarray | None:
+        return self.graph.constants.get(name)
+
+    def maker(self) -> dict[str, Op]:
+        """By tensor the op that makes it."""
+        return {name: op for op in self.ops.values() for name in op.outputs if name}
+
+    def readers(self) -> dict[str, dict[str, None]]:
+        """By tensor the names of the ops that read it."""
+        found: dict[str, dict[str, None]] = {name: {} for name in self.graph.tensors}
+        for op in self.ops.values():
+            for name in filter(None, op.inputs):
+                found[name][op.name] = None
+        return found
+
+    def drop_unread(self) -> None:
+        """Leaves out what only lays elements out that nobody reads any more."""
+        wanted = {*self.graph.outputs, *self.kept}
+        found = []
+        for op in reversed(self.ops.values()):
+            if op.op_type in _VIEWS and not op.domain and wanted.isdisjoint(op.outputs):
+                self.held_by[op.outputs[0]] = op.inputs[0]
+                continue
+            wanted.update(op.inputs)
+            found.append(op)
+        self.ops = {op.name: op for op in reversed(found)}
+
+
+def _turn(form: _Form, op: Op) -> tuple[int, ...] | None:
+    """How a Transpose exchanges dims; None of another op."""
+    if op.op_type != "Transpose" or op.domain:
+        return None
+    perm = op.attribute("perm")
+    rank = len(form.shape(op.inputs[0]))
+    return tuple(int(dim) for dim in perm) if isinstance(perm, tuple) else tuple(reversed(range(rank)))
+
+
+def _without_copies(form: _Form) -> None:
+    """Who reads a tensor that holds what another one holds, reads that."""
+    same: dict[str, str] = {}
+    before: dict[str, Op] = {}
+    """By tensor the op that makes it, among those that were walked."""
+    laid: dict[tuple[object, ...], str] = {}
+    """By what is laid out anew, and how, the tensor that holds it so."""
+    found = {}
+    for old in form.ops.values():
+        op = replace(old, inputs=tuple(same.get(name, name) for name in old.inputs))
+        op = _joined(form, op, before)
+        source = _original(form, op, before)
+        if source is None and (layout := _layout(form, op)) is not None:
+            source = laid.get(layout)
+            if op.outputs[0] not in form.kept:
+                laid.setdefault(layout, op.outputs[0])
+        if source is not None:
+            (output,) = op.outputs
+            op = replace(op, op_type="Identity", inputs=(source,), attributes=())
+            if output not in form.kept:
+                same[output] = source
+        found[op.name] = op
+        before.update((name, op) for name in op.outputs if name)
+    form.ops = found
+    _make_outputs(form)
+
+
+def _make_outputs(form: _Form) -> None:
+    """An output that holds what an op makes is made by that op, and not by an Identity of it."""
+    free = form.maker().keys() - set(form.graph.outputs) - form.kept
+    renamed: dict[str, str] = {}
+    for op in form.ops.values():
+        if op.op_type != "Identity" or op.domain or op.inputs[0] not in free or op.inputs[0] in renamed:
+            continue
+        if op.outputs[0] in form.graph.outputs and op.outputs[0] not in form.kept:
+            renamed[op.inputs[0]] = op.outputs[0]
+    if not renamed:
+        return
+    form.ops = {
+        op.name: replace(
+            op,
+            inputs=tuple(renamed.get(name, name) for name in op.inputs),
+            outputs=tuple(renamed.get(name, name) for name in op.outputs),
+        )
+        for op in form.ops.values()
+        if not (op.op_type == "Identity" and renamed.get(op.inputs[0]) == op.outputs[0])
+    }
+    for source, output in renamed.items():
+        form.held_by[source] = output
+
+
+def _layout(form: _Form, op: Op) -> tuple[object, ...] | None:
+    """What an op lays out anew, and how: equal for ops that make equal tensors; None of an op that does not."""
+    turn = _turn(form, op)
+    if turn is not None:
+        return op.inputs[0], turn
+    if op.op_type in (*_RESHAPES, "Expand") and not op.domain:
+        return op.inputs[0], op.op_type == "Expand", form.shape(op.outputs[0])
+    return None
+
+
+def _joined(form: _Form, op: Op, before: Mapping[str, Op]) -> Op:
+    """A Transpose of a Transpose, that reads what the first one read."""
+    turn, inner = _turn(form, op), before.get(op.inputs[0]) if op.inputs else None
+    first = None if turn is None or inner is None or inner.outputs[0] in form.kept else _turn(form, inner)
+    if turn is None or inner is None or first is None:
+        return op
+    return replace(op, inputs=inner.inputs, attributes=(("perm", tuple(first[dim] for dim in turn)),))
+
+
+def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
+    """The tensor that an op makes again; None if it makes something else."""
+    if op.domain or op.op_type not in _VIEWS or len(op.outputs) != 1:
+        return None
+    source, shape = op.inputs[0], form.shape(op.outputs[0])
+    if op.op_type == "Transpose":
+        turn = _turn(form, op)
+        return source if turn == tuple(range(len(shape))) else None
+    if op.op_type not in _RESHAPES:
+        return source if form.shape(source) == shape else None
+    while form.shape(source) != shape:
+        inner = before.get(source)
+        if inner is None or inner.domain or inner.op_type not in _RESHAPES or source in form.kept:
+            return None
+        source = inner.inputs[0]
+    return source
+
+
+def _merged_stacks(form: _Form) -> None:
+    """A product of stacks does without the Reshapes that merge their outer dims and tell them apart again.
+
+    So PyTorch's traces write every product of stacks. Of a merged dim, a piece is seldom a piece of each dim.
+    """
+    stay = {*form.graph.outputs, *form.kept}
+    maker, readers = form.maker(), form.readers()
+    for op in list(form.ops.values()):
+        product = product_of(op, form.graph.tensors)
+        after = [form.ops[reader] for reader in readers[op.outputs[0]] if reader in form.ops]
+        if product is None or op.outputs[0] in stay or len(after) != 1 or not _is_reshape(after[0]):
+            continue
+        apart = _unmerged(form, product, after[0].outputs[0], maker)
+        made = None if apart is None else written(apart)
+        if made is not None:
+            del form.ops[after[0].name]
+            form.ops[op.name] = made
+            form.held_by[op.outputs[0]] = made.outputs[0]
+            for source in made.inputs:
+                readers[source][op.name] = None
+
+
+def _unmerged(form: _Form, product: Product, output: str, maker: Mapping[str, Op]) -> Product | None:
+    """A product that makes the Reshape of its result, of what its operands are Reshapes of; None if there is none.
+
+    Args:
+        form: of the graph.
+        product: whose result is reshaped.
+        output: the Reshape of the result.
+        maker: by tensor the op that makes it.
+    """
+    merged, shape = form.shape(product.op.outputs[0]), form.shape(output)
+    count = len(shape) - len(merged) + 1
+    outer, inner = shape[:count], shape[count:]
+    if count < 2 or not product.result or inner != merged[1:] or prod(outer) != merged[0]:
+        return None
+    stack = product.result[0]
+    sources: list[str] = []
+    for name, own in zip(product.operands, product.labels, strict=True):
+        made = maker.get(name)
+        if made is None or not _is_reshape(made) or name in form.kept or own[0] != stack:
+            return None
+        if form.shape(made.inputs[0]) != (*outer, *form.shape(name)[1:]):
+            return None
+        sources.append(made.inputs[0])
+    first = 1 + max(label for own in (product.result, *product.labels) for label in own)
+    apart = tuple(range(first, first + count))
+    return replace(
+        product,
+        op=replace(product.op, outputs=(output,)),
+        operands=tuple(sources),
+        labels=tuple((*apart, *own[1:]) for own in product.labels),
+        result=(*apart, *product.result[1:]),
+    )
+
+
+def _is_reshape(op: Op) -> bool:
+    return op.op_type in _RESHAPES and not op.domain
+
+
+def _turned_operands(form: _Form) -> None:
+    """Products read what a Transpose turns, where all that read the Transpose are products that can."""
+    readers = form.readers()
+    for turning in list(form.ops.values()):
+        turn = _turn(form, turning)
+        if turn is None:
+            continue
+        (name,), (source,) = turning.outputs, turning.inputs
+        others = {reader: _reading(form, form.ops[reader], name, source, turn) for reader in readers[name]}
+        taken = {reader: op for reader, op in others.items() if op is not None}
+        if taken and len(taken) == len(others) and name not in form.kept:
+            form.ops.update(taken)
+            readers[source].update(readers[name])
+
+
+def _reading(form: _Form, op: Op, turned: str, source: str, perm: tuple[int, ...]) -> Op | None:
+    """An op that reads the source of a Transpose in its place; None if it can not."""
+    product = product_of(op, form.graph.tensors)
+    if product is None or turned in op.inputs[len(product.operands) :]:
+        return None
+    return written(product.with_operand(turned, source, perm))
+
+
+def _turned_results(form: _Form) -> None:
+    """A product makes what a Transpose makes of it, where nothing else reads it but products, which can read that."""
+    stay = {*form.graph.outputs, *form.kept}
+    maker, readers = form.maker(), form.readers()
+    for transpose in list(form.ops.values()):
+        turn = _turn(form, transpose)
+        if turn is None or transpose.inputs[0] in stay or transpose.inputs[0] not in maker:
+            continue
+        (name,), (turned,) = transpose.inputs, transpose.outputs
+        op = form.ops.get(maker[name].name)
+        product = None if op is None or op.outputs != (name,) else product_of(op, form.graph.tensors)
+        if product is None:
+            continue
+        back = tuple(turn.index(dim) for dim in range(len(turn)))
+        others = [form.ops[reader] for reader in readers[name] if reader != transpose.name]
+        made = [
+            written(product.with_result(turned, turn)),
+            *(_reading(form, other, name, turned, back) for other in others),
+        ]
+        taken = {op.name: op for op in made if op is not None}
+        if len(taken) == len(made):
+            del form.ops[transpose.name]
+            form.ops.update(taken)
+            form.held_by[name] = turned
+            readers[turned].update(dict.fromkeys(other.name for other in others))
+
+
+def _repeated_operands(form: _Form) -> None:
+    """Ops that broadcast read what an Expand repeats, where that gives them the same shape."""
+    maker = form.maker()
+    found = {}
+    for op in form.ops.values():
+        inputs = list(op.inputs)
+        for slot, name in enumerate(op.inputs):
+            inner = maker.get(name)
+            if inner is None or inner.op_type != "Expand" or inner.domain or name in form.kept:
+                continue
+            inputs[slot] = inner.inputs[0]
+            if not _has_its_shape(form, op, inputs):
+                inputs[slot] = name
+        if tuple(inputs) != op.inputs:
+            found[op.name] = replace(op, inputs=tuple(inputs))
+    form.ops.update(found)
+
+
+def _has_its_shape(form: _Form, op: Op, inputs: list[str]) -> bool:
+    """Whether an op that reads these broadcasts them to the shape that it makes."""
+    if op.domain:
+        return False
+    made, shapes = form.shape(op.outputs[0]), [form.shape(name) for name in inputs]
+    if op.op_type in _BROADCASTING:
+        return np.broadcast_shapes(*shapes) == made
+    if op.op_type != "MatMul" or any(len(shape) < 2 for shape in shapes):
+        return False
+    matrices = [shape[-2:] == form.shape(name)[-2:] for shape, name in zip(shapes, op.inputs, strict=True)]
+    return all(matrices) and np.broadcast_shapes(*(shape[:-2] for shape in shapes)) == made[:-2]
+
+
+def _one_form(form: _Form) -> None:
+    """Equal products are equal ops."""
+    form.ops.update(dict(_rewritten(form)))
+
+
+def _rewritten(form: _Form) -> Iterator[tuple[str, Op]]:
+    for op in form.ops.values():
+        product = product_of(op, form.graph.tensors)
+        other = None if product is None else written(product)
+        if other is not None:
+            yield op.name, other
+
+
+Rule: TypeAlias = Callable[[_Form], None]
+
+RULES: Final[tuple[Rule, ...]] = (
+    _without_copies,
+    _merged_stacks,
+    _turned_operands,
+    _turned_results,
+    _repeated_operands,
+    _one_form,
+)
+"""In the order in which they are applied, again and again until none of them changes anything."""

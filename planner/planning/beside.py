@@ -1,0 +1,146 @@
+"""What is estimated beside a plan for a machine: data parallelism, and other numbers of workers.
+
+Other numbers are one worker, and the powers of two next to the number that is planned for. Of a small graph they are
+planned as quickly as can be, of a large one by data parallelism alone: to look beside must not take as long as to plan.
+Plans that do not fit into the memory there is are not told of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from planner.cost.tables import CostTables
+from planner.errors import TofuError
+from planner.machine.device_profile import DeviceProfile
+from planner.machine.rates import Rates
+from planner.machine.routes import part
+from planner.machine.topology_file import Machine
+from planner.planning.bodies import Decided
+from planner.planning.fit import Candidate, candidate_of
+from planner.planning.objective import Times, least_time
+from planner.planning.room import fits
+from planner.progress import Progress, silent
+from planner.results import Beside, OtherCount
+from planner.search.literature.methods import MANY_OPS
+from planner.units import format_seconds
+
+NOTABLY = 0.99
+"""What takes less than this part of the plan's estimate is faster; estimates tell no smaller differences apart."""
+
+NO_SPEED = (
+    "the topology does not say how fast its devices compute, so the plan is for the least cost in bytes and not for "
+    "the least time: add compute and memory_bandwidth to its device, or give --profile"
+)
+
+LARGE = (
+    "on so many devices a plan for the least time takes minutes, so the plan is for the least cost in bytes: write "
+    "--objective time"
+)
+
+Search = Callable[[Machine, str, CostTables], Decided]
+"""Makes a plan for a part of the machine, by the strategy of this name, with these tables."""
+
+
+def other_counts(workers: int, most: int) -> tuple[int, ...]:
+    """Numbers of workers to look at beside the one that is planned for, ascending.
+
+    >>> other_counts(7, 8), other_counts(8, 8), other_counts(3, 3), other_counts(1, 1)
+    ((1, 4, 8), (1, 4), (1, 2), ())
+
+    Args:
+        workers: that is planned for.
+        most: the devices of the machine.
+    """
+    below = 1 << max(0, (workers - 1).bit_length() - 1)
+    above = 1 << (workers - 1).bit_length()
+    return tuple(sorted({count for count in (1, below, above) if count <= most and count != workers}))
+
+
+def others(
+    whole: Machine,
+    workers: int,
+    search: Search,
+    limits_of: Callable[[Machine], Sequence[int] | None],
+    *,
+    is_timed: bool,
+    rates: Rates | None = None,
+    strategy: str = "tofu",
+    profile: DeviceProfile | None = None,
+    progress: Progress = silent,
+) -> Iterator[OtherCount]:
+    """Estimates of other numbers of workers, of those with a plan that fits.
+
+    Args:
+        whole: the machine with all of its devices.
+        workers: that is planned for.
+        search: makes a plan.
+        limits_of: the memory of a part of the machine, or None: enough.
+        is_timed: plans are for the least time, else for the least cost in bytes.
+        rates: by which excess is counted; None: the usual ones.
+        strategy: by which the plan was asked for.
+        profile: what ops were measured to take, or None.
+        progress: told what is being done.
+    """
+    for count in other_counts(workers, whole.device_count):
+        machine, tables = part(whole, count), CostTables(rates)
+        goal = least_time(machine, tables, profile)
+        times = Times(machine, goal, tables, profile)
+        progress(f"{count} of the machine's devices, to compare with")
+        found: list[Candidate] = []
+        for name in (strategy,) if strategy != "tofu" else ("data", "tofu"):
+            is_enough = bool(found) and (count == 1 or len(found[0].decided.ops) > MANY_OPS)
+            if is_enough:
+                break
+            by_time = is_timed and name == "tofu"
+            with contextlib.suppress(TofuError):  # it has no plan of this graph, or none that keeps to the rules
+                decided = search(machine, name, goal.tables if by_time else tables)
+                found.append(candidate_of(decided, tables if by_time else None))
+        if found and not times.has_many_parts(found[0].decided):
+            fitting = times.fastest(found, limits_of(machine)).fitting
+            if fitting is not None:
+                yield OtherCount(count, times.seconds(fitting))
+
+
+def of_data(by_data: Candidate | None, times: Times, limits: Sequence[int] | None) -> tuple[float | None, bool]:
+    """What data parallelism is estimated to take, and whether that is of its program.
+
+    Args:
+        by_data: its plan, or None.
+        times: of the machine.
+        limits: the memory there is, or None: enough.
+
+    Returns:
+        None for the seconds where there is no plan, or where its program does not fit.
+    """
+    if by_data is None:
+        return None, True
+    is_exact = not times.has_many_parts(by_data.decided)
+    if is_exact and not fits(by_data, limits):
+        return None, True
+    return times.seconds(by_data), is_exact
+
+
+def warnings(seconds: float, workers: int, beside: Beside, strategy: str) -> Iterator[str]:
+    """What is estimated to be faster than a plan, or as fast on fewer workers, and how to have it.
+
+    Args:
+        seconds: the plan's estimate.
+        workers: of the plan.
+        beside: what is beside it.
+        strategy: by which the plan was asked for.
+    """
+    if beside.data_seconds is not None and beside.data_seconds < NOTABLY * seconds:
+        way = "--objective time" if strategy == "tofu" else "--strategy data"
+        yield f"data parallelism is estimated to be faster, at {format_seconds(beside.data_seconds)}: write {way}"
+    better = [
+        other
+        for other in beside.others
+        if other.estimated_seconds < NOTABLY * seconds
+        or (other.workers < workers and NOTABLY * other.estimated_seconds <= seconds)
+    ]
+    if better:
+        best = min(better, key=lambda other: (other.estimated_seconds, other.workers))
+        who = "1 worker is" if best.workers == 1 else f"{best.workers} workers are"
+        how = "faster" if best.estimated_seconds < NOTABLY * seconds else "as fast"
+        yield f"{who} estimated to be {how}, at {format_seconds(best.estimated_seconds)}: write --gpus {best.workers}"

@@ -1,0 +1,368 @@
+"""A plan that fits into the memory there is, and its program."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+
+from planner.algebra.tiling import Tiling
+from planner.artifacts.plan import Plan
+from planner.cost.by_op import costed, op_cost
+from planner.cost.priced import PricedTables
+from planner.cost.residence import Residence
+from planner.cost.tables import CostTables
+from planner.errors import InfeasibleError, UsageError
+from planner.graph.model import Graph
+from planner.partition.build import Unplaced, unplaced
+from planner.partition.occupancy import tightest
+from planner.partition.segments import Partitioned
+from planner.planning.bodies import Decided
+from planner.planning.refusal import does_not_fit
+from planner.search.decide import Decision
+from planner.search.memory.branches import Answer, Charges, Column, Spans, branched
+from planner.search.memory.limit import HIGHEST_PRICE, Fit, Measured, Part, Prices, components, fit, mixed
+from planner.search.memory.nearby import Nearby
+from planner.tdl.bind import BoundOp
+
+Again: TypeAlias = Callable[[Decided, CostTables], Decision]
+"""Plans the graph of a plan with other tables."""
+
+_MOST_SOLVED = 96
+"""Plans near those that were found that are searched for at most."""
+_UNKNOWN = 1 << 60
+"""More than any plan has."""
+_MOST_OPS_SOLVED = 20_000
+"""Ops of all these plans together, about: of a large graph fewer are searched for."""
+_TOLERANCE = Fraction(1, 200)
+"""A plan that is better by a smaller share is not searched for."""
+_MOST_MIXED = 3
+"""Cheaper plans with which the best one is mixed at most."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan, and its program, which is made when somebody asks for it."""
+
+    decided: Decided
+    is_lean: bool = False
+    """Its program is a lean one (``partition``)."""
+    apart: Sequence[Sequence[float]] = ()
+    """How far its workers are from each other (``partition``)."""
+    limit_bytes: int = 0
+    """What workers should take at most: where they need not take more, more work is done so that they do not."""
+
+    @cached_property
+    def partitioned(self) -> Partitioned:
+        """The program."""
+        return self._unplaced.placed(limit_bytes=self.limit_bytes)
+
+    @cached_property
+    def _unplaced(self) -> Unplaced:
+        decided = self.decided
+        return unplaced(decided.graph, decided.ops, decided.decision.plan, self.apart, lean=self.is_lean)
+
+    def lacking(self, limits: Sequence[int]) -> int:
+        """Bytes that the worker lacks that lacks the most; 0 or less: the plan fits.
+
+        To place buffers well is most of the work of making a program; so it is done only as far as limits ask for it.
+
+        Args:
+            limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
+        """
+        peaks = self._unplaced.least_peaks
+        if (lacking := _lacking(peaks, limits)) <= 0:
+            lacking = _lacking(self._unplaced.placed(min(limits), self.limit_bytes).program.peak_bytes, limits)
+        return lacking
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a plan is to have little of."""
+
+    tables: CostTables
+    """Of that, for the search."""
+    of: Callable[[Candidate], int]
+    """How much a plan has."""
+    highest_price: Fraction
+    """Of a byte of memory: more than having it could ever save."""
+
+
+def least_cost(tables: CostTables) -> Goal:
+    """The papers' goal (Tofu, section 5), what moves, and what uneven and repeated work is worth.
+
+    Args:
+        tables: of bytes.
+    """
+    return Goal(tables, lambda candidate: candidate.decided.decision.plan.cost, HIGHEST_PRICE)
+
+
+def within(
+    first: Candidate,
+    again: Again,
+    limits: Sequence[int],
+    goal: Goal,
+    tables: CostTables,
+    progress: Callable[[str], None] = lambda line: None,
+    around: Callable[[Graph, tuple[BoundOp, ...], Sequence[Plan], CostTables], Nearby] = Nearby,
+    leaner: Sequence[Again] = (),
+) -> Candidate:
+    """The plan, if it fits; else the best of those that were found to fit.
+
+    Whether a plan fits is told by its lean program (``partition``); if the other one fits, too, that is taken.
+
+    Prices on memory lead to plans that are stable, and from there improvement finds none that take less; under rules
+    that leave fewer plans it can come to others. So what is found where none fits depends on what else may be asked.
+
+    Args:
+        first: the best plan without a limit.
+        again: plans the graph of a plan with other tables.
+        limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
+        goal: what a plan is to have little of.
+        tables: of bytes.
+        progress: told what is being done.
+        around: what plans may be besides those that ``again`` finds.
+        leaner: the same as ``again``, under stricter rules: asked, one after the other, while no plan fits.
+
+    Raises:
+        InfeasibleError: no plan that was found fits; with what takes the room.
+    """
+    if first.lacking(limits) <= 0:
+        return first
+    decided = first.decided
+    residence = Residence(decided.graph, decided.ops)
+    known: dict[tuple[Tiling, ...], Measured[Candidate]] = {}
+
+    def measured(candidate: Candidate) -> Measured[Candidate]:
+        plan = candidate.decided.decision.plan
+        key = (*plan.tilings.values(), *(strategy.tiling for strategy in plan.strategies.values()))
+        if key not in known:
+            known[key] = newly_measured(candidate)
+        return known[key]
+
+    def newly_measured(candidate: Candidate) -> Measured[Candidate]:
+        candidate = replace(candidate, limit_bytes=min(limits))
+        held = residence.of(candidate.decided.decision.plan)
+        # No program takes less than the residence: where that is too much already, none is made.
+        lacking = -(-(int(held.max(initial=0)) - sum(limits)) // len(limits))
+        return Measured(candidate, goal.of(candidate), held, lacking if lacking > 0 else candidate.lacking(limits))
+
+    def fitted(start: Measured[Candidate], planned: Again) -> Fit[Candidate]:
+        def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Candidate]:
+            progress(f"the plan does not fit: planning again, memory at a price at {len(prices)} moments")
+            decision = planned(decided, PricedTables(goal.tables, residence, prices, tilt))
+            return measured(candidate_of(replace(decided, decision=decision), tables, lean=True))
+
+        return fit(start, plan_for, len(limits), goal.highest_price)
+
+    leanest = measured(candidate_of(decided, lean=True))
+    tried = [fitted(leanest, again)]
+    for stricter in leaner:
+        if tried[-1].best.is_fitting:
+            break
+        progress("no plan fits: planning again, with less replication")
+        with contextlib.suppress(InfeasibleError, UsageError):  # other rules may leave no plan at all
+            start = measured(candidate_of(replace(decided, decision=stricter(decided, goal.tables)), tables, lean=True))
+            tried.append(_above(leanest, fitted(start, stricter)))
+    found = min(tried, key=lambda one: max(0, one.best.excess_bytes))
+    if found.best.is_fitting:
+        found = replace(found, best=_closed(found, measured, goal.tables, residence, tables, progress))
+    else:
+        found = replace(found, cheaper=(leanest,))
+    best = _branched(found, measured, goal, residence, tables, around, progress)
+    if not best.is_fitting:
+        ends = [best.plan, *(end.best.plan for end in tried)]
+        programs = [end.partitioned.program for end in ends]
+        raise does_not_fit(
+            min(programs, key=lambda program: _lacking(program.peak_bytes, limits)), decided.graph, limits
+        )
+    usual = candidate_of(best.plan.decided, limit_bytes=min(limits))
+    return usual if usual.lacking(limits) <= 0 else best.plan
+
+
+def _above(first: Measured[Candidate], found: Fit[Candidate]) -> Fit[Candidate]:
+    """What was found from another plan than the first one, which does not fit, and may be cheaper than all of these."""
+    cheaper = [one for one in (*found.cheaper, first) if one.objective < found.best.objective]
+    return replace(found, cheaper=tuple(sorted(cheaper, key=lambda one: -one.objective)))
+
+
+def _lacking(peaks: Sequence[int], limits: Sequence[int]) -> int:
+    worker, limit = tightest(peaks, limits)
+    return peaks[worker] - limit
+
+
+def candidate_of(
+    decided: Decided, tables: CostTables | None = None, *, lean: bool = False, limit_bytes: int = 0
+) -> Candidate:
+    """A plan with its program.
+
+    Args:
+        decided: the plan.
+        tables: of bytes, where it was made with tables of something else; then its bytes are counted.
+        lean: see ``partition``.
+        limit_bytes: see ``Candidate``.
+    """
+    if tables is not None:
+        decided = _with_cost(decided, decided.decision.plan, tables)
+    return Candidate(decided, lean, limit_bytes=limit_bytes)
+
+
+def _with_cost(decided: Decided, plan: Plan, tables: CostTables) -> Decided:
+    plan = replace(costed(decided.graph, decided.ops, plan, tables), certified_gap=None)
+    return replace(decided, decision=replace(decided.decision, plan=plan))
+
+
+def _closed(
+    found: Fit[Candidate],
+    measured: Callable[[Candidate], Measured[Candidate]],
+    goal_tables: CostTables,
+    residence: Residence,
+    tables: CostTables,
+    progress: Callable[[str], None],
+) -> Measured[Candidate]:
+    """Takes what may be taken of plans that are cheaper and do not fit."""
+    best = found.best
+    priced = PricedTables(goal_tables, residence, found.prices)
+    for cheaper in found.cheaper[:_MOST_MIXED]:
+        over, under = cheaper.plan.decided, best.plan.decided
+        parts = _parts(over, under, goal_tables, priced)
+        if len(parts) < 2:
+            continue
+        progress(f"closing the gap between two plans, which differ in {len(parts)} parts")
+        best = min(best, mixed(parts, _with_parts(over, under, measured, tables)), key=lambda plan: plan.objective)
+    return best
+
+
+def _branched(
+    found: Fit[Candidate],
+    measured: Callable[[Candidate], Measured[Candidate]],
+    goal: Goal,
+    residence: Residence,
+    tables: CostTables,
+    around: Callable[[Graph, tuple[BoundOp, ...], Sequence[Plan], CostTables], Nearby],
+    progress: Callable[[str], None],
+) -> Measured[Candidate]:
+    """The best plan near those that were found; the one that lacks the least memory if none fits."""
+    best = found.best
+    if not found.cheaper:
+        return best
+    decided = best.plan.decided
+    plans = [one.plan.decided.decision.plan for one in (best, *found.cheaper)]
+    nearby = around(decided.graph, decided.ops, plans, goal.tables)
+    workers = prod(plans[0].cuts)
+
+    def column(composites: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:
+        plan = nearby.plan(composites)
+        return Column(composites, nearby.total(composites), residence.of(plan), nearby.taken(composites))
+
+    columns = [column(nearby.composites(plan)) for plan in plans]
+    leanest, solved = columns[0], 0
+    most = min(_MOST_SOLVED, _MOST_OPS_SOLVED // len(decided.ops))
+
+    def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[tuple[Tiling, ...]] | None:
+        nonlocal leanest, solved
+        solved += 1
+        progress(f"dividing the plans between the best that fits and cheaper ones: search {solved} of {most}")
+        priced = PricedTables(goal.tables, residence, prices, charges=nearby.charges(charges))
+        found = nearby.solve(priced, spans)
+        if found is None:
+            return None
+        one = column(found[0])
+        leanest = min(leanest, one, key=lambda known: int(known.residence.max()))
+        return Answer(one, Fraction(found[1]))
+
+    def accept(one: Column[tuple[Tiling, ...]]) -> bool:
+        nonlocal best
+        candidate = measured(candidate_of(_with_cost(decided, nearby.plan(one.plan), tables), lean=True))
+        if candidate.is_fitting and best.is_fitting:
+            best = min(best, candidate, key=lambda known: known.objective)
+        else:
+            best = min(best, candidate, key=lambda known: known.excess_bytes)
+        return candidate.is_fitting
+
+    room = np.full_like(best.residence, best.most_bytes - workers * best.excess_bytes)
+    below = columns[0].objective if best.is_fitting else _UNKNOWN
+    branched(columns, solve, room, nearby.variables(), below, accept, goal.highest_price, most, _TOLERANCE)
+    if not best.is_fitting:
+        accept(leanest)
+    return best
+
+
+def _with_parts(
+    over: Decided, under: Decided, measured: Callable[[Candidate], Measured[Candidate]], tables: CostTables
+) -> Callable[[Sequence[Part[str]]], Measured[Candidate]]:
+    """Makes and measures the first plan with parts of the second."""
+
+    def with_parts(chosen: Sequence[Part[str]]) -> Measured[Candidate]:
+        names = {name for part in chosen for name in part.variables}
+        exchanged = _exchanged(over, under, names)
+        return measured(candidate_of(_with_cost(over, exchanged, tables), lean=True))
+
+    return with_parts
+
+
+def _exchanged(over: Decided, under: Decided, names: set[str]) -> Plan:
+    """The first plan, with the tilings and strategies of these tensors and ops from the second."""
+    one, other = over.decision.plan, under.decision.plan
+    return replace(
+        one,
+        tilings={
+            name: other.tilings[name] if _tensor(name) in names else tiling for name, tiling in one.tilings.items()
+        },
+        strategies={
+            name: other.strategies[name] if _op(name) in names else strategy
+            for name, strategy in one.strategies.items()
+        },
+        unsplit=tuple(
+            name for name in one.strategies if name in (other.unsplit if _op(name) in names else one.unsplit)
+        ),
+    )
+
+
+def _tensor(name: str) -> str:
+    """Tensors and ops may have one name: their variables have not."""
+    return f"tensor {name}"
+
+
+def _op(name: str) -> str:
+    return f"op {name}"
+
+
+def _parts(over: Decided, under: Decided, tables: CostTables, priced: CostTables) -> tuple[Part[str], ...]:
+    """Where two plans of one graph differ, what each part costs, and what it saves."""
+    graph = over.graph
+    one, other = over.decision.plan, under.decision.plan
+    differing = [_tensor(name) for name, tiling in one.tilings.items() if tiling != other.tilings[name]]
+    differing += [_op(name) for name, strategy in one.strategies.items() if strategy != other.strategies[name]]
+    links = [
+        (_op(op.name), _tensor(name))
+        for op in graph.ops
+        for name in (*op.inputs, *op.outputs)
+        if name and name not in graph.constants
+    ]
+    # A state comes back in the tiling in which it went in.
+    links += [(_tensor(pair.current), _tensor(pair.following)) for pair in graph.state]
+    touching: dict[str, list[BoundOp]] = {}
+    for bound in over.ops:
+        for name in dict.fromkeys((_op(bound.op.name), *map(_tensor, (*bound.op.inputs, *bound.op.outputs)))):
+            touching.setdefault(name, []).append(bound)
+
+    def parts() -> Iterator[Part[str]]:
+        for part in components(differing, links):
+            plan = _exchanged(over, under, set(part))
+            touched = {bound.op.name: bound for name in part for bound in touching.get(name, ())}.values()
+            more = _counted(over, plan, touched, tables) - _counted(over, one, touched, tables)
+            charged = _counted(over, plan, touched, priced) - _counted(over, one, touched, priced)
+            yield Part(part, more, more - charged)
+
+    return tuple(parts())
+
+
+def _counted(decided: Decided, plan: Plan, ops: Iterable[BoundOp], tables: CostTables) -> int:
+    return sum(op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in ops)

@@ -1,0 +1,238 @@
+"""Planning for the least estimated time.
+
+What a plan is judged by is the estimate of its program. The search has tables of time, which add up what ops compute
+and what each delivery takes by itself; a program joins deliveries, and sends over several levels at once, so that its
+estimate is mostly less than the tables' sum, by up to a tenth on machines of one level. So the search's plan for the
+least time by its tables is one of several: the plan for the least cost in bytes and those of the strategies of the
+literature are others, and the one whose program is estimated to be the fastest is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final, Literal, TypeAlias
+
+from planner.cost.by_op import op_cost
+from planner.cost.roofline import says_speed
+from planner.cost.seconds.estimate import estimate
+from planner.cost.seconds.measured import compute_times
+from planner.cost.seconds.tables import PICOSECONDS, TimeTables
+from planner.cost.seconds.timed import TimedTables
+from planner.cost.tables import CostTables
+from planner.errors import TofuError, UsageError
+from planner.machine.device_profile import DeviceProfile
+from planner.machine.routes import Interconnect, level_ways
+from planner.machine.topology_file import Machine
+from planner.planning.bodies import Decided
+from planner.planning.fit import Candidate, Goal, candidate_of
+from planner.planning.room import fits
+from planner.progress import Progress, silent
+from planner.search.effort import EffortName
+from planner.search.literature.methods import METHODS
+from planner.search.model.cuts import cuts_of_levels
+
+Objective: TypeAlias = Literal["bytes", "time"]
+
+LITERATURE = tuple(name for name in METHODS if name != "tofu")
+"""Names of the strategies of the literature."""
+
+_HIGHEST_PRICE = Fraction(10**6)
+"""Picoseconds for a held byte: as if it came over 1 MB/s."""
+_MANY_PARTS = 30_000
+"""With more ops, times workers, programs of all strategies take minutes: then one is made, of the plan that is best by
+its tables."""
+
+MOST_DEVICES_BY_DEFAULT: Final = 64
+"""On a larger machine tables of time take minutes even of a small graph: who wants them has to ask for them."""
+
+EFFORTS_FOR_TIME: dict[EffortName, EffortName] = {"quick": "quick", "normal": "quick", "thorough": "normal"}
+"""Of the searches behind a plan for the least time. A bound of times takes minutes where one of bytes takes seconds."""
+
+
+def objective_of(
+    wanted: Objective | None, machine: Machine | None, profile: DeviceProfile | None, strategy: str
+) -> Objective:
+    """What a plan is judged by: where nobody says it, the time on a machine, else bytes.
+
+    A plan of the literature is by itself for what its authors say. Nor is there a time where neither the topology nor a
+    profile says how fast devices compute; and on hundreds of devices it takes long, and has to be asked for.
+
+    Args:
+        wanted: as the user wrote it, or None.
+        machine: that is planned for, or None.
+        profile: what ops were measured to take, or None.
+        strategy: how the plan is found.
+
+    Raises:
+        UsageError: the least time is asked for, and there is no machine.
+    """
+    if wanted == "time" and machine is None:
+        raise UsageError("--objective time: on what machine?", hint="write --topology with a file or a name")
+    if wanted is not None:
+        return wanted
+    is_timed = machine is not None and strategy == "tofu" and can_be_timed(machine, profile) and not is_large(machine)
+    return "time" if is_timed else "bytes"
+
+
+def is_large(machine: Machine) -> bool:
+    """Whether tables of time take long on a machine."""
+    return machine.device_count > MOST_DEVICES_BY_DEFAULT
+
+
+def can_be_timed(machine: Machine, profile: DeviceProfile | None) -> bool:
+    """Whether the topology or a profile says how fast devices compute."""
+    return profile is not None or all(map(says_speed, machine.devices))
+
+
+def least_time(machine: Machine, tables: CostTables, profile: DeviceProfile | None = None) -> Goal:
+    """The goal of ICML'18 (section 5.1): computing, transfers and synchronisation.
+
+    Args:
+        machine: that is planned for.
+        tables: of bytes.
+        profile: what ops were measured to take, or None.
+
+    Raises:
+        UsageError: neither the topology nor a profile says how fast its devices are.
+    """
+    times = TimeTables(machine, cuts_of_levels(level_ways(machine)), profile=profile)
+
+    def of(candidate: Candidate) -> int:
+        decided, program = candidate.decided, candidate.partitioned.program
+        plan = decided.decision.plan
+        found = estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, program, machine, profile)
+        return round(found.estimated_seconds * PICOSECONDS)
+
+    return Goal(TimedTables(tables, times), of, _HIGHEST_PRICE)
+
+
+def timed(again: Callable[[CostTables], Decided], goal: Goal, tables: CostTables) -> Candidate:
+    """The plan that the tables of time lead to; its gap is of the time that these tables add up.
+
+    Args:
+        again: makes a plan with other tables.
+        goal: the least time.
+        tables: of bytes.
+    """
+    decided = again(goal.tables)
+    found = candidate_of(decided, tables)
+    counted = found.decided.decision
+    plan = replace(counted.plan, certified_gap=decided.decision.plan.certified_gap, gap_of="time")
+    return replace(found, decided=replace(found.decided, decision=replace(counted, plan=plan)))
+
+
+def of_the_literature(
+    names: Sequence[str], search: Callable[[str], Decided], progress: Progress = silent
+) -> Iterator[Candidate]:
+    """The plans of strategies of the literature, of those that have one.
+
+    Args:
+        names: of the strategies.
+        search: makes a plan by the strategy of this name.
+        progress: told what is being done.
+    """
+    for number, name in enumerate(names, start=1):
+        progress(f"strategy {number} of {len(names)} of the literature: {name}")
+        try:
+            yield candidate_of(search(name))
+        except TofuError:  # it has no plan of this graph, or none that keeps to the rules
+            continue
+
+
+@dataclass(frozen=True, slots=True)
+class Fastest:
+    """What was found among plans."""
+
+    best: Candidate
+    """The fastest."""
+    fitting: Candidate | None
+    """The fastest of those that fit into the memory there is; None if none of them does."""
+
+
+class Times:
+    """Estimates of plans on one machine, of each plan once."""
+
+    def __init__(self, machine: Machine, goal: Goal, tables: CostTables, profile: DeviceProfile | None = None) -> None:
+        """Prepares the tables.
+
+        Args:
+            machine: that is planned for.
+            goal: the least time there.
+            tables: of bytes.
+            profile: what ops were measured to take, or None.
+        """
+        self._machine = machine
+        self._goal = goal
+        self._tables = tables
+        self._profile = profile
+        self._by_cuts: dict[tuple[int, ...], CostTables] = {cuts_of_levels(level_ways(machine)): goal.tables}
+        self._computes = compute_times(machine.devices, profile)
+        self._received_bytes_per_s = sum(Interconnect(machine).received_bytes_per_s) or float("inf")
+        self._seconds: list[tuple[Candidate, float]] = []
+
+    def seconds(self, candidate: Candidate) -> float:
+        """Of an iteration: the estimate of the program; where programs take long to make, the tables' sum."""
+        for known, seconds in self._seconds:
+            if known is candidate:
+                return seconds
+        if self.has_many_parts(candidate.decided):
+            seconds = self.by_tables(candidate.decided)
+        else:
+            seconds = self._goal.of(candidate) / PICOSECONDS
+        self._seconds.append((candidate, seconds))
+        return seconds
+
+    def has_many_parts(self, decided: Decided) -> bool:
+        """Whether programs of such plans take long to make."""
+        return len(decided.ops) * self._machine.device_count > _MANY_PARTS
+
+    def at_least(self, decided: Decided) -> float:
+        """Seconds that the estimate of the program cannot be below: it computes, and no device receives faster."""
+        plan = decided.decision.plan
+        computing = 0.0
+        if len(set(self._machine.devices)) == 1:  # else it depends on which worker has which device
+            strategies = plan.strategies
+            each = (self._computes.seconds(bound, strategies[bound.op.name].tiling).max() for bound in decided.ops)
+            computing = float(sum(each))
+        return computing + plan.moved_bytes / self._received_bytes_per_s
+
+    def by_tables(self, decided: Decided) -> float:
+        """Seconds that the tables of time add up."""
+        plan = decided.decision.plan
+        if plan.cuts not in self._by_cuts:
+            times = TimeTables(self._machine, plan.cuts, profile=self._profile)
+            self._by_cuts[plan.cuts] = TimedTables(self._tables, times)
+        tables = self._by_cuts[plan.cuts]
+        each = (op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in decided.ops)
+        return sum(each) / PICOSECONDS
+
+    def fastest(self, candidates: Sequence[Candidate], limits: Sequence[int] | None) -> Fastest:
+        """The fastest plan.
+
+        A program takes longer to make than its plan's tables: those that are promising come first, and one that cannot
+        be as fast as what is known is not made.
+
+        Args:
+            candidates: plans; of equally fast ones the first is taken.
+            limits: the memory there is, in any order; None: enough.
+        """
+        different: dict[object, Candidate] = {}
+        for candidate in candidates:
+            plan = candidate.decided.decision.plan
+            same = (plan.cuts, tuple(plan.tilings.items()), tuple(plan.strategies.items()))
+            different.setdefault(same, candidate)
+        best: Candidate | None = None
+        fitting: Candidate | None = None
+        for candidate in sorted(different.values(), key=lambda one: self.by_tables(one.decided)):
+            wanted = best if limits is None else fitting
+            if wanted is not None and self.seconds(wanted) <= self.at_least(candidate.decided):
+                continue
+            if best is None or self.seconds(candidate) < self.seconds(best):
+                best = candidate
+            is_faster = fitting is None or self.seconds(candidate) < self.seconds(fitting)
+            if is_faster and fits(candidate, limits):
+                fitting = candidate
+        assert best is not None, "there is a plan"
+        return Fastest(best, fitting)

@@ -1,0 +1,89 @@
+"""Shared deliveries in a plan that stays as it is otherwise: those for which there is memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from planner.cost.tables import CostTables
+from planner.planning.deliveries import Saving, paid_for_twice, savings, with_savings
+from planner.planning.fit import Candidate, Goal
+from planner.progress import Progress, silent
+from planner.tdl.descriptions import Descriptions
+
+_MOST_TRIALS = 24
+"""Programs that are made at most to see what fits."""
+
+
+def fits(candidate: Candidate, limits: Sequence[int] | None) -> bool:
+    """Whether the workers' tensors fit.
+
+    Args:
+        candidate: a plan with its program.
+        limits: the memory there is, in any order; None: enough.
+    """
+    return limits is None or candidate.lacking(limits) <= 0
+
+
+def shared_where_room(
+    candidate: Candidate,
+    limits: Sequence[int] | None,
+    goal: Goal,
+    descriptions: Descriptions,
+    tables: CostTables,
+    progress: Progress = silent,
+) -> Candidate:
+    """The plan, with those deliveries shared that bring it nearer to its goal and for which there is memory.
+
+    A delivery is held from its first reader to its last. The plan's program says whether it fits: with all that could
+    be shared, or else with one after the other, those that save most first. Where one does not fit, its readers are
+    told apart where they are furthest from each other, and each of the two groups is tried: readers of one layer may
+    share where those of the forward and the backward pass together may not.
+
+    Args:
+        candidate: a plan in which every reader has its own delivery, and its program; it fits.
+        limits: the memory there is, in any order; None: enough.
+        goal: what a plan is to have little of.
+        descriptions: of the model's operators.
+        tables: of bytes.
+        progress: told what is being done.
+    """
+    plain = candidate.decided
+    possible = savings(plain, paid_for_twice(plain, tables))
+    if not possible:
+        return candidate
+
+    def better(chosen: Sequence[Saving]) -> Candidate | None:
+        """The plan with these, if it fits and has less of the goal than the best one so far."""
+        found = replace(candidate, decided=with_savings(plain, chosen, descriptions, tables))
+        return found if goal.of(found) < goal.of(best) and fits(found, limits) else None
+
+    best = candidate
+    everything = better(possible)
+    if everything is not None:
+        return everything
+    place = {op.name: number for number, op in enumerate(plain.graph.ops)}
+    chosen: list[Saving] = []
+    waiting = sorted(possible, key=lambda saving: -saving.saved_bytes)
+    for trial in range(_MOST_TRIALS):
+        if not waiting:
+            break
+        progress(f"sharing deliveries where there is memory: {len(chosen)} of {trial} that were tried")
+        saving = waiting.pop(0)
+        found = better([*chosen, saving])
+        if found is not None:
+            best, chosen = found, [*chosen, saving]
+        else:
+            waiting = sorted([*waiting, *_apart(saving, place)], key=lambda one: -one.saved_bytes)
+    return best
+
+
+def _apart(saving: Saving, place: Mapping[str, int]) -> Iterator[Saving]:
+    """The readers in two groups, where most ops lie between them; without those of one reader, who saves nothing."""
+    readers = saving.delivery.readers
+    each = saving.saved_bytes // (len(readers) - 1)
+    widest = max(range(1, len(readers)), key=lambda at: place[readers[at]] - place[readers[at - 1]])
+    for group in (readers[:widest], readers[widest:]):
+        if len(group) > 1:
+            delivery = replace(saving.delivery, readers=group)
+            yield replace(saving, delivery=delivery, saved_bytes=each * (len(group) - 1))

@@ -1,0 +1,271 @@
+"""What the commands return, as data; rendered by ``tables.py`` and ``as_json.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from planner.artifacts.estimate import ComputeSources
+from planner.artifacts.plan import Plan
+from planner.graph.model import Role, Shape
+from planner.machine.device_profile import DeviceProfile
+from planner.search.user_rules.prices import Price
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterRow:
+    """A constant of a forward model, and what training does to it."""
+
+    name: str
+    shape: Shape
+    elements: int
+    verdict: Literal["trained", "frozen", "statistic"]
+    why: str
+    """In words; equal for constants that are alike."""
+    evidence: tuple[str, ...]
+    """``readers``, ``values``, ``name``, ``gradient`` where it was inferred; ``stated`` where the user says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradResult:
+    """A training graph that was built and written."""
+
+    output: Path
+    loss: str
+    optimizer: str
+    inputs: tuple[str, ...]
+    """Data inputs."""
+    results: tuple[str, ...]
+    """Outputs that are not next states."""
+    states: int
+    """Tensors of state: parameters, momentum, running statistics."""
+    state_elements: int
+    parameters: tuple[ParameterRow, ...]
+    """Of a forward model: the float constants of rank 1 or more that it states."""
+    ops_by_type: Mapping[str, int]
+    values: tuple[tuple[str, str], ...] = ()
+    """Inputs that became constants, and of what value."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """A plan that was found and written."""
+
+    plan: Plan
+    directory: Path
+    search_seconds: float
+    """From the graph in memory to the plan."""
+    total_seconds: float
+    """From the file to the files."""
+    ops: int
+    fetches: int
+    segments: int
+    """Segments over all workers."""
+    functions: int
+    """Distinct bodies of segments."""
+    state_bytes: int
+    """Of the whole state, once."""
+    arena_bytes: tuple[int, ...]
+    """By worker: its arrays, in one block of memory."""
+    workspace_bytes: tuple[int, ...]
+    """By worker: tensors inside of segments, beside the arena, at most."""
+    collectives: Mapping[str, Mapping[str, int]]
+    """By kind of collective that fetches form: ``count`` and ``moved_bytes``."""
+    prices: tuple[Price, ...] = ()
+    """Of every pin and prohibition."""
+    values: tuple[tuple[str, str], ...] = ()
+    """Inputs that became constants, and of what value."""
+    objective: Literal["bytes", "time"] = "bytes"
+    """What the plan was to have the least of."""
+    found_by: str = "tofu"
+    """The strategy whose plan was taken; another one than the plan's where that was the fastest known."""
+    beside: Beside | None = None
+    """What else is estimated on the machine; None without one, or where it cannot be."""
+    warnings: tuple[str, ...] = ()
+    """What would be faster, and how to have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherCount:
+    """The machine with another number of workers."""
+
+    workers: int
+    estimated_seconds: float
+    """Of an iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is estimated beside a plan for a machine."""
+
+    data_seconds: float | None
+    """Of data parallelism on as many workers; None where it has no plan."""
+    is_exact: bool
+    """The estimate is of a program; else it is what the tables of the search add up, as making the program would take
+    long."""
+    others: tuple[OtherCount, ...]
+    """Other numbers of workers that were tried, the smallest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRow:
+    """One tensor of a plan."""
+
+    name: str
+    shape: Shape
+    dtype: str
+    role: Role
+    tiling: str
+    tile_shape: Shape
+    """Of the largest tile."""
+    moved_bytes: int
+    """What moves because of it, per iteration, over all workers."""
+    made_by: str
+    """Name of the op; "" for an input."""
+    read_by: tuple[str, ...]
+    delivers: str = ""
+    """Of a shared delivery the tensor that it brings; "" for a tensor of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """One op of a plan."""
+
+    name: str
+    op_type: str
+    strategy: str
+    """Index variables that it is cut along."""
+    variables: tuple[str, ...]
+    """Its index variables with their extents: ``b=8``."""
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateRow:
+    """An input that comes back as an output, and how that is known."""
+
+    current: str
+    following: str
+    evidence: tuple[str, ...]
+    """``name``, ``shape``, ``dataflow``, ``position`` of an inferred pair; ``stated`` where the model or its user says
+    it."""
+    why: str
+    """The same in words."""
+
+    @property
+    def is_inferred(self) -> bool:
+        return self.evidence != ("stated",)
+
+
+@dataclass(frozen=True, slots=True)
+class InPlaceRow:
+    """A tensor of the model that a plan has no more, since those that read it read another in its place."""
+
+    name: str
+    shape: Shape
+    held_by: str
+    """The tensor of the plan that holds its elements."""
+    made_by: str
+    """Name of the op of the model."""
+    read_by: tuple[str, ...]
+    """Names of the plan's ops that read or make the other tensor in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A plan's tensors and ops, or those that were asked for."""
+
+    plan: Plan
+    directory: Path
+    tensors: tuple[TensorRow, ...]
+    ops: tuple[OpRow, ...]
+    subject: str | None
+    state: tuple[StateRow, ...] = ()
+    in_place: tuple[InPlaceRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRow:
+    """A strategy of the literature, and what its plan costs."""
+
+    strategy: str
+    what: str
+    moved_bytes: int | None
+    """None where the strategy has no plan for this model; ``reason`` says why."""
+    peak_bytes: int | None
+    """Of the worker with the largest arrays."""
+    excess_bytes: int | None
+    """What repeated and uneven work costs."""
+    search_seconds: float | None
+    reason: str = ""
+    estimated_seconds: float | None = None
+    """Of an iteration, an estimate; None without a topology."""
+    sources: ComputeSources | None = None
+    """How much of the computing was measured; None without a profile."""
+
+    @property
+    def cost(self) -> int | None:
+        """What tofu makes the least; None where there is no plan."""
+        return None if self.moved_bytes is None else self.moved_bytes + (self.excess_bytes or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every strategy beside the found plan."""
+
+    model: str
+    workers: int
+    rows: tuple[ComparisonRow, ...]
+    topology: str | None = None
+    """What the times are estimated for."""
+    objective: Literal["bytes", "time"] = "bytes"
+    """What tofu's own plan has the least of."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileResult:
+    """What was measured on a device."""
+
+    profile: DeviceProfile
+    output: Path
+    """The file that was written."""
+    workers: int
+    """That the parts are for."""
+    ops: int
+    """Of the model."""
+    model_seconds: float
+    """Of the model's ops, each whole, one after the other; those that could be measured."""
+    model_unmeasured: int
+    """Of the model's ops, those that could not be measured whole."""
+    total_seconds: float
+    """That measuring took."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooRow:
+    """Models of the zoo whose names have one form."""
+
+    form: str
+    about: str
+    members: Mapping[str, int]
+    """Names that ``tofu zoo`` lists, and the batch of each."""
+    optimizer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ZooResult:
+    """A model of the zoo that was written."""
+
+    name: str
+    output: Path
+    inputs: tuple[str, ...]
+    """Data inputs."""
+    parameters: int
+    """Trained numbers."""
+    weight_bytes: int
+    state_bytes: int
+    """Weights, histories and running statistics."""
+    ops_by_type: Mapping[str, int]

@@ -1,0 +1,126 @@
+"""The process that runs the workers: ``python -m planner.runtime.engine.child``, started by ``supervisor.py``.
+
+It reads one JSON object per line from stdin and answers each with one on stdout:
+
+    {"models": [path, ...], "state": [[current, next], ...], "memory": descriptor,
+     "devices": [GPU of each worker, ...] or null, "libraries": [path, ...]}    first, and once
+        -> {"sessions": count, "threads": [ident of each worker's thread, ...],
+            "staging_bytes": [of each worker, ...]}
+    {"do": "iterate", "timed": bool}
+        -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]}
+    {"do": "advance"}  -> {}
+    {"do": "push", "names": [...] or null}, {"do": "pull", "names": [...]}  -> {}    only on devices
+    {"do": "stop"}     -> nothing; the process ends
+
+or with ``{"error": {"kind", "what", "facts", "hint"}}``. Arrays go through shared memory (``exchange.py``). When stdin
+ends, whoever started it is gone, and so is this process, at once. What anybody prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+from onnx import ModelProto
+
+from planner.artifacts.worker_model import read_worker_model
+from planner.collection import without_collection
+from planner.errors import TofuError, out_of_memory
+from planner.graph.model import StatePair
+from planner.runtime.engine.backend import Backend
+from planner.runtime.engine.exchange import Exchange
+from planner.runtime.engine.executor import Executor
+from planner.runtime.engine.sessions import cuda_session
+
+
+def main() -> NoReturn:
+    """Serves one supervisor until it says stop or goes away."""
+    # Ctrl-C reaches the whole process group, and a termination may; it is the supervisor that decides what they mean.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.SIG_IGN)
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    faulthandler.enable()
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(sys.stdin, requests), name="listener", daemon=True).start()
+    executor: Executor | None = None
+    while True:
+        request = requests.get()
+        try:
+            if executor is None:
+                executor = _start(request)
+                gc.freeze()  # the program is there for the life of the process
+                reply = {
+                    "sessions": executor.session_count,
+                    "threads": executor.thread_idents,
+                    "staging_bytes": executor.staging_bytes,
+                }
+            else:
+                reply = _serve(executor, request)
+        except TofuError as error:
+            reply = _refusal(error)
+        except MemoryError as error:
+            reply = _refusal(out_of_memory(error))
+        except Exception:  # noqa: BLE001 -- a bug of ours: the supervisor raises it where it is seen
+            reply = {"error": {"kind": "bug", "what": traceback.format_exc(), "facts": (), "hint": ""}}
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+def _refusal(error: TofuError) -> dict[str, Any]:
+    return {"error": {"kind": type(error).__name__, "what": error.what, "facts": error.facts, "hint": error.hint}}
+
+
+def _listen(lines: TextIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
+    for line in lines:
+        request = json.loads(line)
+        if request.get("do") == "stop":
+            break
+        requests.put(request)
+    # Not sys.exit: worker threads may be deep in a kernel, and nothing is left to be saved.
+    os._exit(0)
+
+
+@without_collection()
+def _start(request: Mapping[str, Any]) -> Executor:
+    models = [read_worker_model(ModelProto.FromString(Path(path).read_bytes())) for path in request["models"]]
+    exchange = Exchange([model.program for model in models], request["memory"])
+    state = [StatePair(current, following) for current, following in request["state"]]
+    libraries = [Path(path) for path in request.get("libraries", ())]
+    backend: Backend | None = None
+    if request.get("devices") is not None:
+        from planner.runtime.engine.cuda import CudaBackend
+        from planner.runtime.engine.devices import require_cuda
+
+        cupy, _ = require_cuda()
+        make_session = partial(cuda_session, libraries=libraries)
+        backend = CudaBackend([model.program for model in models], exchange, request["devices"], cupy, make_session)
+    return Executor(models, exchange, state, is_shared=True, backend=backend, libraries=libraries)
+
+
+def _serve(executor: Executor, request: Mapping[str, Any]) -> dict[str, Any]:
+    command = str(request["do"])
+    if command == "iterate":
+        iteration = executor.iterate(timed=bool(request.get("timed")))
+        return {"moved_bytes": iteration.moved_bytes, "seconds": iteration.seconds, "timings": iteration.timings}
+    if command in ("push", "pull"):
+        (executor.push if command == "push" else executor.pull)(request["names"])
+        return {}
+    assert command == "advance", f"unknown command {command!r}"
+    executor.advance()
+    return {}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,312 @@
+"""Workers on NVIDIA GPUs: CuPy for memory, streams and the fetch kernel, ONNX Runtime's CUDA sessions for segments.
+
+A worker has one stream and one block of device memory. Its sessions compute on that stream
+(``user_compute_stream``), bound to raw device pointers; its fetches are one kernel each (``multifetch.py``), which
+reads the other workers' memory directly: on the same GPU, or by peer access. Without access, what it reads is copied to
+the reader's GPU first (``staging.py``). Workers wait for each other by events on their streams; the host waits once, at
+the end of an iteration. Several workers may share a GPU.
+
+Sources: ONNX Runtime, "CUDA Execution Provider" (provider options, I/O binding); CuPy, "Low-level CUDA support";
+CUDA C++ Programming Guide, "Unified Virtual Address Space" and "Peer-to-Peer Memory Access".
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from planner.algebra.tiling import Reducer
+from planner.artifacts.program import Fetch, Segment, WorkerProgram
+from planner.artifacts.worker_model import WorkerModel
+from planner.errors import UsageError
+from planner.graph.model import DType
+from planner.graph.protos import elem_type_of, numpy_dtype
+from planner.runtime.engine import multifetch
+from planner.runtime.engine.backend import Backend, BodyDigests, segment_model
+from planner.runtime.engine.exchange import Exchange, arena_of
+from planner.runtime.engine.sessions import carried_name, cuda_session
+from planner.runtime.engine.staging import Staging, staging_of
+from planner.runtime.engine.transport import BoundFetch, Locate, Transport
+
+MakeSession = Callable[[Any, int, int], Any]
+"""Makes a session of a model on a GPU (its number) and a stream (its address)."""
+
+
+def devices_of(workers: int, device_map: Sequence[int] | None, count: int) -> tuple[int, ...]:
+    """The GPU of each worker: as mapped, or in turn.
+
+    Raises:
+        UsageError: the map has another number of workers, or names a GPU that is not there.
+    """
+    if device_map is None:
+        return tuple(worker % count for worker in range(workers))
+    if len(device_map) != workers:
+        raise UsageError(f"--map names {len(device_map)} GPUs, and the plan has {workers} workers")
+    absent = sorted({device for device in device_map if not 0 <= device < count})
+    if absent:
+        raise UsageError(f"--map: there is no GPU {absent[0]}", facts=(f"GPUs found: {count}",))
+    return tuple(device_map)
+
+
+class CudaBackend(Backend):
+    """Device memory, streams and sessions of all workers.
+
+    Args:
+        programs: of all workers.
+        exchange: host memory that tiles come from and go to.
+        devices: the GPU of each worker.
+        cupy: the module, or what stands in for it.
+        make_session: see ``MakeSession``.
+    """
+
+    def __init__(
+        self,
+        programs: Sequence[WorkerProgram],
+        exchange: Exchange,
+        devices: Sequence[int],
+        cupy: Any,
+        make_session: MakeSession = cuda_session,
+    ) -> None:
+        self._exchange, self._devices, self._cupy, self._make_session = exchange, tuple(devices), cupy, make_session
+        blind = _connect(cupy, self._devices)
+        self._streams: list[Any] = []
+        self._memory: list[Any] = []
+        self._arrays: list[dict[str, Any]] = []
+        self._events: list[dict[int, Any]] = [{} for _ in programs]
+        self._bodies = BodyDigests()
+        self._sessions: dict[tuple[int, str], Any] = {}
+        for program in programs:
+            with cupy.cuda.Device(self._devices[program.worker]):
+                self._streams.append(cupy.cuda.Stream(non_blocking=True))
+                arena = arena_of(program)
+                block = cupy.cuda.alloc(max(arena.size_bytes, 1))
+                self._memory.append(block)
+                self._arrays.append(
+                    {
+                        name: cupy.ndarray(buffer.shape, stored(buffer.dtype), memptr=block + arena.offsets[name])
+                        for name, buffer in program.buffers.items()
+                    }
+                )
+        self.transport: MultiFetchTransport = MultiFetchTransport(cupy, self._devices, self._streams, programs, blind)
+
+    @property
+    def session_count(self) -> int:  # type: ignore[override]  # read-only here
+        """See ``Backend.session_count``. A session computes on one stream: each worker has its own."""
+        return len(self._sessions)
+
+    @property
+    def staging_bytes(self) -> tuple[int, ...]:  # type: ignore[override]  # read-only here
+        """See ``Backend.staging_bytes``."""
+        return tuple(self.transport.staging_bytes)
+
+    def arrays(self, model: WorkerModel) -> Mapping[str, Any]:
+        """See ``Backend.arrays``; also reserves the worker's staging block."""
+        worker = model.program.worker
+        with self._cupy.cuda.Device(self._devices[worker]):
+            for name in model.program.fixed:
+                host = np.ascontiguousarray(model.constants[name]).reshape(model.program.buffers[name].shape)
+                self._arrays[worker][name].set(plain(host))
+        self.transport.reserve(worker)
+        return self._arrays[worker]
+
+    def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], int]:
+        """See ``Backend.segment``."""
+        worker = model.program.worker
+        device, buffers, body = self._devices[worker], model.program.buffers, model.bodies[segment.function]
+        key = (worker, self._bodies.of(segment, model))
+        if key not in self._sessions:
+            self._sessions[key] = self._make_session(segment_model(segment, model), device, self._streams[worker].ptr)
+        session, options = self._sessions[key]
+        binding = session.io_binding()
+        for names, mine, bind in (
+            (body.input, segment.inputs, binding.bind_input),
+            (body.output, segment.outputs, binding.bind_output),
+        ):
+            for name, buffer in zip(names, mine, strict=True):
+                dtype = buffers[buffer].dtype
+                kind, called = elem_type_of(dtype.carrier), carried_name(name, dtype)
+                bind(called, "cuda", device, kind, list(buffers[buffer].shape), arrays[buffer].data.ptr)
+
+        def compute() -> int:
+            session.run_with_iobinding(binding, options)
+            return 0
+
+        return compute
+
+    def enter(self, worker: int) -> None:
+        """See ``Backend.enter``: the thread's device and stream."""
+        self._cupy.cuda.Device(self._devices[worker]).use()
+        self._streams[worker].use()
+
+    def done(self, worker: int, count: int) -> None:
+        """See ``Backend.done``: an event marks the place in the worker's stream."""
+        event = self._events[worker].get(count)
+        if event is None:
+            event = self._events[worker][count] = self._cupy.cuda.Event(block=False, disable_timing=True)
+        event.record(self._streams[worker])
+
+    def wait(self, worker: int, other: int, count: int) -> None:
+        """See ``Backend.wait``: the stream waits, not the host."""
+        self._streams[worker].wait_event(self._events[other][count])
+
+    def end(self, worker: int) -> None:
+        """See ``Backend.end``."""
+        self._streams[worker].synchronize()
+
+    def push(self, worker: int, buffers: Sequence[str]) -> None:
+        """See ``Backend.push``."""
+        stream = self._streams[worker]
+        for name in buffers:
+            self._arrays[worker][name].set(plain(self._exchange.array(worker, name)), stream=stream)
+        stream.synchronize()
+
+    def pull(self, worker: int, buffers: Sequence[str]) -> None:
+        """See ``Backend.pull``."""
+        stream = self._streams[worker]
+        for name in buffers:
+            host = self._exchange.array(worker, name)
+            self._arrays[worker][name].get(stream=stream, out=plain(host))
+        stream.synchronize()
+
+    def copy(self, target: Any, source: Any) -> None:
+        """See ``Backend.copy``."""
+        self._cupy.copyto(target, source)
+
+
+def _connect(cupy: Any, devices: Collection[int]) -> frozenset[tuple[int, int]]:
+    """Gives every GPU access to the memory of every other one that is used.
+
+    Returns:
+        Pairs (GPU, other GPU) where the first cannot read the second's memory.
+    """
+    blind = set()
+    for one, other in itertools.permutations(sorted(set(devices)), 2):
+        if not cupy.cuda.runtime.deviceCanAccessPeer(one, other):
+            blind.add((one, other))
+            continue
+        with cupy.cuda.Device(one):
+            try:
+                cupy.cuda.runtime.deviceEnablePeerAccess(other)
+            except cupy.cuda.runtime.CUDARuntimeError as error:
+                if "AlreadyEnabled" not in str(error):
+                    raise
+    return frozenset(blind)
+
+
+class MultiFetchTransport(Transport):
+    """Fetches as kernels on the reading worker's stream, behind copies of what the kernel could not read.
+
+    A worker's fetches run one after the other on its stream, so they share one staging block, of the size that the
+    largest needs. It is reserved before the first of them is bound.
+
+    Args:
+        cupy: the module, or what stands in for it.
+        devices: the GPU of each worker.
+        streams: of each worker.
+        programs: of all workers.
+        blind: pairs (GPU, other GPU) where the first cannot read the second's memory.
+    """
+
+    def __init__(
+        self,
+        cupy: Any,
+        devices: Sequence[int],
+        streams: Sequence[Any],
+        programs: Sequence[WorkerProgram],
+        blind: Collection[tuple[int, int]],
+    ) -> None:
+        self._cupy, self._devices, self._streams, self._programs = cupy, devices, streams, programs
+        self._kernels: dict[tuple[int, DType, Reducer | None], Any] = {}
+        self._far = [[w for w, other in enumerate(devices) if (mine, other) in blind] for mine in devices]
+        self.staging_bytes = [0] * len(programs)
+        """Of each worker's staging block; 0 where its GPU reads all that it needs."""
+        self._blocks: dict[int, Any] = {}
+
+    def reserve(self, worker: int) -> None:
+        """Allocates the staging block of a worker whose GPU cannot read all that its fetches need."""
+        fetches = (step for step in self._programs[worker].steps if isinstance(step, Fetch))
+        size = max((self._staging(fetch, worker).size_bytes for fetch in fetches), default=0)
+        if size:
+            self.staging_bytes[worker] = size
+            with self._cupy.cuda.Device(self._devices[worker]):
+                self._blocks[worker] = self._cupy.cuda.alloc(size)
+
+    def bind(self, fetch: Fetch, worker: int, locate: Locate) -> BoundFetch:
+        """See ``Transport.bind``."""
+        dtype = self._programs[worker].buffers[fetch.target].dtype
+        copies = [
+            _PeerCopy(
+                self._blocks[worker].ptr + staged.offset_bytes,
+                self._devices[worker],
+                int(locate(staged.source).array.data.ptr) + staged.begin_bytes,
+                self._devices[staged.source.worker],
+                staged.size_bytes,
+            )
+            for staged in self._staging(fetch, worker).ranges
+        ]
+
+        def address_of(array: Any) -> int:
+            # No two GPUs use the same addresses, so an address tells whether it is one of those that are copied.
+            address = int(array.data.ptr)
+            for copy in copies:
+                if copy.source <= address < copy.source + copy.size_bytes:
+                    return copy.target + address - copy.source
+            return address
+
+        table = multifetch.table_of(fetch, worker, locate, address_of)
+        key = (self._devices[worker], dtype, fetch.reducer)
+        with self._cupy.cuda.Device(self._devices[worker]):
+            if key not in self._kernels:
+                source = multifetch.kernel_source(dtype, fetch.reducer)
+                self._kernels[key] = self._cupy.RawKernel(source, multifetch.NAME)
+            numbers = self._cupy.asarray(table.numbers)
+        copy = self._cupy.cuda.runtime.memcpyPeerAsync
+        return _Launch(copy, copies, self._kernels[key], self._streams[worker], numbers, table)
+
+    def _staging(self, fetch: Fetch, worker: int) -> Staging:
+        return staging_of(fetch, self._far[worker], self._programs)
+
+
+class _PeerCopy(NamedTuple):
+    """The arguments of ``memcpyPeerAsync``, but for the stream."""
+
+    target: int
+    target_device: int
+    source: int
+    source_device: int
+    size_bytes: int
+
+
+class _Launch(BoundFetch):
+    def __init__(
+        self,
+        copy: Callable[..., None],
+        copies: Sequence[_PeerCopy],
+        kernel: Any,
+        stream: Any,
+        numbers: Any,
+        table: multifetch.FetchTable,
+    ) -> None:
+        self._copy, self._copies = copy, tuple(copies)
+        self._kernel, self._stream, self._arguments = kernel, stream, (numbers,)
+        self._grid, self._block = (multifetch.blocks(table.elements),), (multifetch.THREADS,)
+        self._moved_bytes = table.moved_bytes
+
+    def run(self) -> int:
+        for one in self._copies:
+            self._copy(*one, self._stream.ptr)
+        self._kernel(self._grid, self._block, self._arguments, stream=self._stream)
+        return self._moved_bytes
+
+
+def stored(dtype: DType) -> np.dtype[Any]:
+    """The dtype of device memory: where CuPy has none, as for bfloat16, the bits are kept as unsigned integers."""
+    return plain(np.empty(0, numpy_dtype(dtype))).dtype
+
+
+def plain(array: np.ndarray) -> np.ndarray:
+    """The array as ``stored`` has its elements."""
+    return array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}")

@@ -1,0 +1,145 @@
+"""The memory of all workers, shared by the engine and its caller: one arena per worker, and everybody's whereabouts.
+
+Both sides lay it out from the same programs, so no addresses are exchanged: behind one number per worker, which says
+which step it is in, the arenas, each aligned. Where buffers lie in an arena is what the plan says; without a plan of
+memory they lie one after the other. The memory has no name in any file system, so nothing is left behind whatever
+happens to either side.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from planner.artifacts.program import Arena, WorkerProgram
+from planner.errors import InfeasibleError
+from planner.graph.protos import numpy_dtype
+from planner.runtime.engine.check import inconsistent
+
+ALIGNMENT: Final = 64
+"""Bytes; a cache line. Kernels that peel unaligned elements would give other bits at other addresses."""
+
+_LESS: Final = "run it on a machine with more memory, or plan a smaller batch"
+
+IDLE: Final = -1
+"""The whereabouts of a worker that is in no step."""
+
+
+def aligned(offset: int) -> int:
+    """The next multiple of the alignment."""
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def arena_of(program: WorkerProgram) -> Arena:
+    """Where a worker's buffers lie: as its plan of memory says, or one after the other."""
+    if program.arena is not None:
+        return program.arena
+    offsets: dict[str, int] = {}
+    size = 0
+    for name, buffer in program.buffers.items():
+        offsets[name] = size
+        size = aligned(size + buffer.size_bytes)
+    return Arena(size, offsets, 0)
+
+
+class Exchange:
+    """The arrays of all buffers, in shared memory.
+
+    Args:
+        programs: what the workers do.
+        handle: descriptor of the memory that another process made; None to make it here.
+
+    Raises:
+        ModelError: a buffer does not lie in its worker's arena.
+    """
+
+    def __init__(self, programs: Sequence[WorkerProgram], handle: int | None = None) -> None:
+        arenas = {program.worker: arena_of(program) for program in programs}
+        outside = [
+            f"worker {program.worker}: {finding}"
+            for program in programs
+            for finding in arenas[program.worker].misplaced(program.buffers)
+        ]
+        if outside:
+            raise inconsistent(outside)
+        starts: dict[int, int] = {}
+        size = aligned(8 * len(programs))
+        for worker, arena in arenas.items():
+            starts[worker] = size
+            size = aligned(size + arena.size_bytes)
+        self.handle = _unnamed_memory(size) if handle is None else handle
+        try:
+            memory = np.frombuffer(mmap.mmap(self.handle, size), np.uint8)
+        except (OSError, OverflowError):
+            raise _too_large(size) from None
+        self.whereabouts: np.ndarray = memory[: 8 * len(programs)].view(np.int64)
+        """Per worker the number of the step that it is in, or IDLE."""
+        if handle is None:
+            self.whereabouts[:] = IDLE
+        self._arrays: dict[tuple[int, str], np.ndarray] = {}
+        self.arena_bytes = tuple(arena.size_bytes for arena in arenas.values())
+        """What each worker's arrays take."""
+        for program in programs:
+            offsets = arenas[program.worker].offsets
+            for name, buffer in program.buffers.items():
+                start = starts[program.worker] + offsets[name]
+                raw = memory[start : start + buffer.size_bytes]
+                self._arrays[program.worker, name] = raw.view(numpy_dtype(buffer.dtype)).reshape(buffer.shape)
+
+    def array(self, worker: int, buffer: str) -> np.ndarray:
+        """The memory of a buffer."""
+        return self._arrays[worker, buffer]
+
+    def close(self) -> None:
+        """Gives up the descriptor; arrays that somebody still holds stay valid."""
+        os.close(self.handle)
+
+
+def _unnamed_memory(size: int) -> int:
+    """A descriptor of zeroed memory that has no name."""
+    if hasattr(os, "memfd_create"):
+        handle = os.memfd_create("tofu", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            handle = os.dup(file.fileno())
+    try:
+        os.ftruncate(handle, size)
+    except (OSError, OverflowError):
+        os.close(handle)
+        raise _too_large(size) from None
+    return handle
+
+
+def check_room(programs: Sequence[WorkerProgram]) -> None:
+    """Refuses workers whose memory this machine does not have, before the system ends the process for it.
+
+    Raises:
+        InfeasibleError: all of its memory and swap space are less than what the workers take.
+    """
+    needed = sum(sum(amounts) for amounts in ((arena_of(one).size_bytes, one.workspace_bytes) for one in programs))
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return  # a system that does not say
+    stated = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
+    there = sum(1024 * int(stated[name][0]) for name in ("MemTotal", "SwapTotal") if name in stated)
+    if there and needed > there:
+        raise InfeasibleError(
+            "this machine has too little memory for all workers of the plan",
+            facts=(f"they take {needed:,} bytes, and it has {there:,}",),
+            hint=_LESS,
+        )
+
+
+def _too_large(size: int) -> InfeasibleError:
+    return InfeasibleError(
+        "this machine has too little memory for all workers of the plan",
+        facts=(f"their arrays take {size:,} bytes, which the system does not give",),
+        hint=_LESS,
+    )

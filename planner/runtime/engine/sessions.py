@@ -1,0 +1,214 @@
+"""ONNX Runtime, as this project uses it: one way to make a session.
+
+    - telemetry is on by default on Linux: switched off before the import
+    - ``NchwcTransformer`` crashes on some valid backward graphs: left out
+    - if a session cannot be made, the Python wrapper prints to stdout and tries again *without* the list of left-out
+      optimizers: that fallback is switched off
+    - a thread pool and an arena of its own for every session are too much for hundreds of them: a process that has
+      only our sessions shares one of each
+    - RunOptions, whatever they say, cost 26 us in every run: none are passed
+
+Raw pointers bind without a copy, also those of scalars, booleans and half precision.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+from onnx import FunctionProto, ModelProto, NodeProto, helper
+
+from planner.graph.model import DType, Shape
+from planner.graph.protos import dtype_of, elem_type_of
+from planner.runtime.engine.halves import in_float32
+
+_PROVIDERS: Final = ["CPUExecutionProvider"]
+_LEFT_OUT: Final = ["NchwcTransformer"]
+_ERRORS: Final = 3
+"""ONNX Runtime's log severity; warnings about initializers that are not used tell a user nothing."""
+
+
+def onnxruntime() -> ModuleType:
+    """The onnxruntime module, imported without telemetry."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime as module
+
+    return module  # type: ignore[no-any-return]
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class SessionMaker:
+    """Makes sessions that compute with a number of threads each.
+
+    Args:
+        threads: for each running session; 1 makes no pool.
+        is_shared: all sessions of this process share one pool of one thread per core, and one arena. Only a process
+            that has made no session yet may ask for it, and only once.
+        libraries: of custom operators.
+    """
+
+    def __init__(self, threads: int, *, is_shared: bool = False, libraries: Sequence[Path] = ()) -> None:
+        self._runtime = onnxruntime()
+        self._libraries = tuple(libraries)
+        self._threads = threads
+        self._has_shared_arena = is_shared
+        self._has_shared_pool = is_shared and threads > 1
+        if self._has_shared_pool:
+            self._runtime.set_global_thread_pool_sizes(cores(), 1)
+        if self._has_shared_arena:
+            kind = self._runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+            place = self._runtime.OrtMemoryInfo("Cpu", kind, 0, self._runtime.OrtMemType.DEFAULT)
+            # Grown by what is asked for, not to the next power of two.
+            config = self._runtime.OrtArenaCfg({"arena_extend_strategy": 1})
+            self._runtime.create_and_register_allocator(place, config)
+
+    def session(self, model: ModelProto) -> Any:
+        """An ``InferenceSession`` of a model of standard operators and of those that libraries bring.
+
+        Raises:
+            onnxruntime's exceptions: the model cannot be run.
+        """
+        options = self._runtime.SessionOptions()
+        _register(options, self._libraries)
+        options.log_severity_level = _ERRORS
+        if self._has_shared_pool:
+            options.use_per_session_threads = False
+        else:
+            options.intra_op_num_threads = self._threads
+        if self._has_shared_arena:
+            options.add_session_config_entry("session.use_env_allocators", "1")
+        return self._runtime.InferenceSession(
+            in_float32(model).SerializeToString(),
+            options,
+            providers=_PROVIDERS,
+            disabled_optimizers=_LEFT_OUT,
+            enable_fallback=0,
+        )
+
+
+def _register(options: Any, libraries: Sequence[Path]) -> None:
+    for path in libraries:
+        options.register_custom_ops_library(str(path.resolve()))
+
+
+def cuda_session(model: ModelProto, device: int, stream: int, *, libraries: Sequence[Path] = ()) -> tuple[Any, Any]:
+    """A session on a GPU alone, which computes on a stream of the caller, and the options of its runs.
+
+    Nothing falls back to the CPU: a node without a CUDA kernel is an error. Kernels are chosen by heuristics and not by
+    timing them, and do without TF32, so that two runs give the same bits and as good ones as on a CPU. A run returns
+    when its kernels are on the stream.
+
+    Args:
+        model: of standard operators.
+        device: the GPU's number.
+        stream: the stream's address.
+        libraries: of custom operators.
+
+    Raises:
+        onnxruntime's exceptions: there is no such device, or a node has no kernel there.
+    """
+    runtime = onnxruntime()
+    options = runtime.SessionOptions()
+    options.log_severity_level = _ERRORS
+    options.use_deterministic_compute = True
+    _register(options, libraries)
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    provider = {
+        "device_id": str(device),
+        "user_compute_stream": str(stream),
+        "arena_extend_strategy": "kSameAsRequested",
+        "cudnn_conv_algo_search": "HEURISTIC",
+        "use_tf32": "0",
+    }
+    session = runtime.InferenceSession(
+        model.SerializeToString(), options, providers=[("CUDAExecutionProvider", provider)], enable_fallback=0
+    )
+    run_options = runtime.RunOptions()
+    run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    return session, run_options
+
+
+def body_model(
+    body: FunctionProto,
+    inputs: Sequence[tuple[Shape, DType]],
+    outputs: Sequence[tuple[Shape, DType]],
+    *,
+    ir_version: int,
+) -> ModelProto:
+    """The body of a segment as a model of its own, with static shapes.
+
+    Args:
+        body: a local function of standard operators.
+        inputs: shape and dtype by position of the function's inputs.
+        outputs: the same of its outputs.
+        ir_version: of the model.
+    """
+    graph = helper.make_graph(
+        list(body.node),
+        body.name,
+        [
+            helper.make_tensor_value_info(name, elem_type_of(dtype), list(shape))
+            for name, (shape, dtype) in zip(body.input, inputs, strict=True)
+        ],
+        [
+            helper.make_tensor_value_info(name, elem_type_of(dtype), list(shape))
+            for name, (shape, dtype) in zip(body.output, outputs, strict=True)
+        ],
+    )
+    opsets = list(body.opset_import)
+    return carried(helper.make_model(graph, opset_imports=opsets, ir_version=ir_version, producer_name="tofu"))
+
+
+def carried(model: ModelProto) -> ModelProto:
+    """The model, changed in place, with its inputs and outputs in the dtypes that carry them (``DType.carrier``).
+
+    Those that change have another name, too: ``carried_name``.
+    """
+    before: list[NodeProto] = []
+    after: list[NodeProto] = []
+    for values, casts in ((model.graph.input, before), (model.graph.output, after)):
+        for value in values:
+            kind = value.type.tensor_type
+            dtype = dtype_of(kind.elem_type)
+            if dtype is None or dtype is dtype.carrier:
+                continue
+            inside, outside = value.name, carried_name(value.name, dtype)
+            if casts is before:
+                casts.append(helper.make_node("Cast", [outside], [inside], to=kind.elem_type))
+            else:
+                casts.append(helper.make_node("Cast", [inside], [outside], to=elem_type_of(dtype.carrier)))
+            value.name, kind.elem_type = outside, elem_type_of(dtype.carrier)
+    if before or after:
+        nodes = [*before, *model.graph.node, *after]
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
+    return model
+
+
+def carried_name(name: str, dtype: DType) -> str:
+    """What ``carried`` calls an input or output."""
+    return name if dtype is dtype.carrier else f"{name}.{dtype.carrier.value}"
+
+
+def bind(
+    session: Any, inputs: Mapping[str, tuple[np.ndarray, DType]], outputs: Mapping[str, tuple[np.ndarray, DType]]
+) -> Any:
+    """An IOBinding of a session to arrays, without a copy; they must outlive it and stay where they are."""
+    binding = session.io_binding()
+    for name, (array, dtype) in inputs.items():
+        assert array.flags.c_contiguous, f"input {name!r} is not contiguous"
+        kind = elem_type_of(dtype.carrier)
+        binding.bind_input(carried_name(name, dtype), "cpu", 0, kind, array.shape, array.ctypes.data)
+    for name, (array, dtype) in outputs.items():
+        assert array.flags.c_contiguous, f"output {name!r} is not contiguous"
+        kind = elem_type_of(dtype.carrier)
+        binding.bind_output(carried_name(name, dtype), "cpu", 0, kind, array.shape, array.ctypes.data)
+    return binding

@@ -1,0 +1,106 @@
+"""Operators that ONNX does not define: libraries that bring kernels of them, and one of their ops executed alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.errors import UsageError
+from planner.graph.model import Graph, Op
+from planner.graph.protos import numpy_dtype
+from planner.graph.reading.undescribed import qualified
+from planner.graph.to_onnx import to_model
+from planner.runtime.engine.sessions import SessionMaker, bind, carried, onnxruntime
+
+
+def check_libraries(paths: Sequence[Path]) -> None:
+    """Loads libraries of custom operators once, so that one that cannot be used is refused before anything runs.
+
+    Raises:
+        UsageError: there is no such file, or the runtime cannot load it.
+    """
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(f"--custom-ops {path}: no such file")
+        try:
+            onnxruntime().SessionOptions().register_custom_ops_library(str(path.resolve()))
+        except Exception as error:  # the runtime's exceptions have no common type
+            raise UsageError(
+                f"--custom-ops {path}: the runtime cannot load it",
+                facts=(_first_line(error),),
+                hint="it must be a library of custom operators, with RegisterCustomOps, built for this ONNX Runtime",
+            ) from error
+
+
+def check_kernels(graph: Graph, libraries: Sequence[Path]) -> None:
+    """Tries whether the runtime has a kernel for every operator that ONNX does not define.
+
+    Raises:
+        UsageError: operators without one, all of them.
+    """
+    missing: dict[str, str] = {}
+    tried: set[tuple[str, str]] = set()
+    for op in graph.ops:
+        if op.domain and (op.domain, op.op_type) not in tried:
+            tried.add((op.domain, op.op_type))
+            try:
+                ForeignOp(graph, op, libraries)
+            except Exception as error:  # noqa: BLE001 -- the runtime's exceptions have no common type
+                missing[qualified(op.domain, op.op_type)] = f"op {op.name!r}: {_first_line(error)}"
+    if missing:
+        names = ", ".join(sorted(missing))
+        raise UsageError(
+            f"the runtime cannot execute {names}",
+            facts=tuple(missing.values()),
+            hint="give the library that has the kernel: --custom-ops LIBRARY.so",
+        )
+
+
+class ForeignOp:
+    """One op of a graph as a session of its own, in the op's own precision.
+
+    Args:
+        graph: that the op is of.
+        op: the op.
+        libraries: of custom operators.
+
+    Raises:
+        onnxruntime's exceptions: it has no kernel.
+    """
+
+    def __init__(self, graph: Graph, op: Op, libraries: Sequence[Path]) -> None:
+        names = tuple(dict.fromkeys(name for name in op.inputs if name))
+        made = tuple(name for name in op.outputs if name)
+        self._tensors = {name: graph.tensors[name] for name in (*names, *made)}
+        self._inputs, self._outputs = names, made
+        alone = Graph(
+            name=op.name,
+            tensors=self._tensors,
+            ops=(op,),
+            inputs=names,
+            outputs=made,
+            constants={},
+            opset=graph.opset,
+            domains=graph.domains,
+        )
+        self._session: Any = SessionMaker(1, libraries=libraries).session(carried(to_model(alone)))
+
+    def run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """Its outputs, in order, where floating-point inputs may be of any precision."""
+        tensors = self._tensors
+        given = {name: np.asarray(inputs[name], numpy_dtype(tensors[name].dtype), order="C") for name in self._inputs}
+        made = {name: np.empty(tensors[name].shape, numpy_dtype(tensors[name].dtype)) for name in self._outputs}
+        binding = bind(
+            self._session,
+            {name: (array, tensors[name].dtype) for name, array in given.items()},
+            {name: (array, tensors[name].dtype) for name, array in made.items()},
+        )
+        self._session.run_with_iobinding(binding)
+        return list(made.values())
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

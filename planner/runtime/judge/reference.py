@@ -1,0 +1,287 @@
+"""A graph's twin in float64: the same ops on the same values, with 29 bits more.
+
+What it computes is compared with what the stock runtime computes in the model's own precision, to tell rounding from
+mistakes. Every floating-point constant, input and cast is float64; integers and booleans stay as they are.
+
+Ops are computed in NumPy of our own where ONNX's reference evaluator is slow or wrong (``reference_ops.py``), else by
+that evaluator. An op that ONNX does not define is computed by the NumPy function that is given for it. What is left is
+computed by the runtime in the op's own precision: its results are then as right as the model's are, and everything
+around it is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from onnx import TensorProto, helper, reference
+
+from planner.graph.model import Attribute, DType, Graph, Op, TensorAttribute
+from planner.graph.protos import elem_type_of, op_to_node
+from planner.graph.reading.undescribed import qualified
+from planner.runtime.judge.compare import own_eps
+from planner.runtime.judge.foreign import ForeignOp
+from planner.runtime.judge.kernel_arguments import OtherFormError
+from planner.runtime.judge.reference_microsoft import microsoft_kernel
+from planner.runtime.judge.reference_ops import KERNELS
+from planner.runtime.judge.rounding import Rounding
+from planner.runtime.judge.whole import passed_on, require_constants
+
+_FLOATS: Final = frozenset(elem_type_of(dtype) for dtype in DType if dtype.is_float)
+_DTYPE_ATTRIBUTES: Final = frozenset({"to", "dtype", "output_dtype"})
+RANDOM: Final = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+"""Operators that give other numbers in every run."""
+
+_REFERENCE_DOMAINS: Final = frozenset({"", "ai.onnx.ml"})
+"""Those that ONNX's reference evaluator has."""
+
+_CHOSEN_PLACES: Final = frozenset({"GridSample", "Resize", "RoiAlign", "Upsample"})
+"""They read at places that the runtime computes in its own precision and rounds: in float64 another element would be
+the nearest. And ONNX's reference evaluator differs in modes of each of them."""
+
+WORK_LIMIT: Final = 1_000_000_000
+"""Elements touched in one step (see ``work_elements``) up to which there is a reference: some 20 to 30 s of NumPy."""
+MEMORY_LIMIT_BYTES: Final = 8 * 2**30
+"""What the reference's arrays may take."""
+_PRODUCTS_PER_ELEMENT: Final = 16
+"""So many multiply-adds of a matrix product take about the time of one element of any other op."""
+
+
+ForeignReference: TypeAlias = Callable[..., Any]
+"""From the op and its inputs, floating-point ones in float64, to its output or a tuple of its outputs."""
+
+
+class NoReferenceError(Exception):
+    """There is no float64 reference for this graph; the message says why."""
+
+
+class Reference:
+    """The float64 twin of a graph.
+
+    Args:
+        graph: with all its constants.
+        references: by (domain, op type), operators that ONNX does not define in NumPy.
+        libraries: of custom operators.
+        work_limit: see ``WORK_LIMIT``.
+        memory_limit_bytes: see ``MEMORY_LIMIT_BYTES``.
+
+    Raises:
+        NoReferenceError: it would take too long or too much memory, or an op draws random numbers.
+        ModelError: a constant's value is not there.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        references: Mapping[tuple[str, str], ForeignReference] | None = None,
+        libraries: Sequence[Path] = (),
+        work_limit: int = WORK_LIMIT,
+        memory_limit_bytes: int = MEMORY_LIMIT_BYTES,
+    ) -> None:
+        require_constants(graph)
+        random = sorted({op.op_type for op in graph.ops} & RANDOM)
+        if random:
+            raise NoReferenceError(f"the model draws random numbers ({', '.join(random)})")
+        work = work_elements(graph)
+        if work > work_limit:
+            raise NoReferenceError(f"it would touch {work:.2g} elements a step, more than {work_limit:.2g}")
+        self._last_use = _last_uses(graph)
+        memory_bytes = 8 * _peak_elements(graph, self._last_use)
+        if memory_bytes > memory_limit_bytes:
+            raise NoReferenceError(
+                f"it would take {memory_bytes / 2**30:.1f} GiB, more than {memory_limit_bytes / 2**30:.1f} GiB"
+            )
+        self._graph = graph
+        self._ops = tuple(_widened(op) for op in graph.ops)
+        self._constants = {name: _wide(value) for name, value in graph.constants.items() if value is not None}
+        self._evaluators: dict[int, Any] = {}
+        self._references = dict(references or {})
+        self._libraries = tuple(libraries)
+        self._foreign_ops: dict[int, ForeignOp] = {}
+        self._by_runtime = {number: "" for number, op in enumerate(graph.ops) if self._is_for_runtime(op)}
+        """By number of an op that is not evaluated in float64: why the evaluator could not; "" if nobody asked it."""
+
+    @property
+    def own_precision(self) -> tuple[str, ...]:
+        """Operators that are computed in the model's own precision; all of them are known after the first step."""
+        foreign = {(self._ops[number].domain, self._ops[number].op_type) for number in self._by_runtime}
+        return tuple(sorted(qualified(*key) for key in foreign - self._references.keys()))
+
+    def step(self, values: Mapping[str, np.ndarray], rounding: Rounding | None = None) -> dict[str, np.ndarray]:
+        """All outputs of one step, in float64 where the model has floating point.
+
+        Args:
+            values: of every input, data and state, in any precision.
+            rounding: with it, what ops make is rounded at random to the model's own precision.
+
+        Raises:
+            NoReferenceError: an op cannot be evaluated in float64.
+        """
+        arrays = {**self._constants, **{name: _wide(values[name]) for name in self._graph.inputs}}
+        outputs = passed_on(self._graph, arrays)
+        with np.errstate(all="ignore"):
+            for number, op in enumerate(self._ops):
+                given = [arrays[name] if name else None for name in op.inputs]
+                made = self._evaluate(number, op, given)
+                for name, array in zip(op.outputs, made, strict=False):
+                    if name:
+                        self._check(op, name, array)
+                        if rounding is not None:
+                            array = rounding.of(op.op_type, array, own_eps(self._graph, name), given)
+                        arrays[name] = array
+                        if name in self._graph.outputs:
+                            outputs[name] = array
+                for name in self._last_use.get(number, ()):
+                    arrays.pop(name, None)
+        return {name: outputs[name] for name in self._graph.outputs}
+
+    def _evaluate(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
+        if number not in self._by_runtime:
+            kernel = microsoft_kernel(op) or (None if op.domain else KERNELS.get(op.op_type))
+            if kernel is not None:
+                try:
+                    return kernel(op, inputs)
+                except OtherFormError as lacking:
+                    self._by_runtime[number] = str(lacking)
+            else:
+                try:
+                    return self._by_evaluator(number, op, inputs)
+                except Exception as lacking:  # noqa: BLE001 -- whatever the evaluator lacks, the runtime has
+                    self._by_runtime[number] = f"{type(lacking).__name__}: {lacking}"
+        return self._foreign(number, op, inputs)
+
+    def _by_evaluator(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
+        """By ONNX's reference evaluator."""
+        feeds = {name: array for name, array in zip(op.inputs, inputs, strict=True) if array is not None}
+        if number not in self._evaluators:
+            self._evaluators[number] = self._evaluator(op, feeds)
+        results = [np.asarray(result) for result in self._evaluators[number].run(None, feeds)]
+        for name, array in zip([name for name in op.outputs if name], results, strict=False):
+            self._check(op, name, array)
+        return results
+
+    def _foreign(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
+        """By the function that is given for it, else by the runtime in the op's own precision."""
+        known = self._references.get((op.domain, op.op_type))
+        try:
+            if known is not None:
+                given = known(op, *inputs)
+                return [np.asarray(made) for made in (given if isinstance(given, tuple) else (given,))]
+            if number not in self._foreign_ops:
+                self._foreign_ops[number] = ForeignOp(self._graph, self._graph.ops[number], self._libraries)
+            named = {name: array for name, array in zip(op.inputs, inputs, strict=True) if array is not None}
+            results = iter(self._foreign_ops[number].run(named))
+            return [_wide(next(results)) if name else np.empty(0) for name in op.outputs]
+        except Exception as error:
+            how = "by the function that is given for it" if known is not None else "by the runtime"
+            before = f", nor in float64 ({self._by_runtime[number]})" if self._by_runtime[number] else ""
+            raise NoReferenceError(
+                f"op {op.name!r} ({op.op_type}) cannot be evaluated {how}{before}: {type(error).__name__}: {error}"
+            ) from error
+
+    def _is_for_runtime(self, op: Op) -> bool:
+        """Whether neither NumPy nor ONNX's evaluator is asked, but the runtime, or the function given for the op.
+
+        An operator of others, but those of ONNX Runtime that NumPy has here; graphs inside; places that it chooses.
+        """
+        if op.domain not in _REFERENCE_DOMAINS:
+            return (op.domain, op.op_type) in self._references or microsoft_kernel(op) is None
+        return op.has_graphs or (not op.domain and op.op_type in _CHOSEN_PLACES)
+
+    def _evaluator(self, op: Op, feeds: Mapping[str, np.ndarray]) -> Any:
+        node = op_to_node(op)
+        graph = helper.make_graph(
+            [node],
+            op.op_type,
+            [
+                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+                for name, array in feeds.items()
+            ],
+            [helper.make_empty_tensor_value_info(name) for name in op.outputs if name],
+        )
+        return reference.ReferenceEvaluator(
+            helper.make_model(graph, opset_imports=[helper.make_opsetid("", self._graph.opset)])
+        )
+
+    def _check(self, op: Op, name: str, array: np.ndarray) -> None:
+        tensor = self._graph.tensors[name]
+        wanted = "float64" if tensor.dtype.is_float else tensor.dtype.value
+        if array.dtype.name != wanted or array.shape != tensor.shape:
+            raise NoReferenceError(
+                f"op {op.name!r} ({op.op_type}) gives {array.dtype.name} {list(array.shape)} for {name!r}, "
+                f"not {wanted} {list(tensor.shape)}"
+            )
+
+
+def work_elements(graph: Graph) -> int:
+    """Elements that one step touches; the multiply-adds of products count a sixteenth each."""
+    total = 0
+    for op in graph.ops:
+        touched = [graph.tensors[name].elements for name in (*op.inputs, *op.outputs) if name]
+        total += max(touched, default=0) + _products(graph, op) // _PRODUCTS_PER_ELEMENT
+    return total
+
+
+def _products(graph: Graph, op: Op) -> int:
+    shapes = [graph.tensors[name].shape for name in op.inputs if name]
+    match op.op_type:
+        case "Conv":
+            return graph.tensors[op.outputs[0]].elements * prod(shapes[1][1:])
+        case "ConvTranspose":
+            return prod(shapes[0]) * prod(shapes[1][1:])
+        case "MatMul":
+            return graph.tensors[op.outputs[0]].elements * shapes[0][-1]
+        case "Gemm":
+            return graph.tensors[op.outputs[0]].elements * shapes[0][0 if op.attribute("transA", 0) else 1]
+    return 0
+
+
+def _last_uses(graph: Graph) -> dict[int, tuple[str, ...]]:
+    """By number of an op, the tensors that nobody reads after it."""
+    last: dict[str, int] = {}
+    for number, op in enumerate(graph.ops):
+        last.update(dict.fromkeys((name for name in (*op.inputs, *op.outputs) if name), number))
+    uses: dict[int, tuple[str, ...]] = {}
+    for name, number in last.items():
+        uses[number] = (*uses.get(number, ()), name)
+    return uses
+
+
+def _peak_elements(graph: Graph, last_use: Mapping[int, tuple[str, ...]]) -> int:
+    live = sum(graph.tensors[name].elements for name in (*graph.inputs, *graph.constants))
+    peak = live
+    for number, op in enumerate(graph.ops):
+        live += sum(graph.tensors[name].elements for name in op.outputs if name)
+        peak = max(peak, live)
+        live -= sum(graph.tensors[name].elements for name in last_use.get(number, ()) if name not in graph.outputs)
+    return peak
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    is_float = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+    return array.astype(np.float64) if is_float else array
+
+
+def _widened(op: Op) -> Op:
+    attributes = {name: _widened_attribute(name, value) for name, value in op.attributes}
+    if op.op_type == "ConstantOfShape" and "value" not in attributes:
+        attributes["value"] = TensorAttribute(np.zeros(1, np.float64))
+    return Op(op.name, op.op_type, op.inputs, op.outputs, tuple(sorted(attributes.items(), key=_key)), op.domain)
+
+
+def _key(item: tuple[str, Attribute]) -> str:
+    return item[0]
+
+
+def _widened_attribute(name: str, value: Attribute) -> Attribute:
+    if name in _DTYPE_ATTRIBUTES and isinstance(value, int) and value in _FLOATS:
+        return int(TensorProto.DOUBLE)
+    if isinstance(value, TensorAttribute):
+        return TensorAttribute(_wide(value.array))
+    return value

@@ -1,0 +1,145 @@
+"""ONNX Runtime's own operators in NumPy: what runs that have them are judged by, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from planner.graph.model import Op
+from planner.runtime.judge.kernel_arguments import Arrays, Kernel, given, maybe, number, whole_number
+from planner.runtime.judge.reference_attention import group_query_attention, multi_head_attention, rotary_embedding
+from planner.runtime.judge.reference_ops import KERNELS
+
+_DOMAIN: Final = "com.microsoft"
+_ACTIVATIONS: Final[Mapping[str, Callable[..., np.ndarray]]] = {
+    "": lambda x: x,
+    "Relu": lambda x: np.maximum(x, 0.0),
+    "Tanh": np.tanh,
+    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "LeakyRelu": lambda x, alpha=0.01: np.where(x < 0, alpha * x, x),
+    "Clip": lambda x, low=-np.inf, high=np.inf: np.clip(x, low, high),
+    "HardSigmoid": lambda x, alpha=0.2, beta=0.5: np.clip(alpha * x + beta, 0.0, 1.0),
+}
+"""What ONNX Runtime fuses into a product or a convolution, with its parameters in order."""
+
+
+def _activated(op: Op, x: np.ndarray, parameters: Sequence[object]) -> np.ndarray:
+    return np.asarray(_ACTIVATIONS[str(op.attribute("activation", ""))](x, *parameters))
+
+
+def _like(op: Op, op_type: str, inputs: Arrays, **attributes: int | float | str) -> tuple[np.ndarray, ...]:
+    """What an operator of ONNX makes of these inputs."""
+    stated = tuple(sorted({**dict(op.attributes), **attributes}.items()))
+    return KERNELS[op_type](replace(op, op_type=op_type, domain="", attributes=stated), inputs)
+
+
+def _gelu(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    """Of the input, to which a bias may be added: exact, or by tanh."""
+    x, bias = given(inputs, 0), maybe(inputs, 1)
+    how = "tanh" if op.op_type == "FastGelu" else "none"
+    return _like(op, "Gelu", (x if bias is None else x + bias,), approximate=how)
+
+
+def _quick_gelu(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    x = given(inputs, 0)
+    return (x / (1 + np.exp(-number(op, "alpha", 1.702) * x)),)
+
+
+def _root_mean_square(op: Op, x: np.ndarray, scale: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    axes = tuple(range(whole_number(op, "axis", -1) % x.ndim, x.ndim))
+    inverse = 1 / np.sqrt((x * x).mean(axis=axes, keepdims=True) + epsilon)
+    return x * inverse * scale, inverse
+
+
+def _skip_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    simplified = op.op_type == "SkipSimplifiedLayerNormalization"
+    x, scale = given(inputs, 0) + given(inputs, 1), given(inputs, 2)
+    bias, epsilon = maybe(inputs, 3 if simplified else 4), number(op, "epsilon", 1e-12)
+    x = x if bias is None else x + bias
+    if simplified:
+        y, inverse = _root_mean_square(op, x, scale, epsilon)
+        return y, np.zeros_like(inverse), inverse, x
+    y, mean, inverse = _like(op, "LayerNormalization", (x, scale, maybe(inputs, 3)), axis=-1, epsilon=epsilon)
+    return y, mean, inverse, x
+
+
+def _simplified_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    return _root_mean_square(op, given(inputs, 0), given(inputs, 1), number(op, "epsilon", 1e-5))
+
+
+def _fused_matmul(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    turned = []
+    for letter, slot in (("A", 0), ("B", 1)):
+        x = given(inputs, slot)
+        if x.ndim > 1 and whole_number(op, f"transBatch{letter}"):
+            x = np.moveaxis(x, 0, -2)
+        turned.append(np.swapaxes(x, -1, -2) if x.ndim > 1 and whole_number(op, f"trans{letter}") else x)
+    return (number(op, "alpha", 1.0) * np.matmul(*turned),)
+
+
+def _fused_gemm(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    names = [name for name in ("activation_alpha", "activation_beta", "activation_gamma") if op.attribute(name)]
+    (y,) = _like(op, "Gemm", inputs)
+    return (_activated(op, y, [op.attribute(name) for name in names]),)
+
+
+def _fused_conv(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    (y,) = _like(op, "Conv", inputs[:3])
+    more = maybe(inputs, 3)
+    parameters = op.attribute("activation_params", ())
+    assert isinstance(parameters, tuple), "activation_params is a list"
+    return (_activated(op, y if more is None else y + more, parameters),)
+
+
+def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
+    """The numbers of few bits that bytes hold along their last dim, the lowest bits first."""
+    each = 8 // bits
+    parts = [(packed >> (bits * place)) & (2**bits - 1) for place in range(each)]
+    return np.stack(parts, axis=-1).reshape(*packed.shape[:-1], packed.shape[-1] * each)
+
+
+def _matmul_nbits(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    """Weights of few bits as numbers, and the product."""
+    a, b, scales = (given(inputs, position) for position in range(3))
+    bits, block = whole_number(op, "bits", 4), whole_number(op, "block_size")
+    columns, depth = whole_number(op, "N"), whole_number(op, "K")
+    blocks = -(-depth // block)
+    zero, group, bias = (maybe(inputs, position) for position in (3, 4, 5))
+    points: np.ndarray | float = 2.0 ** (bits - 1)
+    if zero is not None and zero.dtype == np.uint8:
+        points = unpacked(zero.reshape(columns, -1), bits)[:, :blocks].astype(np.float64)
+    elif zero is not None:
+        points = zero.reshape(columns, blocks)
+    numbers = unpacked(b, bits).reshape(columns, -1)[:, :depth].astype(np.float64)
+    which = np.arange(depth) // block if group is None else group
+    factor = scales.reshape(columns, blocks)[:, which]
+    weights = (numbers - (points[:, which] if isinstance(points, np.ndarray) else points)) * factor
+    y = np.matmul(a, weights.T)
+    return (y if bias is None else y + bias,)
+
+
+_KERNELS: Final[Mapping[tuple[str, str], Kernel]] = {
+    (_DOMAIN, "BiasGelu"): _gelu,
+    (_DOMAIN, "FastGelu"): _gelu,
+    (_DOMAIN, "FusedConv"): _fused_conv,
+    (_DOMAIN, "FusedGemm"): _fused_gemm,
+    (_DOMAIN, "FusedMatMul"): _fused_matmul,
+    (_DOMAIN, "Gelu"): _gelu,
+    (_DOMAIN, "GroupQueryAttention"): group_query_attention,
+    (_DOMAIN, "MatMulNBits"): _matmul_nbits,
+    (_DOMAIN, "MultiHeadAttention"): multi_head_attention,
+    (_DOMAIN, "QuickGelu"): _quick_gelu,
+    (_DOMAIN, "RotaryEmbedding"): rotary_embedding,
+    (_DOMAIN, "SkipLayerNormalization"): _skip_normalization,
+    (_DOMAIN, "SkipSimplifiedLayerNormalization"): _skip_normalization,
+    ("", "SimplifiedLayerNormalization"): _simplified_normalization,
+}
+"""By (domain, op type). Each returns all outputs that the operator has, wanted or not."""
+
+
+def microsoft_kernel(op: Op) -> Kernel | None:
+    """An op of ONNX Runtime's own in NumPy; None if it is another's."""
+    return _KERNELS.get((op.domain, op.op_type))

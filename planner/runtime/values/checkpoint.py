@@ -1,0 +1,279 @@
+"""Checkpoints: the state after a step, as the workers' tiles.
+
+    DIR/step-00000010/
+        worker0.npz       the tiles that worker 0 owns, by number; a tile that several own is the first one's
+        ...
+        manifest.json     written last: step, seed, digests of the model and of every file, and which region of which
+                          state each tile is
+
+A checkpoint is written beside its name, synced and then renamed, so it is there as a whole or not at all. It belongs to
+a model and not to a plan: a run on another number of workers, or by another plan, takes each of its tiles from the
+regions that the stored tiles have in common with it, as a fetch does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from planner.algebra.region import Region
+from planner.artifacts.program import WorkerProgram
+from planner.errors import ModelError, UsageError
+from planner.graph.model import Graph, StatePair, Tensor
+from planner.graph.protos import numpy_dtype
+from planner.runtime.values.npz import read_npz
+from planner.runtime.values.results import write_arrays
+from planner.strict_json import JsonError, Value, read_json
+from planner.unfinished import remove_folder, sweep
+from planner.whole import whole_folder
+
+MANIFEST: Final = "manifest.json"
+SCHEMA_VERSION: Final = 1
+_NAME: Final = re.compile(r"step-(\d{8,})")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTile:
+    """A tile of a checkpoint."""
+
+    file: str
+    key: str
+    """Its name in the file."""
+    region: Region
+
+
+def write_checkpoint(
+    directory: Path,
+    step: int,
+    seed: int,
+    model_digest: str,
+    programs: Sequence[WorkerProgram],
+    state: Sequence[StatePair],
+    tile_of: Callable[[int, str], np.ndarray],
+) -> Path:
+    """Writes the state after a step; returns where.
+
+    Args:
+        directory: of all checkpoints of a run; made if it is not there.
+        step: how many steps have been done.
+        seed: of what was made up.
+        model_digest: of the model that was planned.
+        programs: of all workers.
+        state: which states there are.
+        tile_of: the memory of a worker's collected buffer, by worker and name.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    target = directory / f"step-{step:08}"
+    tiles: dict[str, list[dict[str, Any]]] = {pair.current: [] for pair in state}
+    owned: dict[str, set[Region]] = {pair.current: set() for pair in state}
+    with whole_folder(target) as folder:
+        files: dict[str, str] = {}
+        for program in programs:
+            arrays: dict[str, np.ndarray] = {}
+            file = f"worker{program.worker}.npz"
+            for pair in state:
+                buffer = program.buffers.get(pair.following)
+                if buffer is None or buffer.region in owned[pair.current]:
+                    continue
+                owned[pair.current].add(buffer.region)
+                key = str(len(arrays))
+                arrays[key] = _plain(tile_of(program.worker, pair.following))
+                corners = [*buffer.region.lo, *buffer.region.hi]
+                tiles[pair.current].append({"file": file, "key": key, "region": corners})
+            if arrays:
+                write_arrays(folder / file, arrays)
+                files[file] = _digest(folder / file)
+        manifest = {
+            "schema_version": SCHEMA_VERSION,
+            "step": step,
+            "seed": seed,
+            "model_digest": model_digest,
+            "files": files,
+            "tiles": tiles,
+        }
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    return target
+
+
+def newest_checkpoint(directory: Path, graph: Graph, model_digest: str) -> tuple[Checkpoint, tuple[str, ...]]:
+    """The checkpoint of the latest step that is whole and of this model; and which later ones it is not, and why.
+
+    Args:
+        directory: of all checkpoints of a run.
+        graph: see ``Checkpoint``.
+        model_digest: see ``Checkpoint``.
+
+    Raises:
+        UsageError: there is none at all.
+        ModelError: there is none to go on from.
+    """
+    sweep(directory)
+    found = _found(directory)
+    if not found:
+        raise UsageError(f"{directory} holds no checkpoint to resume from", hint="leave --resume out to begin anew")
+    passed_over: list[str] = []
+    for _, path in reversed(found):
+        try:
+            return Checkpoint(path, graph, model_digest), tuple(passed_over)
+        except ModelError as error:
+            if len(found) == 1:
+                raise
+            passed_over.append("; ".join([error.what, *error.shown_facts]))
+    raise ModelError(f"{directory} holds no checkpoint that can be resumed from", facts=tuple(passed_over))
+
+
+def remove_older(directory: Path, step: int, keep: int, model_digest: str) -> None:
+    """Removes old checkpoints of a model, once a new one is written.
+
+    Args:
+        directory: of all checkpoints of a run; what else is in it stays.
+        step: of the new checkpoint; those of later steps, of another run, stay.
+        keep: how many stay, the new one included.
+        model_digest: of the model; checkpoints of others stay.
+    """
+    mine = [path for number, path in _found(directory) if number <= step and _model_of(path) == model_digest]
+    for path in mine[:-keep]:
+        with contextlib.suppress(OSError):
+            remove_folder(path)
+
+
+def _found(directory: Path) -> list[tuple[int, Path]]:
+    """Steps and folders, earliest first."""
+    entries = directory.iterdir() if directory.is_dir() else ()
+    return sorted((int(match[1]), entry) for entry in entries if (match := _NAME.fullmatch(entry.name)))
+
+
+def _model_of(path: Path) -> str | None:
+    try:
+        return read_json(path / MANIFEST)["model_digest"].text()
+    except JsonError:
+        return None
+
+
+class Checkpoint:
+    """A checkpoint that was read, as a source of tiles (``state.TileSource``).
+
+    Args:
+        path: its folder.
+        graph: of the model that is to go on.
+        model_digest: of that model; "" if it has none.
+
+    Raises:
+        ModelError: it is no checkpoint, files are damaged, or it is another model's.
+    """
+
+    def __init__(self, path: Path, graph: Graph, model_digest: str) -> None:
+        self._path = path
+        self._graph = graph
+        self._read: dict[str, Mapping[str, np.ndarray]] = {}
+        try:
+            manifest = read_json(path / MANIFEST)
+            version = manifest["schema_version"].integer()
+            if version != SCHEMA_VERSION:
+                raise manifest["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
+            self.step = manifest["step"].count()
+            self.seed = manifest["seed"].count()
+            stored = manifest["model_digest"].text()
+            files = {name: digest.text() for name, digest in manifest["files"].members().items()}
+            self._tiles = {
+                name: tuple(_stored(entry) for entry in entries.values())
+                for name, entries in manifest["tiles"].members().items()
+            }
+        except JsonError as error:
+            raise ModelError(f"{path} is no checkpoint that can be read: {error}") from None
+        if stored != model_digest:
+            raise ModelError(f"{path} is a checkpoint of another model", facts=(f"its model is {stored or 'unnamed'}",))
+        self._check(files)
+
+    def holds(self, name: str) -> bool:
+        """See ``TileSource.holds``."""
+        return name in self._tiles
+
+    def tile(self, name: str, region: Region) -> np.ndarray:
+        """See ``TileSource.tile``."""
+        dtype = numpy_dtype(self._graph.tensors[name].dtype)
+        for stored in self._tiles[name]:
+            if stored.region == region:
+                return self._array(stored, dtype)
+        found = np.empty(region.shape, dtype)
+        for stored in self._tiles[name]:
+            common = region.intersect(stored.region)
+            if not common.is_empty:
+                found[common.within(region)] = self._array(stored, dtype)[common.within(stored.region)]
+        return found
+
+    def _array(self, stored: StoredTile, dtype: np.dtype[Any]) -> np.ndarray:
+        if stored.file not in self._read:
+            self._read = {stored.file: self._arrays(stored.file)}  # one file at a time
+        return self._read[stored.file][stored.key].view(dtype).reshape(stored.region.shape)
+
+    def _arrays(self, file: str) -> dict[str, np.ndarray]:
+        """The tiles of a file, which are as large as their regions."""
+        sizes = {
+            tile.key: tile.region.elements * self._graph.tensors[name].dtype.item_bytes
+            for name in self._tiles.keys() & self._graph.tensors.keys()
+            for tile in self._tiles[name]
+            if tile.file == file
+        }
+
+        def wanted(declared: Mapping[str, np.ndarray]) -> Collection[str]:
+            wrong = [key for key, size in sizes.items() if key not in declared or declared[key].nbytes != size]
+            if wrong:
+                raise ModelError(f"{self._path / file} does not hold the tiles that its manifest names")
+            return sizes.keys()
+
+        return read_npz(self._path / file, wanted)
+
+    def _check(self, files: Mapping[str, str]) -> None:
+        faults = []
+        for name, digest in files.items():
+            path = self._path / name
+            if Path(name).name != name or not path.is_file():
+                faults.append(f"{name} is missing")
+            elif _digest(path) != digest:
+                faults.append(f"{name} is not the file that was written: its digest differs")
+        wanted = {pair.current for pair in self._graph.state}
+        faults += [f"state {name!r} is not in it" for name in sorted(wanted - self._tiles.keys())]
+        for name in sorted(wanted & self._tiles.keys()):
+            if not _covers(self._tiles[name], self._graph.tensors[name], files):
+                faults.append(f"state {name!r} is not covered by its tiles")
+        if faults:
+            raise ModelError(f"{self._path} cannot be resumed from", facts=tuple(faults))
+
+
+def _covers(tiles: Sequence[StoredTile], tensor: Tensor, files: Mapping[str, str]) -> bool:
+    whole = Region.whole(tensor.shape)
+    missing: tuple[Region, ...] = (whole,)
+    for tile in tiles:
+        if tile.file not in files or tile.region.rank != whole.rank or not whole.contains(tile.region):
+            return False
+        missing = tuple(rest for part in missing for rest in part.subtract(tile.region))
+    return not missing
+
+
+def _stored(entry: Value) -> StoredTile:
+    corners = entry["region"].counts()
+    if len(corners) % 2:
+        raise entry["region"].fault("is no box: a low corner, then a high one")
+    rank = len(corners) // 2
+    return StoredTile(entry["file"].text(), entry["key"].text(), Region(corners[:rank], corners[rank:]))
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """The bits as a type that npy files have a name for: bfloat16 as 16-bit integers."""
+    return array if array.dtype.kind in "biuf" else array.view(np.uint16)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

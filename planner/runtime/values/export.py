@@ -1,0 +1,104 @@
+"""Whole weights after a run: as a safetensors file, or back in the forward model that they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto, TensorProto, numpy_helper
+
+from planner.errors import ModelError, UsageError
+from planner.graph.model import Tensor
+from planner.graph.protos import elem_type_of
+from planner.graph.reading.load import load_model
+from planner.runtime.values.results import write_bytes
+from planner.runtime.values.safetensors import write_safetensors
+from planner.whole import try_file
+
+
+def export_weights(
+    path: Path, state: Mapping[str, Tensor], value_of: Callable[[str], np.ndarray], forward: Path | None = None
+) -> tuple[str, ...]:
+    """Writes states, whole; returns the names of those that were written.
+
+    Args:
+        path: ``.safetensors``: every state; ``.onnx``: ``forward`` with the initializers that are states replaced.
+        state: by name.
+        value_of: the whole value of a state.
+        forward: the forward model, for ``.onnx``.
+
+    Raises:
+        UsageError, ModelError: see ``check_export``; also a file that cannot be written.
+    """
+    if path.suffix == ".safetensors":
+        write_safetensors(path, state, value_of)
+        return tuple(state)
+    model = check_export(path, state, forward)
+    written = []
+    for initializer in model.graph.initializer:
+        tensor = state.get(initializer.name)
+        if tensor is not None:
+            value = np.ascontiguousarray(value_of(initializer.name)).reshape(tensor.shape)
+            initializer.CopyFrom(numpy_helper.from_array(value, initializer.name))
+            written.append(initializer.name)
+    try:
+        content = model.SerializeToString(deterministic=True)
+    except ValueError as error:  # more than 2 GiB
+        raise ModelError(f"{path} would not fit an ONNX file: {error}", hint="export to .safetensors") from None
+    write_bytes(path, content)
+    return tuple(written)
+
+
+def try_export(path: Path, forward: Path | None) -> None:
+    """Refuses, before anything is read, a file to which nothing could be exported.
+
+    Raises:
+        UsageError: another kind of file, no forward model, or no place to write to.
+    """
+    if path.suffix not in (".safetensors", ".onnx"):
+        raise UsageError(f"{path} is neither .safetensors nor .onnx")
+    if path.suffix == ".onnx" and forward is None:
+        raise UsageError(f"{path}: into which model?", hint="name the forward model with --forward")
+    try_file(path)
+
+
+def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None = None) -> ModelProto:
+    """Refuses, before a run, what could not be exported after it.
+
+    Args:
+        path: see ``export_weights``.
+        state: by name.
+        forward: the forward model, for ``.onnx``.
+
+    Returns:
+        That model; an empty one for ``.safetensors``.
+
+    Raises:
+        UsageError: see ``try_export``; or a place from which the rest of the forward model's external data would not be
+            found.
+        ModelError: the forward model cannot be read, or shares no weight with the state.
+    """
+    try_export(path, forward)
+    if path.suffix == ".safetensors" or forward is None:
+        return ModelProto()
+    model = load_model(forward)
+    kept = []
+    for initializer in model.graph.initializer:
+        tensor = state.get(initializer.name)
+        if tensor is None:
+            kept.append(initializer)
+        elif (tuple(initializer.dims), initializer.data_type) != (tensor.shape, elem_type_of(tensor.dtype)):
+            raise ModelError(
+                f"{forward}: initializer {initializer.name!r} is {list(initializer.dims)}, "
+                f"the state of that name is {tensor.dtype.value} {list(tensor.shape)}"
+            )
+    if len(kept) == len(model.graph.initializer):
+        raise ModelError(f"{forward} has no initializer that is a state of the plan", facts=tuple(sorted(state)[:10]))
+    external = [entry.name for entry in kept if entry.data_location == TensorProto.EXTERNAL]
+    if external and path.resolve().parent != forward.resolve().parent:
+        raise UsageError(
+            f"{forward} has external data that is not trained", facts=tuple(external),
+            hint="export into the folder of that model, or to .safetensors",
+        )  # fmt: skip
+    return model

@@ -1,0 +1,322 @@
+"""The values that a run starts from: given, from the model, or made up; tile by tile."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+
+from planner.algebra.region import Region, index_space
+from planner.errors import UsageError
+from planner.graph.external import external_values
+from planner.graph.model import Graph, Tensor
+from planner.graph.protos import numpy_dtype
+from planner.graph.reading.values import values_of
+from planner.runtime.values.external import ExternalData
+from planner.runtime.values.npz import read_npz
+from planner.runtime.values.safetensors import StoredTensor, map_tensor, read_header
+from planner.runtime.values.samples import Sampler
+
+_IN: Final = "in_"
+_OUT: Final = "out_"
+
+
+class TileSource(Protocol):
+    """Something that has values of some tensors."""
+
+    def holds(self, name: str) -> bool:
+        """True if it has this tensor."""
+
+    def tile(self, name: str, region: Region) -> np.ndarray:
+        """A region of a tensor that it has, of the region's shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a run has made up."""
+
+    seed: int
+    weights: tuple[Tensor, ...]
+    """States and constants."""
+    inputs: tuple[Tensor, ...]
+    """Data."""
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(tensor.size_bytes for tensor in self.weights)
+
+
+class Values:
+    """A value for every input of a graph, data and state, before the first step.
+
+    What is asked first answers: what the caller gives, a checkpoint or a file of weights, what the model holds
+    (``Graph.initial``), what it has in files beside it, and for the rest what ``samples.py`` makes up. Constants that
+    the model does not hold have values here, too.
+
+    Args:
+        graph: the whole model.
+        given: arrays by name, as ``check_inputs`` returns them.
+        sources: checkpoints and files of weights, the first that has a tensor decides.
+        seed: of what is made up.
+        data_folders: where the files of the model may be, the likeliest first.
+        random_weights: make up what lies in such files, and open none.
+
+    Raises:
+        UsageError: something cannot be made up (see ``Sampler.check``).
+        ModelError: what lies in files cannot be read (see ``ExternalData``).
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        given: Mapping[str, np.ndarray] | None = None,
+        *,
+        sources: tuple[TileSource, ...] = (),
+        seed: int = 0,
+        data_folders: Sequence[Path] = (),
+        random_weights: bool = False,
+    ) -> None:
+        self._graph = graph
+        self._arrays = {name: value for name, value in graph.initial.items() if value is not None}
+        self._given = dict(given or {})
+        self._sources = sources
+        self._sampler = Sampler(graph, seed)
+        self.absent = tuple(name for name, value in graph.constants.items() if value is None)
+        """Constants that the model does not hold."""
+        lacking = [name for name in (*graph.inputs, *self.absent) if not self._has(name)]
+        external = ExternalData(graph, () if random_weights else lacking, data_folders)
+        lacking = [name for name in lacking if not external.holds(name)]
+        self.data_folder = external.folder if any(map(external.holds, (*graph.inputs, *self.absent))) else None
+        """The folder whose files are read; None if none are."""
+        self._sources = (*sources, external)
+        self._sampler.check(lacking)
+        weights = {*self.absent, *(pair.current for pair in graph.state)}
+        made_up = [name for name in lacking if not self._sampler.is_stated(name)]
+        self.drawn = Drawn(
+            seed,
+            tuple(graph.tensors[name] for name in made_up if name in weights),
+            tuple(graph.tensors[name] for name in made_up if name not in weights),
+        )
+        """What is made up."""
+
+    def tile(self, name: str, region: Region) -> np.ndarray:
+        """A region of a tensor, of the region's shape.
+
+        Raises:
+            ModelError: it lies in a file that cannot be read any more.
+        """
+        if name not in self._given:
+            for source in self._sources:
+                if source.holds(name):
+                    return source.tile(name, region)
+        array = self._given.get(name, self._arrays.get(name))
+        if array is None:
+            return self._sampler.tile(name, region)
+        return part_of(array, region)
+
+    def whole(self, name: str) -> np.ndarray:
+        """All of a tensor.
+
+        Raises:
+            ModelError: see ``tile``.
+        """
+        shape = self._graph.tensors[name].shape
+        return self.tile(name, Region.whole(shape)).reshape(shape)
+
+    def _has(self, name: str) -> bool:
+        return name in self._given or name in self._arrays or any(source.holds(name) for source in self._sources)
+
+
+def part_of(array: np.ndarray, region: Region) -> np.ndarray:
+    """A region of a whole array."""
+    space = index_space(array.shape)
+    return array.reshape(space)[region.within(Region.whole(space))]
+
+
+def starting_values(
+    graph: Graph, inputs: str | Path | Mapping[str, np.ndarray] | None = None, *, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """A whole value for every input of the graph, data and state, before the first step.
+
+    Args:
+        graph: the whole model.
+        inputs: an npz file, or arrays by name; see ``check_inputs``. What it gives comes first, then what the model
+            gives (``Graph.initial``), then what ``samples.py`` makes up.
+        seed: of what is made up.
+
+    Raises:
+        UsageError: the file cannot be read, or arrays do not fit; all findings at once.
+    """
+    values = Values(graph, given_inputs(graph, inputs), seed=seed)
+    return {name: values.whole(name) for name in graph.inputs}
+
+
+def given_inputs(graph: Graph, inputs: str | Path | Mapping[str, np.ndarray] | None) -> dict[str, np.ndarray]:
+    """The arrays that somebody gives, by input.
+
+    Raises:
+        UsageError: the file cannot be read, or arrays do not fit; all findings at once.
+    """
+    if isinstance(inputs, str | Path):
+        return read_inputs(graph, Path(inputs))
+    return check_inputs(graph, inputs or {}, source="inputs")
+
+
+def refuse_missing(graph: Graph, given: Collection[str], *, source: str) -> None:
+    """Refuses data that lacks an input.
+
+    Args:
+        graph: whose inputs they are.
+        given: the inputs that have a value: of this data, or for the whole run.
+        source: how to name the data.
+
+    Raises:
+        UsageError: there are inputs that are no state, have no value in the model and are not given: all of them.
+    """
+    states = {pair.current for pair in graph.state}
+    sampler, external = Sampler(graph, 0), external_values(graph)
+    missing = [
+        graph.tensors[name]
+        for name in graph.inputs
+        if name not in states and name not in given and not sampler.is_stated(name) and name not in external
+        if graph.initial.get(name) is None
+    ]
+    if missing:
+        raise UsageError(
+            f"{source} lacks inputs of the model",
+            facts=tuple(f"{tensor.name}: {tensor.dtype.value} {list(tensor.shape)}" for tensor in missing),
+            hint="add these arrays; without --inputs, all data is drawn",
+        )
+
+
+def read_inputs(graph: Graph, path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an npz file, by input; nothing is read of what does not fit.
+
+    Raises:
+        UsageError: see ``given_inputs``.
+    """
+
+    def wanted(declared: Mapping[str, np.ndarray]) -> Collection[str]:
+        return _inputs_meant(graph, declared, str(path)).values()
+
+    return check_inputs(graph, read_npz(path, wanted), source=str(path))
+
+
+class WeightFile:
+    """A file of whole tensors, npz or safetensors, as a source of tiles.
+
+    Args:
+        path: of the file; ``.safetensors`` is read as that, anything else as npz.
+        graph: whose state, or constants without a value, it holds.
+
+    Raises:
+        UsageError: it cannot be read, or does not fit the model; all findings at once.
+    """
+
+    def __init__(self, path: Path, graph: Graph) -> None:
+        self._path = path
+        self._stored = read_header(path) if path.suffix == ".safetensors" else {}
+        self._arrays: dict[str, np.ndarray] = {}
+        self._graph = graph
+        if path.suffix == ".safetensors":
+            self._check(self._stored)
+        else:
+            arrays = read_npz(path, self._check)
+            self._arrays = {name: _native(array, graph.tensors[name]) for name, array in arrays.items()}
+
+    def holds(self, name: str) -> bool:
+        """See ``TileSource.holds``."""
+        return name in self._stored or name in self._arrays
+
+    def tile(self, name: str, region: Region) -> np.ndarray:
+        """See ``TileSource.tile``."""
+        array = map_tensor(self._path, self._stored[name]) if name in self._stored else self._arrays[name]
+        return part_of(array, region)
+
+    def _check(self, declared: Mapping[str, StoredTensor | np.ndarray]) -> Collection[str]:
+        """Refuses tensors that do not fit the model; all of them are wanted."""
+        graph = self._graph
+        known = [*graph.inputs, *(name for name, value in graph.constants.items() if value is None)]
+        findings = []
+        for name, found in declared.items():
+            if name in graph.constants and graph.constants[name] is not None:
+                findings.append(f"{name}: is a constant whose value the plan holds")
+            elif name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                findings.append(f"{name}: no input has this name" + (f"; did you mean {near[0]}?" if near else ""))
+            elif isinstance(found, StoredTensor):
+                tensor = graph.tensors[name]
+                if (found.dtype, found.shape) != (tensor.dtype, tensor.shape):
+                    findings.append(
+                        f"{name}: is {found.dtype.value} {list(found.shape)}, the input is "
+                        f"{tensor.dtype.value} {list(tensor.shape)}"
+                    )
+            else:
+                fault = _misfit(found, graph.tensors[name])
+                findings.extend([f"{name}: {fault}"] if fault else [])
+        if findings:
+            raise UsageError(f"{self._path} does not fit the model", facts=tuple(findings))
+        return declared.keys()
+
+
+def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str) -> dict[str, np.ndarray]:
+    """Arrays by input name, in this machine's byte order.
+
+    A key is an input's name, or its name after ``in_``; keys that begin with ``out_`` and are no input's name are
+    left alone, so that a file of expected results may be given as it is.
+
+    Raises:
+        UsageError: keys that are no input, keys that are one input twice, wrong shapes or dtypes.
+    """
+    named = _inputs_meant(graph, arrays, source)
+    return {name: _native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
+
+
+def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -> dict[str, str]:
+    """By input, the key of its array; see ``check_inputs``. The arrays may have no memory."""
+    found: dict[str, str] = {}
+    findings: list[str] = []
+    fixed = dict(values_of(graph.notes))
+    for key, array in arrays.items():
+        name = key if key in graph.inputs else key.removeprefix(_IN)
+        if name not in graph.inputs:
+            if name in fixed:
+                findings.append(f"{key}: fixed at {fixed[name]} when the model was planned (--value); leave it out")
+            elif not key.startswith(_OUT):
+                near = difflib.get_close_matches(name, graph.inputs, n=1)
+                findings.append(f"{key}: no input has this name" + (f"; did you mean {near[0]}?" if near else ""))
+            continue
+        if name in found:
+            findings.append(f"{key}: input {name} is given twice")
+        fault = _misfit(np.asarray(array), graph.tensors[name])
+        findings.extend([f"{key}: {fault}"] if fault else [])
+        found[name] = key
+    if findings:
+        raise UsageError(f"{source} does not fit the model", facts=tuple(findings))
+    return found
+
+
+def _misfit(array: np.ndarray, tensor: Tensor) -> str:
+    """Why an array cannot be a tensor's value, or ""."""
+    array = _named(array, tensor)
+    if array.dtype.name != tensor.dtype.value:
+        return f"is of {array.dtype.name}, the input is of {tensor.dtype.value}"
+    if array.shape != tensor.shape:
+        return f"has the shape {list(array.shape)}, the input has {list(tensor.shape)}"
+    return ""
+
+
+def _native(array: np.ndarray, tensor: Tensor) -> np.ndarray:
+    """An array that fits, in this machine's byte order."""
+    native: np.ndarray = _named(array, tensor).astype(numpy_dtype(tensor.dtype), copy=False)
+    return native
+
+
+def _named(array: np.ndarray, tensor: Tensor) -> np.ndarray:
+    """The array; as the tensor's type where it is bits, for which npz has no name (bfloat16 and what is narrower)."""
+    is_bits = array.dtype == np.dtype(f"V{tensor.dtype.item_bytes}") != numpy_dtype(tensor.dtype)
+    return array.view(numpy_dtype(tensor.dtype)) if is_bits else array

@@ -1,0 +1,103 @@
+"""From whole arrays to the workers' tiles, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+
+from planner.algebra.region import Region, index_space
+from planner.artifacts.program import Buffer
+from planner.errors import DifferenceError
+from planner.runtime.engine.interface import Engine
+from planner.runtime.values.state import part_of
+
+
+def load_tiles(engine: Engine, values: Mapping[str, np.ndarray], names: Collection[str] | None = None) -> None:
+    """Fills loaded buffers, all or those of some tensors, with their regions of whole values."""
+    fill_tiles(engine, lambda name, region: part_of(values[name], region), names)
+
+
+def fill_tiles(
+    engine: Engine, source: Callable[[str, Region], np.ndarray], names: Collection[str] | None = None
+) -> None:
+    """Fills loaded buffers, each with what is asked for its region alone.
+
+    Args:
+        engine: between iterations.
+        source: a region of a tensor, of the region's shape.
+        names: the tensors whose buffers are filled; None: all.
+    """
+    for program in engine.programs:
+        for name in program.loaded:
+            buffer = program.buffers[name]
+            if names is None or buffer.tensor in names:
+                part = source(buffer.tensor, buffer.region)
+                np.copyto(engine.array(program.worker, name), part.reshape(buffer.shape))
+    engine.push(names)
+
+
+def tile_of(value: np.ndarray, buffer: Buffer) -> np.ndarray:
+    """The part of a whole array that a buffer holds, in the buffer's shape."""
+    return part_of(value, buffer.region).reshape(buffer.shape)
+
+
+def gather_tiles(engine: Engine, names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Whole results from the collected tiles.
+
+    Where several workers hold an element, the first one's is taken, and the others' must have the same bits.
+
+    Args:
+        engine: after an iteration.
+        names: the tensors that are wanted.
+        shapes: of those tensors.
+
+    Raises:
+        DifferenceError: two workers hold different values of an element.
+    """
+    engine.pull(names)
+    tiles: dict[str, list[tuple[int, Buffer, np.ndarray]]] = {name: [] for name in names}
+    for program in engine.programs:
+        for name in program.collected:
+            buffer = program.buffers[name]
+            if buffer.tensor in tiles:
+                array = engine.array(program.worker, name).reshape(buffer.region.shape)
+                tiles[buffer.tensor].append((program.worker, buffer, array))
+    findings: list[str] = []
+    wholes = {name: _join(name, tiles[name], shapes[name], findings) for name in names}
+    if findings:
+        raise DifferenceError("workers that hold the same elements differ", facts=tuple(findings))
+    return wholes
+
+
+def _join(
+    name: str, tiles: Sequence[tuple[int, Buffer, np.ndarray]], shape: tuple[int, ...], findings: list[str]
+) -> np.ndarray:
+    space = index_space(shape)
+    frame = Region.whole(space)
+    assert tiles, f"no worker collects {name!r}"
+    whole = np.empty(space, tiles[0][2].dtype)
+    placed: list[tuple[int, Region]] = []
+    covered = 0
+    for worker, buffer, array in tiles:
+        region = buffer.region
+        missing: tuple[Region, ...] = (region,)
+        for other, before in placed:
+            common = region.intersect(before)
+            if common.is_empty:
+                continue
+            if not _same_bits(array[common.within(region)], whole[common.within(frame)]):
+                findings.append(f"{name} {common}: workers {other} and {worker}")
+            missing = tuple(rest for part in missing for rest in part.subtract(before))
+        for part in missing:
+            whole[part.within(frame)] = array[part.within(region)]
+            covered += part.elements
+        if missing:
+            placed.append((worker, region))
+    assert covered == whole.size, f"the collected tiles of {name!r} leave {whole.size - covered} elements open"
+    return whole.reshape(shape)
+
+
+def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    bits = np.dtype(f"u{a.dtype.itemsize}")
+    return bool(np.array_equal(a.view(bits), b.view(bits)))

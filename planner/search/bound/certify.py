@@ -1,0 +1,210 @@
+"""How good a plan can be: all cuts together, every composite of every tensor and op, bounded from below.
+
+The joint problem has tables that are too large to be eliminated exactly on most networks, so
+
+1. variables with few neighbours are eliminated, which is exact and leaves a core;
+2. the core is bounded from below, at first with the order of cuts left open (``planner.search.bound.coarse``), and
+   plans are
+   read off the bound's passes (``planner.search.bound.dual``) or found by settling its doubts
+   (``planner.search.bound.dive``);
+3. values with which no plan can be better than the best one known are taken out of the core;
+4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
+
+A bound holds for the search's own problem: these cuts, these candidates, one tiling for what is tied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import isqrt
+
+import numpy as np
+
+from planner.algebra.tiling import UNCUT, Tiling
+from planner.cost.tables import Candidates
+from planner.search.bound.blocks import bound_by_blocks
+from planner.search.bound.cases import Dividers, Work
+from planner.search.bound.coarse import begin_coarsely
+from planner.search.bound.core import Core, core_entries, rounding_error
+from planner.search.bound.dive import dive
+from planner.search.effort import EFFORTS, Effort
+from planner.search.exact.order import Ints, find_order
+from planner.search.model.choices import Choices
+from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
+from planner.search.moves.fusion import improve
+from planner.search.moves.recursion import Found
+
+_BUCKET = 1 << 24
+"""Step 1 makes no bucket larger than this."""
+_AT_ONCE = 1 << 20
+"""What is solved exactly with no bucket larger than this needs no passes."""
+_PASSES = 10
+"""Passes between two attempts to take values out."""
+_LITTLE = 1e-3
+"""Of what a plan costs, as a share: for less blocks are not looked into again."""
+_COARSE = 1 / 5
+"""Of the least gain of passes (``Effort.least_gain``): those that leave the order of cuts open cost little."""
+_WORTHWHILE = 1.5
+"""An assignment that costs so many times the best plan is not worth improving."""
+
+
+def certify(
+    problem: Problem,
+    cuts: tuple[int, ...],
+    restrict: Restriction,
+    found: Found,
+    effort: Effort = EFFORTS["normal"],
+    progress: Callable[[str], None] = lambda line: None,
+) -> Found:
+    """Bounds what a plan can be, and improves the given one where it can be better.
+
+    Args:
+        problem: the graph's variables and tables.
+        cuts: the ways of each cut, outermost first.
+        restrict: narrows the candidates of a variable.
+        found: the best plan known.
+        effort: how much work may be done.
+        progress: told what is being done.
+
+    Returns:
+        The best plan now known and its bound; the given one, without a bound, if that is more than the effort.
+    """
+    choices = every_composite(problem, cuts, restrict, found, effort)
+    if choices is None or problem.table_entries(choices) > effort.table_entries:
+        return found
+    sizes = choices.sizes.tolist()
+    order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=_BUCKET)
+    if core_entries(order, sizes) > effort.pair_entries:
+        return found
+    progress("tables of all cuts together")
+    core = Core(problem, choices, order)
+    problem.eliminated_entries += core.eliminated_entries
+    dual = core.dual()
+    seen = _Seen(problem, core, found)
+
+    def closed(total: int, values: Ints, lower: int) -> Found:
+        """Where the exact solution is known. Its plan may need a strategy that no local op has."""
+        seen.look_at(values)
+        return seen.bounded(max(lower, min(total, seen.best.cost)))
+
+    exact = core.solve(_AT_ONCE)
+    if exact is not None:
+        return closed(*exact, 0)
+    progress("a bound that leaves the order of cuts open")
+    begin_coarsely(dual, core.without_order(), found.cost - core.constant, _COARSE * effort.least_gain)
+    dives, dived = effort.dives, -1
+    dividers = Dividers(Work(0.0))
+    lower, by_cases = 0, False
+    for number in range(effort.rounds + 2 * effort.case_rounds):
+        progress(f"bounding the plan, round {number + 1}: {seen.best.cost:,} bytes, at least {max(lower, 0):,}")
+        if by_cases:
+            blocks = bound_by_blocks(dual.rest(), core.values(seen.best), core.kinds, effort.case_entries, dividers)
+            bound, costs = blocks.lower, blocks.at_least
+        else:
+            for _ in range(_PASSES):
+                guess = dual.forward()
+                if core.constant + dual.cost(guess) < seen.best.cost - 0.5:
+                    seen.look_at(core.original(guess))
+                dual.backward()
+            bound, costs = dual.lower, dual.at_least()
+        before, lower = lower, max(lower, core.constant + _rounded_up(bound))
+        if dives and not by_cases and lower < seen.best.cost != dived:
+            dives, dived = dives - 1, seen.best.cost
+            progress(f"settling doubts of the bound: {seen.best.cost:,} bytes, at least {max(lower, 0):,}")
+            dive(dual, core.kinds, lambda guess: seen.improve(core.original(guess), cuts, restrict), effort.idle_doubts)
+        if lower >= seen.best.cost or not core.take_out(dual, costs, seen.best):
+            return seen.bounded(seen.best.cost)
+        exact = core.solve(effort.exact_entries)
+        if exact is not None:
+            return closed(*exact, lower)
+        near = core.solve_near(dual, seen.best) if number.bit_count() <= 1 else None
+        if near is not None and near[0] < seen.best.cost:
+            seen.look_at(near[1])
+        missing = seen.best.cost - lower
+        is_little = lower - before < effort.least_gain * missing
+        if by_cases and (is_little or missing < _LITTLE * lower):
+            break
+        by_cases = not by_cases and (is_little or number + 1 >= effort.rounds)
+    return seen.bounded(lower)
+
+
+def _rounded_up(value: float) -> int:
+    """The least integer that a sum of integers can be if it is at least ``value``, rounding errors allowed for."""
+    return int(np.ceil(value - rounding_error(value)))
+
+
+def every_composite(
+    problem: Problem, cuts: tuple[int, ...], restrict: Restriction, found: Found, effort: Effort
+) -> Choices | None:
+    """Every composite of every variable, the found plan's among them; None if there are far too many.
+
+    A strategy that is charged more than all of the found plan costs is left out.
+    """
+    known: dict[object, Candidates] = {}
+    choices: list[Candidates] = []
+    total = 0
+    for variable in problem.variables:
+        own = found.composites[variable.number]
+        key: object = problem.content[variable.number] if restrict is no_restriction else variable.number
+        if key not in known:
+            most = isqrt(effort.table_entries * (len(known) + 1) * 16) - total
+            extended = _extended(problem, variable, cuts, restrict, most)
+            if extended is None:
+                return None
+            known[key] = problem.affordable(variable, tuple(extended), found.cost)
+            total += len(known[key])
+        values = known[key]
+        choices.append(values if own in values else problem.intern((*values, own)))
+    return Choices.of(choices)
+
+
+def _extended(
+    problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction, most: int
+) -> list[Tiling] | None:
+    """Every composite of a variable; None if there are more than ``most``."""
+    found = [UNCUT]
+    for ways in cuts:
+        found = [longer for prefix in found for longer in restrict(variable, problem.proposals(variable, prefix, ways))]
+        if len(found) > most:
+            return None
+    return found
+
+
+class _Seen:
+    """The plans that the bound's passes come upon."""
+
+    def __init__(self, problem: Problem, core: Core, found: Found) -> None:
+        self._problem = problem
+        self._core = core
+        self.best = found
+
+    def look_at(self, values: Ints) -> None:
+        """Notes the plan of an assignment, if it is one."""
+        composites = self._core.composites(values)
+        if self._problem.are_local(composites):
+            self._note(composites)
+
+    def improve(self, values: Ints, cuts: tuple[int, ...], restrict: Restriction) -> bool:
+        """Notes what improvement makes of the plan of an assignment, if that is one and not far too dear.
+
+        Returns:
+            Whether it is the best known.
+        """
+        composites = self._core.composites(values)
+        cost = self._problem.cost(composites)
+        if cost > _WORTHWHILE * self.best.cost or not self._problem.are_local(composites):
+            return False
+        start = replace(self.best, composites=composites, cost=cost)
+        return self._note(improve(self._problem, cuts, restrict, start).composites)
+
+    def _note(self, composites: tuple[Tiling, ...]) -> bool:
+        cost = self._problem.cost(composites)
+        if cost >= self.best.cost:
+            return False
+        self.best = replace(self.best, composites=composites, cost=cost)
+        return True
+
+    def bounded(self, lower: int) -> Found:
+        """What is known in the end."""
+        return replace(self.best, lower=lower)

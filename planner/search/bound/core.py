@@ -1,0 +1,200 @@
+"""The core of the joint problem: its variables of few neighbours eliminated, every composite of the others.
+
+Eliminating a variable of up to two neighbours is exact, and leaves tables between pairs. What is left is bounded from
+below elsewhere; here values are taken out with which no plan can be better than the best one known, and what is left
+is solved exactly as soon as its tables are small enough.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.algebra.tiling import Tiling
+from planner.search.bound.coarse import Groups
+from planner.search.bound.dual import Dual, Floats
+from planner.search.exact.buckets import KnownTables
+from planner.search.exact.eliminate import Reduced, eliminate
+from planner.search.exact.order import Ints, Order, find_order
+from planner.search.exact.sums import Table
+from planner.search.model.choices import Choices
+from planner.search.model.problem import Problem
+from planner.search.moves.recursion import Found
+
+_NEAR = 1 << 21
+"""Where only the values near the bound are solved exactly, to find a better plan, no bucket is larger than this."""
+_HALVINGS = 8
+"""How often the values near the bound are made fewer until they can be solved exactly."""
+_ERRORS = (1e-9, 1e-3)
+"""By how much sums of floats may be off that stand for integers: as a share of their size, and besides."""
+
+
+def rounding_error(value: float) -> float:
+    """By how much a sum of about this size may be off."""
+    relative, absolute = _ERRORS
+    return relative * abs(value) + absolute
+
+
+def core_entries(order: Order, sizes: Sequence[int]) -> int:
+    """Entries that one pass over the core reads, known before any table is made."""
+    pairs = {tuple(sorted(scope)) for _, scope in order.open if len(scope) == 2}
+    return sum(sizes[first] * sizes[second] for first, second in pairs)
+
+
+class Core:
+    """What is left of the joint problem.
+
+    Attributes:
+        constant: what every assignment costs beside the tables that are left.
+        eliminated_entries: entries of all buckets that were computed.
+        kinds: of the variables; equal for those that are alike.
+    """
+
+    def __init__(self, problem: Problem, choices: Choices, order: Order) -> None:
+        """Eliminates.
+
+        Args:
+            problem: the graph's variables and tables.
+            choices: every composite of each variable.
+            order: of the variables of few neighbours.
+        """
+        self._choices = choices
+        sizes = choices.sizes.tolist()
+        known = KnownTables()
+        self._reduced = Reduced(order, known, *known.interned(*problem.joint_tables(choices)))
+        self.constant = self._reduced.constant
+        self.eliminated_entries = self._reduced.entries
+        self._core = sorted(order.core, key=problem.times.__getitem__)
+        self.kinds = [problem.content[variable] for variable in self._core]
+        number = {variable: position for position, variable in enumerate(self._core)}
+        self._kept: list[NDArray[np.int64]] = [np.arange(sizes[variable]) for variable in self._core]
+        self._own: list[Table] = [np.zeros(sizes[variable], dtype=np.int64) for variable in self._core]
+        self._pairs: dict[tuple[int, int], Table] = {}
+        shared: dict[tuple[tuple[int, bool], ...], Table] = {}
+        between: dict[tuple[int, int], list[tuple[int, bool]]] = {}
+        for factor, scope in order.open:
+            places = tuple(number[variable] for variable in scope)
+            if len(places) == 1:
+                self._own[places[0]] = self._own[places[0]] + self._reduced.table(factor)
+            else:
+                turned = places[0] > places[1]
+                between.setdefault((min(places), max(places)), []).append((factor, turned))
+        for pair, factors in between.items():
+            key = tuple(sorted((id(self._reduced.table(factor)), turned) for factor, turned in factors))
+            if key not in shared:
+                parts = [self._reduced.table(factor) for factor, _ in factors]
+                turned_parts = [part.T if turned else part for part, (_, turned) in zip(parts, factors, strict=True)]
+                shared[key] = np.ascontiguousarray(sum(turned_parts[1:], turned_parts[0]))
+            self._pairs[pair] = shared[key]
+
+    def dual(self) -> Dual:
+        """The bound of the core, not yet passed over."""
+        floats: dict[int, Floats] = {}
+        pairs = [
+            (first, second, floats.setdefault(id(table), table.astype(np.float64)))
+            for (first, second), table in self._pairs.items()
+        ]
+        return Dual([costs.astype(np.float64) for costs in self._own], pairs)
+
+    def without_order(self) -> list[Groups]:
+        """By variable of the core, which of its values are the same but for the order of cuts."""
+        known: dict[int, Groups] = {}
+        for variable in self._core:
+            candidates = self._choices[variable]
+            if id(candidates) not in known:
+                numbers: dict[object, int] = {}
+                each = (Counter(zip(one.placements, one.ways, strict=True)) for one in candidates)
+                which = [numbers.setdefault(frozenset(counts.items()), len(numbers)) for counts in each]
+                known[id(candidates)] = np.array(which, dtype=np.int64)
+        return [known[id(self._choices[variable])] for variable in self._core]
+
+    def original(self, values: Sequence[int]) -> Ints:
+        """The values of all variables, when those of the core have these (positions among the kept)."""
+        return self._original(self._kept, values)
+
+    def _original(self, kept: Sequence[NDArray[np.int64]], values: Sequence[int]) -> Ints:
+        found = np.zeros(len(self._choices), dtype=np.int64)
+        for variable, own, value in zip(self._core, kept, values, strict=True):
+            found[variable] = own[value]
+        self._reduced.complete(found)
+        return found
+
+    def composites(self, values: Ints) -> tuple[Tiling, ...]:
+        """The candidates that values stand for."""
+        return self._choices.chosen(values)
+
+    def values(self, best: Found) -> list[int]:
+        """The values of the core's variables in the best plan known (positions among the kept, where it always is)."""
+        found = []
+        for variable, kept in zip(self._core, self._kept, strict=True):
+            value = self._choices[variable].index(best.composites[variable])
+            found.append(int(np.searchsorted(kept, value)))
+        return found
+
+    def take_out(self, dual: Dual, costs: Sequence[Floats], best: Found) -> bool:
+        """Takes out values with which nothing can be better than the best plan known, but for that plan's own.
+
+        Args:
+            dual: the bound, over the values that are left.
+            costs: for every variable and value what an assignment with that value costs at least.
+            best: the best plan known.
+
+        Returns:
+            False if no plan can be better.
+        """
+        limit = best.cost - self.constant - 1 + rounding_error(dual.lower)
+        if any(float(own.min()) > limit for own in costs):
+            return False
+        keep = []
+        for own, value in zip(costs, self.values(best), strict=True):
+            is_kept = own <= limit
+            is_kept[value] = True
+            keep.append(np.flatnonzero(is_kept))
+        dual.keep(keep)
+        self._kept = [kept[values] for kept, values in zip(self._kept, keep, strict=True)]
+        return True
+
+    def solve(self, most_entries: int) -> tuple[int, Ints] | None:
+        """The exact minimum over the values that are left, and where it is.
+
+        Args:
+            most_entries: of a bucket; None is returned where one would be larger.
+        """
+        return self._solve(self._kept, most_entries)
+
+    def solve_near(self, dual: Dual, best: Found) -> tuple[int, Ints] | None:
+        """The exact minimum over the values that the bound thinks best, as many as can be solved.
+
+        Args:
+            dual: the bound, over the values that are left.
+            best: the best plan known.
+        """
+        costs = dual.at_least()
+        least = min((float(cost.min()) for cost in costs), default=0.0)
+        room = best.cost - self.constant - least
+        for halvings in range(1, _HALVINGS + 1):
+            limit = least + room / 2**halvings
+            kept = [
+                values[(cost <= limit) | (cost == cost.min())] for values, cost in zip(self._kept, costs, strict=True)
+            ]
+            found = self._solve(kept, _NEAR)
+            if found is not None:
+                return found
+        return None
+
+    def _solve(self, kept: Sequence[NDArray[np.int64]], most_entries: int) -> tuple[int, Ints] | None:
+        sizes = [len(values) for values in kept]
+        pairs = list(self._pairs)
+        scopes = [(place,) for place in range(len(sizes))] + pairs
+        free = [tuple(place for place in scope if sizes[place] > 1) for scope in scopes]
+        order = find_order(sizes, free, sizes)
+        if order.largest_bucket(np.array(sizes)) > most_entries:
+            return None
+        tables = [costs[values] for costs, values in zip(self._own, kept, strict=True)]
+        tables += [self._pairs[pair][np.ix_(kept[pair[0]], kept[pair[1]])] for pair in pairs]
+        squeezed = [table.reshape([sizes[place] for place in scope]) for table, scope in zip(tables, free, strict=True)]
+        solution = eliminate(order, squeezed, np.arange(len(squeezed), dtype=np.int64))
+        return self.constant + solution.total, self._original(kept, solution.values.tolist())

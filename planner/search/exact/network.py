@@ -1,0 +1,158 @@
+"""The variables of a search and the tables between them, as arrays: what one order of elimination serves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from planner.cost.tables import Candidates, Table
+from planner.search.exact.buckets import KnownTables
+from planner.search.exact.eliminate import Solution, eliminate_known, refuse_larger
+from planner.search.exact.order import Ints, Order, distinct, find_order
+from planner.search.model.choices import Choices
+
+
+class Link(NamedTuple):
+    """A table: what moves between an op and the tensor at one of its inputs or outputs, or what an op is charged."""
+
+    tensor: int
+    """The variable of the tensor; the op's own, where the table is of its charge."""
+    op: int
+    is_input: bool
+    position: int
+    kind: int
+    """Links of one kind, as often, have the same table for the same candidates."""
+    name: str
+    """The tensor; the first one's, where copies share the link; "" for a charge."""
+    op_name: str
+    """The op; the first one, where copies share the link."""
+    times: int = 1
+    """How many copies share the link."""
+
+    @property
+    def is_charge(self) -> bool:
+        """Whether the table is of what an op is charged, with one axis."""
+        return self.tensor == self.op
+
+
+def merged(links: Sequence[Link]) -> list[Link]:
+    """The links, those of copies made one."""
+    keys = [(link.tensor, link.op, link.kind) for link in links]
+    count = Counter(keys)
+    if len(count) == len(links):
+        return list(links)
+    first = dict(zip(reversed(keys), reversed(links), strict=True))
+    return [first[key]._replace(times=times) if times > 1 else first[key] for key, times in count.items()]
+
+
+MakeTables: TypeAlias = Callable[[Sequence[tuple[Link, Candidates, Candidates]]], list[Table]]
+"""Costs by the candidates of a link's tensor and op, for many links: always the same for the same candidates."""
+
+
+_CHANGES = 4
+"""Candidates of a variable beside its directions, about: replication, and what improvement offers."""
+
+
+_MOST_HELD = 1 << 25
+"""Entries of tables that are kept from one solution to the next; with more, all are made anew."""
+
+
+class Network:
+    """Variables and links, with the order in which to eliminate them, and the tables met so far."""
+
+    def __init__(self, directions: Sequence[int], links: Sequence[Link], kinds: Sequence[int]) -> None:
+        """Takes note of the structure.
+
+        Args:
+            directions: along how many directions each variable can be cut; 0: it has one value, whatever the cuts.
+            links: the tables to be.
+            kinds: of each variable; equal for those of repeated layers.
+        """
+        self._sizes = [1 if count == 0 else count + _CHANGES for count in directions]
+        self._links = links
+        self._variable_kinds = kinds
+        numbers: dict[tuple[object, ...], int] = {}
+        # Tables of one kind over other variables have other axes: what has one value, whatever the cuts, has none.
+        has_axis = [size > 1 for size in self._sizes]
+        self._kinds = np.array(
+            [
+                numbers.setdefault((link.kind, link.times, has_axis[link.tensor], has_axis[link.op]), len(numbers))
+                for link in links
+            ],
+            dtype=np.int64,
+        )
+        self._kind_count = len(numbers)
+        tensors, ops = [link.tensor for link in links], [link.op for link in links]
+        self._tensors, self._ops = np.array(tensors, dtype=np.int64), np.array(ops, dtype=np.int64)
+        self.scopes = [
+            tuple(one for one in dict.fromkeys((tensor, op)) if has_axis[one])
+            for tensor, op in zip(tensors, ops, strict=True)
+        ]
+        self._order: Order | None = None
+        self._known = KnownTables()
+        self._numbers: dict[tuple[int, int, int], tuple[int, int, Candidates, Candidates]] = {}
+
+    def solve(self, choices: Choices, make: MakeTables, max_table_entries: int) -> Solution:
+        """The least sum of all tables; see ``eliminate``.
+
+        Args:
+            choices: each variable's candidates.
+            make: makes tables.
+            max_table_entries: how large a bucket may be.
+
+        Raises:
+            InfeasibleError: a bucket would be larger.
+        """
+        if self._order is None:
+            self._order = find_order(self._sizes, self.scopes, self._variable_kinds)
+        refuse_larger(self._order.largest_bucket(choices.sizes), max_table_entries)
+        if self._known.held > _MOST_HELD:
+            self._known, self._numbers = KnownTables(), {}
+        first, which = self._different(choices)
+        pairs = self._known_as(first, choices, make)
+        numbers = np.array([number for number, _ in pairs], dtype=np.int64)
+        constant = np.array([least for _, least in pairs], dtype=np.int64)
+        return eliminate_known(self._order, self._known, numbers[which], int(constant[which].sum()))
+
+    def _known_as(self, links: Sequence[int], choices: Choices, make: MakeTables) -> list[tuple[int, int]]:
+        """The number of each link's table, and the minimum that was taken out of it."""
+        kinds = self._kinds[links].tolist()
+        lists = [(choices[self._links[link].tensor], choices[self._links[link].op]) for link in links]
+        keys = [(kind, id(tilings), id(strategies)) for kind, (tilings, strategies) in zip(kinds, lists, strict=True)]
+        new = [place for place, key in enumerate(keys) if key not in self._numbers]
+        tables = self._tables([links[place] for place in new], choices, make)
+        for place, known in zip(new, self._known.intern(tables), strict=True):
+            # The lists are kept with the number: an identity means something only while its object lives.
+            self._numbers[keys[place]] = (*known, *lists[place])
+        return [self._numbers[key][:2] for key in keys]
+
+    def tables(self, choices: Choices, make: MakeTables) -> tuple[list[Table], Ints]:
+        """The different tables for these candidates, and the number of each link's.
+
+        Axes of variables that have one value, whatever the cuts, are left out.
+        """
+        first, which = self._different(choices)
+        return self._tables(first, choices, make), which
+
+    def _tables(self, links: Sequence[int], choices: Choices, make: MakeTables) -> list[Table]:
+        asked = [
+            (self._links[link], choices[self._links[link].tensor], choices[self._links[link].op]) for link in links
+        ]
+        shapes = [[len(choices[name]) for name in self.scopes[link]] for link in links]
+        return [table.reshape(shape) for table, shape in zip(make(asked), shapes, strict=True)]
+
+    def table_entries(self, choices: Choices) -> int:
+        """Entries of all different tables for these candidates."""
+        links = [self._links[number] for number in self._different(choices)[0]]
+        return sum(len(choices[link.op]) * (1 if link.is_charge else len(choices[link.tensor])) for link in links)
+
+    def _different(self, choices: Choices) -> tuple[list[int], Ints]:
+        """The first link with each table, and for every link the number of its table."""
+        of, lists = choices.which, len(choices.lists)
+        # One after the other: there are far fewer pairs than there could be, and few numbers are told apart quickly.
+        first, pair = distinct(self._kinds * lists + of[self._tensors], self._kind_count * lists)
+        first, which = distinct(pair * lists + of[self._ops], len(first) * lists)
+        return first.tolist(), which

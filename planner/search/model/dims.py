@@ -1,0 +1,300 @@
+"""Which dims of tensors and index variables of ops go together, and in what blocks.
+
+A tensor's dim and an op's variable are *the same direction* where the op indexes the dim by the variable alone.
+They are *aligned* where the variable is the major part of the dim's index (``x[D*h + d]``: cutting h cuts the dim
+in blocks of D) or the dim is the quotient of the variable (``x[i // D, i % D]``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.graph.model import Graph
+from planner.search.exact.order import Ints
+from planner.tdl.analyse import Analysis
+from planner.tdl.bind import BoundOp
+from planner.tdl.interval import Floor, Interval, Symbol
+
+Place: TypeAlias = tuple[str, str, int]
+"""("tensor", name, dim) or ("op", name, number of the variable)."""
+
+
+_STEP, _STIR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+"""Odd, so that multiplying by them loses nothing."""
+
+
+class Directions:
+    """The directions of a graph, told apart by number."""
+
+    def __init__(self, places: _Places, number: Ints, blocks: Mapping[int, tuple[int, ...]], aligned: Ints) -> None:
+        """Collects what ``find_directions`` has found.
+
+        Args:
+            places: all dims and variables.
+            number: the direction of each place; -1 for one that goes with no other.
+            blocks: proposed for each direction, ascending, without 1.
+            aligned: pairs of places that are aligned without being the same direction, shape [2, pairs].
+        """
+        self._places = places
+        self._number = number
+        self._aligned = aligned
+        self._of_name = self._blocks_by_name(blocks)
+
+    def _blocks_by_name(
+        self, blocks: Mapping[int, tuple[int, ...]]
+    ) -> dict[tuple[str, str], tuple[tuple[int, ...], ...]]:
+        """By kind and name, the blocks of each dim or variable; without those that have none."""
+        cut = np.flatnonzero(np.isin(self._number, list(blocks)))
+        found = {}
+        for kind, names in self._places.start.items():
+            starts, order = np.array(list(names.values()), dtype=np.int64), list(names)
+            here = cut[(cut >= starts[0]) & (cut < self._places.end[kind])] if order else cut[:0]
+            for number in np.unique(np.searchsorted(starts, here, side="right") - 1).tolist():
+                name = order[number]
+                start, count = names[name], self._places.count[kind][name]
+                own = self._number[start : start + count].tolist()
+                found[kind, name] = tuple(blocks.get(direction, ()) for direction in own)
+        return found
+
+    def twins_of(self, kind: str, name: str) -> tuple[bool, ...]:
+        """By dim of a tensor or variable of an op, whether it is the twin of the one before it.
+
+        Twins are directions that are interchangeable as far as places tell: where one is, the other is as well, and as
+        long. Height and width are, of square images.
+        """
+        start, count = self._places.start[kind][name], self._places.count[kind][name]
+        return tuple(self._is_twin[start : start + count].tolist())
+
+    @cached_property
+    def _is_twin(self) -> NDArray[np.bool_]:
+        owner, extent = self._places.owners_and_extents()
+        # A direction's sum of numbers that stand for a place: equal for those of the same places, and of others hardly.
+        mark = (owner << 32 | extent).astype(np.uint64) * _STEP
+        mark = (mark ^ mark >> np.uint64(29)) * _STIR
+        mark ^= mark >> np.uint64(32)
+        total = np.zeros(len(owner), dtype=np.uint64)
+        there = np.flatnonzero(self._number >= 0)
+        np.add.at(total, self._number[there], mark[there])
+        found = np.zeros(len(owner), dtype=np.bool_)
+        second = there[np.isin(there - 1, there, assume_unique=True)]
+        one, other = self._number[second - 1], self._number[second]
+        found[second] = (owner[second - 1] == owner[second]) & (one != other) & (total[one] == total[other])
+        return found
+
+    def blocks_of(self, kind: str, name: str) -> tuple[tuple[int, ...], ...]:
+        """Blocks worth trying when a tensor ("tensor") or an op ("op") is cut, by dim or variable; () for none."""
+        return self._of_name.get((kind, name), ())
+
+    @cached_property
+    def group(self) -> Mapping[Place, int]:
+        """The number of each place's direction."""
+        numbers = self._number.tolist()
+        return {place: numbers[at] for place, at in self._places.all() if numbers[at] >= 0}
+
+    def reachable(self, start: Iterable[Place]) -> frozenset[Place]:
+        """All places that go with the given ones, through equal and aligned directions."""
+        linked: dict[int, set[int]] = {}
+        for first, second in self._number[self._aligned].T.tolist():
+            if first >= 0 and second >= 0:
+                linked.setdefault(first, set()).add(second)
+                linked.setdefault(second, set()).add(first)
+        found: set[int] = set()
+        stack = [self.group[place] for place in start if place in self.group]
+        while stack:
+            number = stack.pop()
+            if number not in found:
+                found.add(number)
+                stack.extend(linked.get(number, ()))
+        return frozenset(place for place, number in self.group.items() if number in found)
+
+
+class _Places:
+    """Numbers for all dims of tensors and all variables of ops."""
+
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
+        self.count = {
+            "tensor": {name: len(tensor.shape) for name, tensor in graph.tensors.items()},
+            "op": {bound.op.name: len(bound.variables) for bound in ops},
+        }
+        self.start: dict[str, dict[str, int]] = {}
+        self.end: dict[str, int] = {}
+        self.total = 0
+        for kind, counts in self.count.items():
+            ends = list(accumulate(counts.values(), initial=self.total))
+            self.start[kind] = dict(zip(counts, ends, strict=False))
+            self.total = self.end[kind] = ends[-1]
+        self._extents = [
+            *[tensor.shape for tensor in graph.tensors.values()],
+            *[bound.extents for bound in ops],
+        ]
+
+    def owners_and_extents(self) -> tuple[Ints, Ints]:
+        """Of each place, the number of the tensor or op that it is of, and how long it is."""
+        counts = [len(extents) for extents in self._extents]
+        flat = np.fromiter(chain.from_iterable(self._extents), dtype=np.int64, count=self.total)
+        return np.repeat(np.arange(len(counts)), counts), flat
+
+    def all(self) -> Iterator[tuple[Place, int]]:
+        """Every place and its number."""
+        for kind, counts in self.count.items():
+            for name, count in counts.items():
+                start = self.start[kind][name]
+                for position in range(count):
+                    yield (kind, name, position), start + position
+
+
+def find_directions(graph: Graph, ops: Sequence[BoundOp]) -> Directions:
+    """Joins the dims and variables of a graph into directions and gathers their block proposals."""
+    places = _Places(graph, ops)
+    start, starts = places.start["tensor"], np.array(list(places.start["op"].values()), dtype=np.int64)
+    joined: list[Ints] = []
+    aligned: list[Ints] = []
+    proposals: list[tuple[Ints, int]] = []
+    alike: dict[int, list[int]] = {}
+    for number, bound in enumerate(ops):
+        alike.setdefault(id(bound.analysis), []).append(number)
+    for members in alike.values():
+        layout = _Layout.of(ops[members[0]].analysis)
+        own, nodes = starts[members], [ops[number].op for number in members]
+        made = {slot: np.array([start[node.outputs[slot]] for node in nodes]) for slot in layout.outputs}
+        read = {slot: np.array([start[node.inputs[slot]] for node in nodes]) for slot in layout.inputs}
+        joined += [np.array((made[slot] + dim, own + number)) for slot, dim, number in layout.made]
+        joined += [np.array((read[slot] + dim, own + number)) for slot, dim, number in layout.read]
+        aligned += [np.array((read[slot] + dim, own + number)) for slot, dim, number in layout.aligned]
+        aligned += [np.array((made[slot] + dim, own + number)) for slot, dim, number, _ in layout.stepped]
+        proposals += [(made[slot] + dim, step) for slot, dim, _, step in layout.stepped]
+        proposals += [(own + number, block) for number, block in layout.own_blocks]
+        proposals += [(read[slot] + dim, block) for slot, dim, block in layout.read_blocks]
+    for first, second in graph_ties(graph):
+        along = np.arange(len(graph.tensors[first].shape))
+        joined.append(np.array((start[first] + along, start[second] + along)))
+    pairs = np.concatenate([np.zeros((2, 0), dtype=np.int64), *joined], axis=1)
+    direction = _components(places.total, pairs)
+    alone = np.ones(places.total, dtype=bool)
+    alone[pairs] = False
+    direction[alone] = -1
+    blocks: dict[int, set[int]] = {}
+    for proposed, block in proposals:
+        for number in set(direction[proposed][~alone[proposed]].tolist()):
+            blocks.setdefault(number, set()).add(block)
+    sorted_blocks = {number: tuple(sorted(found)) for number, found in blocks.items()}
+    pairs = np.concatenate([np.zeros((2, 0), dtype=np.int64), *aligned], axis=1)
+    return Directions(places, direction, sorted_blocks, pairs)
+
+
+def _components(count: int, pairs: Ints) -> Ints:
+    """A number for each of ``count`` things, equal for those that pairs join, shape [2, pairs]: the least of them."""
+    label = np.arange(count)
+    while True:
+        ends = label[pairs]
+        pairs = pairs[:, ends[0] != ends[1]]
+        if not pairs.size:
+            return label
+        ends = label[pairs]
+        np.minimum.at(label, ends.max(axis=0), ends.min(axis=0))
+        while (label[label] != label).any():
+            label = label[label]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How ops with one analysis lay their variables along the dims of what they read and make."""
+
+    made: tuple[tuple[int, int, int], ...]
+    """Output, dim and variable, of dims that go by one."""
+    stepped: tuple[tuple[int, int, int, int], ...]
+    """Output, dim, variable and step, of dims that go in steps."""
+    read: tuple[tuple[int, int, int], ...]
+    """Input, dim and the variable that is its index and nothing else."""
+    aligned: tuple[tuple[int, int, int], ...]
+    """Input, dim and the variable with the largest step in its index, where there is more in it."""
+    own_blocks: tuple[tuple[int, int], ...]
+    """Variable and a block, larger than 1, that it proposes."""
+    read_blocks: tuple[tuple[int, int, int], ...]
+    """Input, dim and such a block."""
+
+    @property
+    def outputs(self) -> set[int]:
+        """The outputs that are laid out."""
+        return {position for position, *_ in (*self.made, *self.stepped)}
+
+    @property
+    def inputs(self) -> set[int]:
+        """The inputs that are, or propose a block."""
+        return {slot for slot, _, _ in (*self.read, *self.aligned, *self.read_blocks)}
+
+    @classmethod
+    def of(cls, analysis: Analysis) -> _Layout:
+        """The layout of an analysis."""
+        indices = tuple(_indices(analysis))
+        made = [
+            (position, dim, number, (analysis.steps_of(position) or (1,) * len(dims))[dim])
+            for position, dims in enumerate(analysis.outputs)
+            if dims is not None
+            for dim, number in enumerate(dims)
+        ]
+        joined = [index for index in indices if index.major is not None]
+        return cls(
+            tuple((position, dim, number) for position, dim, number, step in made if step == 1),
+            tuple((position, dim, number, step) for position, dim, number, step in made if step > 1),
+            tuple((index.slot, index.dim, index.major or 0) for index in joined if index.is_alone),
+            tuple((index.slot, index.dim, index.major or 0) for index in joined if not index.is_alone),
+            tuple(
+                (number, block)
+                for number, variable in enumerate(analysis.variables)
+                for block in variable.blocks
+                if block > 1
+            ),
+            tuple((index.slot, index.dim, block) for index in indices for block in index.blocks if block > 1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """How an op reads one dim of one input."""
+
+    slot: int
+    dim: int
+    major: int | None
+    """The variable with the largest step, by number; None: there is none."""
+    is_alone: bool
+    """True if the index is that variable and nothing else."""
+    blocks: tuple[int, ...]
+
+
+def _indices(analysis: Analysis) -> Iterator[_Index]:
+    """What ops with this analysis have in common."""
+    numbers = {variable.name: number for number, variable in enumerate(analysis.variables)}
+    for read in analysis.reads:
+        for dim, interval in enumerate(read.dims):
+            if interval is not None:
+                major = _major_variable(interval)
+                is_alone = interval.alone is not None
+                yield _Index(read.slot, dim, None if major is None else numbers[major], is_alone, read.blocks[dim])
+
+
+def graph_ties(graph: Graph) -> tuple[tuple[str, str], ...]:
+    """Pairs of tensors that must have one tiling: a state and its next value."""
+    return tuple((pair.current, pair.following) for pair in graph.state)
+
+
+def _major_variable(interval: Interval) -> str | None:
+    """The variable with the largest positive coefficient, alone or under a floor-division."""
+    best: tuple[Fraction, str] | None = None
+    for term, factor in interval.first.terms:
+        name = None
+        if isinstance(term, Symbol):
+            name = term.variable
+        elif isinstance(term, Floor) and len(term.of.terms) == 1 and isinstance(term.of.terms[0][0], Symbol):
+            name = term.of.terms[0][0].variable
+        if name is not None and factor > 0 and (best is None or factor > best[0]):
+            best = (factor, name)
+    return None if best is None else best[1]

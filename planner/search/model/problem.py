@@ -1,0 +1,482 @@
+"""The search as a sum of pairwise tables: one variable for each tensor and one for each op.
+
+A tensor's values are tilings, an op's are strategies (tilings of its iteration space); both are composites, one
+placement for each cut so far. A state and its next value share a variable.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from planner.algebra.partial import IMPOSSIBLE
+from planner.algebra.tiling import Replicate, Tiling, parts
+from planner.cost.tables import Candidates, CostTables, Request, Table
+from planner.errors import UnsupportedError
+from planner.graph.model import Graph, Role
+from planner.search.effort import EffortName
+from planner.search.exact.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
+from planner.search.exact.network import Link, Network, merged
+from planner.search.exact.order import Ints, distinct
+from planner.search.model.choices import Choices
+from planner.search.model.dims import Directions, find_directions, graph_ties
+from planner.search.model.partial_sums import (
+    PartialSums,
+    find_partial_sums,
+    impossible_entry,
+    is_possible,
+    obstacle,
+    parted,
+)
+from planner.search.model.space import Space
+from planner.search.repeats.unrolled import Copies, find_copies
+from planner.tdl.bind import BoundOp
+
+Restriction: TypeAlias = "Callable[[SearchVariable, Candidates], Candidates]"
+"""Narrows a variable's candidates: how pins, options and the literature's strategies are expressed."""
+
+
+class SearchVariable(NamedTuple):
+    """A tensor (or tied tensors), or an op."""
+
+    number: int
+    tensors: tuple[str, ...]
+    """The tensors that share the variable; () for an op."""
+    op: BoundOp | None
+    """The op, the first of its copies; None for a tensor."""
+
+
+def no_restriction(variable: SearchVariable, candidates: Candidates) -> Candidates:
+    """Every candidate: tofu's own search."""
+    return candidates
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A plan of nearly the same graph."""
+
+    most_cost: int
+    """A plan that costs more than this needs no bound: it does not stand."""
+    keep: Restriction
+    """Leaves what both graphs have as it is in the plan."""
+
+
+Offer: TypeAlias = "Callable[[SearchVariable, Tiling], Candidates]"
+"""What a variable may be, given what it is."""
+
+
+@dataclass
+class Problem:
+    """A graph's variables and links."""
+
+    graph: Graph
+    ops: tuple[BoundOp, ...]
+    workers: int
+    partitioned_inputs: bool = False
+    """Charge data inputs that are not a disjoint split: leave replication out of their tilings."""
+    effort: EffortName = "normal"
+    """How much work may be done to bound what a plan can be."""
+    with_partial_sums: bool = False
+    """Offer ``P`` to tensors that may be sums of partial results (``planner.search.model.partial_sums``)."""
+    near: Near | None = None
+    """A plan to begin from, if there is one."""
+    one_of_twins: bool = False
+    """Offer to cut one of two interchangeable dims before the other (``Directions.twins_of``)."""
+    variables: list[SearchVariable] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    tables: CostTables = field(default_factory=CostTables)
+    eliminated_entries: int = 0
+    """Entries of all buckets that eliminations have computed so far."""
+    decided_apart: int = 0
+    """Variables that were decided apart from the others (``planner.search.moves.entangled``), at most."""
+
+    def __post_init__(self) -> None:
+        self.directions: Directions = find_directions(self.graph, self.ops)
+        self.variable_of_tensor: dict[str, int] = {}
+        self.variable_of_op: dict[str, int] = {}
+        sums = find_partial_sums(self.graph, self.ops) if self.with_partial_sums else PartialSums()
+        self._add_variables(parted(find_copies(self.graph, self.ops), sums))
+        self._partial = {self.variable_of_tensor[name] for name in sums.tensors}
+        self._partial |= {self.variable_of_op[name] for name in sums.ops}
+        self._bound = {bound.op.name: bound for bound in self.ops}
+        self._add_links()
+        self._local = self.tables.local
+        self._proposals: dict[tuple[Space, Tiling, int], Candidates] = {}
+        self._spaces: dict[tuple[object, ...], Space] = {}
+        self._lists = self.tables.lists
+        self._sums = [link for link in self.links if link.tensor in self._partial or link.op in self._partial]
+        self._impossible = impossible_entry(
+            self.graph, self.workers, self.links, self._most_charged(), len(self._sums), self.tables
+        )
+        self._settle_spaces()
+        self._network = self._network_of(self._directions_of_spaces())
+
+    def with_settled(self, variables: Collection[int]) -> Problem:
+        """This problem, but that these variables have one candidate each, whatever else is asked.
+
+        Both have the same lists of variables and links, and the same tables.
+        """
+        other = copy(self)
+        other.eliminated_entries = 0
+        directions = [0 if number in variables else count for number, count in enumerate(self._directions_of_spaces())]
+        other._network = self._network_of(directions)
+        return other
+
+    def _network_of(self, directions: Sequence[int]) -> Network:
+        return Network(directions, [*merged(self.links), *merged(self.charges)], self.content)
+
+    def _settle_spaces(self) -> None:
+        """Settles how each variable can be divided, and which variables are alike."""
+        self._numbered: dict[object, int] = {}
+        self.content = [self._content_of(variable) for variable in self.variables]
+        self._contents = np.array(self.content, dtype=np.int64)
+        self._with_vetoes: set[int] = set()
+        self._grouped: tuple[tuple[Tiling, ...], list[int], Ints] = ((), [], np.zeros(0, dtype=np.int64))
+        first = dict(zip(reversed(self.content), reversed(self.variables), strict=True))
+        space = {content: self._space_of(variable) for content, variable in first.items()}
+        self.spaces = [space[content] for content in self.content]
+
+    def _directions_of_spaces(self) -> list[int]:
+        """Along how many directions each variable can be divided."""
+        known = {space: space.directions for space in dict.fromkeys(self.spaces)}
+        return [known[space] for space in self.spaces]
+
+    def _add_variables(self, copies: Copies) -> None:
+        """One variable for each tensor and op, its copies and its next state included."""
+        following = dict(graph_ties(self.graph))
+        apart = {*self.graph.constants, *following.values()}
+        members: dict[str, list[str]] = {}
+        for name in self.graph.tensors:
+            if name not in apart:
+                tied = members.setdefault(copies.tensors.get(name, name), [])
+                tied.append(name)
+                if name in following:
+                    tied.append(following[name])
+        for number, tied in enumerate(members.values()):
+            self.variables.append(SearchVariable(number, tuple(tied), None))
+            for name in tied:
+                self.variable_of_tensor[name] = number
+        for bound in self.ops:
+            first = copies.ops.get(bound.op.name, bound.op.name)
+            if first == bound.op.name:
+                self.variable_of_op[first] = len(self.variables)
+                self.variables.append(SearchVariable(len(self.variables), (), bound))
+            self.variable_of_op[bound.op.name] = self.variable_of_op[first]
+
+    def _space_of(self, variable: SearchVariable) -> Space:
+        """How a variable can be divided. Far fewer differ than contents do."""
+        bound, is_sum = variable.op, variable.number in self._partial
+        if bound is None:
+            name = variable.tensors[0]
+            shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
+            twins = self._twins_of("tensor", name)
+            return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum, twins))
+        blocks = self.directions.blocks_of("op", bound.op.name)
+        fixed = tuple([bool(index.obstacle) for index in bound.variables])
+        twins = self._twins_of("op", bound.op.name)
+        return self._the_one(Space(bound.extents, blocks, fixed, True, is_sum, twins))
+
+    def _twins_of(self, kind: str, name: str) -> tuple[bool, ...]:
+        return self.directions.twins_of(kind, name) if self.one_of_twins else ()
+
+    def _the_one(self, space: Space) -> Space:
+        key = (space.shape, space.blocks, space.fixed, space.may_repeat, space.may_add_partial_sums, space.twins)
+        return self._spaces.setdefault(key, space)
+
+    def _content_of(self, variable: SearchVariable) -> int:
+        """Equal for the variables of repeated layers, so that what is found out about one of them serves all."""
+        bound, is_sum = variable.op, variable.number in self._partial
+        if bound is not None:
+            name = bound.op.name
+            what: object = (bound.content, self.directions.blocks_of("op", name), is_sum)
+        else:
+            name = variable.tensors[0]
+            shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
+            what = (shape, self.is_charged(name), blocks, is_sum)
+        return self._numbered.setdefault(what, len(self._numbered))
+
+    def _add_links(self) -> None:
+        """A link for each input that is brought to an op, and for each output that is used; a charge for each op."""
+        variables, tensors, used = self.variable_of_tensor, self.graph.tensors, self.graph.used
+        kinds: dict[object, int] = {}
+        kind_of, links = self.tables.kind, self.links
+        self.charges: list[Link] = []
+        """What ops cost beside what moves."""
+        for bound in self.ops:
+            op = bound.op
+            number = self.variable_of_op[op.name]
+            ports = [(True, slot, name) for slot, name in self._brought(bound)]
+            ports += [(False, position, name) for position, name in enumerate(op.outputs) if name and name in used]
+            for is_input, position, name in ports:
+                what = kind_of(bound, is_input, position, tensors[name].dtype)
+                kind = kinds.setdefault(what, len(kinds))
+                links.append(Link(variables[name], number, is_input, position, kind, name, op.name))
+            kind = kinds.setdefault(("charge", *self.tables.charge_kind(bound)), len(kinds))
+            self.charges.append(Link(number, number, False, -1, kind, "", op.name))
+
+    def _most_charged(self) -> int:
+        """What the charges of a plan come to at most: where all workers execute whole ops."""
+        counts = Counter(link.kind for link in self.charges)
+        example = {link.kind: self._bound[link.op_name] for link in self.charges}
+        return sum(self.tables.most_charged(example[kind], self.workers) * times for kind, times in counts.items())
+
+    def _brought(self, bound: BoundOp) -> Iterator[tuple[int, str]]:
+        """The inputs that are brought to an op: each region of a tensor once, and no constants.
+
+        Raises:
+            UnsupportedError: an input would have to be brought and cannot be.
+        """
+        op, delivered, variables = bound.op, bound.delivered_slots, self.variable_of_tensor
+        shape_only = bound.description.shape_only
+        for slot, name in enumerate(op.inputs):
+            if name not in variables or slot in shape_only:  # absent, or a constant
+                continue
+            if slot not in delivered:
+                raise UnsupportedError(
+                    f"op {op.name} ({op.op_type}): input {slot} ({name}) must be a constant",
+                    hint="a shape, axes or bounds that the graph computes cannot be planned; fold them before",
+                )
+            if delivered[slot] == slot:
+                yield slot, name
+
+    def is_charged(self, name: str) -> bool:
+        """True for data that arrive in disjoint tiles: such a tensor is replicated only where it cannot be cut."""
+        return self.partitioned_inputs and self.graph.roles[name] is Role.DATA
+
+    def may_be_partial(self, name: str) -> bool:
+        """Whether a tensor may be a sum of partial results that is joined later."""
+        return self.variable_of_tensor[name] in self._partial
+
+    def why_not_partial(self, name: str) -> str:
+        """Why a tensor may not be; "" if it may."""
+        if self.may_be_partial(name):
+            return ""
+        if not self.with_partial_sums:
+            return "this strategy joins partial sums at once"
+        return obstacle(self.graph, self.ops, name)
+
+    def is_possible(self, composites: Sequence[Tiling]) -> bool:
+        """Whether a solution is a plan: no op takes contributions for the whole, or the other way."""
+        pairs = ((link, composites[link.tensor], composites[link.op]) for link in self._sums)
+        return all(is_possible(self._bound[link.op_name], link, tiling, strategy) for link, tiling, strategy in pairs)
+
+    def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
+        """The composites that add one cut to ``prefix``; replication last, so that ties go to splitting."""
+        return self._local_only(variable, self.proposals(variable, prefix, ways))
+
+    def proposals(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
+        """The extensions, some of which may turn out to be no local ops (see ``solve``)."""
+        space = self.spaces[variable.number]
+        key = (space, prefix, ways)
+        known = self._proposals.get(key)
+        if known is None:
+            known = self._proposals[key] = self.intern(space.proposals(prefix, ways))
+        return known
+
+    def affordable(self, variable: SearchVariable, candidates: Candidates, most: int) -> Candidates:
+        """The candidates, interned, without strategies of which the charge alone is more than this."""
+        candidates = self.intern(candidates)
+        if variable.op is None:
+            return candidates
+        cheap = self.tables.charges(variable.op, candidates) <= most
+        if cheap.all():
+            return candidates
+        return self.intern(tuple(one for one, is_kept in zip(candidates, cheap.tolist(), strict=True) if is_kept))
+
+    def intern(self, candidates: Candidates) -> Candidates:
+        """The one list with these candidates, so that tables know it by identity."""
+        return self._lists.setdefault(candidates, candidates)
+
+    def is_local(self, bound: BoundOp, strategy: Tiling) -> bool:
+        """True if every worker's part can be computed by a local op."""
+        if bound.is_always_local:
+            return True
+        key = (bound.content, parts(strategy))
+        known = self._local.get(key)
+        if known is None:
+            known = self._local[key] = bound.is_local(strategy)
+        return known
+
+    def factors(self, candidates: Sequence[Candidates]) -> list[Factor]:
+        """The tables of all links, for these candidates of each variable."""
+        links = [*self.links, *self.charges]
+        tables = self.made([(link, candidates[link.tensor], candidates[link.op]) for link in links])
+        scopes = [(link.op,) if link.is_charge else (link.tensor, link.op) for link in links]
+        return [Factor(scope, table) for scope, table in zip(scopes, tables, strict=True)]
+
+    def choices(self, composites: Sequence[Tiling], offer: Offer, restrict: Restriction = no_restriction) -> Choices:
+        """What every variable may be, given what it is.
+
+        Args:
+            composites: what each variable is now.
+            offer: the candidates, interned, and equal for equal variables that are the same now.
+            restrict: narrows them, variable by variable.
+        """
+        firsts, group = self.alike(composites)
+        offered = [offer(self.variables[first], composites[first]) for first in firsts]
+        if restrict is no_restriction:
+            return Choices.of_groups(offered, group)
+        pairs = zip(self.variables, group.tolist(), strict=True)
+        return Choices.of([self.intern(restrict(variable, offered[number])) for variable, number in pairs])
+
+    def alike(self, composites: Sequence[Tiling]) -> tuple[list[int], Ints]:
+        """Groups of equal variables that are the same now: the first of each group, and each variable's group."""
+        if composites is not self._grouped[0]:  # what was found last is mostly what is looked at next
+            numbers: dict[Tiling, int] = {}
+            number = [numbers.setdefault(composite, len(numbers)) for composite in composites]
+            self._group(tuple(composites), np.array(number, dtype=np.int64))
+        return self._grouped[1:]
+
+    def _group(self, composites: tuple[Tiling, ...], number: Ints) -> None:
+        """Groups equal variables that are the same now, which the composites' numbers say."""
+        count = 1 + int(number.max(initial=0))
+        firsts, group = distinct(self._contents * count + number, count * len(self._numbered))
+        self._grouped = (composites, firsts.tolist(), group)
+
+    def solve(
+        self, choices: Choices, max_table_entries: int = MAX_TABLE_ENTRIES
+    ) -> tuple[tuple[Tiling, ...], Solution]:
+        """The least cost over all choices of a candidate for every variable.
+
+        Nearly every strategy can be computed by local ops, so only those of the solution are looked at. Where one
+        cannot be, all such candidates of its op are taken out, and of every equal op, and the rest is solved again.
+
+        Args:
+            choices: each variable's candidates, interned.
+            max_table_entries: see ``eliminate``.
+
+        Returns:
+            The chosen composites, and the solution that they stand for.
+
+        Raises:
+            InfeasibleError: a bucket would be larger.
+        """
+        allowed = self._without_vetoed(choices)
+        while True:
+            solution = self._network.solve(allowed, self.made, max_table_entries)
+            self.eliminated_entries += solution.entries
+            chosen = allowed.chosen(solution.values)
+            self._group(chosen, allowed.numbers(solution.values))
+            vetoed = set(self._not_local(chosen))
+            if not vetoed:
+                return chosen, solution
+            assert not vetoed <= self._with_vetoes, "what is no local op is not offered twice"
+            self._with_vetoes |= vetoed
+            allowed = self._without_vetoed(allowed)
+
+    def table_entries(self, choices: Choices) -> int:
+        """Entries of all different tables, for these candidates of each variable."""
+        return self._network.table_entries(choices)
+
+    @property
+    def scopes(self) -> list[tuple[int, ...]]:
+        """The variables of each factor, those that have a choice."""
+        return self._network.scopes
+
+    def joint_tables(self, choices: Choices) -> tuple[list[Table], Ints]:
+        """The different tables over the variables that have a choice, and the number of each factor's."""
+        return self._network.tables(choices, self.made)
+
+    @cached_property
+    def times(self) -> list[int]:
+        """When each variable's op is executed, or its tensor made: an order in which neighbours are near."""
+        times = [-1] * len(self.variables)
+        for number, bound in enumerate(self.ops):
+            op = self.variable_of_op[bound.op.name]
+            if times[op] < 0:
+                times[op] = 2 * number
+            for name in bound.op.outputs:
+                if name and times[self.variable_of_tensor[name]] < 0:
+                    times[self.variable_of_tensor[name]] = 2 * number + 1
+        for number, bound in enumerate(self.ops):
+            for name in bound.op.inputs:
+                if name in self.variable_of_tensor and times[self.variable_of_tensor[name]] < 0:
+                    times[self.variable_of_tensor[name]] = 2 * number - 1
+        return times
+
+    def are_local(self, composites: Sequence[Tiling]) -> bool:
+        """True if every op's strategy can be computed by local ops."""
+        return not any(True for _ in self._not_local(composites))
+
+    def _not_local(self, composites: Sequence[Tiling]) -> Iterator[int]:
+        """The contents of ops whose strategies cannot be computed by local ops."""
+        for first in self.alike(composites)[0]:
+            variable = self.variables[first]
+            if variable.op is not None and not self.is_local(variable.op, composites[first]):
+                yield self.content[first]
+
+    def _without_vetoed(self, choices: Choices) -> Choices:
+        """The candidates without those that were found to be no local ops."""
+        if not self._with_vetoes:
+            return choices
+        keys = self._contents * len(choices.lists) + choices.which
+        firsts, group = distinct(keys, len(self._numbered) * len(choices.lists))
+        kept = [
+            self._local_only(self.variables[first], choices[first])
+            if self.content[first] in self._with_vetoes
+            else choices[first]
+            for first in firsts.tolist()
+        ]
+        return Choices.of_groups(kept, group)
+
+    def _local_only(self, variable: SearchVariable, candidates: Candidates) -> Candidates:
+        """Those that are local ops; replication at the last cut, which always is, where none is."""
+        bound = variable.op
+        if bound is None:
+            return candidates
+        found = tuple(candidate for candidate in candidates if self.is_local(bound, candidate))
+        if not found:
+            first = candidates[0]
+            found = (Tiling((*first.placements[:-1], Replicate()), first.ways),)
+        return self.intern(found)
+
+    def cost(self, composites: Sequence[Tiling]) -> int:
+        """What a plan costs, by the tables, when the variables have these values: what moves, and all charges."""
+        return sum(self.link_bytes(composites)) + sum(self.op_charges(composites))
+
+    def link_bytes(self, composites: Sequence[Tiling]) -> list[int]:
+        """What moves because of each link, when the variables have these values."""
+        return self._entries(self.links, composites)
+
+    def op_charges(self, composites: Sequence[Tiling]) -> list[int]:
+        """What each op is charged, in the order of ``charges``, when the variables have these values."""
+        return self._entries(self.charges, composites)
+
+    def _entries(self, links: Sequence[Link], composites: Sequence[Tiling]) -> list[int]:
+        groups = self.alike(composites)[1].tolist()
+        keys = [(link.kind, groups[link.tensor], groups[link.op]) for link in links]
+        first = dict(zip(reversed(keys), reversed(links), strict=True))
+        alone = {number: self.intern((composites[number],)) for link in first.values() for number in link[:2]}
+        tables = self.made([(link, alone[link.tensor], alone[link.op]) for link in first.values()])
+        known = {key: int(table.flat[0]) for key, table in zip(first, tables, strict=True)}
+        return [known[key] for key in keys]
+
+    def made(self, asked: Sequence[tuple[Link, Candidates, Candidates]]) -> list[Table]:
+        """The tables of some links, for these candidates of their tensors and ops; the lists are interned."""
+        requests = [
+            Request(
+                self._bound[link.op_name], link.is_input, link.position, self.graph.tensors[link.name], first, second
+            )
+            for link, first, second in asked
+            if not link.is_charge
+        ]
+        moved = iter(self.tables.bytes_of(requests))
+        return [
+            self._of_all(
+                link, self.tables.charges(self._bound[link.op_name], second) if link.is_charge else next(moved)
+            )
+            for link, _, second in asked
+        ]
+
+    def _of_all(self, link: Link, table: Table) -> Table:
+        """A link's table, as often as it is there."""
+        all_of_them = table if link.times == 1 else table * link.times
+        if not link.is_charge and (link.tensor in self._partial or link.op in self._partial):
+            return np.where(table < IMPOSSIBLE, all_of_them, self._impossible)
+        return all_of_them

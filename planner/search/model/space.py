@@ -1,0 +1,105 @@
+"""Index spaces as a search divides them: what the next cut of a tensor or an op may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, pieces
+from planner.cost.tables import Candidates
+from planner.search.model.partial_sums import PARTIAL
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Space:
+    """The index space of a tensor or an op; one object for all that can be divided alike."""
+
+    shape: tuple[int, ...]
+    blocks: tuple[tuple[int, ...], ...]
+    """By dim the blocks worth trying beside single elements; () if there are none."""
+    fixed: tuple[bool, ...]
+    """Which dims cannot be cut; () if all can."""
+    may_repeat: bool
+    """Whether it may be replicated where it could be divided as well."""
+    may_add_partial_sums: bool
+    """Whether a tensor may be a sum of partial results, or an op may work on such sums as they are."""
+    twins: tuple[bool, ...] = ()
+    """Which dims are interchangeable with the one before them, and proposed only where that is cut; () if none are."""
+    _repeats: dict[tuple[Tiling, int], bool] = field(default_factory=dict, init=False, repr=False)
+    """By prefix and ways, whether the next cut may replicate."""
+
+    @property
+    def directions(self) -> int:
+        """Along how many directions it can be cut; 0: it has one value, whatever the cuts."""
+        return sum(size > 1 and not self._is_fixed(dim) for dim, size in enumerate(self.shape)) + (
+            self.may_add_partial_sums
+        )
+
+    def proposals(self, prefix: Tiling, ways: int) -> Candidates:
+        """How each worker's part can be cut once more: along a dim, in single elements and in blocks that differ.
+
+        Replication comes after that, so that ties go to splitting; it is offered where nothing can be split, too.
+        Of twins, the second is left out where the first is not cut: a plan that cuts it has a mirror image.
+        """
+        along = {dim: how for dim, _, how in cuts_along(prefix)}
+        found = [
+            prefix.extend(Shard(dim, block), ways)
+            for dim, extent in enumerate(self.shape)
+            if not self._is_fixed(dim) and not (self._is_second(dim) and dim - 1 not in along)
+            for block in _blocks_to_cut(extent, along.get(dim, ()), ways, self._blocks_of(dim))
+        ]
+        if not found or self.may_repeat:
+            found.append(prefix.extend(Replicate(), ways))
+        if self.may_add_partial_sums:
+            found.append(prefix.extend(PARTIAL, ways))
+        return tuple(found)
+
+    def can_be(self, composite: Tiling) -> bool:
+        """True if proposals, one cut after the other, lead to this composite, or would if twins were not left out."""
+        for dim, _, how in cuts_along(composite):
+            if self._is_fixed(dim) or not _is_proposed(self.shape[dim], how, self._blocks_of(dim)):
+                return False
+        if not self.may_add_partial_sums and composite.has_partial:
+            return False
+        if self.may_repeat:
+            return True
+        cuts = enumerate(zip(composite.placements, composite.ways, strict=True))
+        repeats = [(cut, ways) for cut, (placement, ways) in cuts if isinstance(placement, Replicate)]
+        return all(self._may_repeat_at(composite.outermost(cut), ways) for cut, ways in repeats)
+
+    def _may_repeat_at(self, prefix: Tiling, ways: int) -> bool:
+        known = self._repeats.get((prefix, ways))
+        if known is None:
+            options = [option.placements[-1] for option in self.proposals(prefix, ways)]
+            known = self._repeats[prefix, ways] = any(isinstance(option, Replicate) for option in options)
+        return known
+
+    def _is_second(self, dim: int) -> bool:
+        return bool(self.twins) and self.twins[dim] and not self._is_fixed(dim - 1)
+
+    def _is_fixed(self, dim: int) -> bool:
+        return bool(self.fixed) and self.fixed[dim]
+
+    def _blocks_of(self, dim: int) -> tuple[int, ...]:
+        return self.blocks[dim] if self.blocks else ()
+
+
+@lru_cache(maxsize=65536)
+def _blocks_to_cut(extent: int, before: tuple[Piece, ...], ways: int, blocks: tuple[int, ...]) -> tuple[int, ...]:
+    """The blocks in which the pieces of a dim can be cut once more: 1, and those that lead to other pieces."""
+    lo, hi = pieces(extent, before)
+    least = int((hi - lo).min())
+    if least < ways:
+        return ()
+    found: dict[bytes, int] = {}
+    for block in (1, *blocks):
+        if -(-least // block) >= ways:
+            lo, hi = pieces(extent, (*before, (ways, block)))
+            found.setdefault(lo.tobytes() + hi.tobytes(), block)
+    return tuple(found.values())
+
+
+@lru_cache(maxsize=65536)
+def _is_proposed(extent: int, cuts: tuple[Piece, ...], blocks: tuple[int, ...]) -> bool:
+    """True if each of a dim's cuts, after those before it, is in one of ``_blocks_to_cut``."""
+    return all(how in _blocks_to_cut(extent, cuts[:at], ways, blocks) for at, (ways, how) in enumerate(cuts))

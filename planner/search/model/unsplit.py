@@ -1,0 +1,43 @@
+"""Ops that could not be split at some cut, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from planner.algebra.tiling import Replicate, Shard, Tiling
+from planner.search.model.problem import Problem, SearchVariable
+
+_LEAST_SHARE = 1e-3
+"""Of what a plan costs: an op that is charged less is not worth being named."""
+
+
+def unsplit(problem: Problem, composites: Sequence[Tiling]) -> frozenset[int]:
+    """Ops that all groups of some cut execute alike, since no dim of them can be cut there, and that is not negligible.
+
+    Args:
+        problem: the graph's variables and tables.
+        composites: of all variables.
+
+    Returns:
+        Their variables.
+    """
+    firsts, group = problem.alike(composites)
+    stuck = np.array([_is_stuck(problem, problem.variables[first], composites[first]) for first in firsts], dtype=bool)
+    if not stuck.any():
+        return frozenset()
+    least = _LEAST_SHARE * problem.cost(composites)
+    charged = dict.fromkeys(np.flatnonzero(stuck[group]).tolist(), 0)
+    for link, amount in zip(problem.charges, problem.op_charges(composites), strict=True):
+        if link.op in charged:
+            charged[link.op] += amount
+    return frozenset(number for number, amount in charged.items() if amount > least)
+
+
+def _is_stuck(problem: Problem, variable: SearchVariable, composite: Tiling) -> bool:
+    return variable.op is not None and any(
+        isinstance(placement, Replicate)
+        and not any(isinstance(one.placements[-1], Shard) for one in problem.extensions(variable, prefix, ways))
+        for prefix, placement, ways in composite.cut_by_cut()
+    )

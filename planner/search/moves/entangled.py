@@ -1,0 +1,131 @@
+"""A plan of a graph that is too entangled for exact elimination.
+
+All tensors are given a tiling: that of data parallelism, or their first one, or replication, whichever costs less when
+each op then has its best strategy, which is solved exactly, op by op. From there some variables stay what they are and
+the others are solved exactly, all together; then others stay; until nothing gets better. Those that stay are the fewest
+that can be found so that no table becomes too large: mostly what many parts of the graph share, such as a weight that
+all layers read. The result costs no more than where it began, but nothing bounds how much less a plan could cost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from planner.algebra.tiling import Partial, Replicate, Tiling
+from planner.cost.tables import Candidates
+from planner.errors import InfeasibleError, ModelError
+from planner.search.exact.eliminate import MAX_TABLE_ENTRIES, Solution
+from planner.search.exact.order import find_order
+from planner.search.model.choices import Choices
+from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
+from planner.search.moves import restrictions as baselines
+
+_MAX_ENTRIES = 1 << 22
+"""A bucket larger than this is not worth its time: more variables stay."""
+_LESS = 1 << 4
+"""So many times smaller are the buckets that are looked for next where an order did not keep to that."""
+_ROUNDS = 8
+"""After so many rounds no other variables are let go."""
+_SHARE = 16
+"""One in so many of the variables that cannot be eliminated is made to stay, before it is looked which still cannot."""
+
+
+def solved(
+    problem: Problem,
+    choices: Choices,
+    progress: Callable[[str], None] = lambda line: None,
+    *,
+    max_table_entries: int = MAX_TABLE_ENTRIES,
+) -> tuple[tuple[Tiling, ...], Solution]:
+    """The least cost over all choices of a candidate for every variable; a low one, where the least cannot be found.
+
+    ``Problem.decided_apart`` then says how many variables stayed what they were when the others were decided last.
+
+    Args:
+        problem: the graph's variables and tables.
+        choices: each variable's candidates, interned.
+        progress: told what is being done.
+        max_table_entries: how large a bucket may be, if the least can be found.
+
+    Returns:
+        The chosen composites, and the solution that they stand for.
+    """
+    with contextlib.suppress(InfeasibleError):
+        return problem.solve(choices, max_table_entries)
+    progress("the graph is too entangled to be decided all at once")
+    starts = [*_starts(problem, choices)]
+    composites, solution = min(starts, key=lambda start: (not problem.is_possible(start[0]), start[1].total))
+    stayed: Counter[int] = Counter()
+    staying: frozenset[int] = frozenset()
+    for _ in range(_ROUNDS):
+        most_entries = min(max_table_entries, _MAX_ENTRIES)
+        tried, better, other = _solve_others(problem, choices, composites, stayed, most_entries)
+        stayed.update(tried)
+        staying = staying or tried
+        if other.total >= solution.total or not problem.is_possible(better):
+            break
+        composites, solution, staying = better, other, tried
+    problem.decided_apart = max(problem.decided_apart, len(staying))
+    return composites, solution
+
+
+def _starts(problem: Problem, choices: Choices) -> Iterator[tuple[tuple[Tiling, ...], Solution]]:
+    """The best strategy of every op under several tilings of all tensors."""
+    preferences: list[Restriction] = [no_restriction, baselines.keeping(lambda _, placement: placement == Replicate())]
+    with contextlib.suppress(ModelError):  # a model without a batch has no such plan
+        preferences.append(baselines.data_parallel(problem))
+    tensors = [variable for variable in problem.variables if variable.op is None]
+    each_op = problem.with_settled({variable.number for variable in tensors})
+    for preference in map(baselines.preferring, preferences):
+        lists = [choices[number] for number in range(len(choices))]
+        for variable in tensors:
+            lists[variable.number] = problem.intern((_first(preference, variable, choices[variable.number]),))
+        yield each_op.solve(Choices.of(lists))
+    problem.eliminated_entries += each_op.eliminated_entries
+
+
+def _first(preference: Restriction, variable: SearchVariable, candidates: Candidates) -> Tiling:
+    """The preferred candidate, and no partial sum if there is another: what reads one must be partial as well."""
+    kept = preference(variable, candidates)
+    return next((one for one in kept if not isinstance(one.placements[-1], Partial)), kept[0])
+
+
+def _solve_others(
+    problem: Problem, choices: Choices, composites: Sequence[Tiling], stayed: Counter[int], most_entries: int
+) -> tuple[frozenset[int], tuple[Tiling, ...], Solution]:
+    """The best plan with as many variables as need be as they are; these, the plan, and its solution."""
+    looked_for = most_entries
+    while True:
+        staying = _hindering(problem, choices, looked_for, stayed)
+        smaller = problem.with_settled(staying)
+        lists = [choices[number] for number in range(len(choices))]
+        for number in staying:
+            lists[number] = problem.intern((composites[number],))
+        try:
+            found, solution = smaller.solve(Choices.of(lists), most_entries)
+        except InfeasibleError:
+            looked_for //= _LESS  # with every variable settled there is no table at all
+        else:
+            problem.eliminated_entries += smaller.eliminated_entries
+            return staying, found, solution
+
+
+def _hindering(problem: Problem, choices: Choices, most_entries: int, stayed: Counter[int]) -> frozenset[int]:
+    """Variables without which all others can be eliminated: of those that stayed least often the most entangled."""
+    sizes = choices.sizes.tolist()
+    found: set[int] = set()
+    scopes: Collection[tuple[int, ...]] = problem.scopes
+    while True:
+        scopes = [tuple(one for one in scope if sizes[one] > 1 and one not in found) for scope in scopes]
+        order = find_order(sizes, scopes, problem.content, most_entries=most_entries)
+        if not order.open:
+            return frozenset(found)
+        scopes = [scope for _, scope in order.open]
+        near: dict[int, set[int]] = {}
+        for scope in scopes:
+            for variable in scope:
+                near.setdefault(variable, set()).update(scope)
+        ranked = sorted(near, key=lambda variable: (stayed[variable], -len(near[variable]), variable))
+        found.update(ranked[: 1 + len(ranked) // _SHARE])

@@ -1,0 +1,247 @@
+"""Fusion: improve a plan by solving all cuts together over plans near it.
+
+Recursion decides one cut at a time and cannot take back an earlier one. Fusion offers every variable its present
+composite, the same placements in another order of cuts (over more than six cuts, with two neighbours exchanged), and
+every change of a single cut, solves the whole graph exactly over these candidates, and goes on from the result until
+nothing gets better. The total never rises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from functools import partial
+from math import factorial
+from typing import TypeAlias
+
+from planner.algebra.tiling import UNCUT, Placement, Tiling
+from planner.cost.tables import Candidates
+from planner.errors import InfeasibleError
+from planner.search.model.choices import Choices
+from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
+from planner.search.model.space import Space
+from planner.search.moves.recursion import Found
+
+Improve: TypeAlias = Callable[[Problem, tuple[int, ...], Restriction, Found, Callable[[str], None]], Found]
+"""A way to make a plan better: ``improve`` or ``improve_once``; the arguments are theirs."""
+
+MAX_ROUNDS = 20
+"""A bound on the rounds; in practice a plan is stable after two or three."""
+_MOST_ORDERS = 720
+"""Orders of the same placements that are offered: all of up to six cuts; of more, only neighbours are exchanged."""
+_MAX_ENTRIES = 1 << 22
+"""A bucket larger than this is not worth its time; smaller neighbourhoods are solved instead."""
+
+
+def improve(
+    problem: Problem,
+    cuts: tuple[int, ...],
+    restrict: Restriction,
+    found: Found,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Found:
+    """Improves a plan until it is stable.
+
+    Args:
+        problem: the graph's variables and tables.
+        cuts: the ways of each cut, outermost first.
+        restrict: narrows the candidates of a variable.
+        found: the plan to start from.
+        progress: told what is being done.
+
+    Returns:
+        A plan that moves no more bytes.
+    """
+    if len(cuts) < 2:
+        return found
+    near = Neighbourhood(problem, cuts, restrict)
+    best, is_settled = found, False
+    for _ in range(MAX_ROUNDS):
+        progress(f"improving the plan: {best.cost:,} bytes")
+        try:
+            better = _solved(problem, near.of(best, near.kinds), best)
+        except InfeasibleError:  # too entangled for all at once
+            if is_settled:
+                break
+            better, is_settled = _one_by_one(problem, near, best, progress), True
+        else:
+            is_settled = False
+        if better is best:
+            break
+        best = better
+    return best
+
+
+def improve_once(
+    problem: Problem,
+    cuts: tuple[int, ...],
+    restrict: Restriction,
+    found: Found,
+    progress: Callable[[str], None] = lambda line: None,
+    *,
+    left: Collection[int] = (),
+) -> Found:
+    """Makes each kind of change once, orders first: most of what ``improve`` gains, in a fraction of its time.
+
+    Args:
+        problem: the graph's variables and tables.
+        cuts: the ways of each cut, outermost first.
+        restrict: narrows the candidates of a variable.
+        found: the plan to start from.
+        progress: told what is being done.
+        left: cuts that are left as they are, the outermost being 1; their orders are changed nevertheless.
+
+    Returns:
+        A plan that moves no more bytes.
+    """
+    if len(cuts) < 2:
+        return found
+    near = Neighbourhood(problem, cuts, restrict)
+    orders, *each_cut = near.kinds
+    for kind in (orders, *[cut for cut in each_cut if cut not in left]):
+        found = _better(problem, near, kind, found, progress)
+    return found
+
+
+def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: Callable[[str], None]) -> Found:
+    """One kind of change after the other, until none makes the plan better.
+
+    What a kind of change leads to it cannot make better, and need not be asked again before another has.
+    """
+    best = found
+    settled = 0
+    for kind in itertools.islice(itertools.cycle(near.kinds), MAX_ROUNDS * len(near.kinds)):
+        better = _better(problem, near, kind, best, progress)
+        if better is best:
+            settled += 1
+        else:
+            settled = 1 if near.is_closed(kind) else 0
+        if settled == len(near.kinds):
+            break
+        best = better
+    return best
+
+
+def _better(problem: Problem, near: Neighbourhood, kind: int, found: Found, progress: Callable[[str], None]) -> Found:
+    """The best plan with changes of one kind; the same object if none is better, or if they are too entangled."""
+    progress(f"improving the plan: {found.cost:,} bytes")
+    with contextlib.suppress(InfeasibleError):
+        return _solved(problem, near.of(found, (kind,)), found)
+    return found
+
+
+def _solved(problem: Problem, choices: Choices, found: Found) -> Found:
+    """The best plan of the choices; the same object as ``found`` if none is better."""
+    composites, solution = problem.solve(choices, _MAX_ENTRIES)
+    if solution.total >= found.cost:
+        return found
+    return replace(
+        found,
+        composites=composites,
+        cost=solution.total,
+        largest_table=max(found.largest_table, solution.largest_table),
+    )
+
+
+def _all_orders(placements: tuple[Placement, ...]) -> Iterator[tuple[Placement, ...]]:
+    """Each different order once."""
+    if not placements:
+        yield ()
+    for first in dict.fromkeys(placements):
+        place = placements.index(first)
+        for rest in _all_orders((*placements[:place], *placements[place + 1 :])):
+            yield (first, *rest)
+
+
+def _near_orders(placements: tuple[Placement, ...]) -> Iterator[tuple[Placement, ...]]:
+    """Two neighbours exchanged."""
+    for place in range(len(placements) - 1):
+        first, second = placements[place : place + 2]
+        yield (*placements[:place], second, first, *placements[place + 2 :])
+
+
+class Neighbourhood:
+    """Candidates near a plan: the present composite first, then changes, of several kinds.
+
+    Kind 0 is another order of the same placements; kind i is another placement at cut i alone.
+    """
+
+    def __init__(self, problem: Problem, cuts: tuple[int, ...], restrict: Restriction) -> None:
+        self._problem = problem
+        self._cuts = cuts
+        self._restrict = restrict
+        self.kinds = tuple(range(len(cuts) + 1))
+        self._known: dict[tuple[Space, Tiling, int], Candidates] = {}
+        self._joined: dict[tuple[Space, Tiling, tuple[int, ...]], Candidates] = {}
+        self._let_through: dict[tuple[int, Tiling], bool] = {}
+
+    def is_closed(self, kind: int) -> bool:
+        """True if changes of this kind lead from each plan to all that they lead to one after the other."""
+        return kind > 0 or factorial(len(self._cuts)) <= _MOST_ORDERS
+
+    def of(self, found: Found, kinds: tuple[int, ...]) -> Choices:
+        """The candidates of every variable."""
+        choices = self._problem.choices(found.composites, partial(self._offered, kinds=kinds))
+        if self._restrict is no_restriction:
+            return choices
+        return Choices.of(
+            [
+                self._problem.intern(tuple(self._allowed(variable, choices[variable.number])))
+                for variable in self._problem.variables
+            ]
+        )
+
+    def _offered(self, variable: SearchVariable, composite: Tiling, kinds: tuple[int, ...]) -> Candidates:
+        key = (self._problem.spaces[variable.number], composite, kinds)
+        joined = self._joined.get(key)
+        if joined is None:
+            changes = itertools.chain(*(self._changes(variable, composite, kind) for kind in kinds))
+            joined = self._joined[key] = self._problem.intern(tuple(dict.fromkeys((composite, *changes))))
+        return joined
+
+    def _allowed(self, variable: SearchVariable, offered: Candidates) -> Iterator[Tiling]:
+        """The present composite, and the changes that the restriction lets through."""
+        yield offered[0]
+        yield from (candidate for candidate in offered[1:] if self._is_allowed(variable, candidate))
+
+    def _changes(self, variable: SearchVariable, composite: Tiling, kind: int) -> Candidates:
+        space = self._problem.spaces[variable.number]
+        key = (space, composite, kind)
+        known = self._known.get(key)
+        if known is None:
+            make = self._orders(composite) if kind == 0 else self._other_placements(variable, composite, kind - 1)
+            known = self._known[key] = tuple([option for option in make if space.can_be(option)])
+        return known
+
+    def _orders(self, composite: Tiling) -> list[Tiling]:
+        placements = composite.placements
+        orders = _all_orders(placements) if self.is_closed(0) else _near_orders(placements)
+        return [Tiling(order, self._cuts) for order in dict.fromkeys(orders) if order != placements]
+
+    def _other_placements(self, variable: SearchVariable, composite: Tiling, cut: int) -> list[Tiling]:
+        prefixes = (composite.outermost(cut), UNCUT)
+        options = dict.fromkeys(
+            option.placements[-1]
+            for prefix in prefixes
+            for option in self._problem.proposals(variable, prefix, self._cuts[cut])
+        )
+        outer, inner = composite.placements[:cut], composite.placements[cut + 1 :]
+        return [
+            Tiling((*outer, placement, *inner), self._cuts)
+            for placement in options
+            if placement != composite.placements[cut]
+        ]
+
+    def _is_allowed(self, variable: SearchVariable, composite: Tiling) -> bool:
+        """True if the restriction lets the composite through at every cut."""
+        key = (variable.number, composite)
+        known = self._let_through.get(key)
+        if known is None:
+            propose, restrict = self._problem.proposals, self._restrict
+            known = self._let_through[key] = all(
+                prefix.extend(placement, ways) in restrict(variable, propose(variable, prefix, ways))
+                for prefix, placement, ways in composite.cut_by_cut()
+            )
+        return known

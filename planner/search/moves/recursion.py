@@ -1,0 +1,65 @@
+"""Recursive search (Tofu, section 5.2; SoyBean, section 4): one cut at a time, each solved exactly.
+
+Every cut extends the composites found so far, and its tables count the bytes among all workers of all cuts so
+far, so the last cut's total is what the plan moves. For one cut the result is the optimum; for more it need not
+be (docs/decisions.md). A graph that is too entangled to be solved exactly is solved as far as can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from planner.algebra.tiling import UNCUT, Tiling
+from planner.errors import InfeasibleError
+from planner.search.model.problem import Problem, Restriction
+from planner.search.moves.entangled import solved
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the search decided."""
+
+    composites: tuple[Tiling, ...]
+    """By variable of the problem."""
+    cost: int
+    """By the tables: what one iteration moves between workers, and the excess of its ops, or what stands for both."""
+    largest_table: int
+    """Entries of the largest table of the elimination."""
+    lower: int | None = None
+    """No plan of the search's problem costs less; None where no bound is known."""
+
+
+def search_recursively(
+    problem: Problem,
+    cuts: tuple[int, ...],
+    restrict: Restriction,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Found:
+    """Finds a composite for every tensor and op.
+
+    Args:
+        problem: the graph's variables and tables.
+        cuts: the ways of each cut, outermost first.
+        restrict: narrows the candidates of a variable; must leave at least one.
+        progress: told what is being done.
+
+    Raises:
+        InfeasibleError: what must be partial cannot be.
+    """
+    composites: tuple[Tiling, ...] = (UNCUT,) * len(problem.variables)
+    total, largest = 0, 1
+    for number, ways in enumerate(cuts, start=1):
+        progress(f"cut {number} of {len(cuts)}: {ways} ways")
+        offer = partial(problem.proposals, ways=ways)
+        composites, solution = solved(problem, problem.choices(composites, offer, restrict), progress)
+        total, largest = solution.total, max(largest, solution.largest_table)
+        if not problem.is_possible(composites):
+            raise InfeasibleError(
+                f"there is no plan in which all tensors that are to be P are so at cut {number}, of {ways} ways",
+                hint="what makes such a tensor is divided along what it sums over, and what reads it is P as well",
+            )
+    if not cuts:  # one worker moves nothing, but tables may count something else, such as what is held
+        total = problem.cost(composites)
+    return Found(composites, total, largest)

@@ -1,0 +1,199 @@
+"""Restrictions that the strategies of the literature put on the same search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import TypeAlias
+
+from planner.algebra.tiling import Partial, Placement, Replicate, Shard, Tiling
+from planner.cost.tables import Candidates
+from planner.errors import ModelError
+from planner.graph.model import Graph, Role
+from planner.search.model.dims import Place
+from planner.search.model.problem import Problem, Restriction, SearchVariable
+
+Keep: TypeAlias = Callable[[SearchVariable, Placement], bool]
+"""Whether a variable may have a placement at a cut."""
+
+
+def keeping(keep: Keep) -> Restriction:
+    """Candidates whose last placement is kept; replication where none is, or sums joined later where they are offered.
+
+    An op may be repeated so whether it is offered or not. A tensor may be replicated only where that is offered: data
+    that arrive in disjoint tiles (``Problem.partitioned_inputs``) keep all their candidates instead.
+    """
+
+    def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
+        kept = tuple(candidate for candidate in candidates if keep(variable, candidate.placements[-1]))
+        whole = _replicated(candidates)
+        if kept or not (variable.op is not None or whole in candidates):
+            return kept or candidates
+        return (whole, *(one for one in candidates if isinstance(one.placements[-1], Partial)))
+
+    return restrict
+
+
+def _replicated(candidates: Candidates) -> Tiling:
+    """The composite that replicates at the last cut, whether it was offered or not."""
+    prefix, ways = candidates[0].placements[:-1], candidates[0].ways
+    return Tiling((*prefix, Replicate()), ways)
+
+
+def preferring(restriction: Restriction) -> Restriction:
+    """The restriction where it leaves candidates that were offered; all candidates where it does not.
+
+    Partial sums alone are not left: whether a tensor can be partial is not for its own variable to say.
+    """
+
+    def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
+        kept = tuple(candidate for candidate in restriction(variable, candidates) if candidate in candidates)
+        return kept if any(not isinstance(one.placements[-1], Partial) for one in kept) else candidates
+
+    return restrict
+
+
+def by_cut(restrictions: tuple[Restriction, ...]) -> Restriction:
+    """A restriction of its own for each cut, outermost first."""
+
+    def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
+        return restrictions[len(candidates[0].ways) - 1](variable, candidates)
+
+    return restrict
+
+
+def place_of(variable: SearchVariable, placement: Shard) -> Place:
+    """The dim or index variable that a placement cuts."""
+    if variable.op is None:
+        return ("tensor", variable.tensors[0], placement.dim)
+    return ("op", variable.op.op.name, placement.dim)
+
+
+def is_state(problem: Problem, variable: SearchVariable) -> bool:
+    """True for weights, their histories and other state."""
+    return bool(variable.tensors) and problem.graph.roles[variable.tensors[0]] is Role.STATE
+
+
+def data_parallel(problem: Problem) -> Restriction:
+    """Data parallelism: what has a batch dim is cut along it, everything else is replicated.
+
+    The batch is dim 0 of the first data input; it is followed through the ops' index maps. Weight gradients are
+    partial sums that an all-reduce joins.
+
+    Raises:
+        ModelError: no data input has a batch dim.
+    """
+    places = problem.directions.reachable(batch_places(problem.graph))
+    return keeping(lambda variable, placement: isinstance(placement, Shard) and place_of(variable, placement) in places)
+
+
+def batch_places(graph: Graph) -> tuple[Place, ...]:
+    """Dim 0 of the first data input that has one; labels and the like are found from there.
+
+    Raises:
+        ModelError: there is none.
+    """
+    for name in graph.inputs:
+        if graph.roles[name] is Role.DATA and graph.tensors[name].shape:
+            return (("tensor", name, 0),)
+    raise ModelError(
+        "no data input has a dim, so there is no batch to cut", hint="data parallelism cuts dim 0 of the data"
+    )
+
+
+def model_parallel(problem: Problem) -> Restriction:
+    """Model parallelism (SoyBean, section 4.1): each weight is cut along a dim of its own, and no op along the batch.
+
+    Activations may be cut along other dims than the batch, or be replicated.
+    """
+    places = problem.directions.reachable(batch_places(problem.graph))
+
+    def keep(variable: SearchVariable, placement: Placement) -> bool:
+        if isinstance(placement, Shard):
+            return place_of(variable, placement) not in places
+        return not is_state(problem, variable)
+
+    return keeping(keep)
+
+
+def one_weird_trick(problem: Problem) -> Restriction:
+    """Mixed parallelism (SoyBean, section 3; Krizhevsky): convolutions by data, dense layers by model.
+
+    A tensor or op belongs to the convolutional part if it has an image (rank 4 or more).
+    """
+    by_data, by_model = data_parallel(problem), model_parallel(problem)
+    images = {
+        variable.number
+        for variable in problem.variables
+        if any(len(shape) >= 4 for shape in _shapes(problem, variable))
+    }
+    of_images = {
+        problem.variable_of_tensor[name]
+        for bound in problem.ops
+        if problem.variable_of_op[bound.op.name] in images
+        for name in (*bound.op.inputs, *bound.op.outputs)
+        if name in problem.variable_of_tensor
+    }
+
+    def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
+        part = by_data if variable.number in images or variable.number in of_images else by_model
+        return part(variable, candidates)
+
+    return restrict
+
+
+def _shapes(problem: Problem, variable: SearchVariable) -> list[tuple[int, ...]]:
+    if variable.op is None:
+        return [problem.graph.tensors[name].shape for name in variable.tensors]
+    node = variable.op.node
+    return [shape for shape in (*node.input_shapes, *node.output_shapes) if shape is not None]
+
+
+def first_dim(problem: Problem) -> Restriction:
+    """AllRow-Greedy (Tofu, section 7.3): every tensor along its first dim, every op by its best strategy then."""
+    return keeping(
+        lambda variable, placement: variable.op is not None or (isinstance(placement, Shard) and placement.dim == 0)
+    )
+
+
+def no_output_reduction(problem: Problem) -> Restriction:
+    """ICML18 as Tofu describes it (section 7.3): no op is cut along a reduction variable, no tensor replicated."""
+
+    def keep(variable: SearchVariable, placement: Placement) -> bool:
+        if not isinstance(placement, Shard):
+            return variable.op is not None
+        return variable.op is None or variable.op.variables[placement.dim].reducer is None
+
+    return keeping(keep)
+
+
+def partitioned(problem: Problem) -> Restriction:
+    """Tofu (section 5): every tensor is cut at every step; none is replicated where it can be cut."""
+    return keeping(lambda variable, placement: variable.op is not None or isinstance(placement, Shard))
+
+
+def fully_sharded(problem: Problem) -> Restriction:
+    """ZeRO-3 or FSDP: compute by data, state cut; weights are gathered, gradients reduced and scattered.
+
+    What has no batch dim (gradients of weights, the optimizer's ops) is cut as the state is.
+    """
+    places = problem.directions.reachable(batch_places(problem.graph))
+
+    def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
+        split, along = [], []
+        for candidate in candidates:
+            placement = candidate.placements[-1]
+            if isinstance(placement, Shard):
+                split.append(candidate)
+                if place_of(variable, placement) in places:
+                    along.append(candidate)
+        if along:
+            return tuple(along)
+        return tuple(split) if split and is_state(problem, variable) else candidates
+
+    return restrict
+
+
+def elements_of(problem: Problem, variable: SearchVariable) -> int:
+    """Elements of a tensor variable; 0 for an op."""
+    return max((prod(problem.graph.tensors[name].shape) for name in variable.tensors), default=0)

@@ -1,0 +1,262 @@
+"""A deep network planned by a short one: of a run of equal blocks a few stand for all.
+
+Where blocks are equal (``planner.search.repeats.runs``), so are good plans for them, but for the first and the last
+few. So the inner blocks are taken out, the short network is planned, and the plan of a block at which its neighbours
+are planned alike is that of all that were taken out. What the whole plan moves is the sum over its links, each of which
+costs what the link costs that stands for it. Where no such block is found, the plan is none of the whole network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from planner.algebra.tiling import Tiling
+from planner.graph.model import Graph, StatePair
+from planner.graph.structure import in_order_of_places
+from planner.search.repeats.runs import Run, Wiring, find_runs
+from planner.search.repeats.unrolled import is_unrolled
+from planner.tdl.bind import BoundOp
+
+_LEAST = 0.2
+"""A graph that would be shorter by a smaller share of its ops is left as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What was taken out of a run: blocks ``after + 1`` to ``after + count``."""
+
+    run: Run
+    after: int
+    count: int
+
+    def whole(self, block: int) -> int:
+        """The number in the whole network of a block of the short one, which has numbers without a gap."""
+        return block + (self.count if block > self.after else 0)
+
+    def op(self, chain: int, block: int) -> int:
+        """A chain's op in a block of the short network."""
+        return self.run.chains[chain][self.whole(block) - self.run.starts[chain]]
+
+    def stands_for(self, block: int) -> dict[int, list[int]]:
+        """By block of the whole network, those without a plan of their own that take its plan.
+
+        All are equal blocks: every chain has an op in each.
+
+        Args:
+            block: of the short network, that stands for all that were taken out.
+        """
+        found: dict[int, list[int]] = {}
+        for at in range(self.run.first, self.run.last + 1):
+            other = self.whole(at if at <= block else max(block, at - self.count))
+            if other != at:
+                found.setdefault(other, []).append(at)
+        return found
+
+    def copies(self, block: int) -> Iterator[tuple[int, list[int]]]:
+        """Ops and inputs that others take their plans from, each with these; the block as of ``stands_for``."""
+        stands_for = list(self.stands_for(block).items())
+        for chain, start in zip(self.run.chains, self.run.starts, strict=True):
+            for other, blocks in stands_for:
+                yield chain[other - start], [chain[at - start] for at in blocks]
+
+    def ends(self) -> tuple[int, int]:
+        """The first and the last block of the short network that are equal."""
+        return self.run.first, self.run.last - self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A plan of the whole graph, by that of a short one."""
+
+    tilings: Mapping[str, Tiling]
+    """By tensor."""
+    strategies: Mapping[str, Tiling]
+    """By op."""
+    stands: Mapping[str, str]
+    """By op the one of the short graph whose links cost what its own cost; itself where it is not said."""
+
+
+class Shortened:
+    """A graph without most of its equal blocks.
+
+    Attributes:
+        graph: the short one, in an order of its places; what is left has the names that it had.
+        ops: its ops with their descriptions, in the same order.
+    """
+
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp], wiring: Wiring, runs: Sequence[Run]) -> None:
+        self._whole = tuple(ops)
+        self._wiring = wiring
+        self._cuts: list[_Cut] = []
+        for run in runs:
+            left = run.reach + 1  # on either side of the gap
+            if run.blocks > 2 * left:
+                self._cuts.append(_Cut(run, run.first + left - 1, run.blocks - 2 * left))
+        removed: set[int] = set()
+        inputs: dict[int, tuple[str, ...]] = {}
+        for cut in self._cuts:
+            for chain, start in zip(cut.run.chains, cut.run.starts, strict=True):
+                removed.update(chain[cut.after + 1 - start : cut.after + 1 - start + cut.count])
+            inputs.update(self._rewired(cut))
+        changed = {number: names for number, names in inputs.items() if names != wiring.inputs[number]}
+        self.ops = _executable(
+            [
+                _reading(bound, changed[number]) if number in changed else bound
+                for number, bound in enumerate(ops)
+                if number not in removed
+            ]
+        )
+        kept = {
+            name: changed.get(number, wiring.inputs[number])
+            for number, name in enumerate(graph.inputs, start=len(ops))
+            if number not in removed
+        }
+        self.graph, self.ops = in_order(_restricted(graph, self.ops, kept), self.ops)
+
+    def _rewired(self, cut: _Cut) -> dict[int, tuple[str, ...]]:
+        """By op of the blocks next to the gap what it reads across it."""
+        wiring, run = self._wiring, cut.run
+        place = {
+            number: (chain, run.starts[chain] + at)
+            for chain, members in enumerate(run.chains)
+            for at, number in enumerate(members)
+        }
+        found = {}
+        for chain in range(len(run.chains)):
+            for block in range(cut.after + 1 - run.reach, cut.after + 1 + run.reach):
+                number = cut.op(chain, block)
+                whole = cut.whole(block)
+                names = list(wiring.inputs[number])
+                for slot, name in enumerate(names):
+                    made = place.get(wiring.producer.get(name, -1))
+                    if made is not None:
+                        maker = cut.op(made[0], block - (whole - made[1]))
+                        position = wiring.outputs[wiring.producer[name]].index(name)
+                        names[slot] = wiring.outputs[maker][position]
+                found[number] = tuple(names)
+        return found
+
+    def expanded(self, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]) -> Whole | None:
+        """The plan of the whole graph; None if no block can stand for those taken out.
+
+        Args:
+            tilings: of the short graph, by tensor.
+            strategies: the same, by op.
+        """
+        all_tilings, all_strategies, names = dict(tilings), dict(strategies), dict[str, str]()
+        outputs, ops = self._wiring.outputs, self._whole
+        for cut in self._cuts:
+            block = self._steady(cut, tilings, strategies)
+            if block is None:
+                return None
+            for source, members in cut.copies(block):
+                planned = [(at, tilings[name]) for at, name in enumerate(outputs[source]) if name in tilings]
+                for position, tiling in planned:
+                    all_tilings.update([(outputs[number][position], tiling) for number in members])
+                if source < len(ops):
+                    its = ops[source].op.name
+                    own = [ops[number].op.name for number in members]
+                    all_strategies.update(dict.fromkeys(own, strategies[its]))
+                    names.update(dict.fromkeys(own, its))
+        return Whole(all_tilings, all_strategies, names)
+
+    def _steady(self, cut: _Cut, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]) -> int | None:
+        """A block around which blocks are planned alike, as far as ops read: the nearest to the gap."""
+        (first, last), reach = cut.ends(), cut.run.reach
+        plans = {
+            block: [self._plan(cut.op(chain, block), tilings, strategies) for chain in range(len(cut.run.chains))]
+            for block in range(first, last + 1)
+        }
+        for block in sorted(range(first + reach, last - reach + 1), key=lambda one: (abs(one - cut.after), one)):
+            # What stands for a copy reads from the blocks before and behind, and the copy from copies.
+            around = range(block - reach, block + reach + 1)
+            if all(plans[other] == plans[block] for other in around):
+                return block
+        return None
+
+    def _plan(
+        self, number: int, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]
+    ) -> tuple[Tiling | None, ...]:
+        """What is planned for an op and for what it makes, or for an input."""
+        found = [tilings.get(name) for name in self._wiring.outputs[number]]
+        if number < len(self._whole):
+            found.append(strategies[self._whole[number].op.name])
+        return tuple(found)
+
+
+def shortened(graph: Graph, ops: Sequence[BoundOp]) -> Shortened | None:
+    """A graph without most of its equal blocks; None if it has few.
+
+    Args:
+        graph: the training graph, its ops in any order in which they can be executed.
+        ops: its ops with their descriptions.
+    """
+    if is_unrolled(graph, ops):
+        return None
+    wiring = Wiring(graph, ops)
+    runs = find_runs(wiring)
+    if runs is None:
+        graph, ops = in_order(graph, ops)
+        wiring = Wiring(graph, ops)
+        runs = find_runs(wiring, is_in_order=True)
+    if not runs:
+        return None
+    found = Shortened(graph, ops, wiring, runs)
+    return found if len(found.ops) <= (1 - _LEAST) * len(ops) else None
+
+
+def in_order(graph: Graph, ops: Sequence[BoundOp]) -> tuple[Graph, tuple[BoundOp, ...]]:
+    """A graph and its ops in an order of places, not of the file or of names, but for ops in the same place."""
+    ordered = in_order_of_places(graph)
+    bound = {one.op.name: one for one in ops}
+    return ordered, tuple(bound[op.name] for op in ordered.ops)
+
+
+def _reading(bound: BoundOp, inputs: tuple[str, ...]) -> BoundOp:
+    """The op with other inputs of the same shapes."""
+    return replace(bound, node=replace(bound.node, op=replace(bound.op, inputs=inputs)))
+
+
+def _executable(ops: Sequence[BoundOp]) -> tuple[BoundOp, ...]:
+    """The ops such that each comes after those that it reads from: where blocks meet it may not."""
+    missing = {name for bound in ops for name in bound.op.outputs if name}
+    waiting: dict[str, list[BoundOp]] = {}
+    found: list[BoundOp] = []
+    for bound in ops:
+        ready = [bound]
+        while ready:
+            one = ready.pop()
+            if missing.isdisjoint(one.op.inputs):
+                found.append(one)
+                missing.difference_update(one.op.outputs)
+                if waiting:
+                    ready += [other for name in one.op.outputs for other in waiting.pop(name, ())]
+            else:
+                waiting.setdefault(next(name for name in one.op.inputs if name in missing), []).append(one)
+    assert not waiting, "blocks that are taken out leave no cycle"
+    return tuple(found)
+
+
+def _restricted(graph: Graph, ops: Sequence[BoundOp], inputs: Mapping[str, tuple[str, ...]]) -> Graph:
+    """The graph of some of its ops and inputs, with what they read and make.
+
+    Args:
+        graph: the whole one.
+        ops: those that are kept.
+        inputs: those that are kept, and of a state what replaces it.
+    """
+    made = {name for bound in ops for name in bound.op.outputs if name}
+    read = {name for bound in ops for name in bound.op.inputs if name}
+    kept = made | read | inputs.keys()
+    return replace(
+        graph,
+        ops=tuple(bound.op for bound in ops),
+        tensors={name: tensor for name, tensor in graph.tensors.items() if name in kept},
+        inputs=tuple(inputs),
+        outputs=tuple(name for name in graph.outputs if name in kept),
+        constants={name: value for name, value in graph.constants.items() if name in kept},
+        folded=graph.folded & kept,
+        initial={name: value for name, value in graph.initial.items() if name in inputs},
+        state=tuple(StatePair(name, following[0]) for name, following in inputs.items() if following),
+    )

@@ -1,0 +1,181 @@
+"""Change the number of samples of a forward model, soundly or not at all.
+
+Sound means: cut the new batch into chunks of the old size, and the new model gives for each chunk what the old one
+gave. So it is followed op by op where the samples lie in each tensor; an op that mixes samples, or through which they
+cannot be followed, is refused by name. ``batch_rules`` has the rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from planner.errors import UnsupportedError, UsageError
+from planner.graph.check import check_graph
+from planner.graph.model import Graph, Op, Tensor
+from planner.graph.protos import dtype_of_array
+from planner.graph.wellformed import fresh_name
+from planner.training.attributes import axis_of, label
+from planner.training.batch.rules import RULES
+from planner.training.batch.tracks import Site, Track
+
+
+def with_batch(forward: Graph, batch: int, trained: frozenset[str] = frozenset()) -> Graph:
+    """The same model for another number of samples.
+
+    The samples are dim 0 of the first input that has dims, and of every other input with as many in its dim 0.
+    Constants that repeat one value for each sample are repeated more or less often, and constant targets of Reshape,
+    Expand and Slice are rewritten; a constant that differs between samples is refused.
+
+    Args:
+        forward: a model without state.
+        batch: the new number of samples, at least 1.
+        trained: constants that may not be changed, for they are parameters.
+
+    Returns:
+        The model itself where it has this batch already.
+
+    Raises:
+        UsageError: ``batch`` is below 1.
+        UnsupportedError: no input has dims; ops that stand in the way: all that can be found at once.
+    """
+    if batch < 1:
+        raise UsageError(f"the batch is {batch}; it must be at least 1")
+    old, _ = samples_of_inputs(forward)
+    if not old:
+        raise UnsupportedError("no input of the model has dims, so it has no batch")
+    if old == batch:
+        return forward
+    return _Follower(forward, batch, trained).run()
+
+
+def samples_of_inputs(forward: Graph) -> tuple[int, dict[str, Track]]:
+    """The number of samples, and where the inputs that have them have them; 0 and none where no input has dims."""
+    shapes = {name: forward.tensors[name].shape for name in forward.inputs if forward.tensors[name].shape}
+    count = next((shape[0] for shape in shapes.values()), 0)
+    return count, {name: Track(0) for name, shape in shapes.items() if shape[0] == count}
+
+
+class _Follower:
+    def __init__(self, graph: Graph, new: int, trained: frozenset[str]) -> None:
+        self.graph = graph
+        self.old, self.tracks = samples_of_inputs(graph)
+        self.new = new
+        self.trained = trained
+        self.lost: set[str] = set()
+        """Tensors made by ops that are refused, and what depends on them."""
+        self.refusals: list[str] = []
+        self.constants = dict(graph.constants)
+        self.made: dict[str, Tensor] = {}
+        """New constants, and what is made from them."""
+        self.regrown: list[Op] = []
+        """Ops that make a tensor anew, to stand before the op that reads it."""
+
+    def run(self) -> Graph:
+        ops: list[Op] = []
+        for op in self.graph.ops:
+            followed = self._follow(op)
+            ops += [*self.regrown, followed]
+            self.regrown.clear()
+        if self.refusals:
+            raise UnsupportedError(
+                f"the batch cannot be changed from {self.old} to {self.new}",
+                facts=tuple(self.refusals),
+                hint="export the model with the batch that is wanted",
+            )
+        ops = self._live(ops)
+        used = {name for op in ops for name in (*op.inputs, *op.outputs)} | set(self.graph.inputs)
+        dropped = {name for name in (*self.graph.tensors, *self.constants) if name not in used}
+        tensors = {
+            name: self._resized(tensor)
+            for name, tensor in {**self.graph.tensors, **self.made}.items()
+            if name not in dropped
+        }
+        constants = {name: value for name, value in self.constants.items() if name not in dropped}
+        folded = (self.graph.folded | self.made.keys()) & constants.keys()
+        initial = {name: value for name, value in self.graph.initial.items() if name not in self.tracks}
+        changed = replace(
+            self.graph, tensors=tensors, ops=tuple(ops), constants=constants, folded=frozenset(folded), initial=initial
+        )
+        check_graph(changed)
+        return changed
+
+    def _resized(self, tensor: Tensor) -> Tensor:
+        track = self.tracks.get(tensor.name)
+        return tensor if track is None else replace(tensor, shape=track.resized(tensor.shape, self.new))
+
+    def _follow(self, op: Op) -> Op:
+        """The op at the new batch; notes where its outputs have the samples."""
+        if any(name in self.lost for name in op.inputs):
+            self.lost.update(name for name in op.outputs if name)
+            return op
+        if not any(name in self.tracks for name in op.inputs):
+            return op
+        site = Site(
+            op, self.graph.tensors, self.constants, self.tracks, self.trained, self.old, self.new, self._constant,
+            self._regrow,
+        )  # fmt: skip
+        rule = None if op.domain else RULES.get(op.op_type)
+        try:
+            if rule is None:
+                raise site.refuse("samples cannot be followed through this operator")
+            tracks = rule(site)
+        except UnsupportedError as error:
+            self.refusals.append(error.what)
+            self.lost.update(name for name in op.outputs if name)
+            return op
+        for name, track in zip(op.outputs, tracks, strict=False):
+            if name:
+                size = self.graph.tensors[name].shape[track.dim]
+                assert size == track.size(self.old), f"{label(op)}: {track} does not fit size {size} of {name}"
+                self.tracks[name] = track
+        return replace(op, inputs=tuple(site.inputs))
+
+    def _live(self, ops: list[Op]) -> list[Op]:
+        """The ops that lead to an output: what was made anew may have left its original unread."""
+        wanted, live = set(self.graph.outputs), list[Op]()
+        for op in reversed(ops):
+            if any(name in wanted for name in op.outputs):
+                wanted.update(op.inputs)
+                live.append(op)
+        return live[::-1]
+
+    def _regrow(self, name: str, track: Track, site: Site) -> str | None:
+        """An op of constants that has one value for each sample, for other samples; None if it is not known how.
+
+        A Gather by known indices (token types, positions) gets others, an Expand (a class token) another shape.
+        """
+        op = self.graph.producer.get(name)
+        known = self.constants.get(op.inputs[1]) if op is not None and op.op_type in ("Gather", "Expand") else None
+        if op is None or known is None:
+            return None
+        shape = self.graph.tensors[op.inputs[0]].shape
+        if op.op_type == "Expand":
+            dim = track.dim - len(self.graph.tensors[name].shape) + len(shape)
+            if dim >= 0 and shape[dim] != 1:
+                return None
+            resized = track.resized(self.graph.tensors[name].shape, self.new)
+            fresh = self._constant(np.array(resized, np.int64), op.inputs[1])
+        else:
+            axis = axis_of(op, len(shape), 0)
+            if not axis <= track.dim < axis + known.ndim:
+                return None
+            fresh = self._constant(site.repeated(known, op.inputs[1], track.at(track.dim - axis)), op.inputs[1])
+        made = fresh_name(f"{name}.batch{self.new}", self.graph.tensors.keys() | self.made.keys())
+        tensor = self.graph.tensors[name]
+        self.made[made] = Tensor(made, track.resized(tensor.shape, self.new), tensor.dtype)
+        taken = {known.name for known in (*self.graph.ops, *self.regrown)}
+        self.regrown.append(
+            replace(
+                op, name=fresh_name(f"{op.name}.batch{self.new}", taken), inputs=(op.inputs[0], fresh), outputs=(made,)
+            )
+        )
+        return made
+
+    def _constant(self, value: np.ndarray, like: str) -> str:
+        """A new constant that stands for constant ``like`` at the new batch."""
+        name = fresh_name(f"{like}.batch{self.new}", self.graph.tensors.keys() | self.made.keys())
+        self.made[name] = Tensor(name, value.shape, dtype_of_array(value))
+        self.constants[name] = value
+        return name

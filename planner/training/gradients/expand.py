@@ -1,0 +1,196 @@
+"""Composites on the way of the gradient are written out before the walk back, so that no rule of their own is needed.
+
+First those for which this package has a form that cuts well (recurrent networks unrolled, losses by labels,
+normalisations as sums); then, for every operator without a gradient rule, the function body that ONNX defines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import onnx
+from onnx import ModelProto, helper, inliner, numpy_helper
+
+from planner.errors import ModelError, UnsupportedError
+from planner.graph.model import Graph, Op
+from planner.graph.protos import op_to_node
+from planner.graph.reading.from_onnx import graph_from_proto
+from planner.graph.to_onnx import value_info
+from planner.training.attributes import integer, label, text
+from planner.training.builder import Builder
+from planner.training.gradients.autodiff import GradientRule, active_tensors
+from planner.training.gradients.normal_forms import instance_normalization, mean_variance_normalization
+from planner.training.gradients.reasons import REASONS
+from planner.training.gradients.recurrent import gru, lstm, rnn
+from planner.training.gradients.refusals import Refusals
+from planner.training.gradients.rotary import rotary_embedding
+from planner.training.gradients.sampling import affine_grid, deform_conv, grid_sample, roi_align
+from planner.training.gradients.small_forms import cumulative_product, determinant, short_time_fourier, tensor_scatter
+from planner.training.update.labelled import labelled
+
+Expansion: TypeAlias = Callable[[Builder, Op], tuple[str, ...]]
+"""Emits an op's standard form; gives what makes each output ("" for one that is not made)."""
+
+_MOST_ROUNDS: Final = 8
+
+
+def _cross_entropy(builder: Builder, op: Op) -> tuple[str, ...]:
+    """SoftmaxCrossEntropyLoss is NegativeLogLikelihoodLoss of LogSoftmax along dim 1; it can give that, too."""
+    scores, labels, *rest = op.inputs
+    shape, dtype = builder.shape(scores), builder.dtype(scores)
+    softmax = op.op_type == "SoftmaxCrossEntropyLoss"
+    log_p = builder.one("LogSoftmax", [scores], shape, dtype, attributes={"axis": 1}) if softmax else scores
+    ignored = op.attribute("ignore_index")
+    weights = rest[0] if rest and rest[0] else None
+    beside = labelled(builder, log_p, labels, weights, integer(op, "ignore_index", 0) if ignored is not None else None)
+    match text(op, "reduction", "mean"):
+        case "none":
+            return beside.values(), log_p
+        case "sum":
+            return beside.sum(), log_p
+        case _:
+            return beside.mean(), log_p
+
+
+EXPANSIONS: Final[Mapping[str, Expansion]] = MappingProxyType(
+    {
+        "AffineGrid": affine_grid,
+        "CumProd": cumulative_product,
+        "DeformConv": deform_conv,
+        "Det": determinant,
+        "GRU": gru,
+        "GridSample": grid_sample,
+        "InstanceNormalization": instance_normalization,
+        "LSTM": lstm,
+        "MeanVarianceNormalization": mean_variance_normalization,
+        "NegativeLogLikelihoodLoss": _cross_entropy,
+        "RNN": rnn,
+        "RoiAlign": roi_align,
+        "RotaryEmbedding": rotary_embedding,
+        "STFT": short_time_fourier,
+        "SoftmaxCrossEntropyLoss": _cross_entropy,
+        "TensorScatter": tensor_scatter,
+    }
+)
+"""By operator of the default domain."""
+
+
+def has_body(op_type: str, opset: int) -> bool:
+    """Whether ONNX defines an operator of the default domain by a function body."""
+    try:
+        schema = onnx.defs.get_schema(op_type, opset)
+    except onnx.defs.SchemaError:
+        return False
+    return any(getattr(schema, kind) for kind in ("has_function", "has_context_dependent_function"))
+
+
+def expanded(forward: Graph, wanted: Iterable[str], rules: Mapping[str, GradientRule]) -> Graph:
+    """The forward graph with composites on the way from ``wanted`` tensors written out; itself if there are none.
+
+    An op that has neither a rule nor a body stays: the walk back names it.
+
+    Raises:
+        UnsupportedError: forms of composites that are not taken: all of them.
+    """
+    wanted = tuple(wanted)
+    for _ in range(_MOST_ROUNDS):
+        active = active_tensors(forward.tensors, forward.ops, wanted, rules)
+        found = {
+            op.name
+            for op in forward.ops
+            if not op.domain and any(name in active for name in op.inputs) and is_composite(op, forward.opset, rules)
+        }
+        if not found:
+            return forward
+        forward = _expand(forward, found)
+    raise AssertionError("composites that expand to one another")
+
+
+def is_composite(op: Op, opset: int, rules: Mapping[str, GradientRule]) -> bool:
+    """Whether an op is to be written out before a gradient is taken through it."""
+    if op.op_type in EXPANSIONS:
+        return True
+    return op.op_type not in rules and op.op_type not in REASONS and has_body(op.op_type, opset)
+
+
+def expand_op(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
+    """Emit what a composite is made of; gives what makes each output.
+
+    Raises:
+        UnsupportedError: a form that is not taken.
+    """
+    expansion = EXPANSIONS.get(op.op_type)
+    return expansion(builder, op) if expansion else _by_body(builder, op, opset)
+
+
+def _expand(forward: Graph, names: set[str]) -> Graph:
+    builder = Builder(forward)
+    refusals = Refusals()
+    for op in forward.ops:
+        if op.name not in names:
+            builder.replay(op)
+            continue
+        try:
+            with builder.scope(op.name):
+                made = expand_op(builder, op, forward.opset)
+                for output, source in zip(op.outputs, made, strict=False):
+                    if output and source:
+                        builder.define(output, source)
+        except UnsupportedError as error:
+            refusals.add(error.what, error.hint)
+            builder.replay(op)
+    refusals.raise_any()
+    return builder.rewritten()
+
+
+def _by_body(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
+    """An op as ONNX's own function body writes it."""
+    try:
+        body = graph_from_proto(_inlined(builder, op, opset))
+    except (ModelError, RuntimeError, ValueError) as error:
+        raise UnsupportedError(f"{label(op)}: its function body cannot be expanded ({error})") from None
+    names = {name: name for name in op.inputs if name}
+    for name, value in body.constants.items():
+        if name not in names:
+            assert value is not None, "a function body has no external data"
+            names[name] = builder.constant(value, f"{op.name}.{name}")
+    for inner in body.ops:
+        tensors = [body.tensors[name] for name in inner.outputs if name]
+        assert len(tensors) == len(inner.outputs) or inner.outputs[0], "an op without a first output is dead"
+        shapes = [body.tensors[name].shape if name else () for name in inner.outputs]
+        dtypes = [body.tensors[name].dtype if name else tensors[0].dtype for name in inner.outputs]
+        made = builder.emit(
+            inner.op_type,
+            [names[name] if name else "" for name in inner.inputs],
+            shapes,
+            dtypes,
+            hint=_hint(inner),
+            attributes=dict(inner.attributes),
+        )
+        names.update((name, result) for name, result in zip(inner.outputs, made, strict=True) if name)
+    return tuple(names.get(name, "") for name in op.outputs)
+
+
+def _hint(inner: Op) -> str:
+    return inner.op_type.lower()
+
+
+def _inlined(builder: Builder, op: Op, opset: int) -> ModelProto:
+    """A model of the one op, its integer operands constants where they are known, written out."""
+    named = [name for name in dict.fromkeys(op.inputs) if name]
+    known = {
+        name: value for name in named if (value := builder.value(name)) is not None and not builder.dtype(name).is_float
+    }
+    graph = helper.make_graph(
+        [op_to_node(op)],
+        "body",
+        [value_info(builder.tensors[name]) for name in named if name not in known],
+        [value_info(builder.source_tensor(name)) for name in op.outputs if name],
+        [numpy_helper.from_array(value, name) for name, value in known.items()],
+        # The inliner knows the types of inputs and of these, not of initializers.
+        value_info=[value_info(builder.tensors[name]) for name in known],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    return inliner.inline_selected_functions(model, [("", op.op_type)], exclude=False, inline_schema_functions=True)

@@ -1,0 +1,215 @@
+"""The forward ops of a training step: which of the model's ops are replaced, and by what.
+
+- BatchNormalization by batch statistics written as sums, its running statistics become state.
+- ReduceMean and GlobalAveragePool by a sum and a Mul, because partial means cannot be added up.
+- LayerNormalization is given its optional outputs, which its backward reads.
+
+Everything else stays as it is, but for what opset 18 changed: axes of reductions are an input since then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from planner.errors import UnsupportedError
+from planner.graph.model import DType, Op
+from planner.training.attributes import axis_of, integer, number, refuse
+from planner.training.builder import Builder
+from planner.training.gradients.refusals import Refusals
+from planner.training.rules.normalisation import per_channel
+from planner.training.rules.reduction import reduced_axes
+
+OPSET = 21
+"""Version of the default domain that training graphs are written in; a later one of the model is kept."""
+OLDEST_OPSET = 13
+
+_CHANGED = {"GroupNormalization": 21}
+"""Operators whose older versions mean something else, and since when they mean what they do at ``OPSET``."""
+_REDUCTIONS = frozenset(
+    {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"}
+    | {"ReduceSumSquare"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """The forward part of a training step, as its builder holds it."""
+
+    saved: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By op name: tensors for the op's backward, by what they are."""
+    updates: Mapping[str, str] = field(default_factory=dict)
+    """Running statistics and what replaces them after the step."""
+
+
+def lower(builder: Builder, ops: tuple[Op, ...], *, opset: int, batch_statistics: bool) -> Lowered:
+    """Emit the forward ops of a training step.
+
+    Args:
+        builder: of the forward graph.
+        ops: of the forward graph.
+        opset: that they are written in.
+        batch_statistics: whether BatchNormalization normalises by its batch; else by its running statistics.
+
+    Raises:
+        UnsupportedError: ops that cannot be brought to ``OPSET``, or a BatchNormalization of mixed dtypes: all of them.
+    """
+    saved: dict[str, Mapping[str, str]] = {}
+    updates: dict[str, str] = {}
+    refusals = Refusals()
+    for op in ops:
+        with builder.scope(op.name):
+            try:
+                lower_op(builder, op, opset, batch_statistics=batch_statistics, saved=saved, updates=updates)
+            except UnsupportedError as error:
+                refusals.add(error.what, error.hint)
+                builder.replay(op)
+    refusals.raise_any()
+    return Lowered(saved, updates)
+
+
+def upgraded(builder: Builder, op: Op, opset: int) -> Op:
+    """An op of an older opset as ``OPSET`` writes it.
+
+    Raises:
+        UnsupportedError: it means something else there.
+    """
+    if op.domain:
+        return op
+    since = _CHANGED.get(op.op_type, 0)
+    if opset < since:
+        raise refuse(op, f"of opset {opset}, and it changed at {since}")
+    if op.op_type == "DFT" and len(op.inputs) < 3:
+        # Its axis was an attribute until opset 20, and has another default since.
+        axis = integer(op, "axis", 1) if opset < 20 else -2
+        attributes = tuple(item for item in op.attributes if item[0] != "axis")
+        known = builder.constant(np.array(axis, np.int64), f"int.{axis}")
+        operands = (*op.inputs, *("",) * (2 - len(op.inputs)), known)
+        return replace(op, inputs=operands, attributes=attributes)
+    if opset >= 18:
+        return op
+    if op.op_type in _REDUCTIONS:
+        attributes = tuple(item for item in op.attributes if item[0] != "axes")
+        axes = op.attribute("axes")
+        assert axes is None or isinstance(axes, tuple)
+        operands = (op.inputs[0], builder.ints([int(axis) for axis in axes], "axes")) if axes else op.inputs
+        return replace(op, inputs=operands, attributes=attributes)
+    if op.op_type == "Split" and (len(op.inputs) < 2 or not op.inputs[1]):
+        axis = axis_of(op, builder.rank(op.inputs[0]), 0)
+        size, count = builder.shape(op.inputs[0])[axis], len(op.outputs)
+        return replace(op, inputs=(op.inputs[0], builder.ints([size // count] * count, "split")))
+    return op
+
+
+def lower_op(
+    builder: Builder,
+    op: Op,
+    opset: int,
+    *,
+    batch_statistics: bool,
+    saved: dict[str, Mapping[str, str]],
+    updates: dict[str, str],
+) -> None:
+    """Emit one forward op; see ``lower``.
+
+    Raises:
+        UnsupportedError: a form that cannot be part of a training step.
+    """
+    op = upgraded(builder, op, opset)
+    match op.op_type if not op.domain else "":
+        case "BatchNormalization" if batch_statistics:
+            saved[op.name] = _batch_normalization(builder, op, updates)
+        case "LayerNormalization":
+            saved[op.name] = _layer_normalization(builder, op)
+        case "Dropout" if _drops(builder, op):
+            saved[op.name] = _dropout(builder, op)
+        case "DFT":
+            builder.replay(op)
+            saved[op.name] = {"axis": op.inputs[2]}
+        case "ReduceMean":
+            axes = reduced_axes(builder, op)
+            _mean(builder, op, axes, keepdims=bool(integer(op, "keepdims", 1)))
+        case "GlobalAveragePool":
+            _mean(builder, op, tuple(range(2, builder.rank(op.inputs[0]))), keepdims=True)
+        case _:
+            builder.replay(op)
+
+
+def _drops(builder: Builder, op: Op) -> bool:
+    """Whether a Dropout is in training mode.
+
+    Raises:
+        UnsupportedError: nothing says so when the graph is built.
+    """
+    if len(op.inputs) < 3 or not op.inputs[2]:
+        return False
+    mode = builder.value(op.inputs[2])
+    if mode is None:
+        raise refuse(op, "its training_mode is not a known constant", hint="choose dropout 'train' or 'off'")
+    return bool(mode)
+
+
+def _dropout(builder: Builder, op: Op) -> Mapping[str, str]:
+    """The op with its mask, which its backward reads."""
+    y, mask = [*op.outputs, ""][:2]
+    mask = mask or builder.declare(f"{y}.mask", builder.shape(op.inputs[0]), DType.BOOL)
+    builder.replay(replace(op, outputs=(y, mask)))
+    return {"mask": mask}
+
+
+def _mean(builder: Builder, op: Op, axes: tuple[int, ...], *, keepdims: bool) -> None:
+    x = op.inputs[0]
+    count = math.prod(builder.shape(x)[axis] for axis in axes)
+    total = builder.reduce_sum(x, axes, keepdims=keepdims)
+    builder.define(op.outputs[0], builder.scale(total, 1.0 / count))
+
+
+def _batch_normalization(builder: Builder, op: Op, updates: dict[str, str]) -> Mapping[str, str]:
+    """For y = scale (x - mean)/√(var + epsilon) + bias with the batch's own mean and variance, per channel.
+
+    The variance is taken in two passes, Σ(x - mean)²/n: Σx²/n - mean² cancels. The running statistics follow ONNX:
+    running * momentum + batch * (1 - momentum), with the population's variance. (PyTorch writes 1 - momentum for
+    ONNX's momentum, and keeps the unbiased variance, n/(n-1) times as large.)
+    """
+    x, scale, bias, *statistics = op.inputs
+    if len({builder.dtype(name) for name in (x, scale, bias, *statistics)}) > 1:
+        raise refuse(op, "its inputs are of several dtypes")
+    shape = builder.shape(x)
+    rank = len(shape)
+    over = [dim for dim in range(rank) if dim != 1]
+    share = shape[1] / math.prod(shape)
+    mean = builder.scale(builder.reduce_sum(x, over, hint="sum"), share, "mean")
+    centred = builder.sub(x, per_channel(builder, mean, rank), "centred")
+    square = builder.mul(centred, centred, "square")
+    variance = builder.scale(builder.reduce_sum(square, over, hint="sum_of_squares"), share, "variance")
+    epsilon = builder.scalar(number(op, "epsilon", 1e-5), x)
+    deviation = builder.unary("Sqrt", builder.add(variance, epsilon), "deviation")
+    slope = per_channel(builder, builder.div(scale, deviation, "slope"), rank)
+    y = builder.add(builder.mul(centred, slope), per_channel(builder, bias, rank))
+    builder.define(op.outputs[0], y)
+    momentum = number(op, "momentum", 0.9)
+    for position, (running, batch) in enumerate(zip(statistics, (mean, variance), strict=True)):
+        before = updates.get(running, running)
+        kept, added = builder.scale(before, momentum, "kept"), builder.scale(batch, 1.0 - momentum, "added")
+        following = builder.add(kept, added, "running")
+        if running in builder.constants:
+            updates[running] = following
+        if len(op.outputs) > position + 1 and op.outputs[position + 1]:
+            builder.define(op.outputs[position + 1], following)
+    return {"centred": centred, "deviation": deviation, "slope": slope}
+
+
+def _layer_normalization(builder: Builder, op: Op) -> Mapping[str, str]:
+    """The op with all three outputs; mean and 1/σ are float32 unless ``stash_type`` says bfloat16."""
+    shape = builder.shape(op.inputs[0])
+    axis = axis_of(op, len(shape), -1)
+    kept = tuple(1 if dim >= axis else size for dim, size in enumerate(shape))
+    dtype = DType.BFLOAT16 if integer(op, "stash_type", 1) == 16 else DType.FLOAT32
+    outputs = [*op.outputs, "", ""][:3]
+    for position, hint in ((1, "mean"), (2, "inverse_deviation")):
+        outputs[position] = outputs[position] or builder.declare(f"{op.outputs[0]}.{hint}", kept, dtype)
+    builder.replay(replace(op, outputs=tuple(outputs)))
+    return {"mean": outputs[1], "inverse": outputs[2]}

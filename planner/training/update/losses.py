@@ -1,0 +1,204 @@
+"""Losses: from the model's output and a target to a scalar, and its gradient with respect to the output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.errors import UnsupportedError, UsageError
+from planner.graph.model import DType
+from planner.graph.protos import numpy_dtype
+from planner.training.builder import Builder
+from planner.training.update.labelled import Labelled, labelled
+from planner.training.update.registry import choose
+
+OUTPUT_PREFIX: Final = "output:"
+"""``output:NAME``: the model's own output NAME is the loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossOptions:
+    """What losses by labels can be told."""
+
+    class_weights: tuple[float, ...] | None = None
+    """One for each class; None: all 1."""
+    ignore_index: int | None = None
+    """Positions with this label count for nothing; None: there is none."""
+
+    @property
+    def stated(self) -> bool:
+        """Whether anything is."""
+        return self.class_weights is not None or self.ignore_index is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A loss in a graph."""
+
+    value: str
+    """The scalar."""
+    gradient: str
+    """The gradient of the scalar with respect to the model's output."""
+    targets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """New data inputs that it compares with, and how sample data of each is drawn (see ``build.INPUTS``)."""
+
+
+LossFunction: TypeAlias = Callable[[Builder, str, LossOptions], Loss]
+
+
+def softmax_cross_entropy(builder: Builder, logits: str, options: LossOptions) -> Loss:
+    """-w[label] log softmax(logits)[label], the weighted mean over samples and positions.
+
+    logits: [N, C, ...]; the new input ``labels``: int64 [N, ...], 0 <= label < C or ``ignore_index``. With
+    p = softmax(logits), the one-hot form t of the labels and n positions, the gradient without weights is (p - t)/n
+    (ONNX SoftmaxCrossEntropyLoss, reduction "mean").
+
+    Raises:
+        UnsupportedError: the output is no float tensor [N, C, ...].
+        UsageError: there are not as many class weights as classes.
+    """
+    shape, dtype = builder.shape(logits), builder.dtype(logits)
+    _check_classes("softmax_cross_entropy", builder, logits)
+    labels = builder.declare("labels", (shape[0], *shape[2:]), DType.INT64)
+    with builder.scope("loss"):
+        log_p = builder.one("LogSoftmax", [logits], shape, dtype, attributes={"axis": 1})
+        beside = _beside(builder, log_p, labels, options)
+        value = beside.mean()
+    with builder.scope("loss.backward"):
+        gradient = beside.logits_gradient(beside.per_position(None, "mean"))
+    return Loss(value, gradient, {labels: {"integers_below": shape[1]}})
+
+
+def nll(builder: Builder, log_p: str, options: LossOptions) -> Loss:
+    """-w[label] log_p[label], the weighted mean over samples and positions (ONNX NegativeLogLikelihoodLoss).
+
+    log_p: [N, C, ...], what a LogSoftmax makes; the new input ``labels`` as for ``softmax_cross_entropy``. The
+    gradient is -w[label] / Σ w at the label, 0 elsewhere.
+
+    Raises:
+        UnsupportedError: the output is no float tensor [N, C, ...].
+        UsageError: there are not as many class weights as classes.
+    """
+    shape = builder.shape(log_p)
+    _check_classes("nll", builder, log_p)
+    labels = builder.declare("labels", (shape[0], *shape[2:]), DType.INT64)
+    with builder.scope("loss"):
+        beside = _beside(builder, log_p, labels, options)
+        value = beside.mean()
+    with builder.scope("loss.backward"):
+        gradient = beside.log_p_gradient(beside.per_position(None, "mean"))
+    return Loss(value, gradient, {labels: {"integers_below": shape[1]}})
+
+
+def _check_classes(loss: str, builder: Builder, output: str) -> None:
+    if builder.rank(output) < 2 or not builder.dtype(output).is_float or not math.prod(builder.shape(output)):
+        raise _unfit(loss, builder, output, "a float tensor [N, C, ...]")
+
+
+def _beside(builder: Builder, log_p: str, labels: str, options: LossOptions) -> Labelled:
+    weights = None
+    if options.class_weights is not None:
+        classes = builder.shape(log_p)[1]
+        if len(options.class_weights) != classes:
+            raise UsageError(f"there are {len(options.class_weights)} class weights for {classes} classes")
+        array = np.array(options.class_weights).astype(numpy_dtype(builder.dtype(log_p)))
+        weights = builder.constant(array, "class_weights")
+    return labelled(builder, log_p, labels, weights, options.ignore_index)
+
+
+def _elementwise(
+    name: str, per_element: Callable[[Builder, str, str], tuple[str, str]], sample: Mapping[str, object]
+) -> LossFunction:
+    """The mean over all elements of a function of output and target; it gives value and slope of each."""
+
+    def loss(builder: Builder, output: str, options: LossOptions) -> Loss:
+        shape, dtype = builder.shape(output), builder.dtype(output)
+        if options.stated:
+            raise UsageError(f"the loss {name!r} has no labels, so no class weights and no ignored label")
+        if not dtype.is_float or not math.prod(shape):
+            raise _unfit(name, builder, output, "a float tensor that is not empty")
+        target = builder.declare("target", shape, dtype)
+        share = 1.0 / math.prod(shape)
+        with builder.scope("loss"):
+            values, slopes = per_element(builder, output, target)
+            value = builder.scale(builder.reduce_sum(values, range(len(shape))), share)
+        with builder.scope("loss.backward"):
+            gradient = builder.scale(slopes, share)
+        return Loss(value, gradient, {target: sample})
+
+    loss.__doc__ = per_element.__doc__
+    return loss
+
+
+def _square(builder: Builder, output: str, target: str) -> tuple[str, str]:
+    """(output - target)²; the slope is 2 (output - target)."""
+    difference = builder.sub(output, target, "difference")
+    return builder.mul(difference, difference, "square"), builder.scale(difference, 2.0)
+
+
+def _absolute(builder: Builder, output: str, target: str) -> tuple[str, str]:
+    """|output - target|; the slope is its sign, 0 at 0."""
+    difference = builder.sub(output, target, "difference")
+    return builder.unary("Abs", difference), builder.unary("Sign", difference)
+
+
+def _binary(builder: Builder, output: str, target: str) -> tuple[str, str]:
+    """Binary cross entropy of sigmoid(output), targets from 0 to 1: max(x, 0) - x t + ln(1 + e^-|x|).
+
+    The slope is sigmoid(x) - t. This form does not overflow (PyTorch BCEWithLogitsLoss).
+    """
+    zero = builder.scalar(0.0, output)
+    above = builder.binary("Max", output, zero)
+    tail = builder.unary("Softplus", builder.unary("Neg", builder.unary("Abs", output)))
+    values = builder.add(builder.sub(above, builder.mul(output, target)), tail)
+    return values, builder.sub(builder.unary("Sigmoid", output), target)
+
+
+mse: Final = _elementwise("mse", _square, {"normal": True})
+l1: Final = _elementwise("l1", _absolute, {"normal": True})
+bce_with_logits: Final = _elementwise("bce_with_logits", _binary, {"integers_below": 2})
+
+
+def own_output(builder: Builder, output: str, options: LossOptions) -> Loss:
+    """The output is the loss already: its gradient is 1.
+
+    Raises:
+        UnsupportedError: it is no float of one element.
+    """
+    if options.stated:
+        raise UsageError("a loss of the model's own takes no class weights and no ignored label")
+    if builder.tensors[output].elements != 1 or not builder.dtype(output).is_float:
+        raise _unfit("a loss of the model's own", builder, output, "a float of one element")
+    one = np.ones(builder.shape(output), numpy_dtype(builder.dtype(output)))
+    return Loss(output, builder.constant(one, "constant.1"))
+
+
+def _unfit(loss: str, builder: Builder, output: str, wanted: str) -> UnsupportedError:
+    tensor = builder.tensors[output]
+    return UnsupportedError(f"{loss} takes {wanted}; output {output!r} is {list(tensor.shape)} of {tensor.dtype.value}")
+
+
+LOSSES: Final[Mapping[str, LossFunction]] = MappingProxyType(
+    {
+        "softmax_cross_entropy": softmax_cross_entropy,
+        "nll": nll,
+        "mse": mse,
+        "l1": l1,
+        "bce_with_logits": bce_with_logits,
+    }
+)
+"""By the names that ``--loss`` takes; besides, ``output:NAME``."""
+
+
+def loss_function(name: str) -> LossFunction:
+    """The loss of this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    return own_output if name.startswith(OUTPUT_PREFIX) else choose("loss", name, LOSSES)

@@ -1,0 +1,237 @@
+"""From gradients to the next state: accumulation, loss scaling, clipping, and the optimizer's step.
+
+Plain updates stand right after their gradient, which then need not be kept. What looks at all gradients together
+(clipping by the global norm, the search for numbers that are not finite) waits until the last one is there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner.errors import UsageError
+from planner.graph.model import DType, Graph, Tensor
+from planner.graph.protos import numpy_dtype
+from planner.training.builder import Builder
+from planner.training.update.optimizers import Counter, Hyper, Optimizer, Update
+
+FIRST_SCALE: Final = 65536.0
+"""Of dynamic loss scaling, with the numbers below as in PyTorch's GradScaler."""
+_GROWTH: Final = 2.0
+_BACKOFF: Final = 0.5
+_GROWTH_INTERVAL: Final = 2000
+_CLIP_EPSILON: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When and with which gradients the optimizer steps."""
+
+    clip_norm: float | None = None
+    """Gradients are scaled down to this norm, taken over all of them together; None: they are not."""
+    accumulate: int = 1
+    """How many runs of the graph, each on a micro-batch, make one step."""
+    loss_scale: float | None = None
+    """The loss is multiplied by this before it is differentiated, the gradients divided; None: 1."""
+    dynamic_scale: bool = False
+    """Whether the scale is state: halved, and the step left out, when a gradient is not finite; doubled after 2000
+    steps without that."""
+
+    def check(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            UsageError: one that cannot be used.
+        """
+        for name, value in (("norm that gradients are clipped to", self.clip_norm), ("loss scale", self.loss_scale)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise UsageError(f"the {name} is {value}; it must be a positive number")
+        if self.accumulate < 1:
+            raise UsageError(f"gradients of {self.accumulate} micro-batches cannot be accumulated")
+
+    @property
+    def waits(self) -> bool:
+        """Whether updates have to wait for the last gradient."""
+        return self.clip_norm is not None or self.accumulate > 1 or self.dynamic_scale
+
+
+class Updates:
+    """The end of a training step.
+
+    Args:
+        builder: where it is emitted.
+        forward: what tells which parameters have values.
+        step: the optimizer.
+        hyper: its numbers.
+        schedule: when it steps.
+        rate: the learning rate, a scalar.
+    """
+
+    def __init__(
+        self, builder: Builder, forward: Graph, step: Optimizer, hyper: Hyper, schedule: Schedule, rate: str
+    ) -> None:
+        self._emit = builder
+        self._forward = forward
+        self._step = step
+        self._hyper = hyper
+        self._schedule = schedule
+        self._rate = rate
+        self._counter = Counter(builder)
+        self._waiting: list[tuple[str, str]] = []
+        self._scale: str | None = None
+        self.parameters: list[tuple[str, str]] = []
+        """Parameters and their next values, in the order in which gradients were found."""
+        self.memories: list[tuple[str, str]] = []
+        """Everything else that is state."""
+        self.initial: dict[str, np.ndarray | None] = {}
+        """Of the memories."""
+        self.samples: dict[str, Mapping[str, object]] = {}
+        """How memories without a first value are drawn."""
+
+    def scaled(self, gradient: str) -> str:
+        """The loss's own gradient with the loss scale put to it."""
+        emit, schedule = self._emit, self._schedule
+        if schedule.dynamic_scale:
+            self._scale = emit.declare("loss_scale", (), DType.FLOAT32)
+            return emit.mul(gradient, emit.cast(self._scale, emit.dtype(gradient)), "scaled")
+        return emit.scale(gradient, schedule.loss_scale or 1.0, "scaled")
+
+    def ready(self, parameter: str, gradient: str) -> None:
+        """A parameter's gradient is complete."""
+        if self._schedule.waits:
+            self._waiting.append((parameter, gradient))
+        else:
+            self._update(parameter, self._unscaled(parameter, gradient), None)
+
+    def finish(self) -> None:
+        """The last gradient is there."""
+        gate: str | None = None
+        gradients = dict(self._waiting)
+        if self._schedule.accumulate > 1 and gradients:
+            gate, gradients = self._accumulated(gradients)
+        gradients = {name: self._unscaled(name, gradient) for name, gradient in gradients.items()}
+        if self._scale is not None and gradients:
+            gate = self._next_scale(self._finite(gradients), gate)
+        if self._schedule.clip_norm is not None and gradients:
+            gradients = self._clipped(gradients, self._schedule.clip_norm)
+        for parameter, gradient in gradients.items():
+            self._update(parameter, gradient, gate)
+        self.memories.reverse()
+        for current, following in self._counter.state:
+            self._remember(current, self._gated(gate, following, current), np.zeros((), np.int64))
+
+    def _update(self, parameter: str, gradient: str, gate: str | None) -> None:
+        emit = self._emit
+        with emit.scope(f"{parameter}.update"):
+            rate = emit.cast(self._rate, emit.dtype(parameter))
+            own = emit.cast(gradient, emit.dtype(parameter))
+            updated = self._step(Update(emit, parameter, own, rate, self._hyper, self._counter))
+            self.parameters.append((parameter, self._gated(gate, updated.parameter, parameter)))
+            for memory, following in updated.memory.values():
+                self._remember(memory, self._gated(gate, following, memory), self._zeros(parameter, memory))
+
+    def _gated(self, gate: str | None, following: str, current: str) -> str:
+        return following if gate is None else self._emit.where(gate, following, current, "next")
+
+    def _remember(self, memory: str, following: str, first: np.ndarray | None) -> None:
+        self.memories.append((memory, following))
+        self.initial[memory] = first
+        if first is None:
+            self.samples[memory] = {"value": 0.0}
+
+    def _zeros(self, parameter: str, memory: str) -> np.ndarray | None:
+        """Zeros; None beside a parameter whose value was not loaded: such a model may be too large for any file."""
+        forward = self._forward
+        values = forward.constants if parameter in forward.constants else forward.initial
+        tensor: Tensor = self._emit.tensors[memory]
+        if values.get(parameter) is None:
+            return None
+        return np.zeros(tensor.shape, numpy_dtype(tensor.dtype))
+
+    def _unscaled(self, parameter: str, gradient: str) -> str:
+        emit, schedule = self._emit, self._schedule
+        factor = 1.0 / (schedule.accumulate * (1.0 if self._scale is not None else schedule.loss_scale or 1.0))
+        if factor == 1.0 and self._scale is None:
+            return gradient
+        with emit.scope(f"{parameter}.update"):
+            found = emit.scale(emit.cast(gradient, emit.dtype(parameter)), factor, "unscaled")
+            if self._scale is None:
+                return found
+            return emit.div(found, emit.cast(self._scale, emit.dtype(found)), "unscaled")
+
+    def _accumulated(self, gradients: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """Whether this run ends a step, and the sums of the gradients since the last one."""
+        emit = self._emit
+        count = emit.declare("micro_batches", (), DType.INT64)
+        with emit.scope("optimizer"):
+            seen = emit.add(count, emit.scalar(1, count), "seen")
+            due = emit.compare("Equal", seen, emit.scalar(self._schedule.accumulate, count), "due")
+            self._remember(count, emit.where(due, emit.scalar(0, count), seen, "micro_batches"), np.zeros((), np.int64))
+        sums: dict[str, str] = {}
+        for parameter, gradient in gradients.items():
+            buffer = emit.declare(f"{parameter}.accumulated", emit.shape(parameter), emit.dtype(parameter))
+            with emit.scope(f"{parameter}.update"):
+                sums[parameter] = emit.add(buffer, emit.cast(gradient, emit.dtype(parameter)), "accumulated")
+                kept = emit.where(due, emit.scalar(0.0, buffer), sums[parameter], "kept")
+            self._remember(buffer, kept, self._zeros(parameter, buffer))
+        return due, sums
+
+    def _finite(self, gradients: Mapping[str, str]) -> str:
+        """Whether no gradient holds an infinity or NaN: 0 times a finite number is 0, and NaN spreads."""
+        emit = self._emit
+        with emit.scope("optimizer"):
+            parts = [
+                emit.reduce_sum(emit.cast(emit.scale(name, 0.0), DType.FLOAT32), range(emit.rank(name)))
+                for name in gradients.values()
+            ]
+            total = self._sum(parts)
+            bad = emit.one("IsNaN", [total], (), DType.BOOL)
+            return emit.one("Not", [bad], (), DType.BOOL, hint="finite")
+
+    def _sum(self, parts: list[str]) -> str:
+        total = parts[0]
+        for part in parts[1:]:
+            total = self._emit.add(total, part)
+        return total
+
+    def _next_scale(self, finite: str, due: str | None) -> str:
+        """The scale's next value; whether the optimizer steps."""
+        emit, scale = self._emit, self._scale
+        assert scale is not None, "asked for with a dynamic scale only"
+        good = emit.declare("loss_scale.good_steps", (), DType.INT64)
+        with emit.scope("optimizer"):
+            seen = emit.add(good, emit.scalar(1, good), "good_steps")
+            grows = emit.compare("Equal", seen, emit.scalar(_GROWTH_INTERVAL, good), "grows")
+            larger = emit.where(grows, emit.scale(scale, _GROWTH), scale, "larger")
+            next_scale = emit.where(finite, larger, emit.scale(scale, _BACKOFF), "loss_scale")
+            zero = emit.scalar(0, good)
+            next_good = emit.where(finite, emit.where(grows, zero, seen), zero, "good_steps")
+            gate = finite
+            if due is not None:
+                gate = emit.compare("And", due, finite, "steps")
+                next_scale = emit.where(due, next_scale, scale, "loss_scale")
+                next_good = emit.where(due, next_good, good, "good_steps")
+        first = FIRST_SCALE if self._schedule.loss_scale is None else self._schedule.loss_scale
+        self._remember(scale, next_scale, np.array(first, np.float32))
+        self._remember(good, next_good, np.zeros((), np.int64))
+        return gate
+
+    def _clipped(self, gradients: Mapping[str, str], most: float) -> dict[str, str]:
+        """All gradients times min(1, most / (norm + 1e-6)), norm² = ΣΣ g² (PyTorch ``clip_grad_norm_``)."""
+        emit = self._emit
+        with emit.scope("optimizer"):
+            squares = [
+                emit.cast(emit.reduce_sum(emit.mul(name, name, "square"), range(emit.rank(name))), DType.FLOAT32)
+                for name in gradients.values()
+            ]
+            norm = emit.unary("Sqrt", self._sum(squares), "norm")
+            wanted = emit.div(emit.scalar(most, norm), emit.add(norm, emit.scalar(_CLIP_EPSILON, norm)), "wanted")
+            factor = emit.binary("Min", wanted, emit.scalar(1.0, norm), "factor")
+            return {
+                parameter: emit.mul(gradient, emit.cast(factor, emit.dtype(gradient)), "clipped")
+                for parameter, gradient in gradients.items()
+            }
