@@ -24,9 +24,8 @@ from planner.results import (
     Comparison,
     ComparisonRow,
 )
-from planner.search.decide import decide
+from planner.search.decide import STRATEGIES, decide
 from planner.search.effort import EffortName
-from planner.search.literature.methods import METHODS
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
 
@@ -85,7 +84,7 @@ def compare(
         estimate = time_of(candidate.decided, decision.plan, program, machine, measured)
         return ComparisonRow(
             name,
-            METHODS[name].what,
+            STRATEGIES[name],
             decision.plan.moved_bytes,
             max(program.peak_bytes),
             decision.plan.excess_bytes,
@@ -101,7 +100,7 @@ def compare(
         try:
             decided = search(strategy=name)
         except TofuError as error:
-            rows.append(ComparisonRow(name, METHODS[name].what, None, None, None, None, error.what))
+            rows.append(ComparisonRow(name, STRATEGIES[name], None, None, None, None, error.what))
             continue
         rows.append(row(name, candidate_of(decided)))
         known.append((rows[-1].estimated_seconds or 0.0, decided))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, prod
+from types import MappingProxyType
 
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import OpStrategy, Plan
@@ -15,18 +16,25 @@ from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
 from planner.search.effort import EffortName
-from planner.search.literature.methods import MANY_OPS, METHODS
+from planner.search.literature.methods import METHODS
 from planner.search.model.cuts import cuts_of_levels
-from planner.search.model.problem import Near, Problem, Restriction, SearchVariable
+from planner.search.model.found import Found
+from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.model.unsplit import unsplit
-from planner.search.moves.recursion import Found
+from planner.search.moves.move import Ground, Near, made
 from planner.search.repeats.shortened import Whole, in_order, shortened
+from planner.search.schedule import MANY_OPS, SCHEDULES
 from planner.search.user_rules.pins import ruled
 from planner.search.user_rules.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp
 
-STRATEGIES = tuple(METHODS)
-"""Names of the strategies: our search, and those of the literature."""
+STRATEGIES: Mapping[str, str] = MappingProxyType(
+    {
+        "tofu": "the best of several plans, improved over all cuts together (this program's own)",
+        **{name: method.what for name, method in METHODS.items()},
+    }
+)
+"""By name, what a strategy is: our search first, then those of the literature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +109,11 @@ def decide(
     progress("tables of the graph")
     shared = CostTables() if tables is None else tables
 
+    method = None if strategy == "tofu" else METHODS[strategy]
     cuts = cuts_of_levels(levels or (workers,))
-    # With little effort equal blocks are planned alike, where no rule and no other plan tells them apart.
-    all_are_alike = strategy == "tofu" and rules == NO_RULES and not held and near is None
-    is_brief = effort == "quick" and all_are_alike and len(ops) > MANY_OPS
+    schedule = SCHEDULES[effort]
+    # Equal blocks are planned alike where no rule tells them apart.
+    is_brief = schedule.shortens and method is None and not rules and not held and len(ops) > MANY_OPS
 
     def searched(graph: Graph, ops: tuple[BoundOp, ...]) -> _Answer:
         problem = Problem(
@@ -112,16 +121,16 @@ def decide(
             ops,
             workers,
             partitioned_inputs,
-            effort=effort,
-            with_partial_sums=METHODS[strategy].with_partial_sums,
-            near=None if near is None else Near(ceil(near.cost * (1 - least_saved)) - 1, _kept(near)),
-            one_of_twins=is_brief and len(cuts) > 1,
+            with_partial_sums=method is None or method.with_partial_sums,
             tables=shared,
         )
-        return _Answer(
-            problem,
-            *METHODS[strategy].search(problem, cuts, partial(_narrowed, problem, rules, held or {}), progress),
-        )
+        beaten = None
+        if near is not None and len(ops) > MANY_OPS:
+            beaten = Near(ceil(near.cost * (1 - least_saved)) - 1, _kept(near))
+        ground = Ground(problem, cuts, partial(_narrowed, problem, rules, held or {}), beaten, progress)
+        if method is None:
+            return _Answer(problem, cuts, made(schedule.moves(len(ops)), ground))
+        return _Answer(problem, *method.search(ground))
 
     short = shortened(graph, ops) if is_brief else None
     answer, whole = None, None

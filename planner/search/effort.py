@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
+EFFORTS: tuple[EffortName, ...] = ("quick", "normal", "thorough")
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """How much work a certificate may be."""
+class BoundLimits:
+    """How much work a bound may be, in what is counted."""
 
     table_entries: int = 32_000_000
     """Entries of all different tables of the joint problem; a larger problem is not begun."""
@@ -34,20 +33,16 @@ class Effort:
     """Exact elimination begins when no bucket is larger than this."""
 
 
-EFFORTS: Mapping[EffortName, Effort] = MappingProxyType(
-    {
-        "quick": Effort(table_entries=0),
-        "normal": Effort(),
-        "thorough": Effort(
-            table_entries=200_000_000,
-            pair_entries=1_000_000_000,
-            rounds=30,
-            dives=4,
-            idle_doubts=8,
-            least_gain=1 / 200,
-            case_rounds=3,
-            case_entries=2e11,
-        ),
-    }
+NORMAL_BOUND = BoundLimits()
+"""Where a bound takes seconds."""
+THOROUGH_BOUND = BoundLimits(
+    table_entries=200_000_000,
+    pair_entries=1_000_000_000,
+    rounds=30,
+    dives=4,
+    idle_doubts=8,
+    least_gain=1 / 200,
+    case_rounds=3,
+    case_entries=2e11,
 )
-"""By name: no bound at all; a bound where it takes seconds; a bound where it takes minutes."""
+"""Where a bound takes minutes, too."""

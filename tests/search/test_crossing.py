@@ -5,9 +5,10 @@ import pytest
 
 import opdefs
 from planner import zoo
+from planner.search.model.found import Found
 from planner.search.model.problem import Problem, no_restriction
 from planner.search.moves import restrictions as baselines
-from planner.search.moves.recursion import Found, search_recursively
+from planner.search.moves.recursion import search_recursively
 from planner.search.moves.union import crossed
 
 CUTS = (2, 2, 2)

@@ -12,20 +12,19 @@ from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, UnsupportedError
 from planner.graph.model import DType, Graph, Op, Role, Tensor
 from planner.partition.build import partition
-from planner.search.decide import decide
+from planner.search.decide import STRATEGIES, decide
 from planner.search.literature import methods
-from planner.search.literature.methods import METHODS
+from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.moves.fusion import improve_once
 from planner.search.moves.megatron import tensor_parallel
-from planner.search.moves.recursion import Found
 from planner.search.moves.restrictions import data_parallel
 from planner.search.user_rules.rules import Rules
 from planner.zoo import mlp
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 8])
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "megatron"])
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "megatron"])
 def test_no_strategy_is_cheaper_than_the_found_plan(name: str, workers: int) -> None:
     graph = mlp(3, 24, 36)
     ops = opdefs.standard().bind_all(graph)
@@ -45,7 +44,7 @@ def test_on_models_of_the_zoo_too(model: str, workers: int) -> None:
     tables = CostTables()
     found = decide(graph, ops, workers, tables=tables).plan
     compared = []
-    for name in METHODS:
+    for name in STRATEGIES:
         try:
             plan = decide(graph, ops, workers, strategy=name, tables=tables).plan
         except (InfeasibleError, UnsupportedError):

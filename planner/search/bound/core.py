@@ -17,12 +17,12 @@ from planner.algebra.tiling import Tiling
 from planner.search.bound.coarse import Groups
 from planner.search.bound.dual import Dual, Floats
 from planner.search.exact.buckets import KnownTables
+from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Reduced, eliminate
 from planner.search.exact.order import Ints, Order, find_order
 from planner.search.exact.sums import Table
-from planner.search.model.choices import Choices
+from planner.search.model.found import Found
 from planner.search.model.problem import Problem
-from planner.search.moves.recursion import Found
 
 _NEAR = 1 << 21
 """Where only the values near the bound are solved exactly, to find a better plan, no bucket is larger than this."""
