@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from page_example import BATCH, WIDTH, WORKERS, Example, example, executed
 
 import opdefs
+from page_example import BATCH, WIDTH, WORKERS, Example, example, executed
 from planner.algebra.tiling import Shard, Tiling
 from planner.artifacts.program import Fetch, Segment
 from planner.graph.model import DType, Graph, Op, Tensor
