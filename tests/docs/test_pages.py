@@ -67,3 +67,17 @@ def test_the_index_is_short_and_has_every_page() -> None:
     text = (DOCS / "how-it-works.md").read_text()
     assert text.count("\n") <= 25
     assert set(_LINK.findall(text)) >= {f"{page}.md" for page in PAGES}
+
+
+def test_a_decision_takes_ten_lines_at_most_and_the_latest_comes_first() -> None:
+    _, *entries = re.split(r"^(?=## )", (DOCS / "decisions.md").read_text(), flags=re.MULTILINE)
+    dates = []
+    for entry in entries:
+        title, *lines = [line for line in entry.splitlines() if line.strip()]
+        found = _DECISION.match(title)
+        assert found is not None, title
+        dates.append(found[1])
+        assert 1 <= len(lines) <= 10, title
+        assert max(map(len, lines)) <= 120, title
+    assert len(dates) > 40
+    assert dates == sorted(dates, reverse=True)
