@@ -18,17 +18,13 @@ class BoundLimits:
     pair_entries: int = 80_000_000
     """Entries that one pass over the core reads."""
     rounds: int = 12
-    """Of passes and taking out, before blocks are looked into."""
+    """Of passes and taking out."""
     dives: int = 1
     """Of settling the doubts of a bound one by one, to find better plans."""
     idle_doubts: int = 3
     """After so many in a row that led to nothing better no more are settled."""
     least_gain: float = 1 / 25
-    """A round that closes a smaller share of the gap is the last of its kind."""
-    case_rounds: int = 2
-    """Of looking into blocks case by case, with a round of passes between any two."""
-    case_entries: float = 3e10
-    """Entries of tables that a round of cases reads."""
+    """A round that closes a smaller share of the gap is the last."""
     exact_entries: int = 1 << 25
     """Exact elimination begins when no bucket is larger than this."""
 
@@ -42,7 +38,5 @@ THOROUGH_BOUND = BoundLimits(
     dives=4,
     idle_doubts=8,
     least_gain=1 / 200,
-    case_rounds=3,
-    case_entries=2e11,
 )
 """Where a bound takes minutes, too."""

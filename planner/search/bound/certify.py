@@ -3,10 +3,8 @@
 The joint problem has tables that are too large to be eliminated exactly on most networks, so
 
 1. variables with few neighbours are eliminated, which is exact and leaves a core;
-2. the core is bounded from below, at first with the order of cuts left open (``planner.search.bound.coarse``), and
-   plans are
-   read off the bound's passes (``planner.search.bound.dual``) or found by settling its doubts
-   (``planner.search.bound.dive``);
+2. the core is bounded from below by passes (``planner.search.bound.dual``), whose proposals may be better plans, as may
+   be what settling their doubts leads to (``planner.search.bound.dive``);
 3. values with which no plan can be better than the best one known are taken out of the core;
 4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
 
@@ -23,9 +21,6 @@ import numpy as np
 
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.tables import Candidates
-from planner.search.bound.blocks import bound_by_blocks
-from planner.search.bound.cases import Dividers, Work
-from planner.search.bound.coarse import begin_coarsely
 from planner.search.bound.core import Core, core_entries, rounding_error
 from planner.search.bound.dive import dive
 from planner.search.effort import NORMAL_BOUND, BoundLimits
@@ -40,10 +35,6 @@ _AT_ONCE = 1 << 20
 """What is solved exactly with no bucket larger than this needs no passes."""
 _PASSES = 10
 """Passes between two attempts to take values out."""
-_LITTLE = 1e-3
-"""Of what a plan costs, as a share: for less blocks are not looked into again."""
-_COARSE = 1 / 5
-"""Of the least gain of passes (``BoundLimits.least_gain``): those that leave the order of cuts open cost little."""
 
 
 class Incumbent(Protocol):
@@ -105,35 +96,20 @@ def certify(
     exact = core.solve(_AT_ONCE)
     if exact is not None:
         return closed(*exact, 0)
-    progress("a bound that leaves the order of cuts open")
-    begin_coarsely(dual, core.without_order(), incumbent.best.cost - core.constant, _COARSE * limits.least_gain)
-    dives, dived = limits.dives, -1
-    dividers = Dividers(Work(0.0))
-    lower, by_cases = 0, False
-    for number in range(limits.rounds + 2 * limits.case_rounds):
+    dives, dived, lower = limits.dives, -1, 0
+    for number in range(limits.rounds):
         progress(f"bounding the plan, round {number + 1}: {incumbent.best.cost:,} bytes, at least {max(lower, 0):,}")
-        if by_cases:
-            blocks = bound_by_blocks(
-                dual.rest(), core.values(incumbent.best), core.kinds, limits.case_entries, dividers
-            )
-            bound, costs = blocks.lower, blocks.at_least
-        else:
-            for _ in range(_PASSES):
-                guess = dual.forward()
-                if core.constant + dual.cost(guess) < incumbent.best.cost - 0.5:
-                    look_at(core.original(guess))
-                dual.backward()
-            bound, costs = dual.lower, dual.at_least()
-        before, lower = lower, max(lower, core.constant + _rounded_up(bound))
-        if dives and not by_cases and lower < incumbent.best.cost != dived:
+        for _ in range(_PASSES):
+            guess = dual.forward()
+            if core.constant + dual.cost(guess) < incumbent.best.cost - 0.5:
+                look_at(core.original(guess))
+            dual.backward()
+        before, lower = lower, max(lower, core.constant + _rounded_up(dual.lower))
+        costs = dual.at_least()
+        if dives and lower < incumbent.best.cost != dived:
             dives, dived = dives - 1, incumbent.best.cost
             progress(f"settling doubts of the bound: {incumbent.best.cost:,} bytes, at least {max(lower, 0):,}")
-            dive(
-                dual,
-                core.kinds,
-                lambda guess: incumbent.improve(core.composites(core.original(guess))),
-                limits.idle_doubts,
-            )
+            dive(dual, core.kinds, improve, limits.idle_doubts)
         if lower >= incumbent.best.cost or not core.take_out(dual, costs, incumbent.best):
             return incumbent.best.cost
         exact = core.solve(limits.exact_entries)
@@ -142,11 +118,8 @@ def certify(
         near = core.solve_near(dual, incumbent.best) if number.bit_count() <= 1 else None
         if near is not None and near[0] < incumbent.best.cost:
             look_at(near[1])
-        missing = incumbent.best.cost - lower
-        is_little = lower - before < limits.least_gain * missing
-        if by_cases and (is_little or missing < _LITTLE * lower):
+        if lower - before < limits.least_gain * (incumbent.best.cost - lower):
             break
-        by_cases = not by_cases and (is_little or number + 1 >= limits.rounds)
     return lower
 
 
