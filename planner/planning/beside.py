@@ -22,7 +22,7 @@ from planner.planning.objective import Times, least_time
 from planner.planning.room import fits
 from planner.progress import Progress, silent
 from planner.results import Beside, OtherCount
-from planner.search.schedule import MANY_OPS
+from planner.search.effort import MANY_OPS
 from planner.units import format_seconds
 
 NOTABLY = 0.99

@@ -15,7 +15,7 @@ from planner.collection import without_collection
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
-from planner.search.effort import EffortName
+from planner.search.effort import MANY_OPS, EffortName
 from planner.search.literature.methods import METHODS
 from planner.search.model.cuts import cuts_of_levels
 from planner.search.model.found import Found
@@ -23,7 +23,7 @@ from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.model.unsplit import unsplit
 from planner.search.moves.move import Ground, Near, made
 from planner.search.repeats.shortened import Whole, in_order, shortened
-from planner.search.schedule import MANY_OPS, SCHEDULES
+from planner.search.schedule import SCHEDULES
 from planner.search.user_rules.pins import ruled
 from planner.search.user_rules.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp
@@ -129,7 +129,7 @@ def decide(
             beaten = Near(ceil(near.cost * (1 - least_saved)) - 1, _kept(near))
         ground = Ground(problem, cuts, partial(_narrowed, problem, rules, held or {}), beaten, progress)
         if method is None:
-            return _Answer(problem, cuts, made(schedule.moves(len(ops)), ground))
+            return _Answer(problem, cuts, made(schedule.moves, ground))
         return _Answer(problem, *method.search(ground))
 
     short = shortened(graph, ops) if is_brief else None

@@ -1,4 +1,9 @@
-"""How much work it may be to say how good a plan is."""
+"""Every number of the search: its unit, and what doubling it does.
+
+Limits are counted: in entries of tables (8 bytes each), in passes, in rounds; never in seconds. What doubling each of
+them was measured to do, and what each move earns, is in docs/benchmarks.md ("What each mechanism earns"), made by
+``bench/ablation.py``. In which order moves are made is in ``planner.search.schedule``.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +24,8 @@ class BoundLimits:
     """Entries that one pass over the core reads."""
     rounds: int = 12
     """Of passes and taking out."""
-    dives: int = 1
-    """Of settling the doubts of a bound one by one, to find better plans."""
-    idle_doubts: int = 3
-    """After so many in a row that led to nothing better no more are settled."""
+    coarse_rounds: int = 0
+    """Rounds of passes over values that leave the order of cuts open, before those over all values."""
     least_gain: float = 1 / 25
     """A round that closes a smaller share of the gap is the last."""
     exact_entries: int = 1 << 25
@@ -35,8 +38,80 @@ THOROUGH_BOUND = BoundLimits(
     table_entries=200_000_000,
     pair_entries=1_000_000_000,
     rounds=30,
-    dives=4,
-    idle_doubts=8,
+    coarse_rounds=60,
     least_gain=1 / 200,
 )
 """Where a bound takes minutes, too."""
+
+
+MAX_TABLE_ENTRIES = 1 << 26
+"""Entries of a bucket; a larger one is refused. Doubled, an elimination may take 512 MiB more."""
+MOVE_ENTRIES = 1 << 22
+"""Entries of a bucket of a move that can be made in smaller parts. Doubled, larger parts of entangled graphs."""
+HELD_ENTRIES = 1 << 25
+"""Entries of tables that are kept from one solution to the next. Doubled, up to 256 MiB more are held."""
+CORE_ENTRIES = 1 << 24
+"""Entries of a bucket of a variable with two neighbours that is eliminated before a bound. Doubled, smaller cores."""
+USUAL_CHANGES = 4
+"""Candidates of a variable beside its directions, as the order of elimination assumes. Doubled, other orders."""
+BUCKET_BATCH = 1 << 11
+"""Entries of buckets that are solved in one call. Doubled, fewer calls, and more copies."""
+CACHED_ENTRIES = 1 << 17
+"""Entries of a sum that is minimised at once; a larger one value by value. Doubled, 2 MiB, more than most caches."""
+REMEMBERED_MINIMA = 1 << 20
+"""Values of which it is kept where their minimum is; of more it is found again. Doubled, up to 8 MiB more a bucket."""
+SUM_LIMIT = 1 << 62
+"""A sum of costs is below it: the limit of the number format, with a bit to spare."""
+ROWS_IN_ARRAYS = 64
+"""Rows from which on they are compared in arrays, not in a dictionary. Doubled, more use of dictionaries."""
+COUNTING_SORT_RANGE = 8
+"""Times their count: numbers up to this are told apart by counting, not by sorting. Doubled, more memory."""
+ORDER_SLACK_BITS = 1.0
+"""Power of two by which buckets of a round of the order may be above its smallest. Doubled, fewer and larger ones."""
+SMALL_BUCKET_BITS = 9.0
+"""Power of two up to which a round takes all buckets. Doubled, fewer rounds, and larger buckets."""
+ORDER_PASSES = 12
+"""Looks of a round for further variables that are no neighbours of those it has. Doubled, rarely fewer rounds."""
+HASH_FACTOR = 2654435761
+"""Knuth's multiplicative hash, by which neighbouring numbers fall far apart. No quantity."""
+
+FUSION_ROUNDS = 20
+"""Rounds of fusion, at most; it ends where a round changes nothing."""
+FUSION_ORDERS = 720
+"""Orders of the same placements that fusion offers: all of six cuts. Doubled, the same: seven cuts have 5,040."""
+ENTANGLED_ROUNDS = 8
+"""Rounds in which other variables stay what they are, of an entangled graph. Doubled, up to twice the time."""
+FEWER_ENTRIES = 1 << 4
+"""Divisor of the entries that are aimed at next, where an order did not keep to them. Doubled, more variables stay."""
+STAYING_AT_ONCE = 16
+"""One in so many of the variables that cannot be eliminated stays before another look. Doubled, more looks."""
+UNSPLIT_SHARE = 1e-3
+"""Of a plan's cost: an op charged less is not named among those that could not be split. Doubled, fewer are named."""
+
+MANY_OPS = 300
+"""Ops of a graph from which on equal blocks are looked for, and a plan of nearly the same graph is taken for a start.
+Doubled, graphs of up to 600 ops are planned whole, and twice."""
+EXACT_AT_ONCE = 1 << 20
+"""Entries of a bucket up to which a core is eliminated without a pass. Doubled, more cores need no pass."""
+BOUND_PASSES = 10
+"""Passes between two looks at what they brought. Doubled, fewer looks."""
+ROUNDING = (1e-9, 1e-3)
+"""By how much a sum of floats may be off that stands for an integer: a share of its size, and bytes besides."""
+
+BLOCKS_OF_A_RUN = 6
+"""Equal blocks of a run, at least. Doubled, shorter runs are planned whole."""
+OPS_OF_A_BLOCK = 8
+"""Ops of a block, at least. Doubled, runs of smaller blocks are planned whole."""
+RUN_SEEDS = 12
+"""Pairs of ops that are tried as the same op of two neighbouring blocks. Doubled, more runs may be found."""
+LEAST_SHORTENED = 0.2
+"""Share of a graph's ops: one that would become shorter by less is planned whole."""
+STEPS_OF_A_RECURRENCE = 3
+"""Ops that read a state in the same place, at least. Doubled, short recurrences are decided step by step."""
+
+LAYER_STRATEGIES = 1 << 22
+"""Strategies of the layers that are left after ICML'18's eliminations; more are refused. Doubled, 32 MiB more."""
+LEVEL_STATES = 1 << 24
+"""States of a level of SoyBean's programme; more are refused. Doubled, 128 MiB more."""
+PASSES_OF_TRAINING = 3
+"""What an op of the forward pass computes, and again for the gradients of its inputs and of its weights. No limit."""

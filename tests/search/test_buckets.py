@@ -20,10 +20,10 @@ PATTERNS: tuple[Pattern, ...] = (
 
 WAYS: dict[str, dict[str, int]] = {
     "together": {},
-    "alone": {"planner.search.exact.buckets._TOGETHER": 3},
-    "value by value": {"planner.search.exact.buckets._TOGETHER": 3, "planner.search.exact.sums._AT_ONCE": 3},
-    "not kept": {"planner.search.exact.buckets._TOGETHER": 3, "planner.search.exact.sums._DECIDED": 0},
-    "too much to be kept": {"planner.search.exact.buckets._TOGETHER": 3, "planner.search.exact.sums._MOST": 8},
+    "alone": {"planner.search.exact.buckets.BUCKET_BATCH": 3},
+    "value by value": {"planner.search.exact.buckets.BUCKET_BATCH": 3, "planner.search.exact.sums.CACHED_ENTRIES": 3},
+    "not kept": {"planner.search.exact.buckets.BUCKET_BATCH": 3, "planner.search.exact.sums.REMEMBERED_MINIMA": 0},
+    "too much to be kept": {"planner.search.exact.buckets.BUCKET_BATCH": 3, "planner.search.exact.sums.SUM_LIMIT": 8},
 }
 """How buckets of more than a few entries are solved."""
 
@@ -70,7 +70,7 @@ def check(asked: list[tuple[Pattern, int]], unit: int) -> None:
 
 
 def test_tables_of_one_mark_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.search.exact.buckets._TOGETHER", 3)
+    monkeypatch.setattr("planner.search.exact.buckets.BUCKET_BATCH", 3)
     monkeypatch.setattr("planner.search.exact.buckets._mark", lambda table: b"")
     known = KnownTables()
     tables = [np.array([0, 1, 2, 3]), np.array([0, 3, 2, 1]), np.array([0, 1, 1, 3])]

@@ -1,7 +1,6 @@
 """The neighbourhood that improvement looks at."""
 
 import itertools
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 
 import opdefs
 from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
-from planner.search.model.found import Found
 from planner.search.model.problem import Problem, SearchVariable, no_restriction
 from planner.search.moves import fusion as improve
 from planner.search.moves.recursion import search_recursively
@@ -58,28 +56,24 @@ def test_a_composite_can_be_what_proposals_lead_to() -> None:
     assert outcomes == {True, False}
 
 
-def test_a_plan_may_be_changed_once_in_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And else until it is stable."""
-    monkeypatch.setattr(improve, "_MAX_ENTRIES", 500)  # too few for all kinds of change together
+def test_what_is_too_entangled_for_all_changes_together_is_changed_in_one_way_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until no kind of change makes the plan better: the placements of each cut, and orders."""
     graph, cuts = build("mlp-5x300"), (2, 2, 2, 2)
     problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 16)
     start = search_recursively(problem, cuts, no_restriction)
-
-    def rounds(improved: improve.Improve) -> tuple[int, int]:
-        lines: list[str] = []
-        found = improved(problem, cuts, no_restriction, start, lines.append)
-        return len(lines), found.cost
-
-    stable, once = rounds(improve.improve), rounds(improve.improve_once)
-    assert once[0] == len(cuts) + 1 < stable[0]  # each cut, and orders
-    assert stable[1] < once[1] < start.cost
-    but_last = rounds(partial(improve.improve_once, left=(len(cuts),)))
-    assert but_last[0] == len(cuts)
-    assert but_last[1] < start.cost
+    together = improve.improve(problem, cuts, no_restriction, start)
+    monkeypatch.setattr(improve, "MOVE_ENTRIES", 500)
+    apart = improve.improve(problem, cuts, no_restriction, start)
+    assert together.cost <= apart.cost < start.cost
+    near = improve.Neighbourhood(problem, cuts, no_restriction)
+    assert len(near.kinds) == len(cuts) + 1
+    assert all(improve._better(problem, near, kind, apart, lambda line: None) is apart for kind in near.kinds)
 
 
 def test_the_last_cut_of_a_recursive_plan_is_settled() -> None:
-    """To place it otherwise, all else as it is, makes no plan better: so it may be left out."""
+    """To place it otherwise, all else as it is, makes no plan better."""
     graph, cuts = build("mlp-5x300"), (2, 2, 2, 2)
     problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 16)
     start = search_recursively(problem, cuts, no_restriction)
@@ -87,15 +81,3 @@ def test_the_last_cut_of_a_recursive_plan_is_settled() -> None:
     *others, last = near.kinds
     assert improve._better(problem, near, last, start, lambda line: None) is start
     assert any(improve._better(problem, near, kind, start, lambda line: None) is not start for kind in others)
-    assert kinds_tried(partial(improve.improve_once, left=(last,)), problem, cuts, start) == others
-    assert kinds_tried(partial(improve.improve_once, left=(1, last)), problem, cuts, start) == [0, *others[2:]]
-    assert kinds_tried(improve.improve_once, problem, cuts, start) == [*others, last]
-
-
-def kinds_tried(improved: improve.Improve, problem: Problem, cuts: tuple[int, ...], start: Found) -> list[int]:
-    """The kinds of change that are made one after the other."""
-    tried: list[int] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(improve, "_better", lambda problem, near, kind, found, progress: tried.append(kind) or found)
-        improved(problem, cuts, no_restriction, start, lambda line: None)
-    return tried

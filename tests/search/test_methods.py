@@ -1,24 +1,15 @@
 """The strategies of the literature, in the same units as the found plan."""
 
-from collections.abc import Collection
-from itertools import pairwise
-
 import pytest
 
 import opdefs
 from planner import zoo
-from planner.algebra.tiling import UNCUT, Replicate, Tiling
-from planner.cost.tables import Candidates, CostTables
+from planner.algebra.tiling import Replicate, Tiling
+from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UnsupportedError
 from planner.graph.model import DType, Graph, Op, Role, Tensor
 from planner.partition.build import partition
 from planner.search.decide import STRATEGIES, decide
-from planner.search.literature import methods
-from planner.search.model.found import Found
-from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
-from planner.search.moves.fusion import improve_once
-from planner.search.moves.megatron import tensor_parallel
-from planner.search.moves.restrictions import data_parallel
 from planner.search.user_rules.rules import Rules
 from planner.zoo import mlp
 
@@ -114,19 +105,6 @@ def test_work_is_repeated_where_that_costs_less_than_to_move_what_it_makes(worke
         assert plan.strategies["square"].tiling != Tiling((Replicate(),), (workers,))
 
 
-@pytest.mark.parametrize("workers", [8, 12, 16])
-@pytest.mark.parametrize("model", ["mlp-4x8192", "mlp-5x300", "lenet-5"])
-def test_starts_of_which_few_are_improved_lead_as_far(model: str, workers: int) -> None:
-    """With little effort the others are crossed as they are."""
-    graph = zoo.build(model)
-    ops, lines = opdefs.standard().bind_all(graph), list[str]()
-    quick = decide(graph, ops, workers, effort="quick", progress=lines.append).plan
-    assert quick.cost <= 1.001 * decide(graph, ops, workers).plan.cost
-    recursions = sum(line.startswith("cut 1 ") for line in lines)
-    improved_at_once = sum(pair[0].startswith("cut") and pair[1].startswith("improving") for pair in pairwise(lines))
-    assert improved_at_once <= 2 < recursions, "the first, and the one after the last"
-
-
 @pytest.mark.parametrize(("model", "workers"), [("gpt-6x64-2h", 4), ("gpt-6x1024-16h", 8)])
 def test_a_quick_plan_of_a_large_graph_keeps_to_rules(model: str, workers: int) -> None:
     """Whatever start it grows out of, and though another plan would move less."""
@@ -138,5 +116,3 @@ def test_a_quick_plan_of_a_large_graph_keeps_to_rules(model: str, workers: int) 
         plan = decide(graph, ops, workers, effort="quick", rules=Rules(dict.fromkeys(weights, placement))).plan
         assert {str(one) for name in weights for one in plan.tilings[name].placements} == {placement}
         assert plan.cost >= free.cost
-
-

@@ -1,8 +1,7 @@
 """The lists of moves: each earns its place, and a search without it is noticed here."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
+from math import prod
 
 import pytest
 
@@ -12,38 +11,159 @@ from planner.algebra.tiling import UNCUT
 from planner.artifacts.plan import Plan
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
+from planner.graph.model import Graph
 from planner.search import decide as deciding
 from planner.search.decide import decide
-from planner.search.effort import EffortName
-from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
+from planner.search.effort import NORMAL_BOUND, EffortName
+from planner.search.model.found import Found
+from planner.search.model.problem import Problem, Restriction, SearchVariable
+from planner.search.moves import grow
 from planner.search.moves.bounding import Bound
-from planner.search.moves.grow import Fuse, Grow, once, until_stable
+from planner.search.moves.grow import Grow
 from planner.search.moves.megatron import tensor_parallel
-from planner.search.moves.move import Ground, Known, Move, made
+from planner.search.moves.move import Ground, Known, Near, made
 from planner.search.moves.restrictions import data_parallel
-from planner.search.moves.starts import all_others, freely, of_transformers
-from planner.search.schedule import MANY_OPS, QUICK, SCHEDULES, Schedule
+from planner.search.moves.starts import freely, likely, of_transformers, others
+from planner.search.schedule import SCHEDULES
 from planner.zoo import mlp
 
 
-def planned(name: str, workers: int, effort: EffortName) -> Plan:
-    graph = zoo.build(name)
+def planned(graph: Graph, workers: int, effort: EffortName) -> Plan:
     return decide(graph, opdefs.standard().bind_all(graph), workers, effort=effort).plan
 
 
-def ground_of(name: str, cuts: tuple[int, ...]) -> Ground:
-    graph, workers = zoo.build(name), 1
-    for ways in cuts:
-        workers *= ways
-    problem = Problem(graph, opdefs.standard().bind_all(graph), workers, with_partial_sums=True)
-    return Ground(problem, cuts, lambda inner, cuts: inner)
+def ground_of(graph: Graph, cuts: tuple[int, ...], near: Near | None = None) -> Ground:
+    problem = Problem(graph, opdefs.standard().bind_all(graph), prod(cuts), with_partial_sums=True)
+    return Ground(problem, cuts, lambda inner, cuts: inner, near)
 
 
-def without(schedule: Schedule, size: str, place: int) -> Schedule:
-    """A schedule without one of its moves."""
-    moves: tuple[Move, ...] = getattr(schedule, size)
-    return replace(schedule, **{size: (*moves[:place], *moves[place + 1 :])})
+def without(monkeypatch: pytest.MonkeyPatch, effort: EffortName, move: object) -> None:
+    """Takes a move out of an effort's list."""
+    schedule = SCHEDULES[effort]
+    left = tuple(one for one in schedule.moves if one != move)
+    assert len(left) == len(schedule.moves) - 1
+    monkeypatch.setattr(deciding, "SCHEDULES", {**SCHEDULES, effort: replace(schedule, moves=left)})
 
 
-def changed(effort: EffortName, schedule: Schedule) -> Mapping[EffortName, Schedule]:
-    return MappingProxyType({**SCHEDULES, effort: schedule})
+def test_a_quick_plan_of_a_transformer_grows_out_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recursive one leads less far than Megatron-LM's."""
+    graph, workers = zoo.build("gpt-2x1024"), 8
+    found = planned(graph, workers, "quick")
+    without(monkeypatch, "quick", Grow(likely))
+    assert found.cost < 0.97 * planned(graph, workers, "quick").cost
+
+
+def test_fusion_takes_back_what_recursion_decided_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, workers = zoo.build("mlp-5x300"), 8
+    found = planned(graph, workers, "quick")
+    monkeypatch.setattr(grow, "improve", lambda problem, cuts, restrict, plan, progress: plan)
+    assert found.cost < 0.9 * planned(graph, workers, "quick").cost
+
+
+def test_a_bound_leads_to_a_better_plan_and_proves_it_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, workers = zoo.build("lenet-5"), 12
+    found = planned(graph, workers, "normal")
+    assert found.certified_gap == 0.0
+    assert found.cost < planned(graph, workers, "quick").cost
+    without(monkeypatch, "normal", Bound(NORMAL_BOUND))
+    assert planned(graph, workers, "normal").certified_gap is None
+
+
+def test_where_no_bound_closes_the_gap_other_starts_lead_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, workers = zoo.build("lenet-5"), 12
+    without(monkeypatch, "normal", Bound(NORMAL_BOUND))
+    bounded = dict(deciding.SCHEDULES)
+    found = planned(graph, workers, "normal")
+    moves = tuple(move for move in bounded["normal"].moves if move != Grow(others))
+    monkeypatch.setattr(deciding, "SCHEDULES", {**bounded, "normal": replace(bounded["normal"], moves=moves)})
+    assert found.cost < planned(graph, workers, "normal").cost
+
+
+def test_moves_end_where_the_best_plan_is_proven_best() -> None:
+    asked: list[str] = []
+
+    def best(ground: Ground, known: Known) -> Known:
+        asked.append("best")
+        return Known((Found((), 5, 1),), 5)
+
+    def further(ground: Ground, known: Known) -> Known:
+        asked.append("further")
+        return known
+
+    ground = ground_of(mlp(2, 24, 36), (2, 2))
+    assert made((best, further), ground) == Found((), 5, 1, 5)
+    assert made((lambda ground, known: Known((Found((), 6, 1),), 5), further), ground).lower == 5
+    assert asked == ["best", "further"]
+
+
+def test_a_start_that_rules_leave_no_plan_is_left_out_but_the_first_is_not() -> None:
+    def without_a_plan(ground: Ground) -> list[Restriction]:
+        def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
+            raise InfeasibleError("no plan keeps to this")
+
+        return [restrict]
+
+    ground = ground_of(mlp(2, 24, 36), (2, 2))
+    first = Grow(freely)(ground, Known())
+    assert Grow(without_a_plan)(ground, first) == first
+    with pytest.raises(InfeasibleError, match="no plan keeps to this"):
+        Grow(without_a_plan)(ground, Known())
+
+
+def test_a_bound_is_left_out_where_the_plan_is_too_dear_to_stand() -> None:
+    graph, cuts = mlp(3, 24, 36), (2, 2)
+    known = Grow(freely)(ground_of(graph, cuts), Known())
+    near = Near(known.best.cost - 1, lambda variable, candidates: candidates)
+    assert Bound(NORMAL_BOUND)(ground_of(graph, cuts, near), known) == known
+    enough = replace(near, most_cost=known.best.cost)
+    bounded = Bound(NORMAL_BOUND)(ground_of(graph, cuts, enough), known)
+    assert bounded.lower == bounded.best.cost < known.best.cost
+
+
+def test_a_plan_that_is_to_be_beaten_is_the_only_other_start() -> None:
+    graph, cuts = zoo.build("gpt-2x64-2h"), (2, 2, 2)
+    near = Near(1, lambda variable, candidates: candidates)
+    assert likely(ground_of(graph, cuts, near)) == [near.keep]
+    assert others(ground_of(graph, cuts, near)) == []
+    assert len(others(ground_of(graph, cuts))) == 8
+    assert others(ground_of(graph, (2,))) == of_transformers(ground_of(graph, (2,))) == []
+
+
+def test_a_transformer_s_start_is_by_data_across_and_in_parts_of_layers_within() -> None:
+    ground = ground_of(zoo.build("gpt-2x64-2h"), (2, 2, 2))
+    problem = ground.problem
+    (start,) = of_transformers(ground)
+    own = [data_parallel(problem), tensor_parallel(problem), tensor_parallel(problem)]
+    differ = 0
+    for variable in problem.variables:
+        prefix = UNCUT
+        for restrict, ways in zip(own, ground.cuts, strict=True):
+            offered = problem.proposals(variable, prefix, ways)
+            assert start(variable, offered) == restrict(variable, offered)
+            differ += restrict(variable, offered) != data_parallel(problem)(variable, offered)
+            prefix = start(variable, offered)[0]
+    assert differ > 0
+
+
+def test_there_is_no_such_start_without_attention() -> None:
+    """But a hybrid one of a small graph."""
+    small, deep = (ground_of(zoo.build(name, batch=16), (2, 2)) for name in ("lenet-5", "resnet-50"))
+    assert of_transformers(small) == of_transformers(deep) == likely(deep) == []
+    assert len(likely(small)) == 1
+
+
+def test_equal_blocks_of_a_deep_network_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With little effort, under no rules."""
+    seen: list[int] = []
+    problem_of = deciding.Problem
+
+    def noted(graph: Graph, *args: object, **named: object) -> Problem:
+        seen.append(len(graph.ops))
+        return problem_of(graph, *args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(deciding, "Problem", noted)
+    graph = zoo.build("gpt-12x64-2h")
+    planned(graph, 4, "quick")
+    assert seen[0] < 0.8 * len(graph.ops)
+    planned(graph, 4, "normal")
+    assert seen[-1] == len(graph.ops)

@@ -16,11 +16,11 @@ from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.structure import in_order_of_places
 from planner.search import decide as deciding
 from planner.search.decide import decide
+from planner.search.effort import MANY_OPS
 from planner.search.model.problem import Problem
 from planner.search.repeats import runs
 from planner.search.repeats.runs import Wiring, find_runs
 from planner.search.repeats.shortened import Shortened, Whole, shortened
-from planner.search.schedule import MANY_OPS
 from planner.tdl.bind import BoundOp
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]

@@ -2,7 +2,7 @@
 
     python tests/tools/house.py [--root DIR] [--list]
 
-A row is a figure. ``--root`` counts another checkout, such as one of an earlier commit; ``--list`` says what was counted.
+A row is a figure. ``--root`` counts another checkout, such as one of an earlier commit; ``--list`` says what counts.
 Figures are of the source's text alone: nothing of it is run.
 
     lines of the search         of all files in planner/search
@@ -89,9 +89,10 @@ def constants(path: Path) -> Iterator[str]:
             target, value = node.targets[0], node.value
         elif isinstance(node, ast.AnnAssign):
             target, value = node.target, node.value
-        if isinstance(target, ast.Name) and re.fullmatch(r"_?[A-Z][A-Z0-9_]*", target.id) and value is not None:
-            if any(isinstance(one, ast.Constant) and type(one.value) in (int, float) for one in ast.walk(value)):
-                yield target.id
+        if not isinstance(target, ast.Name) or not re.fullmatch(r"_?[A-Z][A-Z0-9_]*", target.id) or value is None:
+            continue
+        if any(isinstance(one, ast.Constant) and type(one.value) in (int, float) for one in ast.walk(value)):
+            yield target.id
 
 
 def conditions_on_effort(path: Path) -> Iterator[int]:

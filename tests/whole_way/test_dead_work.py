@@ -113,7 +113,7 @@ def test_a_next_state_that_no_op_makes_is_refused_by_name() -> None:
 def test_a_graph_too_entangled_to_be_improved_keeps_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = read_model(MODELS / "bert_step.onnx")
     ops = opdefs.standard().bind_all(graph)
-    monkeypatch.setattr(improve, "_MAX_ENTRIES", 64)
+    monkeypatch.setattr(improve, "MOVE_ENTRIES", 64)
     assert decide(graph, ops, 4).plan.moved_bytes > 0
 
 

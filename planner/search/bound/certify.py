@@ -3,8 +3,9 @@
 The joint problem has tables that are too large to be eliminated exactly on most networks, so
 
 1. variables with few neighbours are eliminated, which is exact and leaves a core;
-2. the core is bounded from below by passes (``planner.search.bound.dual``), whose proposals may be better plans, as may
-   be what settling their doubts leads to (``planner.search.bound.dive``);
+2. the core is bounded from below by passes (``planner.search.bound.dual``), whose proposals may be better plans; with
+   much
+   effort they begin on fewer values (``planner.search.bound.coarse``);
 3. values with which no plan can be better than the best one known are taken out of the core;
 4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
 
@@ -13,7 +14,7 @@ A bound holds for the search's own problem: these cuts, these candidates, one ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import isqrt
 from typing import Protocol
 
@@ -21,20 +22,13 @@ import numpy as np
 
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.tables import Candidates
+from planner.search.bound.coarse import begin_coarsely
 from planner.search.bound.core import Core, core_entries, rounding_error
-from planner.search.bound.dive import dive
-from planner.search.effort import NORMAL_BOUND, BoundLimits
+from planner.search.effort import BOUND_PASSES, CORE_ENTRIES, EXACT_AT_ONCE, NORMAL_BOUND, BoundLimits
 from planner.search.exact.choices import Choices
 from planner.search.exact.order import Ints, find_order
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
-
-_BUCKET = 1 << 24
-"""Step 1 makes no bucket larger than this."""
-_AT_ONCE = 1 << 20
-"""What is solved exactly with no bucket larger than this needs no passes."""
-_PASSES = 10
-"""Passes between two attempts to take values out."""
 
 
 class Incumbent(Protocol):
@@ -44,9 +38,6 @@ class Incumbent(Protocol):
 
     def look_at(self, composites: tuple[Tiling, ...]) -> bool:
         """Takes an assignment, if it is a plan and better; says whether it was."""
-
-    def improve(self, composites: tuple[Tiling, ...]) -> bool:
-        """Takes what can be made of an assignment, if that is better; says whether it was."""
 
 
 def certify(
@@ -74,7 +65,7 @@ def certify(
     if choices is None or problem.table_entries(choices) > limits.table_entries:
         return None
     sizes = choices.sizes.tolist()
-    order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=_BUCKET)
+    order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=CORE_ENTRIES)
     if core_entries(order, sizes) > limits.pair_entries:
         return None
     progress("tables of all cuts together")
@@ -85,39 +76,32 @@ def certify(
     def look_at(values: Ints) -> None:
         incumbent.look_at(core.composites(values))
 
-    def improve(guess: Sequence[int]) -> bool:
-        return incumbent.improve(core.composites(core.original(guess)))
-
     def closed(total: int, values: Ints, lower: int) -> int:
         """Where the exact solution is known. Its plan may need a strategy that no local op has."""
         look_at(values)
         return max(lower, min(total, incumbent.best.cost))
 
-    exact = core.solve(_AT_ONCE)
+    exact = core.solve(EXACT_AT_ONCE)
     if exact is not None:
         return closed(*exact, 0)
-    dives, dived, lower = limits.dives, -1, 0
+    if limits.coarse_rounds:
+        progress("a bound that leaves the order of cuts open")
+        groups = core.without_order()
+        begin_coarsely(dual, groups, incumbent.best.cost - core.constant, limits.coarse_rounds, limits.least_gain)
+    lower = 0
     for number in range(limits.rounds):
         progress(f"bounding the plan, round {number + 1}: {incumbent.best.cost:,} bytes, at least {max(lower, 0):,}")
-        for _ in range(_PASSES):
+        for _ in range(BOUND_PASSES):
             guess = dual.forward()
             if core.constant + dual.cost(guess) < incumbent.best.cost - 0.5:
                 look_at(core.original(guess))
             dual.backward()
         before, lower = lower, max(lower, core.constant + _rounded_up(dual.lower))
-        costs = dual.at_least()
-        if dives and lower < incumbent.best.cost != dived:
-            dives, dived = dives - 1, incumbent.best.cost
-            progress(f"settling doubts of the bound: {incumbent.best.cost:,} bytes, at least {max(lower, 0):,}")
-            dive(dual, core.kinds, improve, limits.idle_doubts)
-        if lower >= incumbent.best.cost or not core.take_out(dual, costs, incumbent.best):
+        if lower >= incumbent.best.cost or not core.take_out(dual, incumbent.best):
             return incumbent.best.cost
         exact = core.solve(limits.exact_entries)
         if exact is not None:
             return closed(*exact, lower)
-        near = core.solve_near(dual, incumbent.best) if number.bit_count() <= 1 else None
-        if near is not None and near[0] < incumbent.best.cost:
-            look_at(near[1])
         if lower - before < limits.least_gain * (incumbent.best.cost - lower):
             break
     return lower

@@ -7,13 +7,16 @@ is solved exactly as soon as its tables are small enough.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.tiling import Tiling
+from planner.search.bound.coarse import Groups
 from planner.search.bound.dual import Dual, Floats
+from planner.search.effort import ROUNDING
 from planner.search.exact.buckets import KnownTables
 from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Reduced, eliminate
@@ -22,17 +25,10 @@ from planner.search.exact.sums import Table
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem
 
-_NEAR = 1 << 21
-"""Where only the values near the bound are solved exactly, to find a better plan, no bucket is larger than this."""
-_HALVINGS = 8
-"""How often the values near the bound are made fewer until they can be solved exactly."""
-_ERRORS = (1e-9, 1e-3)
-"""By how much sums of floats may be off that stand for integers: as a share of their size, and besides."""
-
 
 def rounding_error(value: float) -> float:
     """By how much a sum of about this size may be off."""
-    relative, absolute = _ERRORS
+    relative, absolute = ROUNDING
     return relative * abs(value) + absolute
 
 
@@ -97,6 +93,18 @@ class Core:
         ]
         return Dual([costs.astype(np.float64) for costs in self._own], pairs)
 
+    def without_order(self) -> list[Groups]:
+        """By variable of the core, which of its values are the same but for the order of cuts."""
+        known: dict[int, Groups] = {}
+        for variable in self._core:
+            candidates = self._choices[variable]
+            if id(candidates) not in known:
+                numbers: dict[object, int] = {}
+                each = (Counter(zip(one.placements, one.ways, strict=True)) for one in candidates)
+                which = [numbers.setdefault(frozenset(counts.items()), len(numbers)) for counts in each]
+                known[id(candidates)] = np.array(which, dtype=np.int64)
+        return [known[id(self._choices[variable])] for variable in self._core]
+
     def original(self, values: Sequence[int]) -> Ints:
         """The values of all variables, when those of the core have these (positions among the kept)."""
         return self._original(self._kept, values)
@@ -120,17 +128,17 @@ class Core:
             found.append(int(np.searchsorted(kept, value)))
         return found
 
-    def take_out(self, dual: Dual, costs: Sequence[Floats], best: Found) -> bool:
+    def take_out(self, dual: Dual, best: Found) -> bool:
         """Takes out values with which nothing can be better than the best plan known, but for that plan's own.
 
         Args:
             dual: the bound, over the values that are left.
-            costs: for every variable and value what an assignment with that value costs at least.
             best: the best plan known.
 
         Returns:
             False if no plan can be better.
         """
+        costs = dual.at_least()
         limit = best.cost - self.constant - 1 + rounding_error(dual.lower)
         if any(float(own.min()) > limit for own in costs):
             return False
@@ -150,26 +158,6 @@ class Core:
             most_entries: of a bucket; None is returned where one would be larger.
         """
         return self._solve(self._kept, most_entries)
-
-    def solve_near(self, dual: Dual, best: Found) -> tuple[int, Ints] | None:
-        """The exact minimum over the values that the bound thinks best, as many as can be solved.
-
-        Args:
-            dual: the bound, over the values that are left.
-            best: the best plan known.
-        """
-        costs = dual.at_least()
-        least = min((float(cost.min()) for cost in costs), default=0.0)
-        room = best.cost - self.constant - least
-        for halvings in range(1, _HALVINGS + 1):
-            limit = least + room / 2**halvings
-            kept = [
-                values[(cost <= limit) | (cost == cost.min())] for values, cost in zip(self._kept, costs, strict=True)
-            ]
-            found = self._solve(kept, _NEAR)
-            if found is not None:
-                return found
-        return None
 
     def _solve(self, kept: Sequence[NDArray[np.int64]], most_entries: int) -> tuple[int, Ints] | None:
         sizes = [len(values) for values in kept]

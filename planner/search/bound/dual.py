@@ -9,8 +9,8 @@ and say of every value of a variable what an assignment with it costs at least.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -40,29 +40,6 @@ class Pair:
         """The least of what is left of the table, by value of the first variable."""
         least: Floats = (self.table - self.to_second[None, :]).min(axis=1) - self.to_first
         return least
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """A sum of tables of which none is negative, and a constant."""
-
-    constant: float
-    own: list[Floats]
-    pairs: tuple[tuple[Pair, float], ...]
-    """With the least of each, which is in the constant."""
-
-    def table(self, number: int) -> Floats:
-        """What is left of a pair; shape [values of first, values of second]."""
-        pair, least = self.pairs[number]
-        left: Floats = pair.table - pair.to_second[None, :]
-        left -= (pair.to_first + least)[:, None]
-        return np.maximum(left, 0.0, out=left)
-
-    def at(self, number: int, first: int, second: int) -> float:
-        """What is left of a pair for one value of each."""
-        pair, least = self.pairs[number]
-        left = pair.table[first, second] - pair.to_second[second] - (pair.to_first[first] + least)
-        return max(0.0, float(left))
 
 
 class Dual:
@@ -176,41 +153,6 @@ class Dual:
                 pairs.append(pair)
         self.pairs = pairs
         self._order()
-
-    def case(self, decided: Mapping[int, int]) -> Dual:
-        """The bound of the same sum where variables have these values; it begins with what is given here."""
-        found = Dual(self.own, ())
-        found.pairs = [
-            replace(pair, to_first=pair.to_first.copy(), to_second=pair.to_second.copy()) for pair in self.pairs
-        ]
-        found.keep(
-            [
-                np.array([decided[one]]) if one in decided else np.arange(len(costs))
-                for one, costs in enumerate(self.own)
-            ]
-        )
-        return found
-
-    def rest(self) -> Rest:
-        """The same sum as it is when all is given: what its tables cost at least is taken out of them."""
-        own = [costs.copy() for costs in self.own]
-        for pair in self.pairs:
-            own[pair.first] += pair.to_first
-            own[pair.second] += pair.to_second
-        least = [float(costs.min()) for costs in own]
-        between = [float(pair.rest_for_first().min()) for pair in self.pairs]
-        own = [costs - low for costs, low in zip(own, least, strict=True)]
-        return Rest(sum(least) + sum(between), own, tuple(zip(self.pairs, between, strict=True)))
-
-    def missing(self, values: Sequence[int]) -> Floats:
-        """By variable, what an assignment costs there above the bound; between two variables it counts for both."""
-        rest = self.rest()
-        found = np.array([costs[value] for costs, value in zip(rest.own, values, strict=True)], dtype=np.float64)
-        for number, pair in enumerate(self.pairs):
-            left = rest.at(number, values[pair.first], values[pair.second])
-            found[pair.first] += left
-            found[pair.second] += left
-        return found
 
     def cost(self, values: Sequence[int]) -> float:
         """What an assignment costs."""

@@ -17,11 +17,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from planner.algebra.room import enlarged
+from planner.search.effort import BUCKET_BATCH
 from planner.search.exact.order import Ints, Pattern
 from planner.search.exact.sums import Shape, SumForm, Table
-
-_TOGETHER = 1 << 11
-"""Buckets up to this size are solved together: a call takes longer than what there is to be done."""
 
 _BYTES = np.dtype(np.int64).itemsize
 
@@ -89,7 +87,7 @@ class KnownTables:
         self._shapes: list[Shape] = []
         self._starts: list[int] = []
         self._small = _Stack()
-        """The tables of up to ``_TOGETHER`` entries."""
+        """The tables of up to ``BUCKET_BATCH`` entries."""
         self._tables: dict[int, Table] = {}
         """The larger ones, and those that were asked for."""
         self._most: dict[int, int] = {}
@@ -120,7 +118,7 @@ class KnownTables:
 
     def intern(self, tables: Sequence[Table]) -> list[tuple[int, int]]:
         """The numbers of tables less their minima, and the minima."""
-        small = [place for place, table in enumerate(tables) if table.size <= _TOGETHER]
+        small = [place for place, table in enumerate(tables) if table.size <= BUCKET_BATCH]
         found: dict[int, tuple[int, int]] = {}
         if small:
             sizes = np.array([tables[place].size for place in small], dtype=np.int64)
@@ -209,7 +207,7 @@ class KnownTables:
             entries = prod(whole)
             cells = np.zeros((len(shapes), 0), dtype=np.int64)
             form = None
-            if entries > _TOGETHER:
+            if entries > BUCKET_BATCH:
                 form = SumForm(pattern, shapes, tuple(whole))
             else:
                 # The cell of an entry is as far on for each axis as the table's entries are apart along it.

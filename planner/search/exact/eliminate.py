@@ -17,14 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.errors import InfeasibleError
+from planner.search.effort import MAX_TABLE_ENTRIES, ROWS_IN_ARRAYS
 from planner.search.exact.buckets import Bucket, KnownTables
 from planner.search.exact.order import Ints, Order, distinct_rows, find_order, order_of
 from planner.search.exact.sums import Table
-
-MAX_TABLE_ENTRIES = 1 << 26
-"""A bucket larger than this would not fit in memory; the search refuses rather than guesses."""
-_MANY = 64
-"""Rows from which on arrays are quicker than a dictionary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +193,7 @@ def _place(bucket: Bucket, width: int) -> tuple[int, ...]:
 
 def _distinct(rows: Ints, count: int) -> tuple[list[list[int]], Ints]:
     """The distinct rows of numbers from -1 and below ``count``, and for each row the number of its own."""
-    if len(rows) < _MANY:
+    if len(rows) < ROWS_IN_ARRAYS:
         numbers: dict[tuple[int, ...], int] = {}
         group = [numbers.setdefault(row, len(numbers)) for row in map(tuple, rows.tolist())]
         return [list(row) for row in numbers], np.array(group, dtype=np.int64)

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from planner.cost.tables import Candidates, Table
+from planner.search.effort import HELD_ENTRIES, USUAL_CHANGES
 from planner.search.exact.buckets import KnownTables
 from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Solution, eliminate_known, refuse_larger
@@ -52,14 +53,6 @@ MakeTables: TypeAlias = Callable[[Sequence[tuple[Link, Candidates, Candidates]]]
 """Costs by the candidates of a link's tensor and op, for many links: always the same for the same candidates."""
 
 
-_CHANGES = 4
-"""Candidates of a variable beside its directions, about: replication, and what improvement offers."""
-
-
-_MOST_HELD = 1 << 25
-"""Entries of tables that are kept from one solution to the next; with more, all are made anew."""
-
-
 class Network:
     """Variables and links, with the order in which to eliminate them, and the tables met so far."""
 
@@ -71,7 +64,7 @@ class Network:
             links: the tables to be.
             kinds: of each variable; equal for those of repeated layers.
         """
-        self._sizes = [1 if count == 0 else count + _CHANGES for count in directions]
+        self._sizes = [1 if count == 0 else count + USUAL_CHANGES for count in directions]
         self._links = links
         self._variable_kinds = kinds
         numbers: dict[tuple[object, ...], int] = {}
@@ -109,7 +102,7 @@ class Network:
         if self._order is None:
             self._order = find_order(self._sizes, self.scopes, self._variable_kinds)
         refuse_larger(self._order.largest_bucket(choices.sizes), max_table_entries)
-        if self._known.held > _MOST_HELD:
+        if self._known.held > HELD_ENTRIES:
             self._known, self._numbers = KnownTables(), {}
         first, which = self._different(choices)
         pairs = self._known_as(first, choices, make)

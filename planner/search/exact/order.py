@@ -19,20 +19,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.search.effort import COUNTING_SORT_RANGE, HASH_FACTOR, ORDER_PASSES, ORDER_SLACK_BITS, SMALL_BUCKET_BITS
+
 Ints: TypeAlias = NDArray[np.int64]
 Pattern: TypeAlias = tuple[tuple[int, ...], ...]
 """For each factor of a bucket the axes of its table: 0 is the variable that goes, i the i-th of those that remain."""
-
-_SLACK = 1.0
-"""A round takes buckets up to this many times (as a power of two) its smallest: fewer rounds, hardly larger buckets."""
-_SMALL = 9.0
-"""A round takes buckets up to this size (as a power of two) together: what they take is hardly more than a call."""
-_PASSES = 12
-"""How often a round looks for further variables that are no neighbours of those it has, in each of two orders."""
-_TABLE = 8
-"""Numbers below so many times their count are told apart by a table of all that they may be, instead of sorted."""
-_MIX = 2654435761
-"""Knuth's multiplicative hash: neighbouring numbers are far apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +153,7 @@ def distinct(numbers: Ints, below: int) -> tuple[Ints, Ints]:
     """The different ones of numbers from 0 to ``below``, exclusive, ascending: the first place of each, and each
     number's among them.
     """
-    if below > _TABLE * (1 + len(numbers)):
+    if below > COUNTING_SORT_RANGE * (1 + len(numbers)):
         _, first, group = np.unique(numbers, return_index=True, return_inverse=True)
         return first, group.astype(np.int64, copy=False)
     places = np.full(below, -1)
@@ -253,14 +244,14 @@ class _Left:
         able = self._alive & (size <= most.bits) & (degree <= most.neighbours)
         if not able.any():
             return np.zeros(0, dtype=np.int64)
-        able &= size <= max(float(size[able].min()) + _SLACK, _SMALL)
+        able &= size <= max(float(size[able].min()) + ORDER_SLACK_BITS, SMALL_BUCKET_BITS)
         taken = np.zeros(self._count, dtype=bool)
         ones = np.flatnonzero(able)
         self._take(able, taken, ones[np.lexsort((kind[ones], size[ones]))])
         # Where many in a row are equal, each waits for the one before it; what is left is taken in a mixed order.
         ones = np.flatnonzero(able)
         if len(ones):
-            self._take(able, taken, ones[np.argsort(ones * _MIX % (1 << 32))])
+            self._take(able, taken, ones[np.argsort(ones * HASH_FACTOR % (1 << 32))])
         return np.flatnonzero(taken)
 
     def _take(self, able: NDArray[np.bool_], taken: NDArray[np.bool_], order: Ints) -> None:
@@ -277,7 +268,7 @@ class _Left:
         rank = np.full(self._count, self._count)
         rank[order] = np.arange(len(order))
         starts = np.flatnonzero(np.diff(self._one, prepend=-1))
-        for _ in range(_PASSES):
+        for _ in range(ORDER_PASSES):
             least = np.full(self._count, self._count)
             if len(starts):
                 least[self._one[starts]] = np.minimum.reduceat(rank[self._other], starts)

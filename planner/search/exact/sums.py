@@ -17,14 +17,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.search.effort import CACHED_ENTRIES, REMEMBERED_MINIMA, SUM_LIMIT
 from planner.search.exact.order import Ints, Pattern
-
-_AT_ONCE = 1 << 17
-"""A sum of more entries than this is minimised value by value, so that it stays in the cache and takes less memory."""
-_DECIDED = 1 << 20
-"""Over up to so many values of other variables a sum keeps where its minima are; of others they are found again."""
-_MOST = 1 << 62
-"""Sums are below this."""
 
 Table: TypeAlias = NDArray[np.int64]
 Shape: TypeAlias = tuple[int, ...]
@@ -58,7 +52,7 @@ class SumForm:
             shape: of the sum.
         """
         self.shape = shape
-        self.keeps_best = prod(shape[1:]) <= _DECIDED
+        self.keeps_best = prod(shape[1:]) <= REMEMBERED_MINIMA
         self._bits = shape[0].bit_length()
         self._value_type = np.min_scalar_type(shape[0])
         self._views = [_view(axes, sizes, len(shape)) for axes, sizes in zip(pattern, shapes, strict=True)]
@@ -96,7 +90,7 @@ class SumForm:
             tables: of the form's shapes.
             most: no sum is more.
         """
-        keeps_best = self.keeps_best and most < _MOST >> self._bits
+        keeps_best = self.keeps_best and most < SUM_LIMIT >> self._bits
         one = self._joined(tables, 0).transpose(self._axes).reshape(self._one)
         if keeps_best:
             one = (one << self._bits) + self._values
@@ -120,7 +114,7 @@ class SumForm:
         return joined
 
     def _least(self, one: Table, other: Table) -> Table:
-        if prod(self.shape) <= _AT_ONCE:
+        if prod(self.shape) <= CACHED_ENTRIES:
             found: Table = (one + other).min(axis=0)
             return found
         least: Table = one[0] + other[0]

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError
+from planner.search.effort import LAYER_STRATEGIES
 
 Costs: TypeAlias = NDArray[np.int64]
-MOST_STRATEGIES = 1 << 22
-"""Strategies of the layers that are left, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ class _Graph:
         if not left:
             return {}, self.constant
         strategies = sum(log10(len(self.own[layer])) for layer in left)
-        if strategies > log10(MOST_STRATEGIES):
+        if strategies > log10(LAYER_STRATEGIES):
             raise InfeasibleError(
                 f"node and edge elimination leaves {len(left)} layers with 10^{strategies:.0f} strategies to enumerate",
                 hint="ICML'18's search is for networks that are nearly a chain, as convolutional ones are",

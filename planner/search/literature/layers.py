@@ -30,6 +30,7 @@ from planner.cost.seconds.tables import PICOSECONDS
 from planner.cost.tables import Candidates
 from planner.graph.model import Role, is_used
 from planner.machine.topology_file import DeviceGraph, load_topology
+from planner.search.effort import PASSES_OF_TRAINING
 from planner.search.literature.layer_elimination import Costs, least
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, SearchVariable
@@ -40,8 +41,6 @@ from planner.tdl.interval import Interval
 
 TESTBED = "icml18-p100"
 """The shipped topology whose devices and links costs are estimated for."""
-_PASSES = 3
-"""What an op of the forward pass computes, and again for the gradients of its inputs and of its weights."""
 _IDLE = Only(0)
 
 
@@ -152,7 +151,7 @@ class Forward:
         return found
 
     def _layer_seconds(self, bound: BoundOp, states: Sequence[int], tiling: Tiling) -> float:
-        computing = _PASSES * float(self._rates.roofline.seconds(bound, tiling).max())
+        computing = PASSES_OF_TRAINING * float(self._rates.roofline.seconds(bound, tiling).max())
         reads = bound.reads(bound.ranges(tiling))
         synchronised = self._joined_bytes(bound, tiling)
         for slot in states:

@@ -18,13 +18,11 @@ from math import log10
 
 from planner.algebra.tiling import UNCUT
 from planner.errors import InfeasibleError
+from planner.search.effort import LEVEL_STATES
 from planner.search.exact.eliminate import Factor, minimise
 from planner.search.exact.order import find_order
 from planner.search.model.found import Found
 from planner.search.moves.move import Ground
-
-MOST_STATES = 1 << 24
-"""States that are looked at together, at most."""
 
 
 def search_by_levels(ground: Ground) -> tuple[tuple[int, ...], Found]:
@@ -49,7 +47,7 @@ def search_by_levels(ground: Ground) -> tuple[tuple[int, ...], Found]:
         levels = levels_of(sizes, factors)
         ground.progress(f"cut {number} of {len(cuts)}, {len(levels.core)} levels: {ways} ways")
         try:
-            solution = minimise(sizes, factors, MOST_STATES, levels.sequence)
+            solution = minimise(sizes, factors, LEVEL_STATES, levels.sequence)
         except InfeasibleError as error:
             raise _too_wide(levels.core, sizes) from error
         composites = [values[value] for values, value in zip(options, solution.values.tolist(), strict=True)]

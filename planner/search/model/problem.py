@@ -20,8 +20,9 @@ from planner.algebra.tiling import Replicate, Tiling, parts
 from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role
+from planner.search.effort import MAX_TABLE_ENTRIES
 from planner.search.exact.choices import Choices
-from planner.search.exact.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
+from planner.search.exact.eliminate import Factor, Solution
 from planner.search.exact.network import Link, Network, merged
 from planner.search.exact.order import Ints, distinct
 from planner.search.model.dims import Directions, find_directions, graph_ties

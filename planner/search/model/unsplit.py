@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.algebra.tiling import Replicate, Shard, Tiling
+from planner.search.effort import UNSPLIT_SHARE
 from planner.search.model.problem import Problem, SearchVariable
-
-_LEAST_SHARE = 1e-3
-"""Of what a plan costs: an op that is charged less is not worth being named."""
 
 
 def unsplit(problem: Problem, composites: Sequence[Tiling]) -> frozenset[int]:
@@ -27,7 +25,7 @@ def unsplit(problem: Problem, composites: Sequence[Tiling]) -> frozenset[int]:
     stuck = np.array([_is_stuck(problem, problem.variables[first], composites[first]) for first in firsts], dtype=bool)
     if not stuck.any():
         return frozenset()
-    least = _LEAST_SHARE * problem.cost(composites)
+    least = UNSPLIT_SHARE * problem.cost(composites)
     charged = dict.fromkeys(np.flatnonzero(stuck[group]).tolist(), 0)
     for link, amount in zip(problem.charges, problem.op_charges(composites), strict=True):
         if link.op in charged:

@@ -8,11 +8,8 @@ from planner.algebra.tiling import Tiling
 from planner.search.bound.certify import certify
 from planner.search.effort import BoundLimits
 from planner.search.model.found import Found
-from planner.search.moves.fusion import improve
+from planner.search.model.problem import Problem
 from planner.search.moves.move import Ground, Known
-
-_WORTHWHILE = 1.5
-"""Times the best plan's cost; an assignment that costs more is not worth improving."""
 
 
 class Proposals:
@@ -22,26 +19,14 @@ class Proposals:
         best: the plan.
     """
 
-    def __init__(self, ground: Ground, best: Found) -> None:
-        self._ground = ground
+    def __init__(self, problem: Problem, best: Found) -> None:
+        self._problem = problem
         self.best = best
 
     def look_at(self, composites: tuple[Tiling, ...]) -> bool:
         """Takes an assignment for the best plan, if it is a plan and costs less."""
-        return self._ground.problem.are_local(composites) and self._take(composites)
-
-    def improve(self, composites: tuple[Tiling, ...]) -> bool:
-        """Takes what fusion makes of an assignment, if that is a plan, not far too dear, and costs less then."""
-        problem = self._ground.problem
-        cost = problem.cost(composites)
-        if cost > _WORTHWHILE * self.best.cost or not problem.are_local(composites):
-            return False
-        start = replace(self.best, composites=composites, cost=cost)
-        return self._take(improve(problem, self._ground.cuts, self._ground.free, start).composites)
-
-    def _take(self, composites: tuple[Tiling, ...]) -> bool:
-        cost = self._ground.problem.cost(composites)
-        if cost >= self.best.cost:
+        cost = self._problem.cost(composites)
+        if cost >= self.best.cost or not self._problem.are_local(composites):
             return False
         self.best = replace(self.best, composites=composites, cost=cost)
         return True
@@ -58,6 +43,6 @@ class Bound:
         best = known.best
         if known.lower is not None or (ground.near is not None and best.cost > ground.near.most_cost):
             return known
-        incumbent = Proposals(ground, best)
+        incumbent = Proposals(ground.problem, best)
         lower = certify(ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress)
         return replace(known.with_best(incumbent.best), lower=lower)

@@ -16,20 +16,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from planner.algebra.tiling import Partial, Replicate, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError, ModelError
+from planner.search.effort import ENTANGLED_ROUNDS, FEWER_ENTRIES, MAX_TABLE_ENTRIES, MOVE_ENTRIES, STAYING_AT_ONCE
 from planner.search.exact.choices import Choices
-from planner.search.exact.eliminate import MAX_TABLE_ENTRIES, Solution
+from planner.search.exact.eliminate import Solution
 from planner.search.exact.order import find_order
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.moves import restrictions as baselines
-
-_MAX_ENTRIES = 1 << 22
-"""A bucket larger than this is not worth its time: more variables stay."""
-_LESS = 1 << 4
-"""So many times smaller are the buckets that are looked for next where an order did not keep to that."""
-_ROUNDS = 8
-"""After so many rounds no other variables are let go."""
-_SHARE = 16
-"""One in so many of the variables that cannot be eliminated is made to stay, before it is looked which still cannot."""
 
 
 def solved(
@@ -59,8 +51,8 @@ def solved(
     composites, solution = min(starts, key=lambda start: (not problem.is_possible(start[0]), start[1].total))
     stayed: Counter[int] = Counter()
     staying: frozenset[int] = frozenset()
-    for _ in range(_ROUNDS):
-        most_entries = min(max_table_entries, _MAX_ENTRIES)
+    for _ in range(ENTANGLED_ROUNDS):
+        most_entries = min(max_table_entries, MOVE_ENTRIES)
         tried, better, other = _solve_others(problem, choices, composites, stayed, most_entries)
         stayed.update(tried)
         staying = staying or tried
@@ -106,7 +98,7 @@ def _solve_others(
         try:
             found, solution = smaller.solve(Choices.of(lists), most_entries)
         except InfeasibleError:
-            looked_for //= _LESS  # with every variable settled there is no table at all
+            looked_for //= FEWER_ENTRIES  # with every variable settled there is no table at all
         else:
             problem.eliminated_entries += smaller.eliminated_entries
             return staying, found, solution
@@ -128,4 +120,4 @@ def _hindering(problem: Problem, choices: Choices, most_entries: int, stayed: Co
             for variable in scope:
                 near.setdefault(variable, set()).update(scope)
         ranked = sorted(near, key=lambda variable: (stayed[variable], -len(near[variable]), variable))
-        found.update(ranked[: 1 + len(ranked) // _SHARE])
+        found.update(ranked[: 1 + len(ranked) // STAYING_AT_ONCE])

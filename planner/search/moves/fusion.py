@@ -10,29 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from math import factorial
-from typing import TypeAlias
 
 from planner.algebra.tiling import UNCUT, Placement, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
+from planner.search.effort import FUSION_ORDERS, FUSION_ROUNDS, MOVE_ENTRIES
 from planner.search.exact.choices import Choices
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.model.space import Space
-
-Improve: TypeAlias = Callable[[Problem, tuple[int, ...], Restriction, Found, Callable[[str], None]], Found]
-"""A way to make a plan better: ``improve`` or ``improve_once``; the arguments are theirs."""
-
-MAX_ROUNDS = 20
-"""A bound on the rounds; in practice a plan is stable after two or three."""
-_MOST_ORDERS = 720
-"""Orders of the same placements that are offered: all of up to six cuts; of more, only neighbours are exchanged."""
-_MAX_ENTRIES = 1 << 22
-"""A bucket larger than this is not worth its time; smaller neighbourhoods are solved instead."""
 
 
 def improve(
@@ -58,7 +48,7 @@ def improve(
         return found
     near = Neighbourhood(problem, cuts, restrict)
     best, is_settled = found, False
-    for _ in range(MAX_ROUNDS):
+    for _ in range(FUSION_ROUNDS):
         progress(f"improving the plan: {best.cost:,} bytes")
         try:
             better = _solved(problem, near.of(best, near.kinds), best)
@@ -74,37 +64,6 @@ def improve(
     return best
 
 
-def improve_once(
-    problem: Problem,
-    cuts: tuple[int, ...],
-    restrict: Restriction,
-    found: Found,
-    progress: Callable[[str], None] = lambda line: None,
-    *,
-    left: Collection[int] = (),
-) -> Found:
-    """Makes each kind of change once, orders first: most of what ``improve`` gains, in a fraction of its time.
-
-    Args:
-        problem: the graph's variables and tables.
-        cuts: the ways of each cut, outermost first.
-        restrict: narrows the candidates of a variable.
-        found: the plan to start from.
-        progress: told what is being done.
-        left: cuts that are left as they are, the outermost being 1; their orders are changed nevertheless.
-
-    Returns:
-        A plan that moves no more bytes.
-    """
-    if len(cuts) < 2:
-        return found
-    near = Neighbourhood(problem, cuts, restrict)
-    orders, *each_cut = near.kinds
-    for kind in (orders, *[cut for cut in each_cut if cut not in left]):
-        found = _better(problem, near, kind, found, progress)
-    return found
-
-
 def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: Callable[[str], None]) -> Found:
     """One kind of change after the other, until none makes the plan better.
 
@@ -112,7 +71,7 @@ def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: C
     """
     best = found
     settled = 0
-    for kind in itertools.islice(itertools.cycle(near.kinds), MAX_ROUNDS * len(near.kinds)):
+    for kind in itertools.islice(itertools.cycle(near.kinds), FUSION_ROUNDS * len(near.kinds)):
         better = _better(problem, near, kind, best, progress)
         if better is best:
             settled += 1
@@ -134,7 +93,7 @@ def _better(problem: Problem, near: Neighbourhood, kind: int, found: Found, prog
 
 def _solved(problem: Problem, choices: Choices, found: Found) -> Found:
     """The best plan of the choices; the same object as ``found`` if none is better."""
-    composites, solution = problem.solve(choices, _MAX_ENTRIES)
+    composites, solution = problem.solve(choices, MOVE_ENTRIES)
     if solution.total >= found.cost:
         return found
     return replace(
@@ -179,7 +138,7 @@ class Neighbourhood:
 
     def is_closed(self, kind: int) -> bool:
         """True if changes of this kind lead from each plan to all that they lead to one after the other."""
-        return kind > 0 or factorial(len(self._cuts)) <= _MOST_ORDERS
+        return kind > 0 or factorial(len(self._cuts)) <= FUSION_ORDERS
 
     def of(self, found: Found, kinds: tuple[int, ...]) -> Choices:
         """The candidates of every variable."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from planner.errors import ModelError
+from planner.search.effort import MANY_OPS
 from planner.search.model.problem import Problem, Restriction, no_restriction
 from planner.search.moves import restrictions
 from planner.search.moves.megatron import tensor_parallel
@@ -25,30 +26,48 @@ def freely(ground: Ground) -> list[Restriction]:
     return [no_restriction]
 
 
-def all_others(ground: Ground) -> list[Restriction]:
-    """Nothing replicated; first dims; data parallelism, and hybrids of it, also where they are only preferred.
+def likely(ground: Ground) -> list[Restriction]:
+    """The plan of nearly the same graph, if one is known; that of transformers; else, of a small graph, a hybrid one.
 
-    Where a plan of nearly the same graph is known, that plan alone. With one cut, which is solved exactly, none.
+    A transformer whose heads are no dim of their own, as frameworks trace them, has no plan like Megatron-LM's; a
+    hybrid one leads nearly as far.
     """
     if ground.near is not None:
         return [ground.near.keep]
+    if (found := of_transformers(ground)) or len(ground.problem.ops) > MANY_OPS or len(ground.cuts) < 2:
+        return found
+    with contextlib.suppress(ModelError):  # a model without a batch has no such plan
+        return hybrids(ground.problem, len(ground.cuts))[:1]
+    return []
+
+
+def of_transformers(ground: Ground) -> list[Restriction]:
+    """Data parallelism at the outermost cut, Megatron-LM's way within; none where that divides nothing.
+
+    With one cut, which is solved exactly, there are none.
+    """
+    if len(ground.cuts) < 2:
+        return []
+    with contextlib.suppress(ModelError):  # no attention with heads of their own, or no batch
+        within = tensor_parallel(ground.problem)
+        across = restrictions.data_parallel(ground.problem)
+        return [restrictions.by_cut((across, *[within] * (len(ground.cuts) - 1)))]
+    return []
+
+
+def others(ground: Ground) -> list[Restriction]:
+    """Nothing replicated; first dims; data parallelism, and hybrids of it, also where they are only preferred.
+
+    There are none with one cut, and where a plan of nearly the same graph is known.
+    """
     problem, cuts = ground.problem, len(ground.cuts)
-    if cuts < 2:
+    if cuts < 2 or ground.near is not None:
         return []
     starts = [restrictions.partitioned(problem), restrictions.first_dim(problem)]
     with contextlib.suppress(ModelError):  # a model without a batch has no such plans
         mixed = [*hybrids(problem, cuts), restrictions.data_parallel(problem)]
         starts += [*mixed, *map(restrictions.preferring, mixed)]
     return starts
-
-
-def of_transformers(ground: Ground) -> list[Restriction]:
-    """Data parallelism at the outermost cut, Megatron-LM's way within; none where that divides nothing."""
-    with contextlib.suppress(ModelError):  # no attention with heads of their own, or no batch
-        within = tensor_parallel(ground.problem)
-        across = restrictions.data_parallel(ground.problem)
-        return [restrictions.by_cut((across, *[within] * (len(ground.cuts) - 1)))]
-    return []
 
 
 def hybrids(problem: Problem, cuts: int) -> list[Restriction]:

@@ -14,14 +14,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from planner.graph.model import Graph
+from planner.search.effort import BLOCKS_OF_A_RUN, OPS_OF_A_BLOCK, RUN_SEEDS
 from planner.tdl.bind import BoundOp
 
-_FEWEST = 6
-"""Blocks of a run: with fewer there is little to gain."""
-_SEEDS = 12
-"""Pairs of ops that are tried."""
-_LEAST = 8
-"""Ops of a block."""
 _PLAIN = (bool, int, float, str, bytes, tuple)
 """Attributes that are what they look like."""
 
@@ -151,7 +146,7 @@ def _seeds(wiring: Wiring, *, is_in_order: bool) -> list[tuple[int, int]] | None
     levels = wiring.levels
     found: list[_Seed] = []
     for alike in members.values():
-        if len(alike) < _FEWEST:
+        if len(alike) < BLOCKS_OF_A_RUN:
             continue
         alike.sort(key=levels.__getitem__)
         start, longest = 0, (0, 0, 0)
@@ -161,13 +156,13 @@ def _seeds(wiring: Wiring, *, is_in_order: bool) -> list[tuple[int, int]] | None
                 longest = (count, start, depth)
             start += count
         count, start, depth = longest
-        if count + 1 >= _FEWEST:
+        if count + 1 >= BLOCKS_OF_A_RUN:
             middle = start + count // 2  # within equal steps, so that no other op like it is at its level
             one, other = alike[middle : middle + 2]
             found.append(_Seed(-count, depth, levels[one], _form(wiring.bound[one]), one, other))
     found.sort(key=lambda seed: seed[:4])
     first_of: list[_Seed] = []
-    for _, equal_steps in itertools.islice(itertools.groupby(found, key=lambda seed: seed[:2]), _SEEDS):
+    for _, equal_steps in itertools.islice(itertools.groupby(found, key=lambda seed: seed[:2]), RUN_SEEDS):
         first, *others = equal_steps
         if others and others[0][:4] == first[:4] and not is_in_order:
             return None
@@ -190,7 +185,7 @@ def _form(bound: BoundOp) -> tuple[tuple[int, ...], str]:
 def _run(wiring: Wiring, one: int, next_one: int) -> Run | None:
     """The run in which these are the same op of two neighbouring blocks; None if there is none to speak of."""
     following = _shifted(wiring, one, next_one)
-    if following is None or len(following) < _LEAST * (_FEWEST - 1):
+    if following is None or len(following) < OPS_OF_A_BLOCK * (BLOCKS_OF_A_RUN - 1):
         return None
     images = set(following.values())
     chains: list[tuple[int, ...]] = []
@@ -201,7 +196,7 @@ def _run(wiring: Wiring, one: int, next_one: int) -> Run | None:
         chain = [start]
         while chain[-1] in following:
             chain.append(following[chain[-1]])
-        if len(chain) >= _FEWEST:
+        if len(chain) >= BLOCKS_OF_A_RUN:
             chain_of.update({number: (len(chains), place) for place, number in enumerate(chain)})
             chains.append(tuple(chain))
     if one not in chain_of:
@@ -216,7 +211,7 @@ def _run(wiring: Wiring, one: int, next_one: int) -> Run | None:
     last = min(start + len(chain) for start, chain in zip(begin, chains, strict=True)) - 1
     first, last, reach = _checked(wiring, chains, inside, first, last, inside[one][1])
     run = Run(tuple(chains), tuple(begin), first, last, reach)
-    return run if run.blocks >= _FEWEST else None
+    return run if run.blocks >= BLOCKS_OF_A_RUN else None
 
 
 def _shifted(wiring: Wiring, one: int, next_one: int) -> dict[int, int] | None:

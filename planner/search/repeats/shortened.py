@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from planner.algebra.tiling import Tiling
 from planner.graph.model import Graph, StatePair
 from planner.graph.structure import in_order_of_places
+from planner.search.effort import LEAST_SHORTENED
 from planner.search.repeats.runs import Run, Wiring, find_runs
 from planner.search.repeats.unrolled import is_unrolled
 from planner.tdl.bind import BoundOp
-
-_LEAST = 0.2
-"""A graph that would be shorter by a smaller share of its ops is left as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +201,7 @@ def shortened(graph: Graph, ops: Sequence[BoundOp]) -> Shortened | None:
     if not runs:
         return None
     found = Shortened(graph, ops, wiring, runs)
-    return found if len(found.ops) <= (1 - _LEAST) * len(ops) else None
+    return found if len(found.ops) <= (1 - LEAST_SHORTENED) * len(ops) else None
 
 
 def in_order(graph: Graph, ops: Sequence[BoundOp]) -> tuple[Graph, tuple[BoundOp, ...]]:

@@ -23,10 +23,8 @@ import numpy as np
 
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph, Role
+from planner.search.effort import STEPS_OF_A_RECURRENCE
 from planner.tdl.bind import BoundOp
-
-_FEWEST = 3
-"""Ops that must read a state in the same place: with fewer copies there is nothing to gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ def _seeds(graph: Graph, ops: Sequence[BoundOp], weights: Mapping[str, str]) -> 
             if name in weights and name not in graph.constants:
                 weight = name if name in delivered else weights[name]
                 readers.setdefault((weight, slot, _kind(bound)), []).append(number)
-    return [numbers for numbers in readers.values() if len(numbers) >= _FEWEST]
+    return [numbers for numbers in readers.values() if len(numbers) >= STEPS_OF_A_RECURRENCE]
 
 
 def _kind(bound: BoundOp) -> Hashable:
