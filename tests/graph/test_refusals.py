@@ -58,6 +58,7 @@ def test_bytes_that_are_no_model(tmp_path: Path, data: bytes, said: str) -> None
 
 def test_every_truncation_is_refused(tmp_path: Path, parse: Parse) -> None:
     data = parse(RELU).SerializeToString()
+    assert len(data) > 11
     for end in range(len(data)):
         (tmp_path / "m.onnx").write_bytes(data[:end])
         if end == len(data) - 11:  # what is cut off is the second operator set, which the graph does not use

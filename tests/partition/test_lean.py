@@ -104,6 +104,7 @@ def test_next_states_are_brought_over_their_states() -> None:
     ops = opdefs.standard().bind_all(graph)
     plan = decide(graph, ops, 4, strategy="data", effort="quick").plan
     program = partition(graph, ops, plan).program
+    assert len(program.workers) == 4
     for worker in program.workers:
         assert worker.arena is not None
         offsets = worker.arena.offsets

@@ -43,6 +43,7 @@ def test_groups_of_equal_variables() -> None:
     problem = problem_of("rnn-1-1k")
     found = search_recursively(problem, CUTS, no_restriction)
     firsts, group = problem.alike(found.composites)
+    assert 0 < len(firsts) < len(group) == len(problem.variables)
     for variable, number in enumerate(np.asarray(group).tolist()):
         first = firsts[number]
         assert problem.content[variable] == problem.content[first]

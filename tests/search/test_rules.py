@@ -116,6 +116,7 @@ def test_limits_against_enumeration(
         full = [longer for prefix in full for longer in after(prefix, ways)]
     good = {Tiling(one.placements[:depth], cuts[:depth]) for one in full for depth in range(len(cuts) + 1)}
     every = (Replicate(), *(Shard(dim) for dim in range(len(shape))))
+    assert Tiling((), ()) in good or forbidden
     for depth in range(len(cuts) + 1):
         for placements in itertools.product(every, repeat=depth):
             one = Tiling(placements, cuts[:depth])

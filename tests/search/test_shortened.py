@@ -222,7 +222,9 @@ def test_blocks_of_a_chain_are_found() -> None:
 def test_a_block_that_is_not_like_the_others_is_none_of_them(blocks: int, odd: int) -> None:
     graph = chain(blocks, odd=odd)
     ops = bound(graph)
-    for run in find_runs(Wiring(graph, ops)):
+    runs = find_runs(Wiring(graph, ops))
+    assert runs
+    for run in runs:
         inner = [
             chain[block - start]
             for chain, start in zip(run.chains, run.starts, strict=True)

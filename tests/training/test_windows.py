@@ -165,8 +165,9 @@ def test_the_runtime_takes_the_backward(window, op_type, group, reference, forwa
     step = build_training_graph(forward.graph(), loss="mse", optimizer="sgd", learning_rate=1.0)
     model = to_model(step)
     target = {"target": random(step.tensors["y"].shape, 3).astype(np.float32)}
-    found = stock_runtime.run(step, target)
-    for name, value in reference(model, target).items():
+    found, wanted = stock_runtime.run(step, target), reference(model, target)
+    assert found.keys() == wanted.keys() != set()
+    for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4)
 
 

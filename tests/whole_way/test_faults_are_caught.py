@@ -177,6 +177,7 @@ def test_no_weight_is_owned_twice_unless_the_plan_says_so(
     spatial_plan: LoadedPlan, plan_of: Callable[..., Any]
 ) -> None:
     """Elements of a state's tiles, over all workers: the tensor once, or once for each replica."""
+    assert spatial_plan.program.state
     for pair in spatial_plan.program.state:
         tiles = [
             worker.buffers[pair.current].region

@@ -157,6 +157,7 @@ def test_there_and_back(optimizer):
     step = build_training_graph(forward, **options)
     feeds = {"x": random((6, 4), 7), "labels": np.array([0, 1, 2, 2, 1, 0])}
     expected, found = run(step, feeds), run(again, feeds)
+    assert found.keys() >= expected.keys() != set()
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
 
