@@ -17,7 +17,10 @@ from stock_runtime import run
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 OWN = Path(__file__).parent.parent / "models"
-LARGE = ("light_vgg19", "light_bvlc_alexnet", "light_zfnet512")
+LARGE = (
+    *("light_vgg19", "light_bvlc_alexnet", "light_zfnet512"),
+    *("light_densenet121", "light_inception_v2", "light_resnet50"),
+)
 ALL = [
     pytest.param(path, id=path.stem, marks=pytest.mark.slow if path.stem in LARGE else ())
     for path in (*sorted(OWN.glob("*.onnx")), *sorted(LIGHT.glob("*.onnx")))

@@ -68,9 +68,20 @@ def tangle() -> Graph:
     return example(entangled())
 
 
+@pytest.mark.slow
 @settings(max_examples=6)
 @given(entangled(), st.sampled_from([2, 3, 4, 6]), st.sampled_from(["quick", "normal"]))
 def test_there_is_always_a_plan_and_it_moves_what_it_says(graph: Graph, workers: int, effort: EffortName) -> None:
+    check_plan(graph, workers, effort)
+
+
+@pytest.mark.parametrize(("workers", "effort"), [(2, "quick"), (3, "quick"), (6, "quick"), (2, "normal")])
+def test_there_is_a_plan_of_one_such_graph(tangle: Graph, workers: int, effort: EffortName) -> None:
+    assert is_too_large(tangle, workers)
+    check_plan(tangle, workers, effort)
+
+
+def check_plan(graph: Graph, workers: int, effort: EffortName) -> None:
     ops = opdefs.standard().bind_all(graph)
     decision = decide(graph, ops, workers, effort=effort)
     plan = decision.plan

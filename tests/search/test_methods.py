@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 import opdefs
+from fast_suite import chosen, spread
 from planner import zoo
 from planner.algebra.tiling import UNCUT, Replicate, Tiling
 from planner.cost.tables import Candidates, CostTables
@@ -24,8 +25,9 @@ from planner.search.user_rules.rules import Rules
 from planner.zoo import mlp
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4, 8])
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "megatron"])
+@pytest.mark.parametrize(
+    ("name", "workers"), spread([name for name in METHODS if name != "megatron"], [2, 3, 4, 8], one_of=2)
+)
 def test_no_strategy_is_cheaper_than_the_found_plan(name: str, workers: int) -> None:
     graph = mlp(3, 24, 36)
     ops = opdefs.standard().bind_all(graph)
@@ -115,8 +117,7 @@ def test_work_is_repeated_where_that_costs_less_than_to_move_what_it_makes(worke
         assert plan.strategies["square"].tiling != Tiling((Replicate(),), (workers,))
 
 
-@pytest.mark.parametrize("workers", [8, 12, 16])
-@pytest.mark.parametrize("model", ["mlp-4x8192", "mlp-5x300", "lenet-5"])
+@pytest.mark.parametrize(("model", "workers"), spread(["lenet-5", "mlp-5x300", "mlp-4x8192"], [8, 12, 16], one_of=3))
 def test_starts_of_which_few_are_improved_lead_as_far(model: str, workers: int) -> None:
     """With little effort the others are crossed as they are."""
     graph = zoo.build(model)
@@ -157,7 +158,9 @@ def test_both_plans_of_a_transformer_are_crossed(monkeypatch: pytest.MonkeyPatch
     assert found.cost < decide(graph, ops, workers, effort="quick").plan.cost
 
 
-@pytest.mark.parametrize(("workers", "left"), [(4, (2,)), (8, (1, 3)), (16, (4,))])
+@pytest.mark.parametrize(
+    ("workers", "left"), chosen([(4, (2,)), (8, (1, 3)), (16, (4,))], fast=[(4, (2,)), (8, (1, 3))])
+)
 def test_which_cuts_of_a_quick_plan_are_left(
     workers: int, left: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,14 +194,16 @@ def test_a_transformer_s_second_start_is_by_data_across_and_in_parts_of_layers_w
     assert differ > 0
 
 
-@pytest.mark.parametrize(("model", "workers"), [("gpt-6x64-2h", 4), ("gpt-6x1024-16h", 8)])
-@pytest.mark.parametrize("has_best_start", [False, True])
+@pytest.mark.parametrize(
+    ("has_best_start", "sample"), spread([False, True], [("gpt-6x64-2h", 4), ("gpt-6x1024-16h", 8)], one_of=2)
+)
 def test_a_quick_plan_of_a_large_graph_keeps_to_rules(
-    model: str, workers: int, has_best_start: bool, monkeypatch: pytest.MonkeyPatch
+    has_best_start: bool, sample: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever start it grows out of, and though another plan would move less."""
     if has_best_start:
         monkeypatch.setattr(methods, "_transformer_start", lambda problem, cuts: no_restriction)
+    model, workers = sample
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)
     free = decide(graph, ops, workers, effort="quick").plan

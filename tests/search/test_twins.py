@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import opdefs
+from fast_suite import chosen
 from planner import zoo
 from planner.algebra.tiling import UNCUT, Replicate, Shard, Tiling
 from planner.graph.model import DType, Graph, Op, Tensor
@@ -104,7 +105,7 @@ def test_only_quick_searches_of_large_graphs_leave_twins_out(monkeypatch: pytest
     assert not leaves_out(small, 4)
 
 
-@pytest.mark.parametrize(("model", "workers"), [("resnet-50", 4), ("wresnet-50-4", 8)])
+@pytest.mark.parametrize(("model", "workers"), chosen([("resnet-50", 4), ("wresnet-50-4", 8)], fast=[("resnet-50", 4)]))
 def test_to_leave_them_out_loses_nothing(model: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)
