@@ -49,7 +49,7 @@ def test_cnn_cut_spatially(
     planned = plan_of(cnn_step, workers, pin=spatial_pins(cnn_step, tiling), effort="quick")
     strategies = planned.result.plan.strategies
     axis = "y0" if tiling == "S(2)" else "y1"
-    assert str(strategies["one_op"]).startswith(axis), "the convolution is cut along the pinned dim"
+    assert str(strategies["one.y_op"]).startswith(axis), "the convolution is cut along the pinned dim"
     check(api.run(planned.directory, steps=2, verify=True), 2)
 
 
