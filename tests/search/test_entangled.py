@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import opdefs
+from fast_suite import examples
 from planner import api
 from planner.algebra.tiling import UNCUT
 from planner.errors import InfeasibleError
@@ -109,7 +110,7 @@ def test_rules_are_kept_to(tangle: Graph) -> None:
     assert [str(tilings[name]) for name in names[:3]] == ["S(1)/2", "R/2", "S(1)/2"]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(graphs(), st.sampled_from([2, 3]), st.sampled_from([16, 40, 100]))
 def test_it_costs_no_less_than_the_best_and_no_more_than_where_it_begins(
     graph: Graph, workers: int, entries: int

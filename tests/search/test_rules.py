@@ -4,10 +4,11 @@ import itertools
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import opdefs
+from fast_suite import examples
 from planner.algebra.tiling import Replicate, Shard, Tiling, parse_placement
 from planner.artifacts.plan import Plan
 from planner.errors import InfeasibleError, UsageError
@@ -85,7 +86,7 @@ def test_a_cut_leaves_room_for_those_that_follow() -> None:
     assert str(plan.tilings["x0"]) == "S(0)/3 S(1)/2 S(1)/2"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(st.integers(1, 6), max_size=3),
     st.sampled_from([(2,), (2, 2), (3, 2), (2, 2, 2)]),

@@ -7,12 +7,12 @@ import json
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
 from drawn import random32 as random
-from fast_suite import spread
+from fast_suite import examples, spread
 from planner import api
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.rewriting.randomness import STEP, lower_randomness
@@ -41,7 +41,7 @@ def step_of(forward, **options):
     return build_training_graph(forward.graph(), output="y", **SGD, **options)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(ratio=st.floats(0, 0.9), computed=st.booleans(), step=st.integers(0, 2**32 - 1))
 def test_gradients_with_the_mask_that_was_drawn(ratio, computed, step, forward_model, directions, reference):
     """The mask depends on seed, op and step alone: differences of the step itself see the same one."""
