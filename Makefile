@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := build/demo
 MODEL := tests/models/resnet50.raw.onnx
-PYTEST_OPTIONS ?= -n 2
+# Each worker begins with a half of the tests in their order, so that what a module plans once is planned once.
+PYTEST_OPTIONS ?= -n 2 --dist worksteal
 # Models of the zoo whose plans must not come to cost more; `make check-costs CHECK_OPTIONS=--update` accepts what they cost.
 GATED := mlp-5x300 mlp-4x8192 cnn-5x2048-6 lenet-5 alexnet gpt-2x1024 rnn-1-1k
 CHECK_OPTIONS ?=

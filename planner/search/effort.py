@@ -37,9 +37,9 @@ NORMAL_BOUND = BoundLimits()
 THOROUGH_BOUND = BoundLimits(
     table_entries=200_000_000,
     pair_entries=1_000_000_000,
-    rounds=30,
+    rounds=60,
     coarse_rounds=60,
-    least_gain=1 / 200,
+    least_gain=1 / 1000,
 )
 """Where a bound takes minutes, too."""
 

@@ -110,6 +110,7 @@ def test_every_partial_result_is_counted_once_for_each_element(case: tuple[Tilin
         groups *= ways if isinstance(placement, Partial) else 1
     joined = contributors(made)
     regions = [elements(region) for region in made.boxes(shape)]
+    assert len(regions) == made.workers
     for worker in range(made.workers):
         for element in itertools.product(*map(range, shape)):
             assert sum(joined[worker, w] and element in regions[w] for w in range(made.workers)) == groups

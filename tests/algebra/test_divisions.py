@@ -45,6 +45,7 @@ def test_pairs_are_counted_alike_together_and_whatever_was_asked_before(asked: l
             for (owned, needed), table in zip(together, tables, strict=True):
                 right = [[missing(need.boxes(SHAPE), own.boxes(SHAPE)) for need in needed] for own in owned]
                 assert table.tolist() == right
+        assert asked
     finally:
         module._TOGETHER, counts_module._FEW_WORKERS, counts_module._PAIRS = before
 
@@ -76,6 +77,7 @@ def test_index_spaces_are_counted_together(asked: list, finds_equal: bool, limit
                 owned, needed = within(owned, shape), within(needed, shape)
                 right = [[missing(need.boxes(shape), own.boxes(shape)) for need in needed] for own in owned]
                 assert table.tolist() == right
+        assert asked
     finally:
         ways_module._FEW, module._TOGETHER, counts_module._ROOM = before
 
@@ -121,5 +123,6 @@ def test_partial_results_are_counted_alike_whatever_was_asked_before(asked: list
         for (owned, partial), table_alone in zip(with_partial, right, strict=True):
             [table] = counted([made(divisions, divisions.numbers(owned), divisions.numbers(partial))])
             assert table.tolist() == table_alone
+        assert asked
     finally:
         module._TOGETHER = before

@@ -61,6 +61,7 @@ def test_boxes_are_what_one_cut_after_the_other_leaves(case: tuple[Tiling, tuple
                     high = list(low)
                 inner.append((low, high))
         regions = inner
+    assert len(regions) == tiling.workers
     for region, (low, high) in zip(tiling.boxes(shape), regions, strict=True):
         if region.is_empty:
             assert any(start >= end for start, end in zip(low, high, strict=True))

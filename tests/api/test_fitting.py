@@ -21,7 +21,7 @@ from planner.zoo import build
 from planner.zoo.recurrent import rnn
 
 WORKERS = 4
-MODEL = "cnn-3x64-12"
+MODEL = "cnn-2x64-12"
 
 
 @cache
@@ -102,6 +102,7 @@ def test_more_workers_are_suggested_where_they_might_do() -> None:
     assert re.search(r"so might about \d+ workers or a smaller batch$", no.value.hint)
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_plans_with_less_replication_are_tried() -> None:
     workers, graph, tables = 2, rnn(1, 32, batch=16, steps=3), CostTables()
     first = candidate_of(decide_with_bodies(graph, opdefs.standard(), workers, tables=tables))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fast_suite import examples
 from planner.cost.seconds.assignment import assign, usual_devices
 from planner.cost.seconds.depth import depths
 from planner.machine.routes import Interconnect
@@ -79,7 +80,7 @@ def test_a_worker_that_needs_much_gets_the_large_device() -> None:
     assert found[0] == 2
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(0, 2**32 - 1))
 def test_on_a_small_graph_little_is_lost_against_all_arrangements(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -8,10 +8,11 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import opdefs
+from fast_suite import examples
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Replicate, Shard, Tiling
 from planner.cost.excess import computing as exactly
@@ -270,7 +271,7 @@ def longest(op: BoundOp, strategy: Tiling) -> float:
     return max(max(operations / 128, touched / 8) for operations, touched in parts_by_worker(op, strategy))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(divided(EXECUTED))
 def test_it_is_as_long_as_the_slowest_of_all_workers(sample: tuple[BoundOp, Tiling]) -> None:
     """Parts that are alike but for where they lie are not left out here."""
@@ -279,7 +280,7 @@ def test_it_is_as_long_as_the_slowest_of_all_workers(sample: tuple[BoundOp, Tili
     assert charges(op, strategy) == [round(wanted)], (str(op.op), str(strategy))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(divided(EXECUTED))
 def test_it_is_what_is_repeated_and_what_is_waited_for(sample: tuple[BoundOp, Tiling]) -> None:
     op, strategy = sample
@@ -292,7 +293,7 @@ def test_it_is_what_is_repeated_and_what_is_waited_for(sample: tuple[BoundOp, Ti
         assert total - twice == pytest.approx(prod(strategy.ways) * longest(op, strategy) - done, abs=1)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(divided(EXECUTED))
 def test_who_repeats_all_of_an_op_waits_for_nobody(sample: tuple[BoundOp, Tiling]) -> None:
     op, strategy = sample
@@ -301,7 +302,7 @@ def test_who_repeats_all_of_an_op_waits_for_nobody(sample: tuple[BoundOp, Tiling
     assert total == repeated(op, everywhere) == round((prod(strategy.ways) - 1) * longest(op, UNCUT))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(divided(OPS), st.randoms(use_true_random=False))
 def test_equal_parts_in_another_order_of_cuts_cost_as_much(sample: tuple[BoundOp, Tiling], random: Random) -> None:
     """Which cut divides which dim only says who has which part, if those along each dim stay in their order."""
@@ -318,7 +319,7 @@ def test_equal_parts_in_another_order_of_cuts_cost_as_much(sample: tuple[BoundOp
     assert abs(repeated(op, there) - repeated(op, strategy)) <= 1
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(divided(OPS), st.data())
 def test_of_many_strategies_each_costs_what_it_costs_alone(sample: tuple[BoundOp, Tiling], data: st.DataObject) -> None:
     op, first = sample

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import opdefs
+from fast_suite import chosen, spread
 from planner.artifacts.plan import Plan
 from planner.cost.by_op import op_bytes
 from planner.cost.priced import PricedTables, rounded
@@ -27,8 +28,7 @@ def planned(graph: Graph, ops: tuple[BoundOp, ...], workers: int, strategy: str)
     return decide(graph, ops, workers, strategy=strategy, effort="quick")
 
 
-@pytest.mark.parametrize("workers", [2, 4, 6])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "workers"), spread(MODELS, [6, 4, 2], one_of=3))
 def test_residence_is_at_most_what_the_workers_take(name: str, workers: int) -> None:
     graph = build(name, batch=24)
     ops = opdefs.standard().bind_all(graph)
@@ -42,23 +42,22 @@ def test_residence_is_at_most_what_the_workers_take(name: str, workers: int) -> 
             assert most >= 0.99 * sum(program.peak_bytes)
 
 
-@pytest.mark.parametrize("workers", [2, 4, 6])
-def test_partial_tensors_are_counted_where_they_lie(workers: int) -> None:
+@pytest.mark.parametrize(("workers", "strategy"), spread([2, 4, 6], ["tofu", "data", "hybrid"], one_of=3))
+def test_partial_tensors_are_counted_where_they_lie(workers: int, strategy: str) -> None:
     graph = rnn(2, 12, batch=12, steps=5)
     ops = opdefs.standard().bind_all(graph)
-    for strategy in ("tofu", "data", "hybrid"):
-        decision = planned(graph, ops, workers, strategy)
-        assert any(tiling.has_partial for tiling in decision.plan.tilings.values()), strategy
-        program = candidate_of(Decided(graph, ops, decision)).partitioned.program
-        most = int(Residence(graph, ops).of(decision.plan).max())
-        assert 0.1 * sum(program.peak_bytes) < most <= sum(program.peak_bytes), strategy
+    decision = planned(graph, ops, workers, strategy)
+    assert any(tiling.has_partial for tiling in decision.plan.tilings.values())
+    program = candidate_of(Decided(graph, ops, decision)).partitioned.program
+    most = int(Residence(graph, ops).of(decision.plan).max())
+    assert 0.1 * sum(program.peak_bytes) < most <= sum(program.peak_bytes)
 
 
 def charged_bytes(graph: Graph, ops: tuple[BoundOp, ...], plan: Plan, tables: CostTables) -> int:
     return sum(amount for bound in ops for _, amount in op_bytes(graph, bound, plan.strategies, plan.tilings, tables))
 
 
-@pytest.mark.parametrize("strategy", ["tofu", "data", "model"])
+@pytest.mark.parametrize("strategy", chosen(["tofu", "data", "model"], fast=["tofu", "model"]))
 def test_the_tables_charge_what_residence_counts(strategy: str) -> None:
     graph = mlp(3, 24, 36) if strategy == "model" else rnn(1, 8, batch=8, steps=2)
     ops = opdefs.standard().bind_all(graph)

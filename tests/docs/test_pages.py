@@ -32,9 +32,12 @@ def functions_of(file: str) -> frozenset[str]:
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 
 
-@pytest.mark.parametrize("file", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda file: file.name)
-def test_links_lead_somewhere(file: Path) -> None:
-    for link in _LINK.findall(file.read_text()):
+def test_links_lead_somewhere() -> None:
+    links = [
+        (file, link) for file in (ROOT / "README.md", *DOCS.glob("*.md")) for link in _LINK.findall(file.read_text())
+    ]
+    assert len(links) > 50
+    for file, link in links:
         if link.startswith(("http://", "https://")):
             continue
         path, _, anchor = link.partition("#")

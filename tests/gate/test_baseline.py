@@ -53,6 +53,7 @@ def test_plans_are_sorted_by_number_and_a_fact_has_a_line() -> None:
 def test_no_name_of_the_model_is_written() -> None:
     graph = build("mlp-3x24")
     text = Baseline({"m": model_costs(graph)[0]}).to_json()
+    assert graph.ops
     for name in (*graph.tensors, *(op.name for op in graph.ops)):
         assert f'"{name}"' not in text
 

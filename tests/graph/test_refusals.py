@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import opdefs
+from fast_suite import examples
 from planner.errors import ModelError, TofuError, UnsupportedError
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto, read_model
@@ -58,6 +59,7 @@ def test_bytes_that_are_no_model(tmp_path: Path, data: bytes, said: str) -> None
 
 def test_every_truncation_is_refused(tmp_path: Path, parse: Parse) -> None:
     data = parse(RELU).SerializeToString()
+    assert len(data) > 11
     for end in range(len(data)):
         (tmp_path / "m.onnx").write_bytes(data[:end])
         if end == len(data) - 11:  # what is cut off is the second operator set, which the graph does not use
@@ -321,7 +323,7 @@ SMALL = onnx.parser.parse_model(
 ).SerializeToString()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_files_are_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, damage: list[tuple[int, int]]

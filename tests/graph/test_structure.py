@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fast_suite import examples
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.reading.from_onnx import read_model
@@ -33,7 +34,7 @@ def graph_of(ops: list[Op], output: str, sizes: int = 4, state: tuple[StatePair,
 CHAIN = [Op("a", "MatMul", ("x", "w"), ("h",)), Op("b", "Relu", ("h",), ("r",)), Op("c", "MatMul", ("r", "v"), ("y",))]
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(names=st.integers(0, 2**32 - 1), order=st.integers(0, 2**32 - 1))
 def test_names_order_and_sizes_do_not_matter(renamed: Renamed, reordered: Reordered, names: int, order: int) -> None:
     graph = build("lenet-5")
@@ -113,7 +114,7 @@ def test_a_model_from_a_file(renamed: Renamed, reordered: Reordered) -> None:
     assert structure_of(graph).digest == structure_of(other).digest
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(names=st.integers(0, 2**32 - 1), order=st.integers(0, 2**32 - 1))
 def test_the_order_of_places_is_one_of_execution_and_the_same_for_all(
     renamed: Renamed, reordered: Reordered, names: int, order: int

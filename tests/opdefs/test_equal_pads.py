@@ -82,7 +82,9 @@ def test_parts(case: Case, ways: tuple[int, ...]) -> None:
     except ExecutionError:
         assume(False)
     assume(whole[0].size)
-    for candidate in enumerate_strategies(bound, *ways):
+    candidates = enumerate_strategies(bound, *ways)
+    assert candidates
+    for candidate in candidates:
         if not candidate.veto:
             for local in parts(bound, candidate.strategy):
                 check_pads(local)

@@ -26,6 +26,7 @@ def test_every_cut_gives_what_the_whole_op_gives_and_none_is_missing(op_type: st
 
 @pytest.mark.parametrize("op_type", sorted(CASES))
 def test_replicated_work_is_the_whole_op(op_type: str) -> None:
+    assert CASES[op_type]
     for case in CASES[op_type][:4]:
         bound, inputs, whole = bind_case(case, DESCRIPTIONS)
         verdict = verify_strategy(bound, replicated(bound, 2), inputs, whole=whole)

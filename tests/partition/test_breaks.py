@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import opdefs
+from fast_suite import spread
 from planner.artifacts.plan import Plan
 from planner.artifacts.program import Segment
 from planner.artifacts.waits import levels, remote_readers
@@ -46,8 +47,7 @@ def segments(found: Partitioned) -> int:
     return sum(isinstance(step, Segment) for worker in found.program.workers for step in worker.steps)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(("name", "workers"), spread(GRAPHS, [1, 2, 3], one_of=3))
 def test_little_more_is_needed_than_with_each_op_alone(
     name: str, workers: int, random_plan: Callable[[Problem, int, int], Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import opdefs
+from fast_suite import spread
 from partial_plans import all_kinds, partial_plan
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
@@ -67,8 +68,7 @@ def check(graph: Graph, ops: tuple[BoundOp, ...], plan: Plan) -> None:
         np.testing.assert_array_equal(counted[name], moved, err_msg=name)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("workers", [2, 3, 4, 6, 8, 12])
+@pytest.mark.parametrize(("workers", "seed"), spread([2, 3, 4, 6, 8, 12], range(6), one_of=3))
 def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Plan], workers: int, seed: int) -> None:
     graph = mlp(2, 12, 16)
     ops = opdefs.standard().bind_all(graph)
@@ -83,8 +83,7 @@ def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Plan]
     check(graph, ops, random_plan(Problem(graph, ops, workers), workers, seed=workers))
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("workers", [2, 3, 4, 6, 8, 12])
+@pytest.mark.parametrize(("workers", "seed"), spread([2, 3, 4, 6, 8, 12], range(6), one_of=3))
 def test_random_plans_with_partial_tensors(workers: int, seed: int) -> None:
     graph = all_kinds()
     ops = opdefs.standard().bind_all(graph)

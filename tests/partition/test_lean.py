@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import opdefs
+from fast_suite import spread
 from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.cost.residence import Residence
@@ -54,8 +55,7 @@ def all_turn_to_all_tiles(graph: Graph, plan: Plan, program: Program) -> bool:
     )
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4])
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(("name", "workers"), spread(GRAPHS, [1, 2, 3, 4], one_of=4))
 def test_little_lies_beside_the_arena_and_residence_is_at_most_the_arena(
     name: str, workers: int, random_plan: Callable[[Problem, int, int], Plan]
 ) -> None:
@@ -104,6 +104,7 @@ def test_next_states_are_brought_over_their_states() -> None:
     ops = opdefs.standard().bind_all(graph)
     plan = decide(graph, ops, 4, strategy="data", effort="quick").plan
     program = partition(graph, ops, plan).program
+    assert len(program.workers) == 4
     for worker in program.workers:
         assert worker.arena is not None
         offsets = worker.arena.offsets

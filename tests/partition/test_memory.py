@@ -109,6 +109,8 @@ def test_an_arena_is_hardly_larger_than_what_is_needed_at_once(workers: int) -> 
 
 def test_weights_are_updated_in_place() -> None:
     program = planned(4).program
+    assert len(program.workers) == 4
+    assert program.state
     for worker in program.workers:
         assert worker.arena is not None
         assert all(worker.arena.offsets[pair.following] == worker.arena.offsets[pair.current] for pair in program.state)
@@ -189,7 +191,9 @@ def test_the_workspace_of_a_body_is_what_lives_inside_at_once() -> None:
 
 
 def test_the_order_of_steps_rises() -> None:
-    for worker in levels(planned(4).program.workers):
+    found = levels(planned(4).program.workers)
+    assert [len(worker) > 1 for worker in found] == 4 * [True]
+    for worker in found:
         assert np.all(np.diff(worker) > 0)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import opdefs
 from deliveries import all_deliveries
+from fast_suite import spread
 from partial_plans import all_kinds, partial_plan, separate_gpt, two_products
 from planner import zoo
 from planner.artifacts.plan import Plan
@@ -69,9 +70,9 @@ def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Plan]
     assert program.predicted_bytes == plan.moved_bytes > 0
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("workers", [2, 3, 4, 6])
-@pytest.mark.parametrize("model", ["lenet-5", "mlp-2x12"])
+@pytest.mark.parametrize(
+    ("model", "workers", "seed"), spread(["lenet-5", "mlp-2x12"], [2, 3, 4, 6], range(3), one_of=4)
+)
 def test_random_plans_with_shared_deliveries(
     random_plan: Callable[[Problem, int, int], Plan], model: str, workers: int, seed: int
 ) -> None:
@@ -85,8 +86,10 @@ def test_random_plans_with_shared_deliveries(
     assert program.predicted_bytes == plan.moved_bytes > 0
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4, 6])
-@pytest.mark.parametrize("model", ["cnn_bn_grads_core", "mlp_grads_core", "resnet50", "bert_step"])
+@pytest.mark.parametrize(
+    ("model", "workers"),
+    spread(["cnn_bn_grads_core", "bert_step", "mlp_grads_core", "resnet50"], [3, 2, 6, 4], one_of=4),
+)
 def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Plan], model: str, workers: int) -> None:
     graph = read_model(MODELS / f"{model}.onnx")
     ops = opdefs.standard().bind_all(graph)

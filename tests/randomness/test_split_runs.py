@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fast_suite import spread
 from planner import api
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.to_onnx import write_model
@@ -40,11 +41,11 @@ def bits(path: Path) -> Mapping[str, bytes]:
         return {name: arrays[name].tobytes() for name in arrays.files}
 
 
-@pytest.mark.parametrize("tiling", [None, "S(0)", "S(1)"])
-def test_any_number_of_workers_draws_the_same(tmp_path: Path, tiling: str | None) -> None:
+@pytest.mark.parametrize(("tiling", "numbers"), spread([None, "S(0)", "S(1)"], [(1, 4), (1, 3), (1, 2)], one_of=3))
+def test_any_number_of_workers_draws_the_same(tmp_path: Path, tiling: str | None, numbers: tuple[int, ...]) -> None:
     write_model(noisy(), tmp_path / "m.onnx")
     found = []
-    for workers in (1, 2, 3, 4):
+    for workers in numbers:
         directory, result = tmp_path / f"plan{workers}", tmp_path / f"{workers}.npz"
         pin = {} if tiling is None else dict.fromkeys(("w", "normal", "mask", "uniform", "coins"), tiling)
         planned = api.plan(tmp_path / "m.onnx", gpus=workers, out=directory, pin=pin)

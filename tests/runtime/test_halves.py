@@ -6,10 +6,11 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from fast_suite import examples
 from planner.graph.protos import dtype_of, numpy_dtype
 from planner.runtime.engine.halves import in_float32
 from planner.runtime.engine.sessions import SessionMaker
@@ -46,7 +47,7 @@ def run(model, **feeds):
     return session.run(None, named)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(kind=st.sampled_from([*KINDS]), ops=st.lists(st.sampled_from(["Add", "Mul", "Sub"]), min_size=1, max_size=6))
 def test_every_op_rounds(kind, ops):
     """A chain of ops, each of whose results is rounded, however many there are."""

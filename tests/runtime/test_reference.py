@@ -88,6 +88,7 @@ def test_batch_statistics_against_the_evaluator() -> None:
     node = helper.make_node("BatchNormalization", list("xsbmv"), list("yNV"), training_mode=1, momentum=0.7, name="bn")
     feeds = dict(zip("xsbmv", arrays, strict=True))
     theirs = ReferenceEvaluator(node, opsets={"": 15}).run(None, feeds)
+    assert len(theirs) == 3
     for ours, wanted in zip(KERNELS["BatchNormalization"](op_of(node, "bn"), arrays), theirs, strict=True):
         np.testing.assert_allclose(ours, wanted, rtol=1e-6)
 

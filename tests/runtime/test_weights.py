@@ -60,6 +60,7 @@ def test_made_up_numbers_are_spread_as_they_should_be() -> None:
 def test_any_number_of_workers_starts_from_the_same_numbers(plan_of: Planner, workers: int) -> None:
     one = run_with(plan_of(GRAPH, 1), RunOptions(seed=9))
     many = run_with(plan_of(GRAPH, workers), RunOptions(seed=9))
+    assert one.results.keys() == many.results.keys() != set()
     for name, array in one.results.items():
         np.testing.assert_allclose(many.results[name], array, rtol=2e-5, atol=1e-5)
 

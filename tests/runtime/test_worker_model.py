@@ -21,6 +21,7 @@ def case(request: pytest.FixtureRequest) -> Any:
 
 
 def test_round_trip(case: Any) -> None:
+    assert case.program.workers
     for program in case.program.workers:
         model = write_worker_model(program, case.bodies, case.constants, opset=21, plan_digest="abc")
         onnx.checker.check_model(model, full_check=True)

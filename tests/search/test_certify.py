@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import opdefs
 from bounded_plan import bounded
+from fast_suite import examples
 from integer_programme import least_of_all
 from planner import zoo
 from planner.cost.seconds.tables import TimeTables
@@ -46,7 +47,7 @@ def check(graph: Graph, cuts: tuple[int, ...], limits: BoundLimits) -> float:
     return found.cost / found.lower - 1 if found.lower else inf
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(graphs(), st.sampled_from(CUTS[:3]))
 def test_a_certified_plan_is_as_good_as_an_integer_programme_finds(graph: Graph, cuts: tuple[int, ...]) -> None:
     assert check(graph, cuts, BoundLimits()) == 0.0
@@ -59,7 +60,7 @@ def test_many_certified_plans(graph: Graph, cuts: tuple[int, ...]) -> None:
     assert check(graph, cuts, BoundLimits()) == 0.0
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(graphs(), st.sampled_from(CUTS[:3]))
 def test_a_bound_of_little_effort_holds_as_well(graph: Graph, cuts: tuple[int, ...]) -> None:
     check(graph, cuts, BoundLimits(rounds=1, exact_entries=1))

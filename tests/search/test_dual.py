@@ -32,7 +32,9 @@ def test_what_a_value_costs_at_least_is_no_more_than_it_does(problem: Sum) -> No
         dual.forward()
         dual.backward()
     at_least = dual.at_least()
-    for values in all_values(problem):
+    everything = all_values(problem)
+    assert everything
+    for values in everything:
         for variable, value in enumerate(values):
             assert at_least[variable][value] <= cost(problem, values) + NEAR
 

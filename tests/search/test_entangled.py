@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import opdefs
+from fast_suite import examples
 from planner import api
 from planner.algebra.tiling import UNCUT
 from planner.errors import InfeasibleError
@@ -68,9 +69,20 @@ def tangle() -> Graph:
     return example(entangled())
 
 
+@pytest.mark.slow
 @settings(max_examples=6)
 @given(entangled(), st.sampled_from([2, 3, 4, 6]), st.sampled_from(["quick", "normal"]))
 def test_there_is_always_a_plan_and_it_moves_what_it_says(graph: Graph, workers: int, effort: EffortName) -> None:
+    check_plan(graph, workers, effort)
+
+
+@pytest.mark.parametrize(("workers", "effort"), [(2, "quick"), (3, "quick"), (6, "quick"), (2, "normal")])
+def test_there_is_a_plan_of_one_such_graph(tangle: Graph, workers: int, effort: EffortName) -> None:
+    assert is_too_large(tangle, workers)
+    check_plan(tangle, workers, effort)
+
+
+def check_plan(graph: Graph, workers: int, effort: EffortName) -> None:
     ops = opdefs.standard().bind_all(graph)
     decision = decide(graph, ops, workers, effort=effort)
     plan = decision.plan
@@ -98,7 +110,7 @@ def test_rules_are_kept_to(tangle: Graph) -> None:
     assert [str(tilings[name]) for name in names[:3]] == ["S(1)/2", "R/2", "S(1)/2"]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(graphs(), st.sampled_from([2, 3]), st.sampled_from([16, 40, 100]))
 def test_it_costs_no_less_than_the_best_and_no_more_than_where_it_begins(
     graph: Graph, workers: int, entries: int

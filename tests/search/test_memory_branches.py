@@ -14,6 +14,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array, lil_array
 
 import opdefs
+from fast_suite import chosen
 from planner.algebra.tiling import Tiling
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
@@ -164,11 +165,11 @@ def within(nearby: Nearby, residence: Residence, tables: CostTables, room: int) 
 
 
 @pytest.mark.parametrize(
-    "sizes",
-    [(1, 12, 20), (1, 64, 16), *(pytest.param(one, marks=pytest.mark.slow) for one in ((2, 24, 36), (3, 16, 16)))],
+    ("layers", "width", "batch"),
+    chosen([(1, 12, 8), (1, 64, 16), (1, 12, 20), (2, 24, 36), (3, 16, 16)], fast=[(1, 12, 8), (1, 64, 16)]),
 )
-def test_on_two_workers_it_is_what_another_solver_finds(sizes: tuple[int, int, int]) -> None:
-    graph, tables = mlp(*sizes), CostTables()
+def test_on_two_workers_it_is_what_another_solver_finds(layers: int, width: int, batch: int) -> None:
+    graph, tables = mlp(layers, width, batch), CostTables()
     ops = opdefs.standard().bind_all(graph)
     nearby, residence, most = planned(graph, ops, 2, tables)
     priced = [PricedTables(tables, residence, {moment: Fraction(1)}) for moment in range(residence.moments)]

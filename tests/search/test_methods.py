@@ -3,6 +3,7 @@
 import pytest
 
 import opdefs
+from fast_suite import spread
 from planner import zoo
 from planner.algebra.tiling import Replicate, Tiling
 from planner.cost.tables import CostTables
@@ -14,8 +15,9 @@ from planner.search.user_rules.rules import Rules
 from planner.zoo import mlp
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4, 8])
-@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "megatron"])
+@pytest.mark.parametrize(
+    ("name", "workers"), spread([name for name in STRATEGIES if name != "megatron"], [2, 3, 4, 8], one_of=2)
+)
 def test_no_strategy_is_cheaper_than_the_found_plan(name: str, workers: int) -> None:
     graph = mlp(3, 24, 36)
     ops = opdefs.standard().bind_all(graph)

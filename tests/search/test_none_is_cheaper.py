@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 import opdefs
+from fast_suite import chosen
 from planner import zoo
 from planner.artifacts.plan import Plan
 from planner.cost.by_op import costed
@@ -26,6 +27,7 @@ from planner.tdl.bind import BoundOp
 MODELS = {"mlp-3x64": 32, "lenet-5": 8, "gpt-1x64-2h": 2, "gpt-1x32-4h-lm": 2, "rnn-1-1k": 4, "cnn-3x64-12": 4}
 """Small ones, with their batches."""
 SAMPLES = [(model, workers) for model, workers in product(MODELS, (2, 3, 4)) if (model, workers) != ("rnn-1-1k", 3)]
+FAST = [("mlp-3x64", 4), ("lenet-5", 3), ("gpt-1x32-4h-lm", 2), ("cnn-3x64-12", 4)]
 WAYS = (baselines.data_parallel, baselines.model_parallel, tensor_parallel, baselines.fully_sharded)
 """By data, by layers' outputs, by heads and wide layers (Megatron-LM), by data with state cut (ZeRO-3, FSDP)."""
 
@@ -37,7 +39,7 @@ def known(model: str, workers: int) -> tuple[Graph, tuple[BoundOp, ...], CostTab
     return graph, ops, tables, decide(graph, ops, workers, tables=tables).plan
 
 
-@pytest.mark.parametrize(("model", "workers"), SAMPLES)
+@pytest.mark.parametrize(("model", "workers"), chosen(SAMPLES, FAST))
 def test_no_strategy_costs_less(model: str, workers: int) -> None:
     graph, ops, tables, found = known(model, workers)
     assert found.certified_gap == 0.0
@@ -61,7 +63,7 @@ def by_hand(problem: Problem, cuts: tuple[int, ...]) -> Iterator[tuple[str, Rest
             yield " x ".join(one.__name__ for one in some), baselines.by_cut(tuple(make(problem) for make in makers))
 
 
-@pytest.mark.parametrize(("model", "workers"), SAMPLES)
+@pytest.mark.parametrize(("model", "workers"), chosen(SAMPLES, FAST))
 def test_no_plan_by_hand_costs_less(model: str, workers: int) -> None:
     graph, ops, tables, found = known(model, workers)
     assert found.certified_gap == 0.0

@@ -56,6 +56,7 @@ def test_what_is_too_large_is_left(graph: tuple[int, Scopes], most_neighbours: i
     count, scopes = graph
     order = find_order([3] * count, scopes, [0] * count, most_neighbours=most_neighbours, most_entries=most_entries)
     check(order, count, scopes)
+    assert order.rounds or order.core
     for steps in order.rounds:
         assert steps.rest.shape[1] <= most_neighbours
         assert 3 ** (1 + steps.rest.shape[1]) <= most_entries

@@ -4,10 +4,11 @@ import itertools
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import opdefs
+from fast_suite import examples
 from planner.algebra.tiling import Replicate, Shard, Tiling, parse_placement
 from planner.artifacts.plan import Plan
 from planner.errors import InfeasibleError, UsageError
@@ -85,7 +86,7 @@ def test_a_cut_leaves_room_for_those_that_follow() -> None:
     assert str(plan.tilings["x0"]) == "S(0)/3 S(1)/2 S(1)/2"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(st.integers(1, 6), max_size=3),
     st.sampled_from([(2,), (2, 2), (3, 2), (2, 2, 2)]),
@@ -116,6 +117,7 @@ def test_limits_against_enumeration(
         full = [longer for prefix in full for longer in after(prefix, ways)]
     good = {Tiling(one.placements[:depth], cuts[:depth]) for one in full for depth in range(len(cuts) + 1)}
     every = (Replicate(), *(Shard(dim) for dim in range(len(shape))))
+    assert Tiling((), ()) in good or forbidden
     for depth in range(len(cuts) + 1):
         for placements in itertools.product(every, repeat=depth):
             one = Tiling(placements, cuts[:depth])

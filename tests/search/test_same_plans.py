@@ -17,10 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import opdefs
+from fast_suite import examples
 from planner.artifacts.plan import Plan
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.structure import in_order_of_places, structure_of
@@ -92,7 +93,7 @@ def same_names(plan: Plan) -> dict[str, str]:
     return {name: name for name in (*plan.tilings, *plan.strategies)}
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(graph=graphs(), workers=st.sampled_from((2, 3, 4, 6, 8)), seed=SEEDS)
 def test_other_names_give_the_same_plan(renamed: Renamed, graph: Graph, workers: int, seed: int) -> None:
     other, new = renamed(graph, seed)
@@ -100,13 +101,13 @@ def test_other_names_give_the_same_plan(renamed: Renamed, graph: Graph, workers:
     assert in_names(planned(graph, workers), new) == in_names(there, same_names(there))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(graph=graphs(), workers=st.sampled_from((2, 3, 5)), seed=SEEDS)
 def test_another_order_costs_as_much_at_one_cut(reordered: Reordered, graph: Graph, workers: int, seed: int) -> None:
     assert planned(reordered(graph, seed), workers).cost == planned(graph, workers).cost
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(graph=graphs(), workers=st.sampled_from((3, 4, 6, 8)), seed=SEEDS)
 def test_in_the_order_of_places_neither_names_nor_order_matter(
     renamed: Renamed, reordered: Reordered, graph: Graph, workers: int, seed: int

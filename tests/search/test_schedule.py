@@ -61,7 +61,7 @@ def test_fusion_takes_back_what_recursion_decided_too_early(monkeypatch: pytest.
 
 
 def test_a_bound_leads_to_a_better_plan_and_proves_it_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, workers = zoo.build("lenet-5"), 12
+    graph, workers = zoo.build("gpt-2x128-4h-lm"), 8
     found = planned(graph, workers, "normal")
     assert found.certified_gap == 0.0
     assert found.cost < planned(graph, workers, "quick").cost
@@ -69,14 +69,22 @@ def test_a_bound_leads_to_a_better_plan_and_proves_it_best(monkeypatch: pytest.M
     assert planned(graph, workers, "normal").certified_gap is None
 
 
-def test_where_no_bound_closes_the_gap_other_starts_lead_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, workers = zoo.build("lenet-5"), 12
-    without(monkeypatch, "normal", Bound(NORMAL_BOUND))
-    bounded = dict(deciding.SCHEDULES)
+def test_where_a_gap_is_left_a_plan_grows_out_of_every_other_start() -> None:
+    graph, lines = zoo.build("lenet-5"), list[str]()
+    ops = opdefs.standard().bind_all(graph)
+    for workers, starts in ((16, 2 + 10), (8, 2)):
+        lines.clear()
+        gap = decide(graph, ops, workers, progress=lines.append).plan.certified_gap
+        assert gap == (0.0 if starts == 2 else None)
+        assert sum(line.startswith("cut 1 ") for line in lines) == starts
+
+
+@pytest.mark.slow
+def test_other_starts_lead_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, workers = zoo.build("resnet-50"), 16
     found = planned(graph, workers, "normal")
-    moves = tuple(move for move in bounded["normal"].moves if move != Grow(others))
-    monkeypatch.setattr(deciding, "SCHEDULES", {**bounded, "normal": replace(bounded["normal"], moves=moves)})
-    assert found.cost < planned(graph, workers, "normal").cost
+    without(monkeypatch, "normal", Grow(others))
+    assert found.cost < 0.995 * planned(graph, workers, "normal").cost
 
 
 def test_moves_end_where_the_best_plan_is_proven_best() -> None:

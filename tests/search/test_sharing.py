@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 import opdefs
+from fast_suite import spread
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import UNCUT, Replicate, Tiling
 from planner.artifacts.program import Fetch
@@ -218,8 +219,9 @@ def test_a_plan_that_pays_for_nothing_twice_is_left_as_it_is() -> None:
     assert found.graph is plain.graph
 
 
-@pytest.mark.parametrize("effort", ["quick", "normal", "thorough"])
-@pytest.mark.parametrize("model", ["lenet-5", "gpt-1x32"])
+@pytest.mark.parametrize(
+    ("model", "effort"), spread(["gpt-1x32", "lenet-5"], ["quick", "thorough", "normal"], one_of=2)
+)
 def test_every_delivery_that_is_kept_saves_bytes(model: str, effort: EffortName) -> None:
     """Taken out, with what reads it reading its source, each of them makes the plan dearer."""
     plain, found = planned(build(model, batch=4), 4, Rules(replicate="none"), effort)

@@ -1,13 +1,15 @@
 """Deep networks planned by short ones."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import opdefs
+from fast_suite import chosen, examples
 from planner import zoo
 from planner.algebra.tiling import Replicate, Shard, Tiling
 from planner.artifacts.plan import Plan
@@ -104,7 +106,10 @@ def test_a_short_network_is_a_graph_of_its_own(name: str) -> None:
     assert {one.op.op_type for one in short.ops} == {one.op.op_type for one in ops}
 
 
-@pytest.mark.parametrize(("name", "workers"), [("gpt-12x64-2h", 4), ("gpt-12x64-2h", 3), ("resnet-101", 2)])
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    chosen([("gpt-12x64-2h", 4), ("gpt-12x64-2h", 3), ("resnet-101", 2)], fast=[("gpt-12x64-2h", 4)]),
+)
 def test_the_plan_moves_what_it_says_and_no_more_than_one_of_all_blocks(
     monkeypatch: pytest.MonkeyPatch, name: str, workers: int
 ) -> None:
@@ -163,8 +168,9 @@ def towers(first: str) -> Graph:
     return graph
 
 
-@pytest.mark.parametrize("name", [*DEEP, "wresnet-152-4"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "seed"), chosen(itertools.product([*DEEP, "wresnet-152-4"], [1, 2]), fast=[(DEEP[0], 1)])
+)
 def test_the_same_runs_are_found_in_any_order(name: str, seed: int, reordered: Reordered) -> None:
     graph = zoo.build(name)
     assert runs_by_name(graph) == runs_by_name(reordered(graph, seed))
@@ -222,7 +228,9 @@ def test_blocks_of_a_chain_are_found() -> None:
 def test_a_block_that_is_not_like_the_others_is_none_of_them(blocks: int, odd: int) -> None:
     graph = chain(blocks, odd=odd)
     ops = bound(graph)
-    for run in find_runs(Wiring(graph, ops)):
+    runs = find_runs(Wiring(graph, ops))
+    assert runs
+    for run in runs:
         inner = [
             chain[block - start]
             for chain, start in zip(run.chains, run.starts, strict=True)
@@ -341,7 +349,7 @@ def networks(draw: st.DrawFn) -> Graph:
     return Graph("blocks", kept, tuple(ops), inputs, (*outputs, *unread), {})
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(graph=networks(), workers=st.sampled_from((2, 4, 6)))
 def test_plans_of_any_blocks_move_what_they_say(graph: Graph, workers: int) -> None:
     check_graph(graph)

@@ -7,9 +7,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fast_suite import examples
 from planner.errors import DescriptionError
 from planner.tdl.analyse import interval_of
 from planner.tdl.expr import FloorDiv, Index, Mod, Number, Plus, Times, Var
@@ -92,7 +93,7 @@ def boxes(draw: st.DrawFn) -> Box:
 
 
 @given(whole_numbered, boxes())
-@settings(max_examples=400)
+@examples(400)
 def test_every_read_lies_in_the_interval(index: Index, box: Box) -> None:
     low, high = bounds(index, box)
     assert all(low <= value < high for value in values(index, box))
@@ -123,7 +124,7 @@ def repeats_a_variable(index: Index) -> bool:
 
 
 @given(affine(factors), boxes())
-@settings(max_examples=400)
+@examples(400)
 def test_the_hull_of_an_affine_index_is_exact(index: Index, box: Box) -> None:
     if repeats_a_variable(index):
         return  # i - i has the interval of two variables: sound, as the test above shows, and wider
@@ -132,7 +133,7 @@ def test_the_hull_of_an_affine_index_is_exact(index: Index, box: Box) -> None:
 
 
 @given(affine(ratios), boxes())
-@settings(max_examples=300)
+@examples(300)
 def test_a_rational_index_reads_integers_within_its_exact_ends(index: Index, box: Box) -> None:
     low, high = bounds(index, box)
     found = values(index, box)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import opdefs
+from fast_suite import examples
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
 from planner.algebra.tiling import Shard, Tiling
@@ -44,7 +45,7 @@ def bound(batch: int, groups: int, size: int, width: int | None = None) -> tuple
 
 
 @given(st.integers(1, 5), st.integers(1, 7), st.integers(1, 4), st.lists(st.integers(2, 4), min_size=1, max_size=2))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_what_workers_make_is_the_tiling_that_the_strategy_makes(
     batch: int, groups: int, size: int, ways: list[int]
 ) -> None:

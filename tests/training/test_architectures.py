@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 import architectures
+from fast_suite import chosen
 from planner.graph.reading.from_onnx import read_model
 from planner.training.batch.change import with_batch
 
-SMALL = ("light_shufflenet", "light_squeezenet")
-ALL = [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in architectures.NAMES]
+FAST = [("light_shufflenet", None), ("light_squeezenet", None)]
 
 
 def test_there_are_nine():
@@ -20,8 +22,7 @@ MOVED = {("light_densenet121", 8): 3e-4}
 """Where the loss has so many kinks that a smaller step tells more."""
 
 
-@pytest.mark.parametrize("batch", [None, 8])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("name", "batch"), chosen(product(architectures.NAMES, [None, 8]), FAST))
 def test_gradients_agree_with_a_difference(name, batch):
     row = architectures.check(name, batch, MOVED.get((name, batch), architectures.STEP))
     assert row["derivative"] > 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from drawn import random
+from fast_suite import examples
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 
@@ -27,7 +28,7 @@ def drawn(attributes: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[di
     return st.fixed_dictionaries({}, optional=attributes)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), seed=st.integers(0, 999))
 def test_activations(data, seed, check_gradients, forward_model):
     """Of numbers of two decimals and a bit: away from the kinks, which are at sums of those that are drawn."""
@@ -125,7 +126,7 @@ def test_of_one_operand(make: Callable[..., Any], data, check_gradients, forward
     check_gradients(forward_model([made], {"x": random(SHAPE)}, constants=constants), tolerance=1e-5)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_of_images(data, check_gradients, forward_model):
     op_type = data.draw(st.sampled_from(["LRN", "LpPool", "GlobalLpPool", "DepthToSpace", "SpaceToDepth"]))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+from fast_suite import examples
 from planner.errors import UnsupportedError
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
@@ -48,7 +49,7 @@ def broadcast_shapes(draw):
     return shapes
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(op_type=st.sampled_from(["Add", "Sub", "Mul", "Div", "Max", "Min", "Where", "Sum"]), shapes=broadcast_shapes())
 def test_operands_are_broadcast(op_type, shapes, check_gradients, forward_model):
     a, b = away_from_zero(shapes[0], 1), away_from_zero(shapes[1], 2)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx import helper
 
+from fast_suite import examples
 from planner.errors import UnsupportedError
 from planner.graph.to_onnx import to_model
 from planner.training import rules
@@ -122,7 +123,7 @@ def test_rotations_are_the_runtimes(interleaved, rotated, shape, positions, forw
 NUMBERED = ["Affine", "Elu", "HardSigmoid", "LeakyRelu", "ScaledTanh", "ThresholdedRelu"]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     activations=st.lists(st.sampled_from([*NUMBERED, "Tanh", "Sigmoid"]), min_size=6, max_size=6),
     alphas=st.lists(st.sampled_from([0.3, 0.7, 1.2]), max_size=6),
@@ -229,7 +230,7 @@ def test_by_body(nodes, shapes, opset, forward_model, reference, directions):
     )  # fmt: skip
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     op_type=st.sampled_from(["SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"]),
     reduction=st.sampled_from(["mean", "sum", "none"]),

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
+from fast_suite import chosen
 from planner.graph.reading.from_onnx import read_model
 from planner.training.build import build_training_graph
 
@@ -21,7 +23,7 @@ from pathlib import Path
 from planner import api
 folder = Path(sys.argv[1])
 api.grad(folder / "large.onnx", loss="mse", optimizer="adam", output=folder / "train.onnx")
-api.plan(folder / "train.onnx", gpus=8, out=folder / "plan")
+api.plan(folder / "train.onnx", gpus=8, effort=sys.argv[2], out=folder / "plan")
 # Not ru_maxrss: what the parent held when it forked counts in that.
 print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))
 """
@@ -61,10 +63,11 @@ def test_a_step_of_absent_weights(tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
 
 
-def test_grad_and_plan_in_a_few_hundred_megabytes(tmp_path):
+@pytest.mark.parametrize("effort", chosen(["quick", "normal"], fast=["quick"]))
+def test_grad_and_plan_in_a_few_hundred_megabytes(tmp_path, effort):
     declared(tmp_path / "large.onnx")
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False,
-                          cwd=Path(__file__).parents[2])  # fmt: skip
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path), effort]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout.split()[-1]) < 500_000, "kB"
     assert onnx.load(tmp_path / "train.onnx", load_external_data=False).graph.node

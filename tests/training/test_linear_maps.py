@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
 import stock_runtime
 from drawn import random
+from fast_suite import examples
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
@@ -67,7 +68,7 @@ def test_a_long_pad_makes_a_small_graph(mode, forward_model):
     np.testing.assert_allclose((parameters["w"] - next_w)[0, 0], slope, atol=2e-6)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     size=st.integers(1, 6), low=st.integers(-2, 9), high=st.integers(-2, 9),
     mode=st.sampled_from(["reflect", "edge", "wrap"]),

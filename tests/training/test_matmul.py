@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
 from drawn import random
+from fast_suite import examples
 
 node = helper.make_node
 
@@ -29,7 +30,7 @@ def test_product_of_two_vectors(check_gradients, forward_model):
     check_gradients(forward_model(nodes, {"a": random((4,), 1), "b": random((4,), 2)}))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     trans_a=st.booleans(),
     trans_b=st.booleans(),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from drawn import random
+from fast_suite import examples
 from planner.training.rules.linear_maps import interpolation
 from written_out import written_out
 
@@ -63,7 +64,7 @@ def test_prelu(shape, check_gradients, forward_model):
     check_gradients(forward_model([node("PRelu", ["x", "s"], ["y"])], parameters))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     op_type=st.sampled_from(["Max", "Min", "Mean", "Sum"]),
     shapes=st.lists(st.sampled_from([(2, 3, 4), (3, 4), (4,), (1, 4), (2, 1, 1)]), min_size=1, max_size=4),
@@ -95,7 +96,7 @@ def test_bounds_of_a_clip(trained, check_gradients, forward_model):
 REDUCTIONS = ["ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp", "ReduceProd"]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     op_type=st.sampled_from(REDUCTIONS),
     axes=st.sampled_from([None, (0,), (1,), (-1,), (0, 2), (0, 1, 2)]),
@@ -190,7 +191,7 @@ def test_einsum(equation, shapes, check_gradients, forward_model):
 MODES = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     size=st.integers(1, 6),
     made=st.integers(1, 9),
@@ -244,7 +245,7 @@ def test_resize(attributes, by, check_gradients, forward_model):
     check_gradients(forward)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_conv_transpose(data, check_gradients, forward_model):
     dims = data.draw(st.integers(1, 2))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx import helper
 
 from drawn import random
+from fast_suite import examples
 from planner.errors import UnsupportedError
 
 node = helper.make_node
@@ -63,7 +64,7 @@ def bounds(draw):
     return size, start, draw(st.one_of(st.integers(-size - 2, size + 2), st.sampled_from(ends))), step
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(first=bounds(), second=bounds())
 def test_slice(first, second, check_gradients, forward_model):
     parts = list(zip(first, second, strict=True))

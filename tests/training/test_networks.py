@@ -86,6 +86,7 @@ def test_the_runtime_computes_what_the_reference_does(forward_model, reference):
     )
     step = build_training_graph(forward_model(forward.nodes, parameters, data, constants).graph(), **options)
     found = run(step, {**data, **labels})
+    assert expected.keys() == found.keys() != set()
     for name, value in expected.items():
         assert np.abs(found[name] - value).max() <= 1e-5 * np.abs(value).max(), name
 

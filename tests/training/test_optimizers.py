@@ -77,8 +77,11 @@ def test_optimizer(optimizer, hyper, forward_model, reference):
     target = random((5, 3), 7)
     step = built(forward, optimizer, hyper=hyper)
     onnx.checker.check_model(to_model(step), full_check=True)
-    for t, (before, found) in enumerate(steps(step, reference, {**forward.data, "target": target}, 3), 1):
+    made = list(steps(step, reference, {**forward.data, "target": target}, 3))
+    assert len(made) == 3
+    for t, (before, found) in enumerate(made, 1):
         gradients = gradients_of(before, forward.data["x"], target)
+        assert gradients.keys() == forward.parameters.keys()
         for name, gradient in gradients.items():
             kept = ("momentum", "beta1", "beta2", "epsilon", "decay_factor")
             own = Hyper(**{key: getattr(hyper, key) for key in kept},
@@ -113,6 +116,7 @@ def test_clipping_by_the_global_norm(most, forward_model, reference):
     gradients = gradients_of(forward.parameters, forward.data["x"], target)
     norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients.values()))
     factor = min(1.0, most / (norm + 1e-6))
+    assert gradients.keys() == forward.parameters.keys()
     for name, gradient in gradients.items():
         np.testing.assert_allclose(
             found[f"{name}.next"], forward.parameters[name] - RATE * factor * gradient, rtol=1e-6
@@ -146,6 +150,7 @@ def test_a_fixed_loss_scale_changes_nothing(forward_model, reference):
     feeds = {**forward.data, "target": random((5, 3), 7)}
     plain = reference(to_model(built(forward, "sgd")), feeds)
     scaled = reference(to_model(built(forward, "sgd", schedule=Schedule(loss_scale=1024.0))), feeds)
+    assert plain.keys() == scaled.keys() != set()
     for name, value in plain.items():
         np.testing.assert_allclose(scaled[name], value, rtol=1e-12)
 

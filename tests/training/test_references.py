@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import judged_steps as judged
+from fast_suite import spread
 
 built = cache(judged.BuiltStep)
 
@@ -48,9 +49,9 @@ def kept_state(model, optimizer):
     }
 
 
-@pytest.mark.parametrize("case", [first_step, kept_step])
-@pytest.mark.parametrize("optimizer", judged.RATES)
-@pytest.mark.parametrize("model", judged.NAMES)
+@pytest.mark.parametrize(
+    ("model", "optimizer", "case"), spread(judged.NAMES, judged.RATES, [first_step, kept_step], one_of=2)
+)
 def test_a_step_is_pytorchs(model, optimizer, case):
     number, state, theirs, noise, stride = case(model, optimizer)
     step = built(model, optimizer)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from drawn import random
+from fast_suite import examples
 from planner.errors import UnsupportedError
 
 node = helper.make_node
@@ -25,7 +26,7 @@ def grid_away_from_kinks(sizes, places, aligned, seed):
     return np.stack(columns[::-1], axis=-1)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     mode=st.sampled_from(["linear", "nearest", "cubic"]),
     padding=st.sampled_from(["zeros", "border", "reflection"]),

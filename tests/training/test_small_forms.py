@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from drawn import random
+from fast_suite import examples
 from planner.errors import UnsupportedError
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
@@ -100,7 +101,7 @@ def test_half_a_spectrum_is_made_where_nothing_is_stated(check_gradients, forwar
     check_gradients(forward_model(nodes, {"x": random((1, 8, 1))}, constants=constants))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     kind=st.sampled_from(["real", "complex", "onesided", "inverse", "inverse onesided"]),
     axis=st.sampled_from([0, 1, -2, -3]),
@@ -135,7 +136,7 @@ def test_fourier_transform_of_an_older_opset(axis, check_gradients, forward_mode
     assert {int(step.constants[op.inputs[2]]) for op in ops} == {axis or 1}
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     reduction=st.sampled_from(["max", "min", "mul", "add", "none"]),
     axis=st.integers(-2, 1),
@@ -192,7 +193,7 @@ def matrix_of_the_kernel(size, constants, names, **attributes):
     return run(model, {"x": np.eye(size, dtype=np.float32)[None, None]})["y"][0, 0].T
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     size=st.integers(2, 9),
     made=st.integers(1, 9),
@@ -213,7 +214,7 @@ def test_antialiased_interpolation_is_the_runtimes(size, made, mode, coordinates
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     size=st.integers(2, 7),
     made=st.integers(1, 9),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx import helper
 
 import stock_runtime
 from drawn import random
+from fast_suite import examples
 from planner.errors import UnsupportedError
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
@@ -57,7 +58,7 @@ def is_valid(forward):
     return graph.tensors["y"].elements > 0
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(window=windows(), group=st.sampled_from([1, 1, 2, 3]), out=st.integers(1, 2), bias=st.booleans())
 def test_conv(window, group, out, bias, check_gradients, forward_model):
     attributes, sizes = window
@@ -75,7 +76,7 @@ def test_depthwise_conv(check_gradients, forward_model):
     check_gradients(forward_model(nodes, parameters))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(window=windows(pooling=True), ceil=st.booleans())
 def test_max_pool(window, ceil, check_gradients, forward_model):
     attributes, sizes = window
@@ -86,7 +87,7 @@ def test_max_pool(window, ceil, check_gradients, forward_model):
     check_gradients(forward)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(window=windows(pooling=True), ceil=st.booleans(), include=st.booleans())
 def test_average_pool(window, ceil, include, check_gradients, forward_model):
     attributes, sizes = window
@@ -118,7 +119,7 @@ def runs(forward):
     return found.shape == graph_from_proto(forward.model()).tensors["y"].shape
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(window=windows(pooling=True), op_type=st.sampled_from(["Conv", "MaxPool", "AveragePool"]), flag=st.booleans())
 def test_own_forms_agree_with_the_runtime(window, op_type, flag, reference, forward_model):
     attributes, sizes = window
@@ -135,7 +136,7 @@ def test_own_forms_agree_with_the_runtime(window, op_type, flag, reference, forw
     np.testing.assert_allclose(reference(forward.model(), {})["y"], session_output(forward), rtol=1e-4, atol=1e-5)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(window=windows(), group=st.integers(1, 2), extra=st.booleans())
 def test_own_transposed_form_agrees_with_the_runtime(window, group, extra, reference, forward_model):
     attributes, sizes = window
@@ -150,7 +151,7 @@ def test_own_transposed_form_agrees_with_the_runtime(window, group, extra, refer
     np.testing.assert_allclose(reference(forward.model(), {})["y"], session_output(forward), rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     window=windows(pooling=True), op_type=st.sampled_from(["Conv", "MaxPool", "AveragePool"]), group=st.integers(1, 2)
 )
@@ -165,8 +166,9 @@ def test_the_runtime_takes_the_backward(window, op_type, group, reference, forwa
     step = build_training_graph(forward.graph(), loss="mse", optimizer="sgd", learning_rate=1.0)
     model = to_model(step)
     target = {"target": random(step.tensors["y"].shape, 3).astype(np.float32)}
-    found = stock_runtime.run(step, target)
-    for name, value in reference(model, target).items():
+    found, wanted = stock_runtime.run(step, target), reference(model, target)
+    assert found.keys() == wanted.keys() != set()
+    for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4)
 
 
@@ -195,7 +197,7 @@ def test_the_order_of_indices_does_not_matter(check_gradients, forward_model):
     check_gradients(forward_model(nodes, {"x": random((1, 1, 4, 4), 1)}))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_blocks_of_an_image(data, check_gradients, forward_model):
     dims = data.draw(st.integers(2, 3))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import opdefs
+from fast_suite import chosen
 from planner import api
 from planner.artifacts.program import Segment
 from planner.errors import InfeasibleError, UsageError
@@ -29,7 +30,7 @@ def graph_of(tensors: dict[str, tuple[int, ...]], ops: list[Op], output: str, dt
     return Graph("g", every, tuple(ops), tuple(name for name in tensors if name not in made), (output,), {})
 
 
-@pytest.mark.parametrize("workers", [3, 4, 5, 7, 8])
+@pytest.mark.parametrize("workers", chosen([3, 4, 5, 7, 8], fast=[3, 7]))
 def test_bert_reads_one_row_which_some_workers_do_not_have(plan_of: Callable[..., Any], workers: int) -> None:
     planned = plan_of(MODELS / "bert.raw.onnx", workers)
     program = planned.load().program

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner import api
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Segment
 from planner.errors import DifferenceError
 from planner.graph.model import Graph
+from planner.graph.to_onnx import write_model
 from planner.runtime.engine.transport import BoundFetch, Locate, NumpyTransport, Part
 from planner.runtime.judge import references as judge
 from planner.runtime.judge.reference import NoReferenceError
-from planner.runtime.plan_files import LoadedPlan
+from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
 
@@ -97,11 +99,14 @@ def in_memory(plan: LoadedPlan) -> LoadedPlan:
     return replace(plan, paths=())
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def spatial_plan(
-    plan_of: Callable[..., Any], cnn_step: Graph, spatial_pins: Callable[[Graph, str], Mapping[str, str]]
+    tmp_path_factory: pytest.TempPathFactory, cnn_step: Graph, spatial_pins: Callable[[Graph, str], Mapping[str, str]]
 ) -> LoadedPlan:
-    return in_memory(plan_of(cnn_step, 3, pin=spatial_pins(cnn_step, "S(2)")).load())
+    folder = tmp_path_factory.mktemp("spatial")
+    write_model(cnn_step, folder / "train.onnx")
+    api.plan(folder / "train.onnx", gpus=3, pin=spatial_pins(cnn_step, "S(2)"), out=folder / "plan")
+    return in_memory(load_plan(folder / "plan"))
 
 
 def is_caught(run: Callable[[], RunResult]) -> bool:
@@ -177,6 +182,7 @@ def test_no_weight_is_owned_twice_unless_the_plan_says_so(
     spatial_plan: LoadedPlan, plan_of: Callable[..., Any]
 ) -> None:
     """Elements of a state's tiles, over all workers: the tensor once, or once for each replica."""
+    assert spatial_plan.program.state
     for pair in spatial_plan.program.state:
         tiles = [
             worker.buffers[pair.current].region

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from onnx import load, numpy_helper
 
+from fast_suite import chosen
 from kill_runs import kill_runs
 from planner import api
 from planner.errors import ModelError
@@ -94,7 +95,7 @@ def test_another_plan_goes_on_and_another_model_does_not(
         api.run(tmp_path / "cnn", steps=9, checkpoint_dir=tmp_path / "ck", resume=True)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", chosen([1, 2, 4], fast=[2]))
 def test_the_plan_says_what_the_arrays_take(plan_of: Callable[..., Any], cnn_step: Graph, workers: int) -> None:
     planned = plan_of(cnn_step, workers)
     result = run_with(planned.directory, RunOptions(steps=2))
@@ -108,7 +109,7 @@ def test_weights_go_from_training_back_into_the_forward_model(plan_of: Callable[
     forward = Path(__file__).parent.parent / "models" / "resnet50.raw.onnx"
     train = tmp_path / "train.onnx"
     api.grad(forward, loss="softmax_cross_entropy", optimizer="sgd", lr=0.01, batch=2, output=train)
-    planned = plan_of(train, 2)
+    planned = plan_of(train, 2, effort="quick")
     result = api.run(planned.directory, steps=1, export=tmp_path / "trained.onnx", forward=forward)
     assert len(result.exported) > 100
     filled = {entry.name: entry for entry in load(tmp_path / "trained.onnx").graph.initializer}

@@ -14,6 +14,7 @@ import onnxruntime
 import pytest
 
 import cli
+from fast_suite import spread
 from planner import api
 
 MODELS = Path(__file__).parents[1] / "models" / "optimized"
@@ -67,8 +68,7 @@ GIVEN = {
 }
 
 
-@pytest.mark.parametrize("workers", WORKERS)
-@pytest.mark.parametrize("model", GIVEN)
+@pytest.mark.parametrize(("model", "workers"), spread(GIVEN, [2, 3, 4], one_of=3))
 def test_a_model_of_the_optimizer_is_what_it_was(model: str, workers: int, tmp_path: Path) -> None:
     held_against_the_runtime(MODELS / f"{model}.onnx", GIVEN[model](), workers, tmp_path)
 

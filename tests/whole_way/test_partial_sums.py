@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import opdefs
+from fast_suite import chosen, spread
 from partial_plans import all_kinds, partial_plan, partial_tensors, separate_gpt, two_products
 from planner import api
 from planner.artifacts.plan import Plan
@@ -26,9 +27,9 @@ def check(result: RunResult, plan: Plan) -> None:
     assert all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("workers", [2, 3, 4, 6])
-@pytest.mark.parametrize("make", [two_products, all_kinds])
+@pytest.mark.parametrize(
+    ("make", "workers", "seed"), spread([two_products, all_kinds], [2, 3, 4, 6], range(3), one_of=3)
+)
 def test_random_plans_run(make: Callable[[], Graph], workers: int, seed: int, tmp_path: Path) -> None:
     graph = make()
     ops = opdefs.standard().bind_all(graph)
@@ -69,7 +70,7 @@ def test_a_transformer_with_the_operator_of_megatron(plan_of: Callable[..., Any]
     check(api.run(planned.directory, steps=2, verify=True), plan)
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", chosen([2, 3, 4], fast=[3]))
 def test_a_recurrent_network_joins_the_gradients_of_all_steps_once(plan_of: Callable[..., Any], workers: int) -> None:
     planned = plan_of(rnn(2, 12, batch=12), workers, strategy="data")
     plan = planned.result.plan

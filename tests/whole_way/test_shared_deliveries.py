@@ -10,6 +10,7 @@ import pytest
 
 import opdefs
 from deliveries import all_deliveries
+from fast_suite import chosen, spread
 from planner import api
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.artifacts.plan import Plan, digest
@@ -39,7 +40,7 @@ def test_mlp_in_which_nothing_is_replicated(plan_of: Callable[..., Any], mlp_ste
     check(planned.directory, planned.result.plan.moved_bytes)
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", chosen([2, 3, 4], fast=[2, 3]))
 def test_cnn_cut_spatially(
     plan_of: Callable[..., Any],
     cnn_step: Graph,
@@ -48,13 +49,12 @@ def test_cnn_cut_spatially(
 ) -> None:
     """Rows of the images are cut, 17 of them, weights too, and delivered to both passes."""
     pins = {**spatial_pins(cnn_step, "S(2)"), "two.w": "S(0)", "three.w": "S(0)", "fc.w": "S(1)"}
-    planned = plan_of(cnn_step, workers, pin=pins)
+    planned = plan_of(cnn_step, workers, pin=pins, effort="quick")
     assert planned.result.plan.deliveries
     check(planned.directory, planned.result.plan.moved_bytes)
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize(("workers", "seed"), spread([2, 3, 4], range(2), one_of=2))
 def test_deliveries_in_random_tilings(cnn_step: Graph, tmp_path: Path, workers: int, seed: int) -> None:
     """Every tensor of several readers is delivered to all of them, and again to the last two, as chance has it.
 

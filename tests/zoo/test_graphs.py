@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
+from fast_suite import chosen
 from planner import api, zoo
 from planner.errors import UsageError
 from planner.graph.check import check_graph
@@ -41,9 +42,14 @@ def test_every_model_is_consistent_and_has_no_weights(name: str) -> None:
     assert held < 32 << 20, "what is not weights is small"
 
 
+OF_EACH_KIND = [
+    *("mlp-5x300", "cnn-5x512-24", "lenet-5", "inception-v3"),
+    *("resnet-50", "wresnet-50-4", "rnn-6-4k", "gpt-2x1024"),
+]
+
+
 @pytest.mark.parametrize(
-    "name",
-    ["mlp-5x300", "cnn-5x512-24", "lenet-5", "inception-v3", "resnet-50", "wresnet-50-4", "rnn-6-4k", "gpt-2x1024"],
+    "name", chosen(OF_EACH_KIND, fast=["mlp-5x300", "cnn-5x512-24", "lenet-5", "inception-v3", "gpt-2x1024"])
 )
 def test_a_file_holds_the_same_graph(name: str, tmp_path: Path) -> None:
     graph = zoo.build(name)
@@ -92,8 +98,8 @@ SMALL = {
 def test_small_ones_are_planned_run_and_verified(name: str, tmp_path: Path) -> None:
     graph: Graph = SMALL[name]()
     write_model(graph, tmp_path / "model.onnx")
-    api.plan(tmp_path / "model.onnx", gpus=2, out=tmp_path / "plan")
-    result = api.run(tmp_path / "plan", steps=3, verify=True)
+    api.plan(tmp_path / "model.onnx", gpus=2, effort="quick", out=tmp_path / "plan")
+    result = api.run(tmp_path / "plan", steps=2, verify=True)
     assert result.verified
     assert result.predicted_bytes == result.moved_bytes
     assert all(np.isfinite(loss) for loss in result.losses)

@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 import stock_runtime
+from fast_suite import spread
 from planner import api
 from planner.graph.reading.load import load_model
 from planner.training.doors.artifacts import read_gradients
@@ -97,13 +98,11 @@ def test_running_statistics_are_state():
         assert np.abs(found[following] - feeds[current]).max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["cnn", "transformer", "lstm"])
-def test_planned_on_2_and_4_workers(name, tmp_path):
-    step = tmp_path / "train.onnx"
+@pytest.mark.parametrize(("name", "workers"), spread(["cnn", "transformer", "lstm"], [2, 4], one_of=2))
+def test_planned_run_and_verified(name, workers, tmp_path):
+    step, folder = tmp_path / "train.onnx", tmp_path / "plan"
     api.grad(folder_of(name), output=step)
-    for workers in (2, 4):
-        folder = tmp_path / f"plan{workers}"
-        api.plan(step, gpus=workers, out=folder, effort="quick")
-        outcome = api.run(folder, steps=2, verify=True, inputs=folder_of(name) / "oracle_feed.npz")
-        assert outcome.verified
-        assert outcome.moved_bytes == outcome.predicted_bytes
+    api.plan(step, gpus=workers, out=folder, effort="quick")
+    outcome = api.run(folder, steps=2, verify=True, inputs=folder_of(name) / "oracle_feed.npz")
+    assert outcome.verified
+    assert outcome.moved_bytes == outcome.predicted_bytes

@@ -58,6 +58,7 @@ def test_lstm(direction):
     found = lowered(nodes, shapes, constants, [f"d{name}" for name in operands], feeds)
     forward = [node("LSTM", inputs, ["y", "yh", "yc"], **stated)]
     expected = differentiated(forward, ["y", "yh", "yc"], list(operands), shapes, constants, feeds)
+    assert len(expected) == len(operands)
     for name, value in expected.items():
         assert np.abs(value).max() > 0
         np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=2e-6, err_msg=name)
@@ -78,6 +79,7 @@ def test_gru_without_the_gradient_of_its_last_state(linear_before_reset):
     wanted = ["w", "r", "b", "h"]
     found = lowered(nodes, shapes, {}, [f"d{name}" for name in wanted], feeds)
     expected = differentiated([node("GRU", inputs, ["y", "yh"], **stated)], ["y"], wanted, shapes, {}, feeds)
+    assert len(expected) == len(wanted)
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=2e-6, err_msg=name)
 
@@ -113,5 +115,6 @@ def test_two_cells_with_one_weight_and_one_zero_for_both_states():
     found = lowered(nodes, shapes, constants, [f"d{name}" for name in operands], feeds)
     forward = [cell("LSTM", "x", ["y"]), between, cell("LSTM", "u", ["v"])]
     expected = differentiated(forward, ["v"], list(operands), shapes, constants, feeds)
+    assert len(expected) == len(operands)
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=2e-6, err_msg=name)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from fast_suite import spread
 from planner import api
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -33,13 +34,12 @@ def check(model: Path, tmp_path: Path, workers: int) -> None:
     assert outcome.moved_bytes == outcome.predicted_bytes
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_a_step_of_every_door(name, tmp_path):
+@pytest.mark.parametrize(("name", "workers"), spread(STEPS, [2, 4], one_of=2))
+def test_a_step_of_every_door(name, workers, tmp_path):
     model, options = STEPS[name]
     step = tmp_path / "train.onnx"
     api.grad(model, output=step, **options)
-    for workers in (2, 4):
-        check(step, tmp_path, workers)
+    check(step, tmp_path, workers)
 
 
 def test_an_unrolled_lstm(tmp_path):
