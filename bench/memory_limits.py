@@ -37,17 +37,16 @@ from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
-from planner.planning.bodies import Decided, decide_with_bodies
+from planner.planning.bodies import decide_with_bodies
 from planner.planning.fit import Candidate, candidate_of, least_cost, within
 from planner.search.bound.certify import certify
-from planner.search.decide import Decision, decide
 from planner.search.effort import EFFORTS
 from planner.search.memory.branches import UNBOUNDED, Answer, Charges, Column, Prices, Spans, branched
 from planner.search.memory.limit import HIGHEST_PRICE
 from planner.search.memory.nearby import Nearby
 from planner.search.model.problem import SearchVariable
 from planner.search.moves.recursion import Found
-from planner.search.user_rules.rules import NO_RULES, Rules
+from planner.search.request import SearchRequest
 
 MODELS = ("mlp-4x8192", "cnn-5x2048-6", "lenet-5", "alexnet", "rnn-4-8k", "gpt-2x1024")
 HEADS = ("limit MB", "peak MB", "moved MB", "at least MB", "gap", "residence of peak")
@@ -60,8 +59,9 @@ class Sweep:
     def __init__(self, name: str, workers: int, batch: int | None) -> None:
         self.workers = workers
         self.tables = CostTables()
+        self.ask = SearchRequest(workers, tables=self.tables)
         graph = zoo.build(name, batch=batch)
-        decided = decide_with_bodies(graph, opdefs.standard(), workers, tables=self.tables)
+        decided = decide_with_bodies(graph, opdefs.standard(), self.ask)
         self.first = candidate_of(decided)
         self.residence = Residence(decided.graph, decided.ops)
 
@@ -71,13 +71,7 @@ class Sweep:
         Raises:
             InfeasibleError: none was found.
         """
-
-        def again(planned: Decided, charged: CostTables, rules: Rules = NO_RULES) -> Decision:
-            return decide(planned.graph, planned.ops, self.workers, rules=rules, tables=charged, effort="quick")
-
-        leaner = [partial(again, rules=rules) for rules in NO_RULES.with_less_replication()]
-        limits = [limit] * self.workers
-        return within(self.first, again, limits, least_cost(self.tables), self.tables, leaner=leaner)
+        return within(self.first, self.ask, [limit] * self.workers, least_cost(self.tables))
 
     def least(self) -> int:
         """The smallest memory for each worker that is reached, by asking for none."""
@@ -100,7 +94,7 @@ class Sweep:
         """What a plan moves at least whose residence is within a limit on all workers together."""
         decided, plan = self.first.decided, found.decided.decision.plan
         plans = (decided.decision.plan, plan)
-        nearby = Nearby(decided.graph, decided.ops, plans, self.tables)
+        nearby = Nearby(decided.graph, decided.ops, plans, self.ask)
         cuts = plan.cuts
 
         def column(composites: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:

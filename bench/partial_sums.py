@@ -13,6 +13,7 @@ from rich.console import Console
 from strategies import Model, line
 
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import NO_RULES, Rules
 
 JOINED_AT_ONCE = Rules(forbidden=(("*", "P"),))
@@ -38,10 +39,12 @@ def main() -> None:
             decide(
                 model.graph,
                 model.ops,
-                chosen.workers,
-                strategy=strategy or "tofu",
-                rules=rules,
-                effort=chosen.effort,
+                SearchRequest(
+                    chosen.workers,
+                    strategy=strategy or "tofu",
+                    rules=rules,
+                    effort=chosen.effort,
+                ),
             )
             for rules in (JOINED_AT_ONCE, NO_RULES)
         )

@@ -23,6 +23,7 @@ from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.to_onnx import to_model
 from planner.partition.build import complete_plan, partition, plan_files
 from planner.planning.bodies import decide_with_bodies
+from planner.search.request import SearchRequest
 from planner.training.doors.read import read_step
 
 
@@ -34,7 +35,7 @@ def placed(train: Path, workers: int, folder: Path) -> Path:
     descriptions, _ = in_force(None, "refuse")
     graph = lower_randomness(read_step(train, dims={}, state_pairs=None, operators=descriptions))
     content = to_model(graph).SerializeToString(deterministic=True)
-    decided = decide_with_bodies(graph, descriptions, 1, model_digest=digest(content))
+    decided = decide_with_bodies(graph, descriptions, SearchRequest(1, model_digest=digest(content)))
     whole, owner = decided.decision.plan, owners(decided.graph, workers)
     tilings = {name: _only(owner[name], workers) for name in whole.tilings}
     strategies = {

@@ -34,6 +34,7 @@ from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import decide
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.literature.methods import METHODS
+from planner.search.request import SearchRequest
 from planner.training.doors.read import read_step
 
 STRATEGIES = ("data", "tofu")
@@ -96,7 +97,7 @@ MEASURED = ("strategy", "MB", "as SoyBean counts", "excess MB", "gap", "seconds"
 
 def measured(graph: Graph, workers: int, strategy: str) -> Measured:
     """Plans and partitions; the partitioner's count is the plan's, or this fails."""
-    decided = decide_with_bodies(graph, opdefs.standard(), workers, strategy=strategy)
+    decided = decide_with_bodies(graph, opdefs.standard(), SearchRequest(workers, strategy=strategy))
     plan = decided.decision.plan
     program = partition(decided.graph, decided.ops, plan).program
     return Measured(
@@ -161,7 +162,7 @@ def gaps(console: Console, names: list[str], workers: list[int], effort: EffortN
         graph = zoo.build(name)
         ops = opdefs.standard().bind_all(graph)
         for count in workers:
-            decision = decide(graph, ops, count, effort=effort)
+            decision = decide(graph, ops, SearchRequest(count, effort=effort))
             plan = decision.plan
             gap = "-" if plan.certified_gap is None else f"{plan.certified_gap:.2%}"
             excess = f"{plan.excess_bytes / 1e6:.1f} ({plan.slowest_share - 1:.2%})"

@@ -39,6 +39,7 @@ from planner.partition.build import complete_plan, partition, plan_files
 from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import Decision, decide
 from planner.search.effort import EFFORTS, EffortName
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.training.doors.read import read_step
 
@@ -86,7 +87,7 @@ def searched(row: Row, runs: int, effort: EffortName) -> tuple[Graph, Decision, 
     processor: list[float] = []
     for _ in range(runs + 1):
         before = time.process_time()
-        decision = decide(graph, ops, row.workers, effort=effort)
+        decision = decide(graph, ops, SearchRequest(row.workers, effort=effort))
         processor.append(time.process_time() - before)
         clock.append(decision.search_seconds)
     # The first run warms up; it counts where it is the only one.
@@ -141,7 +142,7 @@ def stages(console: Console, model: str, workers: int) -> None:
         note("write the model again")
         ops: tuple[BoundOp, ...] = descriptions.bind_all(graph)
         note(f"bind {len(ops):,} ops")
-        decided = decide_with_bodies(graph, descriptions, workers, model_digest=digest(content))
+        decided = decide_with_bodies(graph, descriptions, SearchRequest(workers, model_digest=digest(content)))
         note("search, and bind again")
         partitioned = partition(decided.graph, decided.ops, decided.decision.plan)
         note("partition")

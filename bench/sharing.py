@@ -16,7 +16,6 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -29,8 +28,9 @@ from planner.errors import InfeasibleError
 from planner.partition.build import partition
 from planner.planning.bodies import Decided
 from planner.planning.deliveries import shared
-from planner.search.decide import Decision, decide
+from planner.search.decide import decide
 from planner.search.effort import EFFORTS, EffortName
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import NO_RULES, Rules
 
 MODELS = (
@@ -92,16 +92,15 @@ def measured(model: str, workers: int, regime: Regime, effort: EffortName) -> Me
     graph = zoo.build(name, batch=int(batch)) if batch else zoo.build(name)
     descriptions, tables = opdefs.standard(), CostTables()
     ops = descriptions.bind_all(graph)
-    search: Callable[..., Decision] = partial(
-        decide,
-        workers=workers,
-        effort=effort,
-        tables=tables,
+    ask = SearchRequest(
+        workers,
         rules=regime.rules,
         partitioned_inputs=regime.partitioned_inputs,
+        effort=effort,
+        tables=tables,
     )
-    plain, first = _timed(lambda: Decided(graph, ops, search(graph, ops)))
-    found, second = _timed(lambda: shared(plain, descriptions, tables, effort, search))
+    plain, first = _timed(lambda: Decided(graph, ops, decide(graph, ops, ask)))
+    found, second = _timed(lambda: shared(plain, descriptions, ask))
     return Measured(plain, found, first, first + second)
 
 

@@ -25,6 +25,7 @@ from planner.partition.build import partition
 from planner.search.decide import decide
 from planner.search.effort import EffortName
 from planner.search.literature.methods import METHODS
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 
 
@@ -86,7 +87,9 @@ def costs(
     tables = CostTables()
     for strategy in strategies:
         try:
-            decision = decide(model.graph, model.ops, workers, strategy=strategy, effort=effort, tables=tables)
+            decision = decide(
+                model.graph, model.ops, SearchRequest(workers, strategy=strategy, effort=effort, tables=tables)
+            )
         except TofuError as error:
             yield Cost(strategy, None, 0.0, reason=error.what)
             continue

@@ -22,6 +22,7 @@ from strategies import Model
 from planner.algebra.tiling import Shard, Tiling
 from planner.artifacts.plan import Plan
 from planner.search.decide import STRATEGIES, decide
+from planner.search.request import SearchRequest
 
 WORKERS = 8
 _LAYER = re.compile(r"(?P<group>group\d)\.(?P<block>block\d+)\.(?P<layer>\w+)\.conv")
@@ -75,7 +76,7 @@ def main() -> None:
     parser.add_argument("--strategy", default="tofu-recursion", choices=STRATEGIES)
     chosen = parser.parse_args()
     model = Model.of(chosen.model)
-    decision = decide(model.graph, model.ops, WORKERS, strategy=chosen.strategy)
+    decision = decide(model.graph, model.ops, SearchRequest(WORKERS, strategy=chosen.strategy))
     plan = decision.plan
     found = list(blocks(model, plan))
     table = Table("blocks", "layer", "reads", "weight", "makes", "MB for weights", "MB for activations")

@@ -23,6 +23,7 @@ from planner.partition.build import partition
 from planner.planning.bodies import Decided, decide_with_bodies
 from planner.progress import Progress, silent
 from planner.runtime.values.results import write_bytes
+from planner.search.request import SearchRequest
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
 from planner.units import parse_ratio
@@ -110,7 +111,7 @@ def check(
         for count in workers:
             tell = partial(_tell, progress, f"{model.name} on {count} workers")
             tell("planning")
-            decided = decide_with_bodies(model.planned, descriptions, count, progress=tell)
+            decided = decide_with_bodies(model.planned, descriptions, SearchRequest(count, progress=tell))
             costs[count] = _cost(model, decided)
             verdicts.append(judge(model.name, count, model.costs, places, costs[count], model.before, allowed))
         old = model.before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,9 +25,9 @@ from planner.results import (
     Comparison,
     ComparisonRow,
 )
-from planner.search.decide import decide
 from planner.search.effort import EffortName
 from planner.search.literature.methods import METHODS
+from planner.search.request import SearchRequest
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
 
@@ -74,11 +75,11 @@ def compare(
     objective = objective_of(None, machine, measured, "tofu")
     effort: EffortName = "normal" if objective == "bytes" else EFFORTS_FOR_TIME["normal"]
     tables = CostTables()
-    search = partial(decide_with_bodies, graph, descriptions, workers, levels=levels, tables=tables)
+    ask = SearchRequest(workers, levels, effort=effort, tables=tables)
+    search = partial(decide_with_bodies, graph, descriptions)
     progress("strategy tofu")
-    plain = search(effort=effort)
-    again = partial(decide, workers=workers, levels=levels, tables=tables, effort=effort)
-    found = candidate_of(shared(plain, descriptions, tables, effort, again))
+    plain = search(ask)
+    found = candidate_of(shared(plain, descriptions, ask))
 
     def row(name: str, candidate: Candidate) -> ComparisonRow:
         decision, program = candidate.decided.decision, candidate.partitioned.program
@@ -99,7 +100,7 @@ def compare(
     for number, name in enumerate(LITERATURE, start=1):
         progress(f"strategy {number} of {len(LITERATURE)} of the literature: {name}")
         try:
-            decided = search(strategy=name)
+            decided = search(replace(ask, strategy=name, effort="normal"))
         except TofuError as error:
             rows.append(ComparisonRow(name, METHODS[name].what, None, None, None, None, error.what))
             continue
@@ -108,7 +109,7 @@ def compare(
     if machine is not None and objective == "time":
         progress("strategy tofu, for the least time")
         goal = least_time(machine, tables, measured)
-        candidates = [found, timed(lambda others: search(effort=effort, tables=others), goal, tables)]
+        candidates = [found, timed(lambda others: search(replace(ask, tables=others)), goal, tables)]
         if known:
             candidates.append(candidate_of(min(known, key=lambda one: one[0])[1]))
         found = Times(machine, goal, tables, measured).fastest(candidates, None).best

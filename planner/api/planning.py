@@ -10,7 +10,7 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from planner.artifacts.plan import Plan, digest
+from planner.artifacts.plan import digest
 from planner.artifacts.plan_folder import (
     try_place,
     write_folder,
@@ -55,12 +55,11 @@ from planner.planning.undescribed import undescribed_ops
 from planner.progress import Progress, silent
 from planner.results import Beside, PlanResult
 from planner.runtime.values.results import write_bytes
-from planner.search.decide import STRATEGIES, Decision, decide
+from planner.search.decide import STRATEGIES
 from planner.search.effort import EffortName
-from planner.search.memory.nearby import Nearby
+from planner.search.request import SearchRequest
 from planner.search.user_rules.prices import prices
 from planner.search.user_rules.rules import Replication, Rules, matching
-from planner.tdl.bind import BoundOp
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
 from planner.whole import try_file
@@ -155,45 +154,31 @@ def plan(
     graph = form.graph
     progress(f"analysing {len(graph.ops)} ops")
     tables = CostTables(priced_by)
-    search_for = partial(
-        decide_with_bodies,
-        descriptions=descriptions,
-        through_bodies=through_bodies,
+    levels = () if machine is None else level_ways(machine)
+    ask = SearchRequest(
+        workers,
+        levels,
+        strategy,
+        replace(rules, names=frozenset(graph.tensors)),
         partitioned_inputs=inputs == "partitioned",
+        effort=effort,
         model_digest=digest(content),
+        tables=tables,
         progress=progress,
     )
-    levels = () if machine is None else level_ways(machine)
-    search = partial(search_for, workers=workers, levels=levels, strategy=strategy, tables=tables)
+    search = partial(decide_with_bodies, descriptions=descriptions, through_bodies=through_bodies)
     # What a rule costs is said in bytes.
     is_in_bytes = judged_by == "bytes" or bool(rules.pins or rules.forbidden)
     effort_for_bytes = effort if is_in_bytes else EFFORTS_FOR_TIME[effort]
     is_free = strategy == "tofu"  # the literature's strategies are what they are
     may_share = share == "auto" and is_free
-    same_graph = partial(
-        decide,
-        workers=workers,
-        levels=levels,
-        strategy=strategy,
-        partitioned_inputs=inputs == "partitioned",
-        model_digest=digest(content),
-    )
 
     def found_under(chosen: Rules) -> tuple[Decided, Decided]:
         """The plan in which every reader has its own delivery, and the one in which some may be shared."""
         planned = graph if chosen is rules else canonical_under(chosen, whole)[0].graph
-        plain = search(planned, rules=chosen, effort=effort_for_bytes)
-        if not may_share:
-            return plain, plain
-        kept = replace(chosen, names=frozenset(planned.tensors))
-
-        def with_offers(graph: Graph, ops: tuple[BoundOp, ...], *, near: Plan) -> Decision:
-            progress("again, with deliveries that readers may share")
-            return same_graph(
-                graph, ops, rules=kept, effort=effort_for_bytes, tables=tables, progress=progress, near=near
-            )
-
-        return plain, shared(plain, descriptions, tables, effort_for_bytes, with_offers)
+        again = replace(ask, rules=replace(chosen, names=frozenset(planned.tensors)), effort=effort_for_bytes)
+        plain = search(planned, ask=again)
+        return plain, shared(plain, descriptions, again) if may_share else plain
 
     plain, decided = found_under(rules)
     priced = prices(
@@ -210,28 +195,25 @@ def plan(
         of_time = least_time(machine, tables, measured)
         times = Times(machine, of_time, tables, measured)
         names = LITERATURE if is_free and judged_by == "time" else ("data",)
-        known = list(of_the_literature(names, lambda name: search(graph, rules=rules, strategy=name), progress))
+        known = list(
+            of_the_literature(
+                names, lambda name: search(graph, ask=replace(ask, strategy=name, effort="normal")), progress
+            )
+        )
         by_data = next((one for one in known if one.decided.decision.plan.strategy == "data"), None)
         if judged_by == "time":
             goal = of_time
             progress("planning again, for the least time")
-            quickly = partial(search, graph, rules=rules, effort=EFFORTS_FOR_TIME[effort])
-            own = [candidate, timed(lambda others: quickly(tables=others), goal, tables)]
+            quickly = replace(ask, effort=EFFORTS_FOR_TIME[effort])
+            by_tables = timed(lambda others: search(graph, ask=replace(quickly, tables=others)), goal, tables)
+            own = [candidate, by_tables]
             candidate = times.fastest(own, None).best
             fitting = times.fastest([*own, *known] if is_free else own, limits).fitting
     progress("writing a program for each worker")
     if limits is not None and not fits(candidate, limits):
-        kept = replace(rules, names=frozenset(graph.tensors))
-
-        def replanned(planned: Decided, charged: CostTables, chosen: Rules = kept) -> Decision:
-            return same_graph(planned.graph, planned.ops, rules=chosen, effort="quick", tables=charged)
-
-        around = partial(Nearby, rules=kept, partitioned_inputs=inputs == "partitioned", is_free=is_free)
         first = candidate_of(plain) if candidate.decided.decision.plan.deliveries else candidate
-        less = kept.with_less_replication() if is_free else ()
-        leaner = [partial(replanned, chosen=chosen) for chosen in less]
         try:
-            candidate = within(first, replanned, limits, goal, tables, progress, around, leaner)
+            candidate = within(first, ask, limits, goal)
         except InfeasibleError:
             if fitting is None:
                 raise
@@ -267,15 +249,10 @@ def plan(
 
         def of_a_part(machine: Machine, name: str, tables: CostTables) -> Decided:
             ways = level_ways(machine)
-            return search_for(
-                graph,
-                workers=machine.device_count,
-                levels=ways,
-                strategy=name,
-                rules=rules,
-                effort="quick",
-                tables=tables,
+            part_of_it = replace(
+                ask, workers=machine.device_count, levels=ways, strategy=name, effort="quick", tables=tables
             )
+            return search(graph, ask=part_of_it)
 
         beside = Beside(
             *of_data(by_data, times, limits),

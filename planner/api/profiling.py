@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -48,6 +49,7 @@ from planner.runtime.engine.sessions import cores
 from planner.runtime.measure.ops import CpuStopwatch, CudaStopwatch, Stopwatch
 from planner.runtime.values.results import write_bytes
 from planner.search.model.cuts import cuts_of_levels
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.training.doors.pairs import read_pairs
@@ -181,14 +183,15 @@ def _measure_plans(
 ) -> None:
     """Measures the parts of the plan for the least cost in bytes and, on a machine, of that for the least time."""
     tables = CostTables()
-    search = partial(decide_with_bodies, graph, descriptions, workers, levels=levels, effort="quick", progress=progress)
+    ask = SearchRequest(workers, tuple(levels), effort="quick", tables=tables, progress=progress)
+    search = partial(decide_with_bodies, graph, descriptions)
 
     def measured(what: str, decided: Decided) -> int:
         strategies = decided.decision.plan.strategies
         ops = ((bound, strategies[bound.op.name].tiling) for bound in decided.ops)
         return times.measure(what, decided.graph, ops)
 
-    fewest = search(tables=tables)
+    fewest = search(ask)
     measured("parts of the plan for the least cost in bytes", fewest)
     if machine is None:
         return
@@ -196,11 +199,11 @@ def _measure_plans(
         unknown = ", ".join(times.unheard_of)
         progress(f"no plan for the least time: neither measured nor said by the topology is how fast {unknown} is")
         return
-    known = [candidate_of(fewest), *of_the_literature(LITERATURE, lambda name: search(strategy=name, tables=tables))]
+    known = [candidate_of(fewest), *of_the_literature(LITERATURE, lambda name: search(replace(ask, strategy=name)))]
     for _ in range(_ROUNDS):
         found = so_far()
         goal = least_time(machine, tables, found)
-        by_tables = timed(lambda others: search(tables=others), goal, tables)
+        by_tables = timed(lambda others: search(replace(ask, tables=others)), goal, tables)
         best = Times(machine, goal, tables, found).fastest([*known, by_tables], None).best
         new = [measured("parts of the plan for the least time", one.decided) for one in (by_tables, best)]
         if not any(new):

@@ -9,7 +9,7 @@ dearer, and a plan that needs none is the plan that would have been made without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from planner.algebra.tiling import Replicate, Shard, Tiling
@@ -20,8 +20,7 @@ from planner.graph.bodies import Body, Expanded, expand, has_body
 from planner.graph.bodies.expand import fused, without_copies
 from planner.graph.model import Graph
 from planner.search.decide import Decision, decide
-from planner.search.effort import EffortName
-from planner.search.user_rules.rules import NO_RULES, Rules
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.interval import Interval
@@ -42,19 +41,7 @@ class Decided:
 
 
 def decide_with_bodies(
-    graph: Graph,
-    descriptions: Descriptions,
-    workers: int,
-    *,
-    levels: Sequence[int] = (),
-    strategy: str = "tofu",
-    through_bodies: bool = True,
-    rules: Rules = NO_RULES,
-    partitioned_inputs: bool = False,
-    effort: EffortName = "normal",
-    model_digest: str = "",
-    progress: Callable[[str], None] = lambda line: None,
-    tables: CostTables | None = None,
+    graph: Graph, descriptions: Descriptions, ask: SearchRequest, *, through_bodies: bool = True
 ) -> Decided:
     """Finds a plan, composite ops cut through their bodies where that is cheaper.
 
@@ -63,55 +50,34 @@ def decide_with_bodies(
     Args:
         graph: the training graph.
         descriptions: of its operators.
-        workers: see ``decide``; so are the others.
-        levels: ways of each level of the machine.
-        strategy: bodies are searched by ``tofu`` only; the literature's strategies take the ops as they are.
+        ask: what for. A rule's pattern matches tensors of this graph, and none inside of a body. Bodies are searched by
+            ``tofu`` only; the literature's strategies take the ops as they are.
         through_bodies: False: composite ops are taken as they are.
-        rules: what the user has decided; a pattern matches tensors of this graph, and none inside of a body.
-        partitioned_inputs: leave replication out of the data inputs' tilings.
-        effort: how much work may be done to bound what a plan can be.
-        model_digest: identifies the model in the plan.
-        progress: told what is being done.
-        tables: of an earlier search with the same descriptions, so that what both have is not counted twice.
 
     Raises:
         UnsupportedError: operators without a description and without a body.
         UsageError, InfeasibleError: see ``decide``.
     """
-    tables = CostTables() if tables is None else tables
-    of_the_model = replace(rules, names=frozenset(graph.tensors))
-
-    def decided(planned: Graph, ops: tuple[BoundOp, ...], near: Plan | None = None) -> Decision:
-        return decide(
-            planned,
-            ops,
-            workers,
-            levels=levels,
-            strategy=strategy,
-            rules=of_the_model,
-            partitioned_inputs=partitioned_inputs,
-            effort=effort,
-            model_digest=model_digest,
-            progress=progress,
-            tables=tables,
-            near=near,
-            least_saved=0.0 if effort == "thorough" else _LITTLE,
-        )
-
+    ask = replace(
+        ask,
+        rules=replace(ask.rules, names=frozenset(graph.tensors)),
+        least_saved=0.0 if ask.effort == "thorough" else _LITTLE,
+    )
+    tables = ask.tables
     undescribed = {op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op)}
     least = expand(graph, undescribed)
     ops = descriptions.bind_all(least.graph)
-    decision = decided(least.graph, ops)
+    decision = decide(least.graph, ops, ask)
     plain = _put_back(least, {}, ops, decision, tables, descriptions)
-    if not through_bodies or strategy != "tofu" or workers == 1:
+    if not through_bodies or ask.strategy != "tofu" or ask.workers == 1:
         return plain
     most = expand(graph)
     if len(most.bodies) == len(least.bodies) or not decision.plan.cost:
         return plain
-    progress("again, through the bodies of composite ops")
+    ask.progress("again, through the bodies of composite ops")
     whole = {bound.op.name: bound for bound in ops}
     inner = _bound(descriptions, most.graph, whole)
-    second = decided(most.graph, inner, decision.plan)
+    second = decide(most.graph, inner, replace(ask, near=decision.plan))
     cut = _put_back(most, whole, inner, second, tables, descriptions)
     best = cut if _is_better(cut.decision.plan, plain.decision.plan) else plain
     seconds = decision.search_seconds + second.search_seconds

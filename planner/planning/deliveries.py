@@ -22,19 +22,20 @@ import contextlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import OpStrategy, Plan
+from planner.artifacts.plan import OpStrategy
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.deliveries import SharedDelivery, with_deliveries
 from planner.graph.model import Graph
 from planner.planning.bodies import Decided, plan_of
-from planner.search.decide import Decision
+from planner.search.decide import Decision, decide
 from planner.search.effort import EffortName
 from planner.search.repeats.unrolled import find_copies
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 
@@ -69,38 +70,27 @@ class Saving:
     saved_bytes: int
 
 
-class Again(Protocol):
-    """Plans a graph with deliveries."""
-
-    def __call__(self, graph: Graph, ops: tuple[BoundOp, ...], *, near: Plan) -> Decision:
-        """The plan; ``near`` is the one without, to be beaten."""
-
-
-def shared(
-    decided: Decided,
-    descriptions: Descriptions,
-    tables: CostTables,
-    effort: EffortName,
-    again: Again,
-) -> Decided:
+def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> Decided:
     """The plan, or a better one in which deliveries are shared.
 
     Args:
         decided: a plan in which every reader has its own delivery.
         descriptions: of the model's operators.
-        tables: of bytes.
-        effort: with ``quick`` nothing is searched; with ``normal``, if enough is paid for again or the network is
-            unrolled; with ``thorough`` always.
-        again: plans a graph with deliveries, under the rules under which the plan was made.
+        ask: what the plan was asked for. With ``quick`` effort nothing is searched; with ``normal``, if enough is paid
+            for again or the network is unrolled; with ``thorough`` always. Its rules say which tensors their
+            patterns may match: no delivery.
     """
+    tables = ask.tables
+    near = replace(ask, near=decided.decision.plan)
     paying = paid_for_twice(decided, tables)
     best = with_savings(decided, savings(decided, paying), descriptions, tables)
     seconds, entries = decided.decision.search_seconds, decided.decision.eliminated_entries
-    for deliveries in _worth_searching(decided, paying, effort):
+    for deliveries in _worth_searching(decided, paying, ask.effort):
         graph = with_deliveries(decided.graph, deliveries)
         ops = _bound(graph, decided.ops, descriptions)
         with contextlib.suppress(InfeasibleError):  # too entangled with deliveries: what is known stays
-            decision = again(graph, ops, near=decided.decision.plan)
+            ask.progress("again, with deliveries that readers may share")
+            decision = decide(graph, ops, near)
             searched = _without_idle(decided, Decided(graph, ops, decision), deliveries, descriptions, tables)
             best = _better(best, searched, decision)
             seconds, entries = seconds + decision.search_seconds, entries + decision.eliminated_entries

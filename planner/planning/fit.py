@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
-from typing import TypeAlias
 
 import numpy as np
 
@@ -19,20 +18,19 @@ from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UsageError
-from planner.graph.model import Graph
 from planner.partition.build import Unplaced, unplaced
 from planner.partition.occupancy import tightest
 from planner.partition.segments import Partitioned
 from planner.planning.bodies import Decided
 from planner.planning.refusal import does_not_fit
-from planner.search.decide import Decision
+from planner.progress import silent
+from planner.search.decide import decide
 from planner.search.memory.branches import Answer, Charges, Column, Spans, branched
 from planner.search.memory.limit import HIGHEST_PRICE, Fit, Measured, Part, Prices, components, fit, mixed
 from planner.search.memory.nearby import Nearby
+from planner.search.request import SearchRequest
+from planner.search.user_rules.rules import Rules
 from planner.tdl.bind import BoundOp
-
-Again: TypeAlias = Callable[[Decided, CostTables], Decision]
-"""Plans the graph of a plan with other tables."""
 
 _MOST_SOLVED = 96
 """Plans near those that were found that are searched for at most."""
@@ -103,40 +101,30 @@ def least_cost(tables: CostTables) -> Goal:
     return Goal(tables, lambda candidate: candidate.decided.decision.plan.cost, HIGHEST_PRICE)
 
 
-def within(
-    first: Candidate,
-    again: Again,
-    limits: Sequence[int],
-    goal: Goal,
-    tables: CostTables,
-    progress: Callable[[str], None] = lambda line: None,
-    around: Callable[[Graph, tuple[BoundOp, ...], Sequence[Plan], CostTables], Nearby] = Nearby,
-    leaner: Sequence[Again] = (),
-) -> Candidate:
+def within(first: Candidate, ask: SearchRequest, limits: Sequence[int], goal: Goal) -> Candidate:
     """The plan, if it fits; else the best of those that were found to fit.
 
     Whether a plan fits is told by its lean program (``partition``); if the other one fits, too, that is taken.
 
     Prices on memory lead to plans that are stable, and from there improvement finds none that take less; under rules
-    that leave fewer plans it can come to others. So what is found where none fits depends on what else may be asked.
+    that leave fewer plans it can come to others. So what is found where none fits depends on what else may be asked:
+    while no plan fits, a plan of the search's own is asked for with ever less replication. The literature's strategies
+    are what they are.
 
     Args:
         first: the best plan without a limit.
-        again: plans the graph of a plan with other tables.
+        ask: what it was asked for; with tables of bytes.
         limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
         goal: what a plan is to have little of.
-        tables: of bytes.
-        progress: told what is being done.
-        around: what plans may be besides those that ``again`` finds.
-        leaner: the same as ``again``, under stricter rules: asked, one after the other, while no plan fits.
 
     Raises:
         InfeasibleError: no plan that was found fits; with what takes the room.
     """
     if first.lacking(limits) <= 0:
         return first
-    decided = first.decided
+    decided, tables, progress = first.decided, ask.tables, ask.progress
     residence = Residence(decided.graph, decided.ops)
+    is_free = ask.strategy == "tofu"
     known: dict[tuple[Tiling, ...], Measured[Candidate]] = {}
 
     def measured(candidate: Candidate) -> Measured[Candidate]:
@@ -153,29 +141,33 @@ def within(
         lacking = -(-(int(held.max(initial=0)) - sum(limits)) // len(limits))
         return Measured(candidate, goal.of(candidate), held, lacking if lacking > 0 else candidate.lacking(limits))
 
-    def fitted(start: Measured[Candidate], planned: Again) -> Fit[Candidate]:
+    def planned(rules: Rules, charged: CostTables) -> Decided:
+        again = replace(ask, rules=rules, effort="quick", tables=charged, progress=silent)
+        return replace(decided, decision=decide(decided.graph, decided.ops, again))
+
+    def fitted(start: Measured[Candidate], rules: Rules) -> Fit[Candidate]:
         def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Candidate]:
             progress(f"the plan does not fit: planning again, memory at a price at {len(prices)} moments")
-            decision = planned(decided, PricedTables(goal.tables, residence, prices, tilt))
-            return measured(candidate_of(replace(decided, decision=decision), tables, lean=True))
+            priced = PricedTables(goal.tables, residence, prices, tilt)
+            return measured(candidate_of(planned(rules, priced), tables, lean=True))
 
         return fit(start, plan_for, len(limits), goal.highest_price)
 
     leanest = measured(candidate_of(decided, lean=True))
-    tried = [fitted(leanest, again)]
-    for stricter in leaner:
+    tried = [fitted(leanest, ask.rules)]
+    for stricter in ask.rules.with_less_replication() if is_free else ():
         if tried[-1].best.is_fitting:
             break
         progress("no plan fits: planning again, with less replication")
         with contextlib.suppress(InfeasibleError, UsageError):  # other rules may leave no plan at all
-            start = measured(candidate_of(replace(decided, decision=stricter(decided, goal.tables)), tables, lean=True))
+            start = measured(candidate_of(planned(stricter, goal.tables), tables, lean=True))
             tried.append(_above(leanest, fitted(start, stricter)))
     found = min(tried, key=lambda one: max(0, one.best.excess_bytes))
     if found.best.is_fitting:
         found = replace(found, best=_closed(found, measured, goal.tables, residence, tables, progress))
     else:
         found = replace(found, cheaper=(leanest,))
-    best = _branched(found, measured, goal, residence, tables, around, progress)
+    best = _branched(found, measured, goal, residence, ask)
     if not best.is_fitting:
         ends = [best.plan, *(end.best.plan for end in tried)]
         programs = [end.partitioned.program for end in ends]
@@ -244,9 +236,7 @@ def _branched(
     measured: Callable[[Candidate], Measured[Candidate]],
     goal: Goal,
     residence: Residence,
-    tables: CostTables,
-    around: Callable[[Graph, tuple[BoundOp, ...], Sequence[Plan], CostTables], Nearby],
-    progress: Callable[[str], None],
+    ask: SearchRequest,
 ) -> Measured[Candidate]:
     """The best plan near those that were found; the one that lacks the least memory if none fits."""
     best = found.best
@@ -254,7 +244,7 @@ def _branched(
         return best
     decided = best.plan.decided
     plans = [one.plan.decided.decision.plan for one in (best, *found.cheaper)]
-    nearby = around(decided.graph, decided.ops, plans, goal.tables)
+    nearby = Nearby(decided.graph, decided.ops, plans, replace(ask, tables=goal.tables))
     workers = prod(plans[0].cuts)
 
     def column(composites: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:
@@ -268,7 +258,7 @@ def _branched(
     def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[tuple[Tiling, ...]] | None:
         nonlocal leanest, solved
         solved += 1
-        progress(f"dividing the plans between the best that fits and cheaper ones: search {solved} of {most}")
+        ask.progress(f"dividing the plans between the best that fits and cheaper ones: search {solved} of {most}")
         priced = PricedTables(goal.tables, residence, prices, charges=nearby.charges(charges))
         found = nearby.solve(priced, spans)
         if found is None:
@@ -279,7 +269,7 @@ def _branched(
 
     def accept(one: Column[tuple[Tiling, ...]]) -> bool:
         nonlocal best
-        candidate = measured(candidate_of(_with_cost(decided, nearby.plan(one.plan), tables), lean=True))
+        candidate = measured(candidate_of(_with_cost(decided, nearby.plan(one.plan), ask.tables), lean=True))
         if candidate.is_fitting and best.is_fitting:
             best = min(best, candidate, key=lambda known: known.objective)
         else:

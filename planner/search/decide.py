@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, prod
@@ -11,16 +11,16 @@ from math import ceil, prod
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import OpStrategy, Plan
 from planner.collection import without_collection
-from planner.cost.tables import Candidates, CostTables
+from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
-from planner.search.effort import EffortName
 from planner.search.literature.methods import MANY_OPS, METHODS
 from planner.search.model.cuts import cuts_of_levels
 from planner.search.model.problem import Near, Problem, Restriction, SearchVariable
 from planner.search.model.unsplit import unsplit
 from planner.search.moves.recursion import Found
 from planner.search.repeats.shortened import Whole, in_order, shortened
+from planner.search.request import SearchRequest
 from planner.search.user_rules.pins import ruled
 from planner.search.user_rules.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp
@@ -45,49 +45,24 @@ class Decision:
 def decide(
     graph: Graph,
     ops: tuple[BoundOp, ...],
-    workers: int,
-    *,
-    levels: Sequence[int] = (),
-    strategy: str = "tofu",
-    rules: Rules = NO_RULES,
-    held: Mapping[str, Tiling] | None = None,
-    partitioned_inputs: bool = False,
-    effort: EffortName = "normal",
-    model_digest: str = "",
-    progress: Callable[[str], None] = lambda line: None,
-    tables: CostTables | None = None,
-    near: Plan | None = None,
-    least_saved: float = 0.0,
+    ask: SearchRequest,
 ) -> Decision:
     """Finds a plan.
 
     Args:
         graph: the training graph.
         ops: its ops with their descriptions, in the same order.
-        workers: how many; at least 1.
-        levels: ways of each level of the machine, outermost first, which multiply to the workers: what a level joins
-            is divided by cuts of its own. () if all workers are equally near.
-        strategy: one of ``STRATEGIES``.
-        rules: what the user has decided.
-        held: by op, the strategy that it must have: one that the analysis admits and that every worker has a local op
-            for.
-        partitioned_inputs: leave replication out of the data inputs' tilings.
-        effort: how much work may be done to bound what a plan can be.
-        model_digest: identifies the model in the plan.
-        progress: told what is being done.
-        tables: of an earlier search with the same descriptions, so that what both have is not counted twice.
-        near: a plan of nearly the same graph, to be beaten: a large graph's search begins from it, and not from several
-            other plans; and it states no bound where it finds none that costs less.
-        least_saved: by how much less, as a share.
+        ask: what for.
 
     Raises:
         UsageError: a rule that cannot be kept, or fewer than one worker.
         ModelError: no tensor has elements.
         InfeasibleError: more workers than the largest tensor has elements.
     """
+    workers, strategy = ask.workers, ask.strategy
     if workers < 1:
         raise UsageError(f"{workers} workers: a plan needs at least 1")
-    assert not levels or prod(levels) == workers, "the machine has a device for each worker"
+    assert not ask.levels or prod(ask.levels) == workers, "the machine has a device for each worker"
     if graph.tensors and not any(tensor.elements for tensor in graph.tensors.values()):
         shapes = tuple(f"{tensor.name!r}: {list(tensor.shape)}" for tensor in graph.tensors.values())
         raise ModelError("no tensor of the model has elements: there is nothing to be divided", facts=shapes)
@@ -98,29 +73,27 @@ def decide(
             hint=f"at most {largest} workers can have something to do",
         )
     started = time.perf_counter()
-    progress("tables of the graph")
-    shared = CostTables() if tables is None else tables
-
-    cuts = cuts_of_levels(levels or (workers,))
+    ask.progress("tables of the graph")
+    cuts = cuts_of_levels(ask.levels or (workers,))
     # With little effort equal blocks are planned alike, where no rule and no other plan tells them apart.
-    all_are_alike = strategy == "tofu" and rules == NO_RULES and not held and near is None
-    is_brief = effort == "quick" and all_are_alike and len(ops) > MANY_OPS
+    all_are_alike = strategy == "tofu" and ask.rules == NO_RULES and not ask.held and ask.near is None
+    is_brief = ask.effort == "quick" and all_are_alike and len(ops) > MANY_OPS
 
     def searched(graph: Graph, ops: tuple[BoundOp, ...]) -> _Answer:
         problem = Problem(
             graph,
             ops,
             workers,
-            partitioned_inputs,
-            effort=effort,
+            ask.partitioned_inputs,
+            effort=ask.effort,
             with_partial_sums=METHODS[strategy].with_partial_sums,
-            near=None if near is None else Near(ceil(near.cost * (1 - least_saved)) - 1, _kept(near)),
+            near=None if ask.near is None else Near(ceil(ask.near.cost * (1 - ask.least_saved)) - 1, _kept(ask.near)),
             one_of_twins=is_brief and len(cuts) > 1,
-            tables=shared,
+            tables=ask.tables,
         )
         return _Answer(
             problem,
-            *METHODS[strategy].search(problem, cuts, partial(_narrowed, problem, rules, held or {}), progress),
+            *METHODS[strategy].search(problem, cuts, partial(_narrowed, problem, ask.rules, ask.held), ask.progress),
         )
 
     short = shortened(graph, ops) if is_brief else None
@@ -133,8 +106,8 @@ def decide(
         answer = searched(*in_order(graph, ops))
         whole = Whole(*answer.by_name(), {})
     seconds = time.perf_counter() - started
-    plan = _plan(graph, ops, answer, whole, strategy, model_digest)
-    return Decision(plan, seconds, shared.entries, answer.found.largest_table, answer.problem.eliminated_entries)
+    plan = _plan(graph, ops, answer, whole, strategy, ask.model_digest)
+    return Decision(plan, seconds, ask.tables.entries, answer.found.largest_table, answer.problem.eliminated_entries)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from planner.planning.bodies import Decided, decide_with_bodies
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_plan
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.verify.onnx_cases import OnnxCase, Value, differences, parameters, stock_outputs, with_constants
@@ -208,7 +209,7 @@ class _Planned:
 
 def _plan(model: ModelProto, descriptions: Descriptions, workers: int) -> _Planned:
     graph = lower_randomness(graph_from_proto(model, state_pairs=(), operators=descriptions))
-    decided = decide_with_bodies(graph, descriptions, workers, tables=CostTables(_DEAR))
+    decided = decide_with_bodies(graph, descriptions, SearchRequest(workers, tables=CostTables(_DEAR)))
     return _Planned(graph, decided, descriptions, workers)
 
 
@@ -227,7 +228,7 @@ def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tup
             if candidate.veto or _pieces(bound, candidate.strategy) == chosen:
                 continue
             held = {bound.op.name: candidate.strategy}
-            other = decide(planned.graph, decided.ops, planned.workers, held=held).plan
+            other = decide(planned.graph, decided.ops, SearchRequest(planned.workers, held=held)).plan
             _, faults = _run(case, stock, planned.graph, planned.graph, decided.ops, other)
             findings += [f"{candidate.text}: {fault}" for fault in faults]
             count += not faults

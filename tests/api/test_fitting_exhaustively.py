@@ -21,6 +21,7 @@ from planner.planning.fit import candidate_of, least_cost, within
 from planner.search.decide import Decision, decide
 from planner.search.memory.nearby import Nearby
 from planner.search.model.problem import Problem
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.zoo import mlp
 
@@ -47,7 +48,7 @@ def summed(problem: Problem) -> NDArray[np.int64]:
 def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decision) -> list[tuple[int, int]]:
     """Of all plans those that cost less than every plan of which a worker takes as little: the cost, and the peak."""
     tables, residence = CostTables(), Residence(graph, ops)
-    nearby = Nearby(graph, ops, [first.plan], tables)
+    nearby = Nearby(graph, ops, [first.plan], SearchRequest(WORKERS))
     problem = nearby.problem(tables)
     candidates = [problem.extensions(variable, UNCUT, WORKERS) for variable in problem.variables]
     costs = summed(problem)
@@ -79,18 +80,15 @@ def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decision) -> list[tu
 def test_no_plan_within_a_limit_costs_less(sizes: tuple[int, int, int]) -> None:
     graph, tables = mlp(*sizes), CostTables()
     ops = opdefs.standard().bind_all(graph)
-
-    def again(decided: Decided, charged: CostTables) -> Decision:
-        return decide(decided.graph, decided.ops, WORKERS, tables=charged, effort="quick")
-
-    decision = decide(graph, ops, WORKERS, tables=tables)
+    ask = SearchRequest(WORKERS, tables=tables)
+    decision = decide(graph, ops, ask)
     first = candidate_of(Decided(graph, ops, decision))
     every = frontier(graph, ops, decision)
     assert len(every) > 1, "limits make a difference"
     assert every[0][0] == decision.plan.cost
     for cost, peak in every:
-        found = within(first, again, [peak] * WORKERS, least_cost(tables), tables)
+        found = within(first, ask, [peak] * WORKERS, least_cost(tables))
         assert max(found.partitioned.program.peak_bytes) <= peak
         assert found.decided.decision.plan.cost == cost
     with pytest.raises(InfeasibleError, match="no plan was found that fits"):
-        within(first, again, [every[-1][1] - 1] * WORKERS, least_cost(tables), tables)
+        within(first, ask, [every[-1][1] - 1] * WORKERS, least_cost(tables))

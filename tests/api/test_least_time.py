@@ -20,6 +20,7 @@ from planner.planning.bodies import decide_with_bodies
 from planner.planning.fit import candidate_of
 from planner.planning.objective import LITERATURE, Times, least_time, of_the_literature
 from planner.results import Beside, OtherCount
+from planner.search.request import SearchRequest
 from planner.zoo import build
 
 TWO = """\
@@ -172,7 +173,9 @@ def test_no_program_is_faster_than_the_bound_for_which_it_would_be_left_out(name
     times, standard = Times(machine, least_time(machine, tables), tables), opdefs.standard()
 
     def search(strategy: str) -> Any:
-        return decide_with_bodies(graph, standard, workers, levels=levels, strategy=strategy, tables=tables)
+        return decide_with_bodies(
+            graph, standard, SearchRequest(workers, levels=levels, strategy=strategy, tables=tables)
+        )
 
     found = list(of_the_literature(LITERATURE, search))
     assert len(found) > 10
@@ -188,7 +191,9 @@ def test_the_fastest_that_fits_is_told_apart() -> None:
     graph = build("mlp-2x24", batch=36)
     times = Times(machine, least_time(machine, tables), tables)
     found = [
-        candidate_of(decide_with_bodies(graph, opdefs.standard(), 8, levels=(2, 4), strategy=name, tables=tables))
+        candidate_of(
+            decide_with_bodies(graph, opdefs.standard(), SearchRequest(8, levels=(2, 4), strategy=name, tables=tables))
+        )
         for name in ("data", "fsdp", "model", "spartan")
     ]
     peaks = {id(one): max(one.partitioned.program.peak_bytes) for one in found}

@@ -17,6 +17,7 @@ from planner.planning.fit import Candidate, candidate_of, least_cost
 from planner.planning.room import fits, shared_where_room
 from planner.report import as_json, tables
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.zoo import build
 
@@ -28,7 +29,7 @@ def gathering() -> tuple[Candidate, Candidate]:
     """A plan that gathers weights in both passes, and the same sharing all that it can, with no limit on memory."""
     graph, descriptions, counted = build("gpt-2x64", batch=1), opdefs.standard(), CostTables()
     ops = descriptions.bind_all(graph)
-    plan = decide(graph, ops, WORKERS, rules=Rules(replicate="none"), effort="quick", tables=counted)
+    plan = decide(graph, ops, SearchRequest(WORKERS, rules=Rules(replicate="none"), effort="quick", tables=counted))
     first = candidate_of(Decided(graph, ops, plan))
     return first, shared_where_room(first, None, least_cost(counted), descriptions, counted)
 

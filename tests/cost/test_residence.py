@@ -15,6 +15,7 @@ from planner.graph.model import Graph
 from planner.planning.bodies import Decided
 from planner.planning.fit import candidate_of
 from planner.search.decide import Decision, decide
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.zoo import build, mlp
 from planner.zoo.recurrent import rnn
@@ -24,7 +25,7 @@ STRATEGIES = ("tofu", "data", "model", "fsdp", "allrow-greedy", "soybean")
 
 
 def planned(graph: Graph, ops: tuple[BoundOp, ...], workers: int, strategy: str) -> Decision:
-    return decide(graph, ops, workers, strategy=strategy, effort="quick")
+    return decide(graph, ops, SearchRequest(workers, strategy=strategy, effort="quick"))
 
 
 @pytest.mark.parametrize("workers", [2, 4, 6])

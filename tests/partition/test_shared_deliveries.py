@@ -15,6 +15,7 @@ from planner.planning.bodies import Decided
 from planner.planning.deliveries import Saving, paid_for_twice, savings, with_savings
 from planner.runtime.engine.check import check_programs
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.zoo import build
 
@@ -27,7 +28,9 @@ def planned(workers: int) -> tuple[Decided, Decided]:
     graph, descriptions, tables = build("mlp-3x31", batch=2000), opdefs.standard(), CostTables()
     ops = descriptions.bind_all(graph)
     pins = {f"w{layer}": "S(0)" for layer in (1, 2, 3)} | {f"x{layer}": "S(0)" for layer in range(4)}
-    plain = Decided(graph, ops, decide(graph, ops, workers, rules=Rules(pins), effort="quick", tables=tables))
+    plain = Decided(
+        graph, ops, decide(graph, ops, SearchRequest(workers, rules=Rules(pins), effort="quick", tables=tables))
+    )
     return plain, with_savings(plain, savings(plain, paid_for_twice(plain, tables)), descriptions, tables)
 
 

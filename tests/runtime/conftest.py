@@ -22,6 +22,7 @@ from planner.graph.to_onnx import to_model
 from planner.partition.build import partition
 from planner.runtime.plan_files import LoadedPlan
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 
 OPSET = 21
 
@@ -281,7 +282,7 @@ def plan_of() -> Callable[..., LoadedPlan]:
 
     def make(graph: Graph, workers: int, *, arenas: bool = True) -> LoadedPlan:
         ops = opdefs.standard().bind_all(graph)
-        partitioned = partition(graph, ops, decide(graph, ops, workers).plan)
+        partitioned = partition(graph, ops, decide(graph, ops, SearchRequest(workers)).plan)
 
         def kept(program: WorkerProgram) -> WorkerProgram:
             return program if arenas else replace(program, arena=None)

@@ -18,6 +18,7 @@ from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import partition
 from planner.search.decide import STRATEGIES, Decision, decide
 from planner.search.literature import methods
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.tdl.builder import NodeView, op
 from planner.tdl.terms import Ix, TensorArg, Val
@@ -27,7 +28,7 @@ MODELS = Path(__file__).parent.parent / "models"
 
 
 def decided(graph: Graph, workers: int, **options: object) -> Decision:
-    return decide(graph, opdefs.standard().bind_all(graph), workers, **options)  # type: ignore[arg-type]
+    return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, **options))  # type: ignore[arg-type]
 
 
 def test_soybean_section_2_2() -> None:
@@ -149,7 +150,7 @@ def test_an_operator_that_reads_nothing_somewhere_is_not_cut_there() -> None:
     bound = opdefs.standard(shift).bind_all(graph)
     assert "is not read by this part" in bound[0].veto(bound[0].ranges(Tiling.parse("S(0)", (4,))))
     assert bound[0].veto(bound[0].ranges(Tiling.parse("S(0)", (2,))))
-    plan = decide(graph, bound, 4).plan
+    plan = decide(graph, bound, SearchRequest(4)).plan
     assert str(plan.strategies["shift"].tiling) == "R/2 R/2"
     assert partition(graph, bound, plan).program.predicted_bytes == plan.moved_bytes
 
@@ -191,8 +192,9 @@ def test_rates_of_a_plan_are_positive(rate: float) -> None:
 
 def test_equal_input_gives_equal_plans_whatever_the_hash_seed() -> None:
     code = (
-        "import opdefs; from planner.zoo import mlp; from planner.search.decide import decide; g = mlp(3, 24, 36);"
-        "print(decide(g, opdefs.standard().bind_all(g), 8).plan.to_json())"
+        "import opdefs; from planner.zoo import mlp; from planner.search.decide import decide; "
+        "from planner.search.request import SearchRequest; g = mlp(3, 24, 36);"
+        "print(decide(g, opdefs.standard().bind_all(g), SearchRequest(8)).plan.to_json())"
     )
     texts = {
         subprocess.run(
@@ -210,24 +212,24 @@ def test_equal_input_gives_equal_plans_whatever_the_hash_seed() -> None:
 def test_a_quick_plan_claims_no_bound() -> None:
     graph = mlp(2, 24, 36)
     ops = opdefs.standard().bind_all(graph)
-    assert decide(graph, ops, 8, effort="quick").plan.certified_gap is None
+    assert decide(graph, ops, SearchRequest(8, effort="quick")).plan.certified_gap is None
     # But for one of a single cut, which is solved exactly.
     deep = build("rnn-1-1k")
     deep_ops = opdefs.standard().bind_all(deep)
-    assert decide(deep, deep_ops, 2, effort="quick").plan.certified_gap == 0.0
-    assert decide(deep, deep_ops, 2).plan.certified_gap == 0.0
-    assert decide(graph, ops, 8, effort="thorough").plan.certified_gap == 0.0
+    assert decide(deep, deep_ops, SearchRequest(2, effort="quick")).plan.certified_gap == 0.0
+    assert decide(deep, deep_ops, SearchRequest(2)).plan.certified_gap == 0.0
+    assert decide(graph, ops, SearchRequest(8, effort="thorough")).plan.certified_gap == 0.0
 
 
 def test_a_plan_to_be_beaten_is_beaten_or_stays_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(methods, "MANY_OPS", 0)
     graph = mlp(3, 24, 36)
     ops = opdefs.standard().bind_all(graph)
-    best = decide(graph, ops, 8).plan
+    best = decide(graph, ops, SearchRequest(8)).plan
     assert best.certified_gap == 0.0
-    again = decide(graph, ops, 8, near=best).plan
+    again = decide(graph, ops, SearchRequest(8, near=best)).plan
     assert (again.cost, again.certified_gap) == (best.cost, None)
-    dear = decide(graph, ops, 8, strategy="data").plan
-    better = decide(graph, ops, 8, near=dear).plan
+    dear = decide(graph, ops, SearchRequest(8, strategy="data")).plan
+    better = decide(graph, ops, SearchRequest(8, near=dear)).plan
     assert better.cost == best.cost < dear.cost
     assert better.certified_gap == 0.0

@@ -22,6 +22,7 @@ from planner.graph.model import Graph
 from planner.search.decide import decide
 from planner.search.memory.branches import Answer, Branched, Charges, Column, Prices, Spans, Variables, branched
 from planner.search.memory.nearby import Nearby
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.zoo import mlp
 
@@ -140,9 +141,9 @@ def integer_programme(nearby: Nearby, tables: CostTables, priced: Sequence[CostT
 
 
 def planned(graph: Graph, ops: tuple[BoundOp, ...], workers: int, tables: CostTables) -> tuple[Nearby, Residence, int]:
-    plan = decide(graph, ops, workers, tables=tables).plan
+    plan = decide(graph, ops, SearchRequest(workers, tables=tables)).plan
     residence = Residence(graph, ops)
-    return Nearby(graph, ops, [plan], tables), residence, int(residence.of(plan).max())
+    return Nearby(graph, ops, [plan], SearchRequest(workers, tables=tables)), residence, int(residence.of(plan).max())
 
 
 def within(nearby: Nearby, residence: Residence, tables: CostTables, room: int) -> Branched[tuple[Tiling, ...]]:

@@ -22,6 +22,7 @@ from planner.search.model.problem import Problem, Restriction
 from planner.search.moves import restrictions as baselines
 from planner.search.moves.megatron import tensor_parallel
 from planner.search.moves.recursion import search_recursively
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 
 MODELS = {"mlp-3x64": 32, "lenet-5": 8, "gpt-1x64-2h": 2, "gpt-1x32-4h-lm": 2, "rnn-1-1k": 4, "cnn-3x64-12": 4}
@@ -35,7 +36,7 @@ WAYS = (baselines.data_parallel, baselines.model_parallel, tensor_parallel, base
 def known(model: str, workers: int) -> tuple[Graph, tuple[BoundOp, ...], CostTables, Plan]:
     graph, tables = zoo.build(model, batch=MODELS[model]), CostTables()
     ops = opdefs.standard().bind_all(graph)
-    return graph, ops, tables, decide(graph, ops, workers, tables=tables).plan
+    return graph, ops, tables, decide(graph, ops, SearchRequest(workers, tables=tables)).plan
 
 
 @pytest.mark.parametrize(("model", "workers"), SAMPLES)
@@ -47,7 +48,7 @@ def test_no_strategy_costs_less(model: str, workers: int) -> None:
     compared = []
     for name in METHODS:
         with suppress(InfeasibleError, UnsupportedError, ModelError):
-            plan = decide(graph, ops, workers, strategy=name, tables=tables).plan
+            plan = decide(graph, ops, SearchRequest(workers, strategy=name, tables=tables)).plan
             assert found.cost <= plan.cost == plan.moved_bytes + plan.excess_bytes, name
             compared.append(name)
     assert {"soybean", "data", "fsdp", "hybrid", "allrow-greedy", "spartan", "equalchop", "icml18"} <= set(compared)

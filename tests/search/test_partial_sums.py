@@ -29,6 +29,7 @@ from planner.search.decide import decide
 from planner.search.model.partial_sums import PartialSums, find_partial_sums, impossible_entry
 from planner.search.model.problem import Problem, SearchVariable, no_restriction
 from planner.search.moves.recursion import search_recursively
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.tdl.builder import NodeView, TensorArg, op
 from planner.zoo.recurrent import rnn
@@ -168,7 +169,9 @@ def test_many_plans() -> None:
 
 
 def planned(graph: Graph, workers: int, strategy: str = "tofu", **rules: object) -> Plan:
-    return decide(graph, DESCRIPTIONS.bind_all(graph), workers, strategy=strategy, rules=Rules(**rules)).plan
+    return decide(
+        graph, DESCRIPTIONS.bind_all(graph), SearchRequest(workers, strategy=strategy, rules=Rules(**rules))
+    ).plan
 
 
 def partial_ones(plan: Plan) -> dict[str, str]:

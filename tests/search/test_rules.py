@@ -14,6 +14,7 @@ from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph, Role
 from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 from planner.search.user_rules.prices import Price, prices
 from planner.search.user_rules.rules import Limits, Rules, matching
 from planner.zoo import build, mlp
@@ -22,7 +23,7 @@ DESCRIPTIONS = opdefs.standard()
 
 
 def planned(graph: Graph, workers: int, rules: Rules, **options: object) -> Plan:
-    return decide(graph, DESCRIPTIONS.bind_all(graph), workers, rules=rules, **options).plan  # type: ignore[arg-type]
+    return decide(graph, DESCRIPTIONS.bind_all(graph), SearchRequest(workers, rules=rules, **options)).plan  # type: ignore[arg-type]
 
 
 def faults(graph: Graph, workers: int, rules: Rules, **options: object) -> list[str]:
@@ -57,7 +58,7 @@ def test_a_name_with_the_characters_of_a_pattern_is_that_tensor() -> None:
 
 def test_a_pattern_matches_nothing_inside_of_a_body() -> None:
     graph = build("gpt-1x64-2h", batch=2)
-    inside = decide_with_bodies(graph, DESCRIPTIONS, 2, rules=Rules({"*": "R"}))
+    inside = decide_with_bodies(graph, DESCRIPTIONS, SearchRequest(2, rules=Rules({"*": "R"})))
     assert set(inside.decision.plan.tilings.values()) == {Tiling.parse("R", (2,))}
 
 

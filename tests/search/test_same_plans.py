@@ -26,6 +26,7 @@ from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.structure import in_order_of_places, structure_of
 from planner.graph.to_onnx import write_model
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 from planner.zoo import build
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]
@@ -73,7 +74,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 def planned(graph: Graph, workers: int) -> Plan:
-    return decide(graph, DESCRIPTIONS.bind_all(graph), workers).plan
+    return decide(graph, DESCRIPTIONS.bind_all(graph), SearchRequest(workers)).plan
 
 
 def in_names(plan: Plan, new: dict[str, str]) -> dict[str, object]:

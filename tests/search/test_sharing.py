@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import pytest
 
@@ -21,6 +20,7 @@ from planner.planning.deliveries import paid_for_twice, savings, shared
 from planner.search.decide import decide
 from planner.search.effort import EffortName
 from planner.search.model.problem import Problem
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import NO_RULES, Rules
 from planner.zoo import build
 
@@ -51,18 +51,10 @@ def planned(
     partitioned_inputs: bool = False,
 ) -> tuple[Decided, Decided]:
     """The plan in which every reader has its own delivery, and the one in which some may be shared."""
-    tables = CostTables()
-    search = partial(
-        decide,
-        workers=workers,
-        rules=rules,
-        effort=effort,
-        tables=tables,
-        partitioned_inputs=partitioned_inputs,
-    )
+    ask = SearchRequest(workers, rules=rules, effort=effort, partitioned_inputs=partitioned_inputs)
     ops = DESCRIPTIONS.bind_all(graph)
-    plain = Decided(graph, ops, search(graph, ops))
-    return plain, shared(plain, DESCRIPTIONS, tables, effort, search)
+    plain = Decided(graph, ops, decide(graph, ops, ask))
+    return plain, shared(plain, DESCRIPTIONS, ask)
 
 
 def moved(decided: Decided) -> int:
@@ -147,7 +139,7 @@ GRAPHS = {
 @pytest.mark.parametrize("name", GRAPHS)
 def test_no_way_to_share_is_cheaper_than_the_one_that_is_found(name: str, ways: int) -> None:
     graph = GRAPHS[name]
-    cut = decide(graph, DESCRIPTIONS.bind_all(graph), ways, levels=(ways,)).plan.cuts
+    cut = decide(graph, DESCRIPTIONS.bind_all(graph), SearchRequest(ways, levels=(ways,))).plan.cuts
     plain, found = planned(graph, ways, effort="thorough", partitioned_inputs=True)
     assert moved(found) <= moved(plain)
     if len(cut) == 1:

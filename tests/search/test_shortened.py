@@ -21,6 +21,7 @@ from planner.search.model.problem import Problem
 from planner.search.repeats import runs
 from planner.search.repeats.runs import Wiring, find_runs
 from planner.search.repeats.shortened import Shortened, Whole, shortened
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]
@@ -33,7 +34,7 @@ def bound(graph: Graph) -> tuple[BoundOp, ...]:
 
 
 def quick(graph: Graph, workers: int) -> Plan:
-    return decide(graph, bound(graph), workers, effort="quick").plan
+    return decide(graph, bound(graph), SearchRequest(workers, effort="quick")).plan
 
 
 def true_bytes(graph: Graph, plan: Plan, workers: int) -> dict[str, int]:
@@ -403,7 +404,7 @@ def test_blocks_that_are_planned_otherwise_do_not_stand_for_those_between() -> N
     ops = bound(graph)
     short = shortened(graph, ops)
     assert short is not None
-    answer = decide(short.graph, short.ops, 4, effort="quick").plan
+    answer = decide(short.graph, short.ops, SearchRequest(4, effort="quick")).plan
     tilings = dict(answer.tilings)
     strategies = {name: one.tiling for name, one in answer.strategies.items()}
     assert short.expanded(tilings, strategies) is not None

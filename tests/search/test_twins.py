@@ -12,6 +12,7 @@ from planner.search.decide import decide
 from planner.search.model.dims import Directions, find_directions
 from planner.search.model.problem import Problem
 from planner.search.model.space import Space
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 
 
@@ -93,7 +94,7 @@ def test_only_quick_searches_of_large_graphs_leave_twins_out(monkeypatch: pytest
 
     def leaves_out(graph: Graph, workers: int, **others: object) -> bool:
         asked.clear()
-        decide(graph, opdefs.standard().bind_all(graph), workers, **others)  # type: ignore[arg-type]
+        decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, **others))  # type: ignore[arg-type]
         return any(asked)
 
     assert leaves_out(large, 4, effort="quick")
@@ -108,8 +109,8 @@ def test_only_quick_searches_of_large_graphs_leave_twins_out(monkeypatch: pytest
 def test_to_leave_them_out_loses_nothing(model: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)
-    found = decide(graph, ops, workers, effort="quick")
+    found = decide(graph, ops, SearchRequest(workers, effort="quick"))
     monkeypatch.setattr(Problem, "_twins_of", lambda self, kind, name: ())
-    both = decide(graph, ops, workers, effort="quick")
+    both = decide(graph, ops, SearchRequest(workers, effort="quick"))
     assert found.plan.cost == both.plan.cost
     assert found.eliminated_entries < 0.8 * both.eliminated_entries

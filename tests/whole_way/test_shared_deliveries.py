@@ -22,6 +22,7 @@ from planner.planning.deliveries import Sharing
 from planner.search.decide import decide
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 
 
@@ -88,7 +89,9 @@ def test_deliveries_in_random_tilings(cnn_step: Graph, tmp_path: Path, workers: 
 def _decided(graph: Graph, pins: Mapping[str, str], chosen: Mapping[str, Tiling], workers: int, model: str) -> Plan:
     """The best plan with these deliveries, each held as it is delivered."""
     ops = opdefs.standard().bind_all(graph)
-    return decide(graph, ops, workers, rules=Rules(pins), held=chosen, effort="quick", model_digest=model).plan
+    return decide(
+        graph, ops, SearchRequest(workers, rules=Rules(pins), held=chosen, effort="quick", model_digest=model)
+    ).plan
 
 
 @pytest.mark.parametrize("share", ["none", "auto"])

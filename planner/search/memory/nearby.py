@@ -28,8 +28,8 @@ from planner.search.model.problem import Problem, SearchVariable, no_restriction
 from planner.search.model.unsplit import unsplit
 from planner.search.moves.fusion import Neighbourhood
 from planner.search.moves.recursion import Found
+from planner.search.request import SearchRequest
 from planner.search.user_rules.pins import ruled
-from planner.search.user_rules.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp
 
 _MAX_ENTRIES = 1 << 22
@@ -44,11 +44,7 @@ class Nearby:
         graph: Graph,
         ops: tuple[BoundOp, ...],
         plans: Sequence[Plan],
-        tables: CostTables,
-        *,
-        rules: Rules = NO_RULES,
-        partitioned_inputs: bool = False,
-        is_free: bool = True,
+        ask: SearchRequest,
     ) -> None:
         """Finds the candidates.
 
@@ -56,23 +52,21 @@ class Nearby:
             graph: that was planned.
             ops: of the graph, in the same order.
             plans: with the same cuts; at least one.
-            tables: of what is to be small, without prices.
-            rules: what the user has decided.
-            partitioned_inputs: leave replication out of the data inputs' tilings.
-            is_free: offer what improvement would; else nothing but what is in the plans.
+            ask: what they were asked for, with tables of what is to be small, without prices. Of the search's own
+                plans, what improvement would offer is offered; of the literature's, nothing but what is in the plans.
         """
         self._graph, self._ops, self._like = graph, ops, plans[0]
-        self._partitioned_inputs = partitioned_inputs
-        self._problem = self.problem(tables)
+        self._partitioned_inputs = ask.partitioned_inputs
+        self._problem = self.problem(ask.tables)
         self._taken: dict[tuple[int, Tiling], int] = {}
         known = [self.composites(plan) for plan in plans]
         lists = [dict.fromkeys(own) for own in zip(*known, strict=True)]
         self._known = [tuple(own) for own in lists]
         self._choices = [self._chosen(lists)]
         """The more candidates, the later."""
-        if is_free:
+        if ask.strategy == "tofu":
             cuts = plans[0].cuts
-            near = Neighbourhood(self._problem, cuts, ruled(self._problem, rules, cuts, no_restriction))
+            near = Neighbourhood(self._problem, cuts, ruled(self._problem, ask.rules, cuts, no_restriction))
             for composites in known:
                 offered = near.of(Found(composites, 0, 0), near.kinds)
                 for number, own in enumerate(lists):
