@@ -21,11 +21,11 @@ from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.partition.build import partition
 from planner.planning.bodies import Decided, decide_with_bodies
+from planner.planning.request import ModelSource
 from planner.progress import Progress, silent
 from planner.runtime.values.results import write_bytes
 from planner.search.request import SearchRequest
 from planner.training.doors.pairs import read_pairs
-from planner.training.doors.read import read_step
 from planner.units import parse_ratio
 from planner.whole import try_file
 from planner.zoo import build
@@ -89,16 +89,15 @@ def check(
     known = _read(baseline, update)
     if update:
         try_file(baseline)
-    descriptions, _ = in_force(opdefs, unknown_ops)
-    pairs = None if state is None else read_pairs(state)
+    descriptions, described_by = in_force(opdefs, unknown_ops)
+    pairs = None if state is None else tuple(read_pairs(state))
     graphs = {}
     for name in models:
         progress(f"reading {name}")
         if _is_file(name):
-            graph = read_step(Path(name), dims=dim, values=value, state_pairs=pairs, operators=descriptions)
+            graphs[name] = ModelSource(Path(name), dim, value, pairs, descriptions, described_by).read()
         else:
-            graph = build(name)
-        graphs[name] = lower_randomness(graph)
+            graphs[name] = lower_randomness(build(name))
     workers = sorted(set(gpus))
     checked = _look_up(graphs, workers, known, baseline, update)
     verdicts = []

@@ -125,20 +125,23 @@ def timed(again: Callable[[CostTables], Decided], goal: Goal, tables: CostTables
 
 def of_the_literature(
     names: Sequence[str], search: Callable[[str], Decided], progress: Progress = silent
-) -> Iterator[Candidate]:
-    """The plans of strategies of the literature, of those that have one.
+) -> Iterator[tuple[str, Candidate | TofuError]]:
+    """The plans of strategies of the literature, by name.
 
     Args:
         names: of the strategies.
         search: makes a plan by the strategy of this name.
         progress: told what is being done.
+
+    Yields:
+        A strategy's name and its plan, or why it has none of this graph, or none that keeps to the rules.
     """
     for number, name in enumerate(names, start=1):
         progress(f"strategy {number} of {len(names)} of the literature: {name}")
         try:
-            yield candidate_of(search(name))
-        except TofuError:  # it has no plan of this graph, or none that keeps to the rules
-            continue
+            yield name, candidate_of(search(name))
+        except TofuError as error:
+            yield name, error
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ class Times:
     """Estimates of plans on one machine, of each plan once."""
 
     def __init__(self, machine: Machine, goal: Goal, tables: CostTables, profile: DeviceProfile | None = None) -> None:
-        """Prepares the tables.
+        """Prepares the tables; ``goal`` can be read.
 
         Args:
             machine: that is planned for.
@@ -164,7 +167,7 @@ class Times:
             profile: what ops were measured to take, or None.
         """
         self._machine = machine
-        self._goal = goal
+        self.goal = goal
         self._tables = tables
         self._profile = profile
         self._by_cuts: dict[tuple[int, ...], CostTables] = {cuts_of_levels(level_ways(machine)): goal.tables}
@@ -180,7 +183,7 @@ class Times:
         if self.has_many_parts(candidate.decided):
             seconds = self.by_tables(candidate.decided)
         else:
-            seconds = self._goal.of(candidate) / PICOSECONDS
+            seconds = self.goal.of(candidate) / PICOSECONDS
         self._seconds.append((candidate, seconds))
         return seconds
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from planner.cost.tables import CostTables
 from planner.planning.deliveries import Saving, paid_for_twice, savings, with_savings
 from planner.planning.fit import Candidate, Goal
-from planner.progress import Progress, silent
+from planner.search.request import SearchRequest
 from planner.tdl.descriptions import Descriptions
 
 _MOST_TRIALS = 24
@@ -27,11 +26,10 @@ def fits(candidate: Candidate, limits: Sequence[int] | None) -> bool:
 
 def shared_where_room(
     candidate: Candidate,
-    limits: Sequence[int] | None,
     goal: Goal,
+    ask: SearchRequest,
     descriptions: Descriptions,
-    tables: CostTables,
-    progress: Progress = silent,
+    limits: Sequence[int] | None,
 ) -> Candidate:
     """The plan, with those deliveries shared that bring it nearer to its goal and for which there is memory.
 
@@ -42,13 +40,12 @@ def shared_where_room(
 
     Args:
         candidate: a plan in which every reader has its own delivery, and its program; it fits.
-        limits: the memory there is, in any order; None: enough.
         goal: what a plan is to have little of.
+        ask: what the plan was asked for; with tables of bytes.
         descriptions: of the model's operators.
-        tables: of bytes.
-        progress: told what is being done.
+        limits: the memory there is, in any order; None: enough.
     """
-    plain = candidate.decided
+    plain, tables = candidate.decided, ask.tables
     possible = savings(plain, paid_for_twice(plain, tables))
     if not possible:
         return candidate
@@ -68,7 +65,7 @@ def shared_where_room(
     for trial in range(_MOST_TRIALS):
         if not waiting:
             break
-        progress(f"sharing deliveries where there is memory: {len(chosen)} of {trial} that were tried")
+        ask.progress(f"sharing deliveries where there is memory: {len(chosen)} of {trial} that were tried")
         saving = waiting.pop(0)
         found = better([*chosen, saving])
         if found is not None:

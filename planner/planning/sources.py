@@ -28,16 +28,14 @@ def from_the_nearest(
         limits: the memory there is, in any order; None: enough.
         profile: what ops were measured to take, or None.
     """
-    decided, plan = candidate.decided, candidate.decided.decision.plan
-    before = time_of(decided, plan, candidate.partitioned.program, machine, profile)
-    assert before is not None, "there is a machine"
+    plan = candidate.decided.decision.plan
+    before = time_of(candidate, machine, profile)
     apart = _apart(Interconnect(machine), before.devices)
     every = range(plan.workers)
     if all(nearest_first(worker, plan.cuts) == nearest_first(worker, plan.cuts, apart[worker]) for worker in every):
         return candidate
     nearer = replace(candidate, apart=apart)
-    after = time_of(decided, plan, nearer.partitioned.program, machine, profile)
-    assert after is not None, "there is a machine"
+    after = time_of(nearer, machine, profile)
     fits = limits is None or all(
         peak <= limit for peak, limit in zip(sorted(nearer.partitioned.program.peak_bytes), sorted(limits), strict=True)
     )

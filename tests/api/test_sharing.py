@@ -10,7 +10,6 @@ import pytest
 
 import opdefs
 from planner import api
-from planner.cost.tables import CostTables
 from planner.graph.to_onnx import write_model
 from planner.planning.bodies import Decided
 from planner.planning.fit import Candidate, candidate_of, least_cost
@@ -27,11 +26,11 @@ WORKERS = 2
 @cache
 def gathering() -> tuple[Candidate, Candidate]:
     """A plan that gathers weights in both passes, and the same sharing all that it can, with no limit on memory."""
-    graph, descriptions, counted = build("gpt-2x64", batch=1), opdefs.standard(), CostTables()
+    graph, descriptions = build("gpt-2x64", batch=1), opdefs.standard()
     ops = descriptions.bind_all(graph)
-    plan = decide(graph, ops, SearchRequest(WORKERS, rules=Rules(replicate="none"), effort="quick", tables=counted))
-    first = candidate_of(Decided(graph, ops, plan))
-    return first, shared_where_room(first, None, least_cost(counted), descriptions, counted)
+    ask = SearchRequest(WORKERS, rules=Rules(replicate="none"), effort="quick")
+    first = candidate_of(Decided(graph, ops, decide(graph, ops, ask)))
+    return first, shared_where_room(first, least_cost(ask.tables), ask, descriptions, None)
 
 
 def peak(candidate: Candidate) -> int:
@@ -43,8 +42,8 @@ def moved(candidate: Candidate) -> int:
 
 
 def within(limit: int) -> Candidate:
-    counted = CostTables()
-    return shared_where_room(gathering()[0], [limit] * WORKERS, least_cost(counted), opdefs.standard(), counted)
+    ask = SearchRequest(WORKERS)
+    return shared_where_room(gathering()[0], least_cost(ask.tables), ask, opdefs.standard(), [limit] * WORKERS)
 
 
 def test_what_is_held_is_counted() -> None:
