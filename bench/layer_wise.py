@@ -80,8 +80,8 @@ def communication(console: Console, workers: tuple[int, ...]) -> None:
 def configurations(console: Console) -> None:
     """Table 5: the configuration of each layer of VGG-16 on 4 devices."""
     model = Model.of("vgg-16", 4 * SAMPLES)
-    plan = decide(model.graph, model.ops, SearchRequest(4, strategy="layer-wise")).plan
-    own = decide(model.graph, model.ops, SearchRequest(4)).plan
+    plan = decide(model.graph, model.ops, SearchRequest(4, strategy="layer-wise"))
+    own = decide(model.graph, model.ops, SearchRequest(4))
     table = Table("layer", "kind", "layer-wise", "paper's Table 5", "tofu's strategy")
     for op in model.graph.ops:
         said = next((PAPER[start] for start in PAPER if op.name.startswith(start)), "")

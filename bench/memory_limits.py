@@ -87,14 +87,13 @@ class Sweep:
             found = self.fitted(enough - 1)
         except InfeasibleError:
             return enough
-        fewest = self.first.decided.decision.plan.cost
-        return peak(found) if found.decided.decision.plan.cost <= fewest else enough
+        fewest = self.first.decided.cost
+        return peak(found) if found.decided.cost <= fewest else enough
 
     def bound(self, limit: int, found: Candidate, most_solved: int) -> float | None:
         """What a plan moves at least whose residence is within a limit on all workers together."""
-        decided, plan = self.first.decided, found.decided.decision.plan
-        plans = (decided.decision.plan, plan)
-        nearby = Nearby(decided.graph, decided.ops, plans, self.ask)
+        decided, plan = self.first.decided, found.decided
+        nearby = Nearby((decided, plan), self.ask)
         cuts = plan.cuts
 
         def column(composites: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:
@@ -118,7 +117,7 @@ class Sweep:
             return Answer(column(best.composites), None if best.lower is None else Fraction(best.lower))
 
         room = np.full(self.residence.moments, limit * self.workers)
-        known = [column(nearby.composites(one)) for one in plans]
+        known = [column(nearby.composites(one)) for one in (decided, plan)]
         variables = nearby.variables()
         least = branched(known, solve, room, variables, plan.cost, lambda one: True, HIGHEST_PRICE, most_solved).least
         return float(least) if least > 0 else None
@@ -133,8 +132,8 @@ def rows(sweep: Sweep, limits: Sequence[int], most_solved: int, show: partial[No
     """Prints a row for each limit; yields the gaps."""
     for limit in limits:
         found = sweep.fitted(limit)
-        held = sweep.residence.of(found.decided.decision.plan)
-        moved = found.decided.decision.plan.cost
+        held = sweep.residence.of(found.decided)
+        moved = found.decided.cost
         cells = [f"{limit / 1e6:.2f}", f"{peak(found) / 1e6:.2f}", f"{moved / 1e6:.2f}"]
         bound = sweep.bound(limit, found, most_solved)
         if bound is None:
@@ -159,7 +158,7 @@ def main() -> None:
     for name in chosen.models:
         sweep = Sweep(name, chosen.workers, chosen.batch)
         most, least = sweep.most(), sweep.least()
-        moved = sweep.first.decided.decision.plan.cost
+        moved = sweep.first.decided.cost
         show(
             (f"\n{name}, {chosen.workers} workers: {moved / 1e6:.2f} MB without a limit, in {most / 1e6:.2f} MB each",)
         )

@@ -20,10 +20,11 @@ from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.partition.build import partition
-from planner.planning.bodies import Decided, decide_with_bodies
+from planner.planning.bodies import decide_with_bodies
 from planner.planning.request import ModelSource
 from planner.progress import Progress, silent
 from planner.runtime.values.results import write_bytes
+from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.training.doors.pairs import read_pairs
 from planner.units import parse_ratio
@@ -223,7 +224,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _cost(model: _Checked, decided: Decided) -> PlanCost:
     """What a plan costs, with the cost of a body counted for the op that it stands for."""
-    plan, tables = decided.decision.plan, CostTables()
+    plan, tables = decided, CostTables()
     unplanned = frozenset(op.name for op in model.planned.ops if op.name not in plan.strategies)
     owner = {op.name: body.op.name for body in expand(model.planned, unplanned).bodies for op in body.ops}
     costs: Counter[str] = Counter()

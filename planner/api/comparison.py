@@ -75,15 +75,15 @@ def compare(
 
 
 def _row(name: str, candidate: Candidate, target: Target) -> ComparisonRow:
-    decision, program = candidate.decided.decision, candidate.partitioned.program
+    decided, program = candidate.decided, candidate.partitioned.program
     estimate = None if target.machine is None else time_of(candidate, target.machine, target.profile)
     return ComparisonRow(
         name,
         METHODS[name].what,
-        decision.plan.moved_bytes,
+        decided.moved_bytes,
         max(program.peak_bytes),
-        decision.plan.excess_bytes,
-        decision.search_seconds,
+        decided.excess_bytes,
+        decided.search_seconds,
         estimated_seconds=None if estimate is None else estimate.estimated_seconds,
         sources=None if estimate is None else estimate.sources,
     )

@@ -36,7 +36,7 @@ from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import Machine
-from planner.planning.bodies import Decided, decide_with_bodies
+from planner.planning.bodies import decide_with_bodies
 from planner.planning.fit import Candidate, candidate_of
 from planner.planning.machines import Target, target_of
 from planner.planning.objective import LITERATURE, Times, least_time, of_the_literature, timed
@@ -47,6 +47,7 @@ from planner.runtime.engine.devices import require_cuda
 from planner.runtime.engine.sessions import cores
 from planner.runtime.measure.ops import CpuStopwatch, CudaStopwatch, Stopwatch
 from planner.runtime.values.results import write_bytes
+from planner.search.decided import Decided
 from planner.search.model.cuts import cuts_of_levels
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
@@ -182,7 +183,7 @@ def _measure_plans(
     search = partial(decide_with_bodies, graph, descriptions)
 
     def measured(what: str, decided: Decided) -> int:
-        strategies = decided.decision.plan.strategies
+        strategies = decided.strategies
         ops = ((bound, strategies[bound.op.name].tiling) for bound in decided.ops)
         return times.measure(what, decided.graph, ops)
 

@@ -14,13 +14,13 @@ from planner.cost.tables import CostTables
 from planner.errors import TofuError
 from planner.machine.routes import part
 from planner.machine.topology_file import Machine
-from planner.planning.bodies import Decided
 from planner.planning.fit import Candidate, candidate_of
 from planner.planning.machines import memory_limits
 from planner.planning.objective import Times, least_time
 from planner.planning.request import PlanRequest
 from planner.planning.room import fits
 from planner.results import Beside, OtherCount
+from planner.search.decided import Decided
 from planner.search.literature.methods import MANY_OPS
 from planner.units import format_seconds
 

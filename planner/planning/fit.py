@@ -12,7 +12,6 @@ from math import prod
 import numpy as np
 
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import Plan
 from planner.cost.by_op import costed, op_cost
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
@@ -21,10 +20,10 @@ from planner.errors import InfeasibleError, UsageError
 from planner.partition.build import Unplaced, unplaced
 from planner.partition.occupancy import tightest
 from planner.partition.segments import Partitioned
-from planner.planning.bodies import Decided
 from planner.planning.refusal import does_not_fit
 from planner.progress import silent
 from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.memory.branches import Answer, Charges, Column, Spans, branched
 from planner.search.memory.limit import HIGHEST_PRICE, Fit, Measured, Part, Prices, components, fit, mixed
 from planner.search.memory.nearby import Nearby
@@ -64,7 +63,7 @@ class Candidate:
     @cached_property
     def _unplaced(self) -> Unplaced:
         decided = self.decided
-        return unplaced(decided.graph, decided.ops, decided.decision.plan, self.apart, lean=self.is_lean)
+        return unplaced(decided.graph, decided.ops, decided, self.apart, lean=self.is_lean)
 
     def lacking(self, limits: Sequence[int]) -> int:
         """Bytes that the worker lacks that lacks the most; 0 or less: the plan fits.
@@ -98,7 +97,7 @@ def least_cost(tables: CostTables) -> Goal:
     Args:
         tables: of bytes.
     """
-    return Goal(tables, lambda candidate: candidate.decided.decision.plan.cost, HIGHEST_PRICE)
+    return Goal(tables, lambda candidate: candidate.decided.cost, HIGHEST_PRICE)
 
 
 def within(first: Candidate, ask: SearchRequest, limits: Sequence[int], goal: Goal) -> Candidate:
@@ -128,7 +127,7 @@ def within(first: Candidate, ask: SearchRequest, limits: Sequence[int], goal: Go
     known: dict[tuple[Tiling, ...], Measured[Candidate]] = {}
 
     def measured(candidate: Candidate) -> Measured[Candidate]:
-        plan = candidate.decided.decision.plan
+        plan = candidate.decided
         key = (*plan.tilings.values(), *(strategy.tiling for strategy in plan.strategies.values()))
         if key not in known:
             known[key] = newly_measured(candidate)
@@ -136,14 +135,14 @@ def within(first: Candidate, ask: SearchRequest, limits: Sequence[int], goal: Go
 
     def newly_measured(candidate: Candidate) -> Measured[Candidate]:
         candidate = replace(candidate, limit_bytes=min(limits))
-        held = residence.of(candidate.decided.decision.plan)
+        held = residence.of(candidate.decided)
         # No program takes less than the residence: where that is too much already, none is made.
         lacking = -(-(int(held.max(initial=0)) - sum(limits)) // len(limits))
         return Measured(candidate, goal.of(candidate), held, lacking if lacking > 0 else candidate.lacking(limits))
 
     def planned(rules: Rules, charged: CostTables) -> Decided:
         again = replace(ask, rules=rules, effort="quick", tables=charged, progress=silent)
-        return replace(decided, decision=decide(decided.graph, decided.ops, again))
+        return decide(decided.graph, decided.ops, again)
 
     def fitted(start: Measured[Candidate], rules: Rules) -> Fit[Candidate]:
         def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Candidate]:
@@ -201,13 +200,12 @@ def candidate_of(
         limit_bytes: see ``Candidate``.
     """
     if tables is not None:
-        decided = _with_cost(decided, decided.decision.plan, tables)
+        decided = _with_cost(decided, tables)
     return Candidate(decided, lean, limit_bytes=limit_bytes)
 
 
-def _with_cost(decided: Decided, plan: Plan, tables: CostTables) -> Decided:
-    plan = replace(costed(decided.graph, decided.ops, plan, tables), certified_gap=None)
-    return replace(decided, decision=replace(decided.decision, plan=plan))
+def _with_cost(decided: Decided, tables: CostTables) -> Decided:
+    return replace(costed(decided.graph, decided.ops, decided, tables), certified_gap=None)
 
 
 def _closed(
@@ -243,8 +241,8 @@ def _branched(
     if not found.cheaper:
         return best
     decided = best.plan.decided
-    plans = [one.plan.decided.decision.plan for one in (best, *found.cheaper)]
-    nearby = Nearby(decided.graph, decided.ops, plans, replace(ask, tables=goal.tables))
+    plans = [one.plan.decided for one in (best, *found.cheaper)]
+    nearby = Nearby(plans, replace(ask, tables=goal.tables))
     workers = prod(plans[0].cuts)
 
     def column(composites: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:
@@ -269,7 +267,7 @@ def _branched(
 
     def accept(one: Column[tuple[Tiling, ...]]) -> bool:
         nonlocal best
-        candidate = measured(candidate_of(_with_cost(decided, nearby.plan(one.plan), ask.tables), lean=True))
+        candidate = measured(candidate_of(_with_cost(nearby.plan(one.plan), ask.tables), lean=True))
         if candidate.is_fitting and best.is_fitting:
             best = min(best, candidate, key=lambda known: known.objective)
         else:
@@ -292,14 +290,14 @@ def _with_parts(
     def with_parts(chosen: Sequence[Part[str]]) -> Measured[Candidate]:
         names = {name for part in chosen for name in part.variables}
         exchanged = _exchanged(over, under, names)
-        return measured(candidate_of(_with_cost(over, exchanged, tables), lean=True))
+        return measured(candidate_of(_with_cost(exchanged, tables), lean=True))
 
     return with_parts
 
 
-def _exchanged(over: Decided, under: Decided, names: set[str]) -> Plan:
+def _exchanged(over: Decided, under: Decided, names: set[str]) -> Decided:
     """The first plan, with the tilings and strategies of these tensors and ops from the second."""
-    one, other = over.decision.plan, under.decision.plan
+    one, other = over, under
     return replace(
         one,
         tilings={
@@ -327,7 +325,7 @@ def _op(name: str) -> str:
 def _parts(over: Decided, under: Decided, tables: CostTables, priced: CostTables) -> tuple[Part[str], ...]:
     """Where two plans of one graph differ, what each part costs, and what it saves."""
     graph = over.graph
-    one, other = over.decision.plan, under.decision.plan
+    one, other = over, under
     differing = [_tensor(name) for name, tiling in one.tilings.items() if tiling != other.tilings[name]]
     differing += [_op(name) for name, strategy in one.strategies.items() if strategy != other.strategies[name]]
     links = [
@@ -347,12 +345,12 @@ def _parts(over: Decided, under: Decided, tables: CostTables, priced: CostTables
         for part in components(differing, links):
             plan = _exchanged(over, under, set(part))
             touched = {bound.op.name: bound for name in part for bound in touching.get(name, ())}.values()
-            more = _counted(over, plan, touched, tables) - _counted(over, one, touched, tables)
-            charged = _counted(over, plan, touched, priced) - _counted(over, one, touched, priced)
+            more = _counted(plan, touched, tables) - _counted(one, touched, tables)
+            charged = _counted(plan, touched, priced) - _counted(one, touched, priced)
             yield Part(part, more, more - charged)
 
     return tuple(parts())
 
 
-def _counted(decided: Decided, plan: Plan, ops: Iterable[BoundOp], tables: CostTables) -> int:
-    return sum(op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in ops)
+def _counted(decided: Decided, ops: Iterable[BoundOp], tables: CostTables) -> int:
+    return sum(op_cost(decided.graph, bound, decided.strategies, decided.tilings, tables) for bound in ops)

@@ -102,6 +102,6 @@ def time_of(candidate: Candidate, machine: Machine, profile: DeviceProfile | Non
         machine: with a device for each worker.
         profile: what ops were measured to take, or None.
     """
-    decided, plan = candidate.decided, candidate.decided.decision.plan
+    decided, plan = candidate.decided, candidate.decided
     program = candidate.partitioned.program
     return estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, program, machine, profile)

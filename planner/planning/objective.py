@@ -25,10 +25,10 @@ from planner.errors import TofuError, UsageError
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect, level_ways
 from planner.machine.topology_file import Machine
-from planner.planning.bodies import Decided
 from planner.planning.fit import Candidate, Goal, candidate_of
 from planner.planning.room import fits
 from planner.progress import Progress, silent
+from planner.search.decided import Decided
 from planner.search.effort import EffortName
 from planner.search.literature.methods import METHODS
 from planner.search.model.cuts import cuts_of_levels
@@ -101,7 +101,7 @@ def least_time(machine: Machine, tables: CostTables, profile: DeviceProfile | No
 
     def of(candidate: Candidate) -> int:
         decided, program = candidate.decided, candidate.partitioned.program
-        plan = decided.decision.plan
+        plan = decided
         found = estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, program, machine, profile)
         return round(found.estimated_seconds * PICOSECONDS)
 
@@ -117,10 +117,8 @@ def timed(again: Callable[[CostTables], Decided], goal: Goal, tables: CostTables
         tables: of bytes.
     """
     decided = again(goal.tables)
-    found = candidate_of(decided, tables)
-    counted = found.decided.decision
-    plan = replace(counted.plan, certified_gap=decided.decision.plan.certified_gap, gap_of="time")
-    return replace(found, decided=replace(found.decided, decision=replace(counted, plan=plan)))
+    counted = candidate_of(decided, tables).decided
+    return candidate_of(replace(counted, certified_gap=decided.certified_gap, gap_of="time"))
 
 
 def of_the_literature(
@@ -193,7 +191,7 @@ class Times:
 
     def at_least(self, decided: Decided) -> float:
         """Seconds that the estimate of the program cannot be below: it computes, and no device receives faster."""
-        plan = decided.decision.plan
+        plan = decided
         computing = 0.0
         if len(set(self._machine.devices)) == 1:  # else it depends on which worker has which device
             strategies = plan.strategies
@@ -203,7 +201,7 @@ class Times:
 
     def by_tables(self, decided: Decided) -> float:
         """Seconds that the tables of time add up."""
-        plan = decided.decision.plan
+        plan = decided
         if plan.cuts not in self._by_cuts:
             times = TimeTables(self._machine, plan.cuts, profile=self._profile)
             self._by_cuts[plan.cuts] = TimedTables(self._tables, times)
@@ -223,7 +221,7 @@ class Times:
         """
         different: dict[object, Candidate] = {}
         for candidate in candidates:
-            plan = candidate.decided.decision.plan
+            plan = candidate.decided
             same = (plan.cuts, tuple(plan.tilings.items()), tuple(plan.strategies.items()))
             different.setdefault(same, candidate)
         best: Candidate | None = None

@@ -23,14 +23,14 @@ def result_of(session: Session, planned: Planned, plan: Plan, directory: Path, s
         directory: where it was written.
         started: when, by ``time.perf_counter``.
     """
-    decision, partitioned = planned.candidate.decided.decision, planned.candidate.partitioned
+    decided, partitioned = planned.candidate.decided, planned.candidate.partitioned
     program, graph = partitioned.program, session.graph
     steps = [step for worker in program.workers for step in worker.steps]
     beside, warnings = session.beside(planned, plan)
     return PlanResult(
         plan=plan,
         directory=directory,
-        search_seconds=decision.search_seconds,
+        search_seconds=decided.search_seconds,
         total_seconds=time.perf_counter() - started,
         ops=len(session.whole.ops),
         fetches=sum(isinstance(step, Fetch) for step in steps),
@@ -43,7 +43,7 @@ def result_of(session: Session, planned: Planned, plan: Plan, directory: Path, s
         prices=planned.prices,
         values=values_of(session.whole.notes),
         objective=session.request.objective,
-        found_by=decision.plan.strategy,
+        found_by=decided.strategy,
         beside=beside,
         warnings=warnings,
     )

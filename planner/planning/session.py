@@ -23,7 +23,7 @@ from planner.machine.routes import level_ways
 from planner.machine.topology_file import Machine
 from planner.partition.build import complete_plan
 from planner.planning.beside import LARGE, NO_SPEED, of_data, others, warnings
-from planner.planning.bodies import Decided, decide_with_bodies
+from planner.planning.bodies import decide_with_bodies
 from planner.planning.canonical_form import canonical_under
 from planner.planning.deliveries import shared
 from planner.planning.fit import Candidate, Goal, candidate_of, least_cost, within
@@ -42,6 +42,7 @@ from planner.planning.room import fits, shared_where_room
 from planner.planning.sources import from_the_nearest
 from planner.planning.undescribed import undescribed_ops
 from planner.results import Beside
+from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.search.user_rules.prices import Price, prices
 from planner.search.user_rules.rules import Rules
@@ -160,9 +161,9 @@ class Session:
         """What each rule costs."""
 
         def cost_under(rules: Rules) -> int:
-            return self._searched(rules)[1].decision.plan.cost
+            return self._searched(rules)[1].cost
 
-        return prices(self.request.rules, found.decision.plan.cost, cost_under, self.request.progress)
+        return prices(self.request.rules, found.cost, cost_under, self.request.progress)
 
     def _times(self) -> Times:
         target = self.request.target
@@ -203,7 +204,7 @@ class Session:
         limits = self.request.limits
         if limits is None or fits(candidate, limits):
             return candidate
-        first = candidate_of(plain) if candidate.decided.decision.plan.deliveries else candidate
+        first = candidate_of(plain) if candidate.decided.deliveries else candidate
         try:
             return within(first, self._ask, limits, goal)
         except InfeasibleError:
@@ -213,7 +214,7 @@ class Session:
 
     def _with_room_used(self, candidate: Candidate, goal: Goal) -> Candidate:
         """The plan with deliveries shared for which there is memory, if it has none yet."""
-        if not self._may_share or candidate.decided.decision.plan.deliveries:
+        if not self._may_share or candidate.decided.deliveries:
             return candidate
         return shared_where_room(candidate, goal, self._ask, self.request.source.descriptions, self.request.limits)
 
@@ -230,15 +231,16 @@ class Session:
             candidate: the plan that is taken.
         """
         source, target, decided = self.request.source, self.request.target, candidate.decided
-        plan = decided.decision.plan
-        return replace(
-            complete_plan(plan, candidate.partitioned),
-            model_digest=digest(self.content),
+        return complete_plan(
+            decided,
+            candidate.partitioned.program,
+            self.graph.name,
+            digest(self.content),
             strategy=self.request.strategy,
-            gap_of=self.request.objective if plan.certified_gap is None else plan.gap_of,
+            gap_of=self.request.objective if decided.certified_gap is None else decided.gap_of,
             estimate=None if target.machine is None else time_of(candidate, target.machine, target.profile),
             described_by=source.described_by,
-            undescribed=undescribed_ops(decided.graph, decided.ops, plan, source.descriptions.is_unknown),
+            undescribed=undescribed_ops(decided, source.descriptions.is_unknown),
             in_place=self._form.in_place,
             kept=self._kept,
         )
@@ -256,7 +258,7 @@ class Session:
         if planned.times is None or plan.estimate is None:
             is_told = request.wanted is None and request.is_free
             return None, (LARGE if is_large(machine) else NO_SPEED,) if is_told else ()
-        by_data = next((one for one in planned.known if one.decided.decision.plan.strategy == "data"), None)
+        by_data = next((one for one in planned.known if one.decided.strategy == "data"), None)
         found = Beside(*of_data(by_data, planned.times, request.limits), others=tuple(others(request, self._on_a_part)))
         return found, tuple(warnings(plan.estimate.estimated_seconds, plan.workers, found, request.strategy))
 

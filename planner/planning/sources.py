@@ -28,7 +28,7 @@ def from_the_nearest(
         limits: the memory there is, in any order; None: enough.
         profile: what ops were measured to take, or None.
     """
-    plan = candidate.decided.decision.plan
+    plan = candidate.decided
     before = time_of(candidate, machine, profile)
     apart = _apart(Interconnect(machine), before.devices)
     every = range(plan.workers)

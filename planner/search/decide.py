@@ -1,19 +1,20 @@
-"""From a graph to a plan: cuts, search, and what the result costs."""
+"""From a graph to what is decided for it: cuts, search, and what the result costs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil, prod
 
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import OpStrategy, Plan
+from planner.artifacts.plan import Decision, OpStrategy
 from planner.collection import without_collection
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
+from planner.search.decided import Decided
 from planner.search.literature.methods import MANY_OPS, METHODS
 from planner.search.model.cuts import cuts_of_levels
 from planner.search.model.problem import Near, Problem, Restriction, SearchVariable
@@ -29,24 +30,12 @@ STRATEGIES = tuple(METHODS)
 """Names of the strategies: our search, and those of the literature."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A plan and how it was found."""
-
-    plan: Plan
-    search_seconds: float
-    table_entries: int
-    largest_table: int
-    eliminated_entries: int = 0
-    """Entries of all buckets that eliminations computed; equal buckets are computed once."""
-
-
 @without_collection()
 def decide(
     graph: Graph,
     ops: tuple[BoundOp, ...],
     ask: SearchRequest,
-) -> Decision:
+) -> Decided:
     """Finds a plan.
 
     Args:
@@ -79,7 +68,7 @@ def decide(
     all_are_alike = strategy == "tofu" and ask.rules == NO_RULES and not ask.held and ask.near is None
     is_brief = ask.effort == "quick" and all_are_alike and len(ops) > MANY_OPS
 
-    def searched(graph: Graph, ops: tuple[BoundOp, ...]) -> _Answer:
+    def searched(graph: Graph, ops: tuple[BoundOp, ...]) -> tuple[Problem, tuple[int, ...], Found]:
         problem = Problem(
             graph,
             ops,
@@ -91,38 +80,28 @@ def decide(
             one_of_twins=is_brief and len(cuts) > 1,
             tables=ask.tables,
         )
-        return _Answer(
-            problem,
-            *METHODS[strategy].search(problem, cuts, partial(_narrowed, problem, ask.rules, ask.held), ask.progress),
-        )
+        narrowed = partial(_narrowed, problem, ask.rules, ask.held)
+        return problem, *METHODS[strategy].search(problem, cuts, narrowed, ask.progress)
 
     short = shortened(graph, ops) if is_brief else None
     answer, whole = None, None
     if short is not None:
         answer = searched(short.graph, short.ops)
-        whole = short.expanded(*answer.by_name())
+        whole = short.expanded(*_by_name(answer[0], answer[2]))
     if answer is None or whole is None:
         # Neither the order of the file nor names decide between plans of equal bytes.
         answer = searched(*in_order(graph, ops))
-        whole = Whole(*answer.by_name(), {})
+        whole = Whole(*_by_name(answer[0], answer[2]), {})
+    decided = _decided(graph, ops, strategy, whole, *answer)
     seconds = time.perf_counter() - started
-    plan = _plan(graph, ops, answer, whole, strategy, ask.model_digest)
-    return Decision(plan, seconds, ask.tables.entries, answer.found.largest_table, answer.problem.eliminated_entries)
+    return replace(decided, search_seconds=seconds, table_entries=ask.tables.entries)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What was found, and of which problem."""
-
-    problem: Problem
-    cuts: tuple[int, ...]
-    found: Found
-
-    def by_name(self) -> tuple[dict[str, Tiling], dict[str, Tiling]]:
-        """The tilings of tensors and the strategies of ops."""
-        problem, composites = self.problem, self.found.composites
-        tilings = {name: composites[number] for name, number in problem.variable_of_tensor.items()}
-        return tilings, {name: composites[number] for name, number in problem.variable_of_op.items()}
+def _by_name(problem: Problem, found: Found) -> tuple[dict[str, Tiling], dict[str, Tiling]]:
+    """The tilings of tensors and the strategies of ops."""
+    composites = found.composites
+    tilings = {name: composites[number] for name, number in problem.variable_of_tensor.items()}
+    return tilings, {name: composites[number] for name, number in problem.variable_of_op.items()}
 
 
 def _narrowed(
@@ -145,7 +124,7 @@ def _narrowed(
     return keep if held else restrict
 
 
-def _kept(plan: Plan) -> Restriction:
+def _kept(plan: Decision) -> Restriction:
     """Leaves tensors and ops that a plan knows as they are there."""
 
     def keep(variable: SearchVariable, candidates: Candidates) -> Candidates:
@@ -167,10 +146,26 @@ def _gap(found: Found) -> float | None:
     return found.cost / found.lower - 1 if found.cost else 0.0
 
 
-def _plan(
-    graph: Graph, ops: Sequence[BoundOp], answer: _Answer, whole: Whole, strategy: str, model_digest: str
-) -> Plan:
-    problem, found = answer.problem, answer.found
+def _decided(
+    graph: Graph,
+    ops: tuple[BoundOp, ...],
+    strategy: str,
+    whole: Whole,
+    problem: Problem,
+    cuts: tuple[int, ...],
+    found: Found,
+) -> Decided:
+    """What is decided for a graph.
+
+    Args:
+        graph: that is planned.
+        ops: of the graph.
+        strategy: how it was found.
+        whole: tilings and strategies of the whole graph.
+        problem: that was solved, of the graph or of a short one.
+        cuts: the ways of each cut.
+        found: the solution.
+    """
     strategies = {}
     known: dict[tuple[int, int], OpStrategy] = {}
     for bound in ops:
@@ -182,7 +177,7 @@ def _plan(
     tilings = {name: whole.tilings[name] for name in graph.tensors if name in whole.tilings}
     stuck = unsplit(problem, found.composites)
     standing = [whole.stands.get(bound.op.name, bound.op.name) for bound in ops]
-    by_tensor = _bytes_by_tensor(ops, answer, whole.stands, tilings)
+    by_tensor = _bytes_by_tensor(ops, problem, found, whole.stands, tilings)
     moved = sum(by_tensor.values())
     gap = None if whole.stands else _gap(found)
     charges = zip(problem.charges, problem.op_charges(found.composites), strict=True)
@@ -194,16 +189,14 @@ def _plan(
         for bound, other in zip(ops, standing, strict=True)
         if charged[other]
     )
-    return Plan(
-        model=graph.name,
-        model_digest=model_digest,
-        cuts=answer.cuts,
+    return Decided(
+        graph=graph,
+        ops=ops,
+        cuts=cuts,
         tilings=tilings,
         strategies=strategies,
         tensor_bytes=by_tensor,
         moved_bytes=moved,
-        soybean_bytes=0,
-        peak_bytes=(),
         computing_bytes=sum(problem.tables.computing(bound) for bound in ops),
         excess_bytes=excess,
         repeated_bytes=repeated,
@@ -214,21 +207,22 @@ def _plan(
             bound.op.name for bound, other in zip(ops, standing, strict=True) if problem.variable_of_op[other] in stuck
         ),
         decided_apart=problem.decided_apart if gap != 0 else 0,
+        largest_table=found.largest_table,
+        eliminated_entries=problem.eliminated_entries,
     )
 
 
 def _bytes_by_tensor(
-    ops: Sequence[BoundOp], answer: _Answer, stands: Mapping[str, str], tilings: Mapping[str, Tiling]
+    ops: Sequence[BoundOp], problem: Problem, found: Found, stands: Mapping[str, str], tensors: Iterable[str]
 ) -> dict[str, int]:
     """What moves because of each tensor: what its links move, or those that stand for them."""
-    problem = answer.problem
     by_op: dict[str, list[tuple[bool, int, int]]] = {}
-    for link, amount in zip(problem.links, problem.link_bytes(answer.found.composites), strict=True):
+    for link, amount in zip(problem.links, problem.link_bytes(found.composites), strict=True):
         if amount:
             by_op.setdefault(link.op_name, []).append((link.is_input, link.position, amount))
-    found = dict.fromkeys(tilings, 0)
+    moved = dict.fromkeys(tensors, 0)
     for bound in ops:
         op = bound.op
         for is_input, position, amount in by_op.get(stands.get(op.name, op.name), ()):
-            found[(op.inputs if is_input else op.outputs)[position]] += amount
-    return found
+            moved[(op.inputs if is_input else op.outputs)[position]] += amount
+    return moved

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import Plan
+from planner.artifacts.plan import Decision
 from planner.cost.tables import CostTables
 from planner.progress import Progress, silent
 from planner.search.effort import EffortName
@@ -32,9 +32,7 @@ class SearchRequest:
     """Leave replication out of the data inputs' tilings."""
     effort: EffortName = "normal"
     """How much work may be done to bound what a plan can be."""
-    model_digest: str = ""
-    """Identifies the model in the plan."""
-    near: Plan | None = None
+    near: Decision | None = None
     """A plan of nearly the same graph, to be beaten: a large graph's search begins from it, and not from several other
     plans; and it states no bound where it finds none that costs less."""
     least_saved: float = 0.0

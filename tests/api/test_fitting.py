@@ -15,7 +15,8 @@ from planner.partition.occupancy import occupancy, tightest
 from planner.planning import fit
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.fit import Candidate, candidate_of, least_cost, within
-from planner.search.decide import Decision, decide
+from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.memory.nearby import Nearby
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
@@ -38,7 +39,7 @@ def peak(candidate: Candidate) -> int:
 
 
 def moved(candidate: Candidate) -> int:
-    return candidate.decided.decision.plan.moved_bytes
+    return candidate.decided.moved_bytes
 
 
 def fitted(limit: int) -> Candidate:
@@ -72,7 +73,7 @@ def test_less_memory_costs_more_bytes_and_the_program_keeps_to_the_limit() -> No
         # Exactly what the program moves: the price on memory is not in it.
         assert moved(found) == found.partitioned.program.predicted_bytes
         costs.append(moved(found))
-    assert found.decided.decision.plan.certified_gap is None
+    assert found.decided.certified_gap is None
     assert costs == sorted(costs)
     assert costs[-1] > costs[0]
 
@@ -81,7 +82,7 @@ def test_the_same_limit_gives_the_same_plan() -> None:
     _, first = planned()
     limit = int(peak(first) * 0.95)
     one, other = fitted(limit), fitted(limit)
-    assert one.decided.decision.plan.to_json() == other.decided.decision.plan.to_json()
+    assert one.decided == other.decided
 
 
 def test_where_nothing_fits_the_error_says_what_takes_the_room_and_what_would_do() -> None:
@@ -112,19 +113,19 @@ def test_where_nothing_fits_plans_with_less_replication_are_tried(monkeypatch: p
             limited([limit] * ask.workers)
         return int(no.value.hint.partition("--memory ")[2].partition("B)")[0])
 
-    def stuck(graph: Graph, ops: tuple[BoundOp, ...], asked: SearchRequest) -> Decision:
+    def stuck(graph: Graph, ops: tuple[BoundOp, ...], asked: SearchRequest) -> Decided:
         """A search that prices of memory lead nowhere."""
-        return first.decided.decision if asked.rules == ask.rules else decide(graph, ops, asked)
+        return first.decided if asked.rules == ask.rules else decide(graph, ops, asked)
 
     least = told(1)
     with monkeypatch.context() as patched:
         patched.setattr(Rules, "with_less_replication", lambda self: ())
         assert least < told(1)
         patched.setattr(fit, "decide", stuck)
-        patched.setattr(fit, "Nearby", lambda graph, ops, plans, asked: Nearby(graph, ops, plans, bound_to(asked)))
+        patched.setattr(fit, "Nearby", lambda plans, asked: Nearby(plans, bound_to(asked)))
         assert least < told(least)
     monkeypatch.setattr(fit, "decide", stuck)
-    monkeypatch.setattr(fit, "Nearby", lambda graph, ops, plans, asked: Nearby(graph, ops, plans, bound_to(asked)))
+    monkeypatch.setattr(fit, "Nearby", lambda plans, asked: Nearby(plans, bound_to(asked)))
     found = limited([least] * ask.workers)
     assert peak(found) <= least
     assert moved(found) > moved(first)

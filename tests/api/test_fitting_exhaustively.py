@@ -16,9 +16,9 @@ from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
 from planner.partition.build import partition
-from planner.planning.bodies import Decided
 from planner.planning.fit import candidate_of, least_cost, within
-from planner.search.decide import Decision, decide
+from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.memory.nearby import Nearby
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
@@ -45,10 +45,10 @@ def summed(problem: Problem) -> NDArray[np.int64]:
     return found
 
 
-def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decision) -> list[tuple[int, int]]:
+def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decided) -> list[tuple[int, int]]:
     """Of all plans those that cost less than every plan of which a worker takes as little: the cost, and the peak."""
     tables, residence = CostTables(), Residence(graph, ops)
-    nearby = Nearby(graph, ops, [first.plan], SearchRequest(WORKERS))
+    nearby = Nearby([first], SearchRequest(WORKERS))
     problem = nearby.problem(tables)
     candidates = [problem.extensions(variable, UNCUT, WORKERS) for variable in problem.variables]
     costs = summed(problem)
@@ -82,13 +82,13 @@ def test_no_plan_within_a_limit_costs_less(sizes: tuple[int, int, int]) -> None:
     ops = opdefs.standard().bind_all(graph)
     ask = SearchRequest(WORKERS, tables=tables)
     decision = decide(graph, ops, ask)
-    first = candidate_of(Decided(graph, ops, decision))
+    first = candidate_of(decision)
     every = frontier(graph, ops, decision)
     assert len(every) > 1, "limits make a difference"
-    assert every[0][0] == decision.plan.cost
+    assert every[0][0] == decision.cost
     for cost, peak in every:
         found = within(first, ask, [peak] * WORKERS, least_cost(tables))
         assert max(found.partitioned.program.peak_bytes) <= peak
-        assert found.decided.decision.plan.cost == cost
+        assert found.decided.cost == cost
     with pytest.raises(InfeasibleError, match="no plan was found that fits"):
         within(first, ask, [every[-1][1] - 1] * WORKERS, least_cost(tables))

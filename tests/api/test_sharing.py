@@ -11,7 +11,6 @@ import pytest
 import opdefs
 from planner import api
 from planner.graph.to_onnx import write_model
-from planner.planning.bodies import Decided
 from planner.planning.fit import Candidate, candidate_of, least_cost
 from planner.planning.room import fits, shared_where_room
 from planner.report import as_json, tables
@@ -29,7 +28,7 @@ def gathering() -> tuple[Candidate, Candidate]:
     graph, descriptions = build("gpt-2x64", batch=1), opdefs.standard()
     ops = descriptions.bind_all(graph)
     ask = SearchRequest(WORKERS, rules=Rules(replicate="none"), effort="quick")
-    first = candidate_of(Decided(graph, ops, decide(graph, ops, ask)))
+    first = candidate_of(decide(graph, ops, ask))
     return first, shared_where_room(first, least_cost(ask.tables), ask, descriptions, None)
 
 
@@ -38,7 +37,7 @@ def peak(candidate: Candidate) -> int:
 
 
 def moved(candidate: Candidate) -> int:
-    return candidate.decided.decision.plan.moved_bytes
+    return candidate.decided.moved_bytes
 
 
 def within(limit: int) -> Candidate:

@@ -20,7 +20,7 @@ from planner.zoo import mlp
 def program_of(workers: int, **options: object) -> Program:
     graph = mlp(3, 16, 64)
     ops = opdefs.standard().bind_all(graph)
-    return partition(graph, ops, decide(graph, ops, SearchRequest(workers, **options)).plan).program  # type: ignore[arg-type]
+    return partition(graph, ops, decide(graph, ops, SearchRequest(workers, **options))).program  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("workers", [2, 4, 8])
@@ -82,7 +82,7 @@ def test_what_is_no_grid_has_no_annotation() -> None:
 def test_an_annotated_model_is_valid() -> None:
     graph = mlp(3, 16, 64)
     ops = opdefs.standard().bind_all(graph)
-    plan = decide(graph, ops, SearchRequest(4)).plan
+    plan = decide(graph, ops, SearchRequest(4))
     model = to_model(graph)
     annotated, left_out = with_annotations(model, plan, {name: t.shape for name, t in graph.tensors.items()})
     assert not left_out

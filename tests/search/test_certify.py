@@ -117,7 +117,7 @@ class Sample:
         """
         workers, ops = int(np.prod(levels)), DESCRIPTIONS.bind_all(graph)
         assume(workers <= max(tensor.elements for tensor in graph.tensors.values()))
-        plan = decide(graph, ops, SearchRequest(workers, levels=levels, tables=tables)).plan
+        plan = decide(graph, ops, SearchRequest(workers, levels=levels, tables=tables))
         least = least_of_all(Problem(graph, ops, workers, tables=tables), cuts_of_levels(levels))
         assert plan.certified_gap is not None, "small graphs have certificates"
         assert plan.certified_gap <= 0.05

@@ -141,9 +141,9 @@ def integer_programme(nearby: Nearby, tables: CostTables, priced: Sequence[CostT
 
 
 def planned(graph: Graph, ops: tuple[BoundOp, ...], workers: int, tables: CostTables) -> tuple[Nearby, Residence, int]:
-    plan = decide(graph, ops, SearchRequest(workers, tables=tables)).plan
+    plan = decide(graph, ops, SearchRequest(workers, tables=tables))
     residence = Residence(graph, ops)
-    return Nearby(graph, ops, [plan], SearchRequest(workers, tables=tables)), residence, int(residence.of(plan).max())
+    return Nearby([plan], SearchRequest(workers, tables=tables)), residence, int(residence.of(plan).max())
 
 
 def within(nearby: Nearby, residence: Residence, tables: CostTables, room: int) -> Branched[tuple[Tiling, ...]]:

@@ -31,8 +31,8 @@ def test_no_strategy_is_cheaper_than_the_found_plan(name: str, workers: int) -> 
     graph = mlp(3, 24, 36)
     ops = opdefs.standard().bind_all(graph)
     decision = decide(graph, ops, SearchRequest(workers, strategy=name))
-    assert partition(graph, ops, decision.plan).program.predicted_bytes == decision.plan.moved_bytes
-    assert decision.plan.cost >= decide(graph, ops, SearchRequest(workers)).plan.cost
+    assert partition(graph, ops, decision).program.predicted_bytes == decision.moved_bytes
+    assert decision.cost >= decide(graph, ops, SearchRequest(workers)).cost
 
 
 @pytest.mark.slow
@@ -44,11 +44,11 @@ def test_on_models_of_the_zoo_too(model: str, workers: int) -> None:
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)
     tables = CostTables()
-    found = decide(graph, ops, SearchRequest(workers, tables=tables)).plan
+    found = decide(graph, ops, SearchRequest(workers, tables=tables))
     compared = []
     for name in METHODS:
         try:
-            plan = decide(graph, ops, SearchRequest(workers, strategy=name, tables=tables)).plan
+            plan = decide(graph, ops, SearchRequest(workers, strategy=name, tables=tables))
         except (InfeasibleError, UnsupportedError):
             continue
         assert found.cost <= plan.cost, name
@@ -66,29 +66,26 @@ def test_closed_forms() -> None:
     graph = mlp(layers, width, 36)
     ops = opdefs.standard().bind_all(graph)
     size = width * width * 4
-    assert (
-        decide(graph, ops, SearchRequest(workers, strategy="data")).plan.moved_bytes
-        == layers * 2 * (workers - 1) * size
-    )
+    assert decide(graph, ops, SearchRequest(workers, strategy="data")).moved_bytes == layers * 2 * (workers - 1) * size
     # The first layer's weight is not needed backward: nobody asks for the gradient of the data.
     wanted = (3 * layers - 1) * (workers - 1) * size
-    assert decide(graph, ops, SearchRequest(workers, strategy="fsdp")).plan.moved_bytes == wanted
+    assert decide(graph, ops, SearchRequest(workers, strategy="fsdp")).moved_bytes == wanted
 
 
 def test_what_the_strategies_promise() -> None:
     graph = mlp(3, 24, 36)
     ops = opdefs.standard().bind_all(graph)
-    data = decide(graph, ops, SearchRequest(4, strategy="data")).plan
+    data = decide(graph, ops, SearchRequest(4, strategy="data"))
     assert all(str(data.tilings[name]) == "R/2 R/2" for name in weights(graph))
     for strategy in ("model", "fsdp", "tofu-recursion", "icml18", "equalchop", "spartan"):
-        plan = decide(graph, ops, SearchRequest(4, strategy=strategy)).plan
+        plan = decide(graph, ops, SearchRequest(4, strategy=strategy))
         for name in weights(graph):
             assert not any(isinstance(placement, Replicate) for placement in plan.tilings[name].placements), strategy
-    rows = decide(graph, ops, SearchRequest(4, strategy="allrow-greedy")).plan
+    rows = decide(graph, ops, SearchRequest(4, strategy="allrow-greedy"))
     assert all(set(str(tiling).replace("/2", "").split()) <= {"S(0)", "R"} for tiling in rows.tilings.values())
-    icml = decide(graph, ops, SearchRequest(4, strategy="icml18")).plan
+    icml = decide(graph, ops, SearchRequest(4, strategy="icml18"))
     assert not any("k" in str(strategy) for strategy in icml.strategies.values())
-    assert decide(graph, ops, SearchRequest(4, strategy="equalchop")).plan.cuts == (4,)
+    assert decide(graph, ops, SearchRequest(4, strategy="equalchop")).cuts == (4,)
 
 
 def drawn(shapes: dict[str, tuple[int, ...]], ops: tuple[Op, ...]) -> Graph:
@@ -111,7 +108,7 @@ def test_work_is_repeated_where_that_costs_less_than_to_move_what_it_makes(worke
     graph = drawn(shapes, (Op("relu", "Relu", ("x",), ("r",)), Op("square", "MatMul", ("r", "r"), ("y",))))
     ops = opdefs.standard().bind_all(graph)
     for effort in ("quick", "normal"):
-        plan = decide(graph, ops, SearchRequest(workers, effort=effort)).plan
+        plan = decide(graph, ops, SearchRequest(workers, effort=effort))
         assert plan.strategies["relu"].tiling == Tiling((Replicate(),), (workers,))
         assert plan.moved_bytes == 0
         assert plan.certified_gap == 0.0
@@ -125,8 +122,8 @@ def test_starts_of_which_few_are_improved_lead_as_far(model: str, workers: int) 
     """With little effort the others are crossed as they are."""
     graph = zoo.build(model)
     ops, lines = opdefs.standard().bind_all(graph), list[str]()
-    quick = decide(graph, ops, SearchRequest(workers, effort="quick", progress=lines.append)).plan
-    assert quick.cost <= 1.001 * decide(graph, ops, SearchRequest(workers)).plan.cost
+    quick = decide(graph, ops, SearchRequest(workers, effort="quick", progress=lines.append))
+    assert quick.cost <= 1.001 * decide(graph, ops, SearchRequest(workers)).cost
     recursions = sum(line.startswith("cut 1 ") for line in lines)
     improved_at_once = sum(pair[0].startswith("cut") and pair[1].startswith("improving") for pair in pairwise(lines))
     assert improved_at_once <= 2 < recursions, "the first, and the one after the last"
@@ -137,11 +134,11 @@ def test_a_quick_plan_of_a_transformer_grows_out_of_two(monkeypatch: pytest.Monk
     graph, workers = zoo.build("gpt-6x1024-16h"), 8
     ops = opdefs.standard().bind_all(graph)
     assert len(ops) > methods.MANY_OPS
-    megatron = decide(graph, ops, SearchRequest(workers, strategy="megatron")).plan
-    found = decide(graph, ops, SearchRequest(workers, effort="quick")).plan
+    megatron = decide(graph, ops, SearchRequest(workers, strategy="megatron"))
+    found = decide(graph, ops, SearchRequest(workers, effort="quick"))
     assert found.cost <= 1.001 * megatron.cost
     monkeypatch.setattr(methods, "_transformer_start", lambda problem, cuts: None)
-    assert found.cost < 0.97 * decide(graph, ops, SearchRequest(workers, effort="quick")).plan.cost
+    assert found.cost < 0.97 * decide(graph, ops, SearchRequest(workers, effort="quick")).cost
 
 
 def test_both_plans_of_a_transformer_are_crossed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,10 +152,10 @@ def test_both_plans_of_a_transformer_are_crossed(monkeypatch: pytest.MonkeyPatch
         return improve_once(*args, left=left)  # type: ignore[arg-type]
 
     monkeypatch.setattr(methods, "improve_once", improved)
-    found = decide(graph, ops, SearchRequest(workers, effort="quick")).plan
+    found = decide(graph, ops, SearchRequest(workers, effort="quick"))
     assert asked == [(3,), ()]
     monkeypatch.setattr(methods, "crossed", lambda problem, plans: min(plans, key=lambda plan: plan.cost))
-    assert found.cost < decide(graph, ops, SearchRequest(workers, effort="quick")).plan.cost
+    assert found.cost < decide(graph, ops, SearchRequest(workers, effort="quick")).cost
 
 
 @pytest.mark.parametrize(("workers", "left"), [(4, (2,)), (8, (1, 3)), (16, (4,))])
@@ -205,12 +202,12 @@ def test_a_quick_plan_of_a_large_graph_keeps_to_rules(
         monkeypatch.setattr(methods, "_transformer_start", lambda problem, cuts: no_restriction)
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)
-    free = decide(graph, ops, SearchRequest(workers, effort="quick")).plan
+    free = decide(graph, ops, SearchRequest(workers, effort="quick"))
     weights = [pair.current for pair in graph.state if len(graph.tensors[pair.current].shape) == 2]
     for placement in ("R", "S(0)"):
         plan = decide(
             graph, ops, SearchRequest(workers, effort="quick", rules=Rules(dict.fromkeys(weights, placement)))
-        ).plan
+        )
         assert {str(one) for name in weights for one in plan.tilings[name].placements} == {placement}
         assert plan.cost >= free.cost
 
@@ -220,7 +217,7 @@ def test_no_second_start_where_there_is_no_attention_or_no_plan_for_it(monkeypat
         """How many recursions, and what the plan costs."""
         lines: list[str] = []
         ops = opdefs.standard().bind_all(graph)
-        found = decide(graph, ops, SearchRequest(4, effort="quick", progress=lines.append)).plan
+        found = decide(graph, ops, SearchRequest(4, effort="quick", progress=lines.append))
         return sum(line.startswith("cut 1 ") for line in lines), found.cost
 
     def without_a_plan(problem: Problem) -> Restriction:

@@ -9,13 +9,13 @@ import pytest
 
 import opdefs
 from planner import zoo
-from planner.artifacts.plan import Plan
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, ModelError, UnsupportedError
 from planner.graph.model import Graph
 from planner.partition.build import partition
 from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.literature.methods import METHODS
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem, Restriction
@@ -33,10 +33,10 @@ WAYS = (baselines.data_parallel, baselines.model_parallel, tensor_parallel, base
 
 
 @cache
-def known(model: str, workers: int) -> tuple[Graph, tuple[BoundOp, ...], CostTables, Plan]:
+def known(model: str, workers: int) -> tuple[Graph, tuple[BoundOp, ...], CostTables, Decided]:
     graph, tables = zoo.build(model, batch=MODELS[model]), CostTables()
     ops = opdefs.standard().bind_all(graph)
-    return graph, ops, tables, decide(graph, ops, SearchRequest(workers, tables=tables)).plan
+    return graph, ops, tables, decide(graph, ops, SearchRequest(workers, tables=tables))
 
 
 @pytest.mark.parametrize(("model", "workers"), SAMPLES)
@@ -48,7 +48,7 @@ def test_no_strategy_costs_less(model: str, workers: int) -> None:
     compared = []
     for name in METHODS:
         with suppress(InfeasibleError, UnsupportedError, ModelError):
-            plan = decide(graph, ops, SearchRequest(workers, strategy=name, tables=tables)).plan
+            plan = decide(graph, ops, SearchRequest(workers, strategy=name, tables=tables))
             assert found.cost <= plan.cost == plan.moved_bytes + plan.excess_bytes, name
             compared.append(name)
     assert {"soybean", "data", "fsdp", "hybrid", "allrow-greedy", "spartan", "equalchop", "icml18"} <= set(compared)

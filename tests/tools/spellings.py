@@ -454,9 +454,7 @@ def plan(names: Iterable[str], effort: str, *, as_written: bool) -> None:
             graph = lower_randomness(read_model(file))
             planned = graph if as_written else canonical(graph).graph
             started = time.perf_counter()
-            found = decide_with_bodies(
-                planned, descriptions, SearchRequest(NETWORKS[name].workers, effort=effort)
-            ).decision.plan
+            found = decide_with_bodies(planned, descriptions, SearchRequest(NETWORKS[name].workers, effort=effort))
             gap = "-" if found.certified_gap is None else f"{found.certified_gap:.2%}"
             print(
                 f"{name:<18} {file.name.removeprefix(f'{name}.').removesuffix('.onnx'):<20} {len(graph.ops):>5} "

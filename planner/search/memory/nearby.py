@@ -18,10 +18,10 @@ import numpy as np
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
 from planner.algebra.tiling import UNCUT, Tiling
-from planner.artifacts.plan import Plan
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
-from planner.graph.model import Graph, is_used
+from planner.graph.model import is_used
+from planner.search.decided import Decided
 from planner.search.memory.branches import Charges, Ints, Spans, Variables
 from planner.search.model.choices import Choices
 from planner.search.model.problem import Problem, SearchVariable, no_restriction
@@ -41,21 +41,17 @@ class Nearby:
 
     def __init__(
         self,
-        graph: Graph,
-        ops: tuple[BoundOp, ...],
-        plans: Sequence[Plan],
+        plans: Sequence[Decided],
         ask: SearchRequest,
     ) -> None:
         """Finds the candidates.
 
         Args:
-            graph: that was planned.
-            ops: of the graph, in the same order.
-            plans: with the same cuts; at least one.
+            plans: of one graph, with the same cuts; at least one.
             ask: what they were asked for, with tables of what is to be small, without prices. Of the search's own
                 plans, what improvement would offer is offered; of the literature's, nothing but what is in the plans.
         """
-        self._graph, self._ops, self._like = graph, ops, plans[0]
+        self._graph, self._ops, self._like = plans[0].graph, plans[0].ops, plans[0]
         self._partitioned_inputs = ask.partitioned_inputs
         self._problem = self.problem(ask.tables)
         self._taken: dict[tuple[int, Tiling], int] = {}
@@ -85,14 +81,14 @@ class Nearby:
             tables=tables,
         )
 
-    def composites(self, plan: Plan) -> tuple[Tiling, ...]:
+    def composites(self, plan: Decided) -> tuple[Tiling, ...]:
         """What each variable is in a plan."""
         return tuple(
             plan.tilings[variable.tensors[0]] if variable.op is None else plan.strategies[variable.op.op.name].tiling
             for variable in self._problem.variables
         )
 
-    def plan(self, composites: Sequence[Tiling]) -> Plan:
+    def plan(self, composites: Sequence[Tiling]) -> Decided:
         """The plan in which each variable is this; it still has the bytes of another one.
 
         Args:
