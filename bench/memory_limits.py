@@ -41,7 +41,7 @@ from planner.planning.bodies import decide_with_bodies
 from planner.planning.fit import Candidate, candidate_of, least_cost, within
 from planner.search.bound.certify import certify
 from planner.search.effort import EFFORTS
-from planner.search.memory.branches import UNBOUNDED, Answer, Charges, Column, Prices, Spans, branched
+from planner.search.memory.branches import UNBOUNDED, Answer, Budget, Charges, Column, Prices, Spans, branched
 from planner.search.memory.limit import HIGHEST_PRICE
 from planner.search.memory.nearby import Nearby
 from planner.search.model.problem import SearchVariable
@@ -119,7 +119,9 @@ class Sweep:
         room = np.full(self.residence.moments, limit * self.workers)
         known = [column(nearby.composites(one)) for one in (decided, plan)]
         variables = nearby.variables()
-        least = branched(known, solve, room, variables, plan.cost, lambda one: True, HIGHEST_PRICE, most_solved).least
+        least = branched(
+            known, solve, room, variables, plan.cost, lambda one: True, HIGHEST_PRICE, Budget(most_solved)
+        ).least
         return float(least) if least > 0 else None
 
 

@@ -24,7 +24,7 @@ from planner.planning.refusal import does_not_fit
 from planner.progress import silent
 from planner.search.decide import decide
 from planner.search.decided import Decided
-from planner.search.memory.branches import Answer, Charges, Column, Spans, branched
+from planner.search.memory.branches import Answer, Budget, Charges, Column, Spans, branched
 from planner.search.memory.limit import HIGHEST_PRICE, Fit, Measured, Part, Prices, components, fit, mixed
 from planner.search.memory.nearby import Nearby
 from planner.search.request import SearchRequest
@@ -276,7 +276,7 @@ def _branched(
 
     room = np.full_like(best.residence, best.most_bytes - workers * best.excess_bytes)
     below = columns[0].objective if best.is_fitting else _UNKNOWN
-    branched(columns, solve, room, nearby.variables(), below, accept, goal.highest_price, most, _TOLERANCE)
+    branched(columns, solve, room, nearby.variables(), below, accept, goal.highest_price, Budget(most, _TOLERANCE))
     if not best.is_fitting:
         accept(leanest)
     return best
