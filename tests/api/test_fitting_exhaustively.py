@@ -15,10 +15,12 @@ from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
+from planner.machine.rates import Rates
 from planner.partition.build import partition
 from planner.planning.fit import candidate_of, least_cost, within
 from planner.search.decide import decide
 from planner.search.decided import Decided
+from planner.search.memory.limit import HIGHEST_PRICE
 from planner.search.memory.nearby import Nearby
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
@@ -92,3 +94,22 @@ def test_no_plan_within_a_limit_costs_less(sizes: tuple[int, int, int]) -> None:
         assert found.decided.cost == cost
     with pytest.raises(InfeasibleError, match="no plan was found that fits"):
         within(first, ask, [every[-1][1] - 1] * WORKERS, least_cost(tables))
+
+
+@pytest.mark.parametrize("rates", [Rates(), Rates(1000.0, 0.001)], ids=["usual rates", "dear work"])
+def test_the_highest_price_is_more_than_a_byte_of_memory_saves(rates: Rates) -> None:
+    """Of all plans the one that is best at that price takes the least, whatever it costs otherwise."""
+    graph, ask = mlp(1, 24, 40), SearchRequest(WORKERS, tables=CostTables(rates))
+    ops = opdefs.standard().bind_all(graph)
+    nearby, residence = Nearby([decide(graph, ops, ask)], ask), Residence(graph, ops)
+    costs = summed(nearby.problem(ask.tables))
+    dearest = Fraction(0)
+    assert residence.moments > 1
+    for moment in range(residence.moments):
+        priced = PricedTables(ask.tables, residence, {moment: Fraction(1)})
+        held = summed(nearby.problem(priced)) - costs
+        amounts = np.unique(held)
+        cheapest = [int(costs[held == amount].min()) for amount in amounts]
+        saved = zip(amounts[1:].tolist(), cheapest[1:], strict=True)
+        dearest = max(dearest, *(Fraction(cheapest[0] - cost, amount - int(amounts[0])) for amount, cost in saved))
+    assert 1 < dearest < HIGHEST_PRICE
