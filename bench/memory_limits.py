@@ -39,13 +39,14 @@ from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.fit import Candidate, candidate_of, least_cost, within
-from planner.search.bound.certify import certify
-from planner.search.effort import EFFORTS
+from planner.search.effort import NORMAL_BOUND
 from planner.search.memory.branches import UNBOUNDED, Answer, Budget, Charges, Column, Prices, Spans, branched
 from planner.search.memory.limit import HIGHEST_PRICE
 from planner.search.memory.nearby import Nearby
+from planner.search.model.found import Found
 from planner.search.model.problem import SearchVariable
-from planner.search.moves.recursion import Found
+from planner.search.moves.bounding import Bound
+from planner.search.moves.move import Ground, Known
 from planner.search.request import SearchRequest
 
 MODELS = ("mlp-4x8192", "cnn-5x2048-6", "lenet-5", "alexnet", "rnn-4-8k", "gpt-2x1024")
@@ -113,8 +114,9 @@ class Sweep:
             tables = PricedTables(self.tables, self.residence, prices, charges=nearby.charges(charges))
             start = nearby.solve(tables, spans) or nearby.solve(tables, {})
             assert start is not None, "a known plan is one of those near it"
-            best = certify(nearby.problem(tables), cuts, restrict, Found(*start, 0), EFFORTS["normal"])
-            return Answer(column(best.composites), None if best.lower is None else Fraction(best.lower))
+            ground = Ground(nearby.problem(tables), cuts, lambda inner, cuts: restrict)
+            known = Bound(NORMAL_BOUND)(ground, Known((Found(*start, 0),)))
+            return Answer(column(known.best.composites), None if known.lower is None else Fraction(known.lower))
 
         room = np.full(self.residence.moments, limit * self.workers)
         known = [column(nearby.composites(one)) for one in (decided, plan)]

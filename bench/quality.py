@@ -31,13 +31,12 @@ from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
-from planner.search.decide import decide
+from planner.search.decide import STRATEGIES, decide
 from planner.search.effort import EFFORTS, EffortName
-from planner.search.literature.methods import METHODS
 from planner.search.request import SearchRequest
 from planner.training.doors.read import read_step
 
-STRATEGIES = ("data", "tofu")
+SHOWN = ("data", "tofu")
 ZOO_WORKERS = (2, 4, 8, 16)
 
 
@@ -114,7 +113,7 @@ def peers(console: Console) -> None:
     """The six workloads, in all spellings; data parallelism in the first."""
     table = Table("workload", "spelling", "workers", *MEASURED, "best known")
     for row in ROWS:
-        strategies: tuple[str, ...] = STRATEGIES
+        strategies: tuple[str, ...] = SHOWN
         for file in sorted(SPELLINGS.glob(f"{row.network}.*.onnx")):
             graph = canonical(read_step(file)).graph
             spelling = file.name.removeprefix(f"{row.network}.").removesuffix(".onnx")
@@ -133,7 +132,7 @@ def _zoo_lines(names: list[str], workers: list[int], effort: EffortName) -> Iter
         model = Model.of(name)
         facts = (name, f"{len(model.graph.ops):,}", f"{time.perf_counter() - started:.1f}")
         for count in workers:
-            yield (*facts, str(count), *_beside(list(costs(model, count, METHODS, effort=effort))))
+            yield (*facts, str(count), *_beside(list(costs(model, count, STRATEGIES, effort=effort))))
             facts = ("", "", "")
 
 

@@ -21,10 +21,9 @@ from planner.errors import TofuError
 from planner.graph.model import Graph
 from planner.machine.topology_file import Machine
 from planner.partition.build import partition
-from planner.search.decide import decide
+from planner.search.decide import STRATEGIES, decide
 from planner.search.decided import Decided
 from planner.search.effort import EffortName
-from planner.search.literature.methods import METHODS
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 
@@ -79,7 +78,7 @@ def costs(
     Args:
         model: what is planned.
         workers: how many.
-        strategies: names of ``METHODS``.
+        strategies: names of ``STRATEGIES``.
         program: cut the program, too: its bytes are the plan's, or this fails.
         machine: estimate times for it; wants the program.
         effort: of tofu's own search.
@@ -141,7 +140,7 @@ def main() -> None:
     console = Console(width=200, highlight=False, soft_wrap=True)
     line(console, HEADS)
     least = 0.0
-    for cost in costs(Model.of(chosen.model, chosen.batch), chosen.workers, METHODS, program=chosen.memory):
+    for cost in costs(Model.of(chosen.model, chosen.batch), chosen.workers, STRATEGIES, program=chosen.memory):
         least = cost.megabytes if cost.strategy == "tofu" else least
         line(console, shown(cost, least))
 

@@ -15,7 +15,7 @@ from planner.planning.request import PlanRequest, source_of
 from planner.planning.session import Session
 from planner.progress import Progress, silent
 from planner.results import Comparison, ComparisonRow
-from planner.search.literature.methods import METHODS
+from planner.search.decide import STRATEGIES
 
 
 def compare(
@@ -66,7 +66,7 @@ def compare(
             rows.append(_row(name, found, target))
             known.append((rows[-1].estimated_seconds or 0.0, replace(found)))
         else:
-            rows.append(ComparisonRow(name, METHODS[name].what, None, None, None, None, found.what))
+            rows.append(ComparisonRow(name, STRATEGIES[name], None, None, None, None, found.what))
     progress("strategy tofu")
     fastest = [min(known, key=lambda one: one[0])[1]] if known else []
     rows.insert(0, _row("tofu", session.planned_beside(fastest), target))
@@ -79,7 +79,7 @@ def _row(name: str, candidate: Candidate, target: Target) -> ComparisonRow:
     estimate = None if target.machine is None else time_of(candidate, target.machine, target.profile)
     return ComparisonRow(
         name,
-        METHODS[name].what,
+        STRATEGIES[name],
         decided.moved_bytes,
         max(program.peak_bytes),
         decided.excess_bytes,

@@ -21,7 +21,7 @@ from planner.planning.request import PlanRequest
 from planner.planning.room import fits
 from planner.results import Beside, OtherCount
 from planner.search.decided import Decided
-from planner.search.literature.methods import MANY_OPS
+from planner.search.schedule import MANY_OPS
 from planner.units import format_seconds
 
 NOTABLY = 0.99

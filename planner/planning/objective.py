@@ -35,7 +35,7 @@ from planner.search.model.cuts import cuts_of_levels
 
 Objective: TypeAlias = Literal["bytes", "time"]
 
-LITERATURE = tuple(name for name in METHODS if name != "tofu")
+LITERATURE = tuple(METHODS)
 """Names of the strategies of the literature."""
 
 _HIGHEST_PRICE = Fraction(10**6)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, prod
+from types import MappingProxyType
 
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Decision, OpStrategy
@@ -15,19 +16,26 @@ from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
 from planner.search.decided import Decided
-from planner.search.literature.methods import MANY_OPS, METHODS
+from planner.search.literature.methods import METHODS
 from planner.search.model.cuts import cuts_of_levels
-from planner.search.model.problem import Near, Problem, Restriction, SearchVariable
+from planner.search.model.found import Found
+from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.model.unsplit import unsplit
-from planner.search.moves.recursion import Found
+from planner.search.moves.move import Ground, Near, made
 from planner.search.repeats.shortened import Whole, in_order, shortened
 from planner.search.request import SearchRequest
+from planner.search.schedule import MANY_OPS, SCHEDULES
 from planner.search.user_rules.pins import ruled
-from planner.search.user_rules.rules import NO_RULES, Rules
+from planner.search.user_rules.rules import Rules
 from planner.tdl.bind import BoundOp
 
-STRATEGIES = tuple(METHODS)
-"""Names of the strategies: our search, and those of the literature."""
+STRATEGIES: Mapping[str, str] = MappingProxyType(
+    {
+        "tofu": "the best of several plans, improved over all cuts together (this program's own)",
+        **{name: method.what for name, method in METHODS.items()},
+    }
+)
+"""By name, what a strategy is: our search first, then those of the literature."""
 
 
 @without_collection()
@@ -63,10 +71,11 @@ def decide(
         )
     started = time.perf_counter()
     ask.progress("tables of the graph")
+    method = None if strategy == "tofu" else METHODS[strategy]
     cuts = cuts_of_levels(ask.levels or (workers,))
-    # With little effort equal blocks are planned alike, where no rule and no other plan tells them apart.
-    all_are_alike = strategy == "tofu" and ask.rules == NO_RULES and not ask.held and ask.near is None
-    is_brief = ask.effort == "quick" and all_are_alike and len(ops) > MANY_OPS
+    schedule = SCHEDULES[ask.effort]
+    # Equal blocks are planned alike where no rule tells them apart.
+    is_brief = schedule.shortens and method is None and not ask.rules and not ask.held and len(ops) > MANY_OPS
 
     def searched(graph: Graph, ops: tuple[BoundOp, ...]) -> tuple[Problem, tuple[int, ...], Found]:
         problem = Problem(
@@ -74,14 +83,16 @@ def decide(
             ops,
             workers,
             ask.partitioned_inputs,
-            effort=ask.effort,
-            with_partial_sums=METHODS[strategy].with_partial_sums,
-            near=None if ask.near is None else Near(ceil(ask.near.cost * (1 - ask.least_saved)) - 1, _kept(ask.near)),
-            one_of_twins=is_brief and len(cuts) > 1,
+            with_partial_sums=method is None or method.with_partial_sums,
             tables=ask.tables,
         )
-        narrowed = partial(_narrowed, problem, ask.rules, ask.held)
-        return problem, *METHODS[strategy].search(problem, cuts, narrowed, ask.progress)
+        beaten = None
+        if ask.near is not None and len(ops) > MANY_OPS:
+            beaten = Near(ceil(ask.near.cost * (1 - ask.least_saved)) - 1, _kept(ask.near))
+        ground = Ground(problem, cuts, partial(_narrowed, problem, ask.rules, ask.held), beaten, ask.progress)
+        if method is None:
+            return problem, cuts, made(schedule.moves(len(ops)), ground)
+        return problem, *method.search(ground)
 
     short = shortened(graph, ops) if is_brief else None
     answer, whole = None, None

@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
+EFFORTS: tuple[EffortName, ...] = ("quick", "normal", "thorough")
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """How much work a certificate may be."""
+class BoundLimits:
+    """How much work a bound may be, in what is counted."""
 
     table_entries: int = 32_000_000
     """Entries of all different tables of the joint problem; a larger problem is not begun."""
     pair_entries: int = 80_000_000
     """Entries that one pass over the core reads."""
     rounds: int = 12
-    """Of passes and taking out, before blocks are looked into."""
+    """Of passes and taking out."""
     dives: int = 1
     """Of settling the doubts of a bound one by one, to find better plans."""
     idle_doubts: int = 3
     """After so many in a row that led to nothing better no more are settled."""
     least_gain: float = 1 / 25
-    """A round that closes a smaller share of the gap is the last of its kind."""
-    case_rounds: int = 2
-    """Of looking into blocks case by case, with a round of passes between any two."""
-    case_entries: float = 3e10
-    """Entries of tables that a round of cases reads."""
+    """A round that closes a smaller share of the gap is the last."""
     exact_entries: int = 1 << 25
     """Exact elimination begins when no bucket is larger than this."""
 
 
-EFFORTS: Mapping[EffortName, Effort] = MappingProxyType(
-    {
-        "quick": Effort(table_entries=0),
-        "normal": Effort(),
-        "thorough": Effort(
-            table_entries=200_000_000,
-            pair_entries=1_000_000_000,
-            rounds=30,
-            dives=4,
-            idle_doubts=8,
-            least_gain=1 / 200,
-            case_rounds=3,
-            case_entries=2e11,
-        ),
-    }
+NORMAL_BOUND = BoundLimits()
+"""Where a bound takes seconds."""
+THOROUGH_BOUND = BoundLimits(
+    table_entries=200_000_000,
+    pair_entries=1_000_000_000,
+    rounds=30,
+    dives=4,
+    idle_doubts=8,
+    least_gain=1 / 200,
 )
-"""By name: no bound at all; a bound where it takes seconds; a bound where it takes minutes."""
+"""Where a bound takes minutes, too."""

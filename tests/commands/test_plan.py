@@ -78,6 +78,6 @@ def test_bad_usage(line: str, says: str, door: Door, capsys: pytest.CaptureFixtu
 
 def test_the_strategies_of_the_command_line_are_those_of_the_search() -> None:
     from planner.commands.options import STRATEGIES
-    from planner.search.literature.methods import METHODS
+    from planner.search import decide
 
-    assert list(METHODS) == STRATEGIES
+    assert list(decide.STRATEGIES) == STRATEGIES

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import opdefs
+from bounded_plan import bounded
 from integer_programme import least_of_all
 from planner import zoo
 from planner.cost.seconds.tables import TimeTables
@@ -17,10 +18,8 @@ from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import CostTables
 from planner.graph.model import DType, Graph
 from planner.machine.topology_file import Device, Level, Topology
-from planner.search.bound import blocks
-from planner.search.bound import certify as certification
-from planner.search.bound.certify import Effort, certify
 from planner.search.decide import decide
+from planner.search.effort import BoundLimits
 from planner.search.model.cuts import cuts_of_levels
 from planner.search.model.problem import Problem, no_restriction
 from planner.search.moves.fusion import improve
@@ -34,11 +33,11 @@ DESCRIPTIONS = opdefs.standard()
 DEVICE = Device(2**30, ((DType.FLOAT32, 1e9),), 1e9)
 
 
-def check(graph: Graph, cuts: tuple[int, ...], effort: Effort) -> float:
+def check(graph: Graph, cuts: tuple[int, ...], limits: BoundLimits) -> float:
     """Holds a certificate against the integer programme; the certified gap."""
     problem = Problem(graph, opdefs.standard().bind_all(graph), int(np.prod(cuts)))
     start = improve(problem, cuts, no_restriction, search_recursively(problem, cuts, no_restriction))
-    found = certify(problem, cuts, no_restriction, start, effort)
+    found = bounded(problem, cuts, start, limits)
     least = least_of_all(problem, cuts)
     assert found.lower is not None
     assert found.lower <= least <= found.cost <= start.cost
@@ -51,40 +50,27 @@ def check(graph: Graph, cuts: tuple[int, ...], effort: Effort) -> float:
 @settings(max_examples=25)
 @given(graphs(), st.sampled_from(CUTS[:3]))
 def test_a_certified_plan_is_as_good_as_an_integer_programme_finds(graph: Graph, cuts: tuple[int, ...]) -> None:
-    assert check(graph, cuts, Effort()) == 0.0
+    assert check(graph, cuts, BoundLimits()) == 0.0
 
 
 @pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
 @given(graphs(), st.sampled_from(CUTS))
 def test_many_certified_plans(graph: Graph, cuts: tuple[int, ...]) -> None:
-    assert check(graph, cuts, Effort()) == 0.0
+    assert check(graph, cuts, BoundLimits()) == 0.0
 
 
 @settings(max_examples=15)
 @given(graphs(), st.sampled_from(CUTS[:3]))
 def test_a_bound_of_little_effort_holds_as_well(graph: Graph, cuts: tuple[int, ...]) -> None:
-    check(graph, cuts, Effort(rounds=1, exact_entries=1))
-
-
-@settings(max_examples=15)
-@given(graphs(), st.sampled_from(CUTS[:3]), st.sampled_from([(2, 4), (6, 12)]), st.sampled_from([1e5, 1e8]))
-def test_a_bound_by_blocks_holds_as_well(
-    graph: Graph, cuts: tuple[int, ...], variables: tuple[int, int], entries: float
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "_VARIABLES", variables)
-        # Nothing is eliminated and one pass is made, so that something is missing from the bound.
-        patch.setattr(certification, "_BUCKET", 0.5)
-        patch.setattr(certification, "_PASSES", 1)
-        check(graph, cuts, Effort(rounds=8, least_gain=2, case_entries=entries, exact_entries=0))
+    check(graph, cuts, BoundLimits(rounds=1, exact_entries=1))
 
 
 def test_a_problem_that_is_too_large_gets_no_bound_and_keeps_its_plan() -> None:
     graph = mlp(2, 24, 36)
     problem = Problem(graph, opdefs.standard().bind_all(graph), 4)
     start = search_recursively(problem, (2, 2), no_restriction)
-    assert certify(problem, (2, 2), no_restriction, start, Effort(table_entries=10)) == start
+    assert bounded(problem, (2, 2), start, BoundLimits(table_entries=10)) == start
 
 
 @pytest.mark.parametrize(("name", "megabytes"), [("mlp-4x8192", 402.653184), ("gpt-2x1024", 1141.08012)])
@@ -93,7 +79,7 @@ def test_peers_workloads_are_solved_exactly(name: str, megabytes: float) -> None
     graph = zoo.build(name)
     problem = Problem(graph, opdefs.standard().bind_all(graph), 8)
     start = search_recursively(problem, (2, 2, 2), no_restriction)
-    found = certify(problem, (2, 2, 2), no_restriction, start)
+    found = bounded(problem, (2, 2, 2), start)
     assert found.cost == found.lower
     assert sum(problem.link_bytes(found.composites)) <= round(megabytes * 1e6)
     assert found.cost <= round(megabytes * 1e6) + 16

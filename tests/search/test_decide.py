@@ -16,9 +16,10 @@ from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import complete_plan, partition
+from planner.search import decide as decide_module
+from planner.search import schedule
 from planner.search.decide import STRATEGIES, decide
 from planner.search.decided import Decided
-from planner.search.literature import methods
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.tdl.builder import NodeView, op
@@ -228,7 +229,8 @@ def test_a_quick_plan_claims_no_bound() -> None:
 
 
 def test_a_plan_to_be_beaten_is_beaten_or_stays_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "MANY_OPS", 0)
+    for module in (decide_module, schedule):
+        monkeypatch.setattr(module, "MANY_OPS", 0)
     graph = mlp(3, 24, 36)
     ops = opdefs.standard().bind_all(graph)
     best = decide(graph, ops, SearchRequest(8))

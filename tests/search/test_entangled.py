@@ -18,8 +18,8 @@ from planner.partition.build import partition
 from planner.report import as_json, tables
 from planner.search.decide import STRATEGIES, decide
 from planner.search.effort import EffortName
+from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import MAX_TABLE_ENTRIES
-from planner.search.model.choices import Choices
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem
 from planner.search.moves import entangled as apart

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import opdefs
 from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
+from planner.search.model.found import Found
 from planner.search.model.problem import Problem, SearchVariable, no_restriction
 from planner.search.moves import fusion as improve
-from planner.search.moves.recursion import Found, search_recursively
+from planner.search.moves.recursion import search_recursively
 from planner.zoo import build
 
 placements = st.lists(st.sampled_from([Shard(0), Shard(1), Replicate()]), max_size=6).map(tuple)

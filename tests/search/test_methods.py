@@ -1,32 +1,24 @@
 """The strategies of the literature, in the same units as the found plan."""
 
-from collections.abc import Collection
 from itertools import pairwise
 
 import pytest
 
 import opdefs
 from planner import zoo
-from planner.algebra.tiling import UNCUT, Replicate, Tiling
-from planner.cost.tables import Candidates, CostTables
+from planner.algebra.tiling import Replicate, Tiling
+from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UnsupportedError
 from planner.graph.model import DType, Graph, Op, Role, Tensor
 from planner.partition.build import partition
-from planner.search.decide import decide
-from planner.search.literature import methods
-from planner.search.literature.methods import METHODS
-from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
-from planner.search.moves.fusion import improve_once
-from planner.search.moves.megatron import tensor_parallel
-from planner.search.moves.recursion import Found
-from planner.search.moves.restrictions import data_parallel
+from planner.search.decide import STRATEGIES, decide
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.zoo import mlp
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 8])
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "megatron"])
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "megatron"])
 def test_no_strategy_is_cheaper_than_the_found_plan(name: str, workers: int) -> None:
     graph = mlp(3, 24, 36)
     ops = opdefs.standard().bind_all(graph)
@@ -46,7 +38,7 @@ def test_on_models_of_the_zoo_too(model: str, workers: int) -> None:
     tables = CostTables()
     found = decide(graph, ops, SearchRequest(workers, tables=tables))
     compared = []
-    for name in METHODS:
+    for name in STRATEGIES:
         try:
             plan = decide(graph, ops, SearchRequest(workers, strategy=name, tables=tables))
         except (InfeasibleError, UnsupportedError):
@@ -129,77 +121,9 @@ def test_starts_of_which_few_are_improved_lead_as_far(model: str, workers: int) 
     assert improved_at_once <= 2 < recursions, "the first, and the one after the last"
 
 
-def test_a_quick_plan_of_a_transformer_grows_out_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A recursive one leads less far than Megatron-LM's."""
-    graph, workers = zoo.build("gpt-6x1024-16h"), 8
-    ops = opdefs.standard().bind_all(graph)
-    assert len(ops) > methods.MANY_OPS
-    megatron = decide(graph, ops, SearchRequest(workers, strategy="megatron"))
-    found = decide(graph, ops, SearchRequest(workers, effort="quick"))
-    assert found.cost <= 1.001 * megatron.cost
-    monkeypatch.setattr(methods, "_transformer_start", lambda problem, cuts: None)
-    assert found.cost < 0.97 * decide(graph, ops, SearchRequest(workers, effort="quick")).cost
-
-
-def test_both_plans_of_a_transformer_are_crossed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each is better in places, and both are improved once in each way, the first but for its last cut."""
-    graph, workers = zoo.build("gpt-4x512-8h", batch=3), 8
-    ops = opdefs.standard().bind_all(graph)
-    asked: list[Collection[int]] = []
-
-    def improved(*args: object, left: Collection[int] = ()) -> Found:
-        asked.append(left)
-        return improve_once(*args, left=left)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(methods, "improve_once", improved)
-    found = decide(graph, ops, SearchRequest(workers, effort="quick"))
-    assert asked == [(3,), ()]
-    monkeypatch.setattr(methods, "crossed", lambda problem, plans: min(plans, key=lambda plan: plan.cost))
-    assert found.cost < decide(graph, ops, SearchRequest(workers, effort="quick")).cost
-
-
-@pytest.mark.parametrize(("workers", "left"), [(4, (2,)), (8, (1, 3)), (16, (4,))])
-def test_which_cuts_of_a_quick_plan_are_left(
-    workers: int, left: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last one always; of three the first as well, of a network without attention."""
-    graph = zoo.build("resnet-50", batch=16)
-    asked: list[Collection[int]] = []
-
-    def improved(*args: object, left: Collection[int]) -> Found:
-        asked.append(left)
-        return improve_once(*args, left=left)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(methods, "improve_once", improved)
-    decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, effort="quick"))
-    assert asked == [left]
-
-
-def test_a_transformer_s_second_start_is_by_data_across_and_in_parts_of_layers_within() -> None:
-    graph, cuts = zoo.build("gpt-2x64-2h"), (2, 2, 2)
-    problem = Problem(graph, opdefs.standard().bind_all(graph), 8)
-    start = methods._transformer_start(problem, len(cuts))
-    assert start is not None
-    own = [data_parallel(problem), tensor_parallel(problem), tensor_parallel(problem)]
-    differ = 0
-    for variable in problem.variables:
-        prefix = UNCUT
-        for restrict, ways in zip(own, cuts, strict=True):
-            offered = problem.proposals(variable, prefix, ways)
-            assert start(variable, offered) == restrict(variable, offered)
-            differ += restrict(variable, offered) != data_parallel(problem)(variable, offered)
-            prefix = start(variable, offered)[0]
-    assert differ > 0
-
-
 @pytest.mark.parametrize(("model", "workers"), [("gpt-6x64-2h", 4), ("gpt-6x1024-16h", 8)])
-@pytest.mark.parametrize("has_best_start", [False, True])
-def test_a_quick_plan_of_a_large_graph_keeps_to_rules(
-    model: str, workers: int, has_best_start: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quick_plan_of_a_large_graph_keeps_to_rules(model: str, workers: int) -> None:
     """Whatever start it grows out of, and though another plan would move less."""
-    if has_best_start:
-        monkeypatch.setattr(methods, "_transformer_start", lambda problem, cuts: no_restriction)
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)
     free = decide(graph, ops, SearchRequest(workers, effort="quick"))
@@ -210,27 +134,3 @@ def test_a_quick_plan_of_a_large_graph_keeps_to_rules(
         )
         assert {str(one) for name in weights for one in plan.tilings[name].placements} == {placement}
         assert plan.cost >= free.cost
-
-
-def test_no_second_start_where_there_is_no_attention_or_no_plan_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def searched(graph: Graph) -> tuple[int, int]:
-        """How many recursions, and what the plan costs."""
-        lines: list[str] = []
-        ops = opdefs.standard().bind_all(graph)
-        found = decide(graph, ops, SearchRequest(4, effort="quick", progress=lines.append))
-        return sum(line.startswith("cut 1 ") for line in lines), found.cost
-
-    def without_a_plan(problem: Problem) -> Restriction:
-        def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
-            raise InfeasibleError("no plan keeps to this")
-
-        return restrict
-
-    assert searched(zoo.build("resnet-50", batch=16))[0] == 1
-    graph = zoo.build("gpt-6x64-2h")
-    assert searched(graph)[0] == 2
-    monkeypatch.setattr(methods, "tensor_parallel", without_a_plan)
-    recursions, cost = searched(graph)
-    assert recursions == 2
-    monkeypatch.setattr(methods, "_transformer_start", lambda problem, cuts: None)
-    assert searched(graph) == (1, cost)

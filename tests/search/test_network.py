@@ -8,8 +8,8 @@ import numpy as np
 
 from planner.algebra.tiling import UNCUT, Replicate, Shard
 from planner.cost.tables import Candidates, Table
+from planner.search.exact.choices import Choices
 from planner.search.exact.network import Link, Network
-from planner.search.model.choices import Choices
 
 
 def test_links_of_one_kind_may_differ_in_which_variables_have_a_choice() -> None:

@@ -14,9 +14,8 @@ from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, ModelError, UnsupportedError
 from planner.graph.model import Graph
 from planner.partition.build import partition
-from planner.search.decide import decide
+from planner.search.decide import STRATEGIES, decide
 from planner.search.decided import Decided
-from planner.search.literature.methods import METHODS
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem, Restriction
 from planner.search.moves import restrictions as baselines
@@ -46,7 +45,7 @@ def test_no_strategy_costs_less(model: str, workers: int) -> None:
     assert costed(graph, ops, found, CostTables()).cost == found.cost
     assert partition(graph, ops, found).program.predicted_bytes == found.moved_bytes
     compared = []
-    for name in METHODS:
+    for name in STRATEGIES:
         with suppress(InfeasibleError, UnsupportedError, ModelError):
             plan = decide(graph, ops, SearchRequest(workers, strategy=name, tables=tables))
             assert found.cost <= plan.cost == plan.moved_bytes + plan.excess_bytes, name

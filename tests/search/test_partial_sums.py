@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opdefs
+from bounded_plan import bounded
 from integer_programme import least_of_all
 from partial_plans import all_kinds, graph_of, plan_of, separate_gpt, sums, two_products
 from planner import zoo
@@ -23,7 +24,6 @@ from planner.graph.model import DType, Graph, Op
 from planner.machine.topology_file import Device, Level, Topology
 from planner.partition.build import partition
 from planner.partition.lower import Lowering
-from planner.search.bound.certify import certify
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.model.partial_sums import PartialSums, find_partial_sums, impossible_entry
@@ -121,7 +121,7 @@ def check(graph: Graph, cuts: tuple[int, ...], divide: Sequence[int], tables: Co
 
     found = search_recursively(problem, cuts, keep)
     if tables is None:
-        found = certify(problem, cuts, keep, found)
+        found = bounded(problem, cuts, found, restrict=keep)
         assert found.lower == found.cost
     assert found.cost == least_of_all(problem, cuts, keep)
     plan = plan_of(problem, found.composites)

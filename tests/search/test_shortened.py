@@ -16,12 +16,12 @@ from planner.graph.structure import in_order_of_places
 from planner.search import decide as deciding
 from planner.search.decide import decide
 from planner.search.decided import Decided
-from planner.search.literature.methods import MANY_OPS
 from planner.search.model.problem import Problem
 from planner.search.repeats import runs
 from planner.search.repeats.runs import Wiring, find_runs
 from planner.search.repeats.shortened import Shortened, Whole, shortened
 from planner.search.request import SearchRequest
+from planner.search.schedule import MANY_OPS
 from planner.tdl.bind import BoundOp
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]

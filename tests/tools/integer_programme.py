@@ -6,7 +6,7 @@ from scipy.sparse import coo_array
 
 from planner.algebra.tiling import Tiling
 from planner.cost.tables import Candidates
-from planner.search.model.choices import Choices
+from planner.search.exact.choices import Choices
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 
 

@@ -3,10 +3,8 @@
 The joint problem has tables that are too large to be eliminated exactly on most networks, so
 
 1. variables with few neighbours are eliminated, which is exact and leaves a core;
-2. the core is bounded from below, at first with the order of cuts left open (``planner.search.bound.coarse``), and
-   plans are
-   read off the bound's passes (``planner.search.bound.dual``) or found by settling its doubts
-   (``planner.search.bound.dive``);
+2. the core is bounded from below by passes (``planner.search.bound.dual``), whose proposals may be better plans, as may
+   be what settling their doubts leads to (``planner.search.bound.dive``);
 3. values with which no plan can be better than the best one known are taken out of the core;
 4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
 
@@ -15,25 +13,21 @@ A bound holds for the search's own problem: these cuts, these candidates, one ti
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from math import isqrt
+from typing import Protocol
 
 import numpy as np
 
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.tables import Candidates
-from planner.search.bound.blocks import bound_by_blocks
-from planner.search.bound.cases import Dividers, Work
-from planner.search.bound.coarse import begin_coarsely
 from planner.search.bound.core import Core, core_entries, rounding_error
 from planner.search.bound.dive import dive
-from planner.search.effort import EFFORTS, Effort
+from planner.search.effort import NORMAL_BOUND, BoundLimits
+from planner.search.exact.choices import Choices
 from planner.search.exact.order import Ints, find_order
-from planner.search.model.choices import Choices
+from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
-from planner.search.moves.fusion import improve
-from planner.search.moves.recursion import Found
 
 _BUCKET = 1 << 24
 """Step 1 makes no bucket larger than this."""
@@ -41,92 +35,92 @@ _AT_ONCE = 1 << 20
 """What is solved exactly with no bucket larger than this needs no passes."""
 _PASSES = 10
 """Passes between two attempts to take values out."""
-_LITTLE = 1e-3
-"""Of what a plan costs, as a share: for less blocks are not looked into again."""
-_COARSE = 1 / 5
-"""Of the least gain of passes (``Effort.least_gain``): those that leave the order of cuts open cost little."""
-_WORTHWHILE = 1.5
-"""An assignment that costs so many times the best plan is not worth improving."""
+
+
+class Incumbent(Protocol):
+    """The best plan known, which takes better ones that a bound comes upon; the bound itself makes none."""
+
+    best: Found
+
+    def look_at(self, composites: tuple[Tiling, ...]) -> bool:
+        """Takes an assignment, if it is a plan and better; says whether it was."""
+
+    def improve(self, composites: tuple[Tiling, ...]) -> bool:
+        """Takes what can be made of an assignment, if that is better; says whether it was."""
 
 
 def certify(
     problem: Problem,
     cuts: tuple[int, ...],
     restrict: Restriction,
-    found: Found,
-    effort: Effort = EFFORTS["normal"],
+    incumbent: Incumbent,
+    limits: BoundLimits = NORMAL_BOUND,
     progress: Callable[[str], None] = lambda line: None,
-) -> Found:
-    """Bounds what a plan can be, and improves the given one where it can be better.
+) -> int | None:
+    """Bounds what a plan can be.
 
     Args:
         problem: the graph's variables and tables.
         cuts: the ways of each cut, outermost first.
         restrict: narrows the candidates of a variable.
-        found: the best plan known.
-        effort: how much work may be done.
+        incumbent: the best plan known; is told of assignments that may be better ones.
+        limits: how much work may be done.
         progress: told what is being done.
 
     Returns:
-        The best plan now known and its bound; the given one, without a bound, if that is more than the effort.
+        No plan costs less, the best one that is known in the end included; None if a bound would be more work.
     """
-    choices = every_composite(problem, cuts, restrict, found, effort)
-    if choices is None or problem.table_entries(choices) > effort.table_entries:
-        return found
+    choices = every_composite(problem, cuts, restrict, incumbent.best, limits)
+    if choices is None or problem.table_entries(choices) > limits.table_entries:
+        return None
     sizes = choices.sizes.tolist()
     order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=_BUCKET)
-    if core_entries(order, sizes) > effort.pair_entries:
-        return found
+    if core_entries(order, sizes) > limits.pair_entries:
+        return None
     progress("tables of all cuts together")
     core = Core(problem, choices, order)
     problem.eliminated_entries += core.eliminated_entries
     dual = core.dual()
-    seen = _Seen(problem, core, found)
 
-    def closed(total: int, values: Ints, lower: int) -> Found:
+    def look_at(values: Ints) -> None:
+        incumbent.look_at(core.composites(values))
+
+    def improve(guess: Sequence[int]) -> bool:
+        return incumbent.improve(core.composites(core.original(guess)))
+
+    def closed(total: int, values: Ints, lower: int) -> int:
         """Where the exact solution is known. Its plan may need a strategy that no local op has."""
-        seen.look_at(values)
-        return seen.bounded(max(lower, min(total, seen.best.cost)))
+        look_at(values)
+        return max(lower, min(total, incumbent.best.cost))
 
     exact = core.solve(_AT_ONCE)
     if exact is not None:
         return closed(*exact, 0)
-    progress("a bound that leaves the order of cuts open")
-    begin_coarsely(dual, core.without_order(), found.cost - core.constant, _COARSE * effort.least_gain)
-    dives, dived = effort.dives, -1
-    dividers = Dividers(Work(0.0))
-    lower, by_cases = 0, False
-    for number in range(effort.rounds + 2 * effort.case_rounds):
-        progress(f"bounding the plan, round {number + 1}: {seen.best.cost:,} bytes, at least {max(lower, 0):,}")
-        if by_cases:
-            blocks = bound_by_blocks(dual.rest(), core.values(seen.best), core.kinds, effort.case_entries, dividers)
-            bound, costs = blocks.lower, blocks.at_least
-        else:
-            for _ in range(_PASSES):
-                guess = dual.forward()
-                if core.constant + dual.cost(guess) < seen.best.cost - 0.5:
-                    seen.look_at(core.original(guess))
-                dual.backward()
-            bound, costs = dual.lower, dual.at_least()
-        before, lower = lower, max(lower, core.constant + _rounded_up(bound))
-        if dives and not by_cases and lower < seen.best.cost != dived:
-            dives, dived = dives - 1, seen.best.cost
-            progress(f"settling doubts of the bound: {seen.best.cost:,} bytes, at least {max(lower, 0):,}")
-            dive(dual, core.kinds, lambda guess: seen.improve(core.original(guess), cuts, restrict), effort.idle_doubts)
-        if lower >= seen.best.cost or not core.take_out(dual, costs, seen.best):
-            return seen.bounded(seen.best.cost)
-        exact = core.solve(effort.exact_entries)
+    dives, dived, lower = limits.dives, -1, 0
+    for number in range(limits.rounds):
+        progress(f"bounding the plan, round {number + 1}: {incumbent.best.cost:,} bytes, at least {max(lower, 0):,}")
+        for _ in range(_PASSES):
+            guess = dual.forward()
+            if core.constant + dual.cost(guess) < incumbent.best.cost - 0.5:
+                look_at(core.original(guess))
+            dual.backward()
+        before, lower = lower, max(lower, core.constant + _rounded_up(dual.lower))
+        costs = dual.at_least()
+        if dives and lower < incumbent.best.cost != dived:
+            dives, dived = dives - 1, incumbent.best.cost
+            progress(f"settling doubts of the bound: {incumbent.best.cost:,} bytes, at least {max(lower, 0):,}")
+            dive(dual, core.kinds, improve, limits.idle_doubts)
+        if lower >= incumbent.best.cost or not core.take_out(dual, costs, incumbent.best):
+            return incumbent.best.cost
+        exact = core.solve(limits.exact_entries)
         if exact is not None:
             return closed(*exact, lower)
-        near = core.solve_near(dual, seen.best) if number.bit_count() <= 1 else None
-        if near is not None and near[0] < seen.best.cost:
-            seen.look_at(near[1])
-        missing = seen.best.cost - lower
-        is_little = lower - before < effort.least_gain * missing
-        if by_cases and (is_little or missing < _LITTLE * lower):
+        near = core.solve_near(dual, incumbent.best) if number.bit_count() <= 1 else None
+        if near is not None and near[0] < incumbent.best.cost:
+            look_at(near[1])
+        if lower - before < limits.least_gain * (incumbent.best.cost - lower):
             break
-        by_cases = not by_cases and (is_little or number + 1 >= effort.rounds)
-    return seen.bounded(lower)
+    return lower
 
 
 def _rounded_up(value: float) -> int:
@@ -135,7 +129,7 @@ def _rounded_up(value: float) -> int:
 
 
 def every_composite(
-    problem: Problem, cuts: tuple[int, ...], restrict: Restriction, found: Found, effort: Effort
+    problem: Problem, cuts: tuple[int, ...], restrict: Restriction, found: Found, limits: BoundLimits
 ) -> Choices | None:
     """Every composite of every variable, the found plan's among them; None if there are far too many.
 
@@ -148,7 +142,7 @@ def every_composite(
         own = found.composites[variable.number]
         key: object = problem.content[variable.number] if restrict is no_restriction else variable.number
         if key not in known:
-            most = isqrt(effort.table_entries * (len(known) + 1) * 16) - total
+            most = isqrt(limits.table_entries * (len(known) + 1) * 16) - total
             extended = _extended(problem, variable, cuts, restrict, most)
             if extended is None:
                 return None
@@ -169,42 +163,3 @@ def _extended(
         if len(found) > most:
             return None
     return found
-
-
-class _Seen:
-    """The plans that the bound's passes come upon."""
-
-    def __init__(self, problem: Problem, core: Core, found: Found) -> None:
-        self._problem = problem
-        self._core = core
-        self.best = found
-
-    def look_at(self, values: Ints) -> None:
-        """Notes the plan of an assignment, if it is one."""
-        composites = self._core.composites(values)
-        if self._problem.are_local(composites):
-            self._note(composites)
-
-    def improve(self, values: Ints, cuts: tuple[int, ...], restrict: Restriction) -> bool:
-        """Notes what improvement makes of the plan of an assignment, if that is one and not far too dear.
-
-        Returns:
-            Whether it is the best known.
-        """
-        composites = self._core.composites(values)
-        cost = self._problem.cost(composites)
-        if cost > _WORTHWHILE * self.best.cost or not self._problem.are_local(composites):
-            return False
-        start = replace(self.best, composites=composites, cost=cost)
-        return self._note(improve(self._problem, cuts, restrict, start).composites)
-
-    def _note(self, composites: tuple[Tiling, ...]) -> bool:
-        cost = self._problem.cost(composites)
-        if cost >= self.best.cost:
-            return False
-        self.best = replace(self.best, composites=composites, cost=cost)
-        return True
-
-    def bounded(self, lower: int) -> Found:
-        """What is known in the end."""
-        return replace(self.best, lower=lower)

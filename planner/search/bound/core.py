@@ -7,22 +7,20 @@ is solved exactly as soon as its tables are small enough.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.tiling import Tiling
-from planner.search.bound.coarse import Groups
 from planner.search.bound.dual import Dual, Floats
 from planner.search.exact.buckets import KnownTables
+from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Reduced, eliminate
 from planner.search.exact.order import Ints, Order, find_order
 from planner.search.exact.sums import Table
-from planner.search.model.choices import Choices
+from planner.search.model.found import Found
 from planner.search.model.problem import Problem
-from planner.search.moves.recursion import Found
 
 _NEAR = 1 << 21
 """Where only the values near the bound are solved exactly, to find a better plan, no bucket is larger than this."""
@@ -98,18 +96,6 @@ class Core:
             for (first, second), table in self._pairs.items()
         ]
         return Dual([costs.astype(np.float64) for costs in self._own], pairs)
-
-    def without_order(self) -> list[Groups]:
-        """By variable of the core, which of its values are the same but for the order of cuts."""
-        known: dict[int, Groups] = {}
-        for variable in self._core:
-            candidates = self._choices[variable]
-            if id(candidates) not in known:
-                numbers: dict[object, int] = {}
-                each = (Counter(zip(one.placements, one.ways, strict=True)) for one in candidates)
-                which = [numbers.setdefault(frozenset(counts.items()), len(numbers)) for counts in each]
-                known[id(candidates)] = np.array(which, dtype=np.int64)
-        return [known[id(self._choices[variable])] for variable in self._core]
 
     def original(self, values: Sequence[int]) -> Ints:
         """The values of all variables, when those of the core have these (positions among the kept)."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from planner.cost.tables import Candidates, Table
 from planner.search.exact.buckets import KnownTables
+from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Solution, eliminate_known, refuse_larger
 from planner.search.exact.order import Ints, Order, distinct, find_order
-from planner.search.model.choices import Choices
 
 
 class Link(NamedTuple):

@@ -18,7 +18,7 @@ cut by cut. The plan's bytes are counted as all others'.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +31,10 @@ from planner.cost.tables import Candidates
 from planner.graph.model import Role, is_used
 from planner.machine.topology_file import DeviceGraph, load_topology
 from planner.search.literature.layer_elimination import Costs, least
-from planner.search.model.problem import Problem, Restriction, SearchVariable
-from planner.search.moves.recursion import Found, search_recursively
+from planner.search.model.found import Found
+from planner.search.model.problem import Problem, SearchVariable
+from planner.search.moves.move import Ground
+from planner.search.moves.recursion import search_recursively
 from planner.tdl.bind import BoundOp
 from planner.tdl.interval import Interval
 
@@ -43,25 +45,18 @@ _PASSES = 3
 _IDLE = Only(0)
 
 
-def search_layers(
-    problem: Problem,
-    cuts: tuple[int, ...],
-    narrow: Callable[[Restriction, tuple[int, ...]], Restriction],
-    progress: Callable[[str], None] = lambda line: None,
-) -> tuple[tuple[int, ...], Found]:
+def search_layers(ground: Ground) -> tuple[tuple[int, ...], Found]:
     """Finds a plan by node and edge elimination over layers: O(E C^3) for E edges and C configurations.
 
     Args:
-        problem: the graph's variables and tables.
-        cuts: the ways of each cut, outermost first.
-        narrow: puts the user's pins above a restriction.
-        progress: told what is being done.
+        ground: the problem and its cuts.
 
     Raises:
         InfeasibleError: the layers are too entangled for the two eliminations.
     """
+    problem, cuts = ground.problem, ground.cuts
     forward = Forward(problem, cuts)
-    progress(f"{len(forward.layers)} layers")
+    ground.progress(f"{len(forward.layers)} layers")
     fixed = forward.fixed(least(forward.layer_costs(), forward.edge_costs()).configurations)
 
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
@@ -71,7 +66,7 @@ def search_layers(
             return candidates
         return (composite.outermost(depth),)
 
-    return cuts, search_recursively(problem, cuts, narrow(restrict, cuts), progress)
+    return cuts, search_recursively(problem, cuts, ground.narrow(restrict, cuts), ground.progress)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ after the other (Algorithm 1). A cut's cost, ``2 c(k - 1) + delta`` there, is co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
 
@@ -20,31 +20,23 @@ from planner.algebra.tiling import UNCUT
 from planner.errors import InfeasibleError
 from planner.search.exact.eliminate import Factor, minimise
 from planner.search.exact.order import find_order
-from planner.search.model.problem import Problem, Restriction, no_restriction
-from planner.search.moves.recursion import Found
+from planner.search.model.found import Found
+from planner.search.moves.move import Ground
 
 MOST_STATES = 1 << 24
 """States that are looked at together, at most."""
 
 
-def search_by_levels(
-    problem: Problem,
-    cuts: tuple[int, ...],
-    narrow: Callable[[Restriction, tuple[int, ...]], Restriction],
-    progress: Callable[[str], None] = lambda line: None,
-) -> tuple[tuple[int, ...], Found]:
+def search_by_levels(ground: Ground) -> tuple[tuple[int, ...], Found]:
     """Finds a composite for every tensor and op, cut by cut.
 
     Args:
-        problem: the graph's variables and tables.
-        cuts: the ways of each cut, outermost first.
-        narrow: puts the user's pins above a restriction.
-        progress: told what is being done.
+        ground: the problem and its cuts.
 
     Raises:
         InfeasibleError: a level has too many states.
     """
-    restrict = narrow(no_restriction, cuts)
+    problem, cuts, restrict = ground.problem, ground.cuts, ground.free
     composites = [UNCUT] * len(problem.variables)
     total, largest = 0, 1
     for number, ways in enumerate(cuts, start=1):
@@ -55,7 +47,7 @@ def search_by_levels(
         sizes = [len(values) for values in options]
         factors = problem.factors(options)
         levels = levels_of(sizes, factors)
-        progress(f"cut {number} of {len(cuts)}, {len(levels.core)} levels: {ways} ways")
+        ground.progress(f"cut {number} of {len(cuts)}, {len(levels.core)} levels: {ways} ways")
         try:
             solution = minimise(sizes, factors, MOST_STATES, levels.sequence)
         except InfeasibleError as error:

@@ -22,12 +22,12 @@ from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
 from planner.graph.model import is_used
 from planner.search.decided import Decided
+from planner.search.exact.choices import Choices
 from planner.search.memory.branches import Charges, Ints, Spans, Variables
-from planner.search.model.choices import Choices
+from planner.search.model.found import Found
 from planner.search.model.problem import Problem, SearchVariable, no_restriction
 from planner.search.model.unsplit import unsplit
 from planner.search.moves.fusion import Neighbourhood
-from planner.search.moves.recursion import Found
 from planner.search.request import SearchRequest
 from planner.search.user_rules.pins import ruled
 from planner.tdl.bind import BoundOp

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.graph.model import Graph
 from planner.search.exact.order import Ints
@@ -25,10 +24,6 @@ from planner.tdl.interval import Floor, Interval, Symbol
 
 Place: TypeAlias = tuple[str, str, int]
 """("tensor", name, dim) or ("op", name, number of the variable)."""
-
-
-_STEP, _STIR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
-"""Odd, so that multiplying by them loses nothing."""
 
 
 class Directions:
@@ -62,31 +57,6 @@ class Directions:
                 start, count = names[name], self._places.count[kind][name]
                 own = self._number[start : start + count].tolist()
                 found[kind, name] = tuple(blocks.get(direction, ()) for direction in own)
-        return found
-
-    def twins_of(self, kind: str, name: str) -> tuple[bool, ...]:
-        """By dim of a tensor or variable of an op, whether it is the twin of the one before it.
-
-        Twins are directions that are interchangeable as far as places tell: where one is, the other is as well, and as
-        long. Height and width are, of square images.
-        """
-        start, count = self._places.start[kind][name], self._places.count[kind][name]
-        return tuple(self._is_twin[start : start + count].tolist())
-
-    @cached_property
-    def _is_twin(self) -> NDArray[np.bool_]:
-        owner, extent = self._places.owners_and_extents()
-        # A direction's sum of numbers that stand for a place: equal for those of the same places, and of others hardly.
-        mark = (owner << 32 | extent).astype(np.uint64) * _STEP
-        mark = (mark ^ mark >> np.uint64(29)) * _STIR
-        mark ^= mark >> np.uint64(32)
-        total = np.zeros(len(owner), dtype=np.uint64)
-        there = np.flatnonzero(self._number >= 0)
-        np.add.at(total, self._number[there], mark[there])
-        found = np.zeros(len(owner), dtype=np.bool_)
-        second = there[np.isin(there - 1, there, assume_unique=True)]
-        one, other = self._number[second - 1], self._number[second]
-        found[second] = (owner[second - 1] == owner[second]) & (one != other) & (total[one] == total[other])
         return found
 
     def blocks_of(self, kind: str, name: str) -> tuple[tuple[int, ...], ...]:
@@ -131,16 +101,6 @@ class _Places:
             ends = list(accumulate(counts.values(), initial=self.total))
             self.start[kind] = dict(zip(counts, ends, strict=False))
             self.total = self.end[kind] = ends[-1]
-        self._extents = [
-            *[tensor.shape for tensor in graph.tensors.values()],
-            *[bound.extents for bound in ops],
-        ]
-
-    def owners_and_extents(self) -> tuple[Ints, Ints]:
-        """Of each place, the number of the tensor or op that it is of, and how long it is."""
-        counts = [len(extents) for extents in self._extents]
-        flat = np.fromiter(chain.from_iterable(self._extents), dtype=np.int64, count=self.total)
-        return np.repeat(np.arange(len(counts)), counts), flat
 
     def all(self) -> Iterator[tuple[Place, int]]:
         """Every place and its number."""

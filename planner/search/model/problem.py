@@ -20,11 +20,10 @@ from planner.algebra.tiling import Replicate, Tiling, parts
 from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role
-from planner.search.effort import EffortName
+from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import MAX_TABLE_ENTRIES, Factor, Solution
 from planner.search.exact.network import Link, Network, merged
 from planner.search.exact.order import Ints, distinct
-from planner.search.model.choices import Choices
 from planner.search.model.dims import Directions, find_directions, graph_ties
 from planner.search.model.partial_sums import (
     PartialSums,
@@ -57,16 +56,6 @@ def no_restriction(variable: SearchVariable, candidates: Candidates) -> Candidat
     return candidates
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
-    """A plan of nearly the same graph."""
-
-    most_cost: int
-    """A plan that costs more than this needs no bound: it does not stand."""
-    keep: Restriction
-    """Leaves what both graphs have as it is in the plan."""
-
-
 Offer: TypeAlias = "Callable[[SearchVariable, Tiling], Candidates]"
 """What a variable may be, given what it is."""
 
@@ -80,14 +69,8 @@ class Problem:
     workers: int
     partitioned_inputs: bool = False
     """Charge data inputs that are not a disjoint split: leave replication out of their tilings."""
-    effort: EffortName = "normal"
-    """How much work may be done to bound what a plan can be."""
     with_partial_sums: bool = False
     """Offer ``P`` to tensors that may be sums of partial results (``planner.search.model.partial_sums``)."""
-    near: Near | None = None
-    """A plan to begin from, if there is one."""
-    one_of_twins: bool = False
-    """Offer to cut one of two interchangeable dims before the other (``Directions.twins_of``)."""
     variables: list[SearchVariable] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     tables: CostTables = field(default_factory=CostTables)
@@ -175,18 +158,13 @@ class Problem:
         if bound is None:
             name = variable.tensors[0]
             shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
-            twins = self._twins_of("tensor", name)
-            return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum, twins))
+            return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum))
         blocks = self.directions.blocks_of("op", bound.op.name)
         fixed = tuple([bool(index.obstacle) for index in bound.variables])
-        twins = self._twins_of("op", bound.op.name)
-        return self._the_one(Space(bound.extents, blocks, fixed, True, is_sum, twins))
-
-    def _twins_of(self, kind: str, name: str) -> tuple[bool, ...]:
-        return self.directions.twins_of(kind, name) if self.one_of_twins else ()
+        return self._the_one(Space(bound.extents, blocks, fixed, True, is_sum))
 
     def _the_one(self, space: Space) -> Space:
-        key = (space.shape, space.blocks, space.fixed, space.may_repeat, space.may_add_partial_sums, space.twins)
+        key = (space.shape, space.blocks, space.fixed, space.may_repeat, space.may_add_partial_sums)
         return self._spaces.setdefault(key, space)
 
     def _content_of(self, variable: SearchVariable) -> int:

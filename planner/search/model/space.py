@@ -23,8 +23,6 @@ class Space:
     """Whether it may be replicated where it could be divided as well."""
     may_add_partial_sums: bool
     """Whether a tensor may be a sum of partial results, or an op may work on such sums as they are."""
-    twins: tuple[bool, ...] = ()
-    """Which dims are interchangeable with the one before them, and proposed only where that is cut; () if none are."""
     _repeats: dict[tuple[Tiling, int], bool] = field(default_factory=dict, init=False, repr=False)
     """By prefix and ways, whether the next cut may replicate."""
 
@@ -39,13 +37,12 @@ class Space:
         """How each worker's part can be cut once more: along a dim, in single elements and in blocks that differ.
 
         Replication comes after that, so that ties go to splitting; it is offered where nothing can be split, too.
-        Of twins, the second is left out where the first is not cut: a plan that cuts it has a mirror image.
         """
         along = {dim: how for dim, _, how in cuts_along(prefix)}
         found = [
             prefix.extend(Shard(dim, block), ways)
             for dim, extent in enumerate(self.shape)
-            if not self._is_fixed(dim) and not (self._is_second(dim) and dim - 1 not in along)
+            if not self._is_fixed(dim)
             for block in _blocks_to_cut(extent, along.get(dim, ()), ways, self._blocks_of(dim))
         ]
         if not found or self.may_repeat:
@@ -55,7 +52,7 @@ class Space:
         return tuple(found)
 
     def can_be(self, composite: Tiling) -> bool:
-        """True if proposals, one cut after the other, lead to this composite, or would if twins were not left out."""
+        """True if proposals, one cut after the other, lead to this composite."""
         for dim, _, how in cuts_along(composite):
             if self._is_fixed(dim) or not _is_proposed(self.shape[dim], how, self._blocks_of(dim)):
                 return False
@@ -73,9 +70,6 @@ class Space:
             options = [option.placements[-1] for option in self.proposals(prefix, ways)]
             known = self._repeats[prefix, ways] = any(isinstance(option, Replicate) for option in options)
         return known
-
-    def _is_second(self, dim: int) -> bool:
-        return bool(self.twins) and self.twins[dim] and not self._is_fixed(dim - 1)
 
     def _is_fixed(self, dim: int) -> bool:
         return bool(self.fixed) and self.fixed[dim]

@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from planner.algebra.tiling import Partial, Replicate, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError, ModelError
+from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import MAX_TABLE_ENTRIES, Solution
 from planner.search.exact.order import find_order
-from planner.search.model.choices import Choices
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.moves import restrictions as baselines
 

@@ -19,10 +19,10 @@ from typing import TypeAlias
 from planner.algebra.tiling import UNCUT, Placement, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
-from planner.search.model.choices import Choices
+from planner.search.exact.choices import Choices
+from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.model.space import Space
-from planner.search.moves.recursion import Found
 
 Improve: TypeAlias = Callable[[Problem, tuple[int, ...], Restriction, Found, Callable[[str], None]], Found]
 """A way to make a plan better: ``improve`` or ``improve_once``; the arguments are theirs."""

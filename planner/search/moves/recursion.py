@@ -8,27 +8,13 @@ be (docs/decisions.md). A graph that is too entangled to be solved exactly is so
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.errors import InfeasibleError
+from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction
 from planner.search.moves.entangled import solved
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What the search decided."""
-
-    composites: tuple[Tiling, ...]
-    """By variable of the problem."""
-    cost: int
-    """By the tables: what one iteration moves between workers, and the excess of its ops, or what stands for both."""
-    largest_table: int
-    """Entries of the largest table of the elimination."""
-    lower: int | None = None
-    """No plan of the search's problem costs less; None where no bound is known."""
 
 
 def search_recursively(

@@ -1,4 +1,4 @@
-"""The best plan that can be put together from several: every variable is what it is in one of them.
+"""The union of plans: the best plan of which every variable is what it is in one of several.
 
 Plans from different starts are good in different places. Over so few candidates the whole graph is solved exactly and
 quickly, and the result is no worse than the best of them.
@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.errors import InfeasibleError
-from planner.search.model.choices import Choices
+from planner.search.exact.choices import Choices
+from planner.search.model.found import Found
 from planner.search.model.problem import Problem
-from planner.search.moves.recursion import Found
+from planner.search.moves.move import Ground, Known
 
 _MAX_ENTRIES = 1 << 22
-"""A bucket larger than this is not worth its time; fewer plans are crossed instead."""
+"""A bucket larger than this is not worth its time; fewer plans are put together instead."""
 
 
-def crossed(problem: Problem, plans: Sequence[Found]) -> Found:
+def united(problem: Problem, plans: Sequence[Found]) -> Found:
     """The best plan whose variables are each what they are in one of these, as many as can be solved together.
 
     Args:
@@ -36,3 +37,8 @@ def crossed(problem: Problem, plans: Sequence[Found]) -> Found:
             if solution.total < best.cost:
                 best = replace(best, composites=composites, cost=solution.total)
     return best
+
+
+def unite(ground: Ground, known: Known) -> Known:
+    """The union in the place of the best plan."""
+    return known.with_best(united(ground.problem, known.plans))

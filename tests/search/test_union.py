@@ -5,10 +5,11 @@ import pytest
 
 import opdefs
 from planner import zoo
+from planner.search.model.found import Found
 from planner.search.model.problem import Problem, no_restriction
 from planner.search.moves import restrictions as baselines
-from planner.search.moves.recursion import Found, search_recursively
-from planner.search.moves.union import crossed
+from planner.search.moves.recursion import search_recursively
+from planner.search.moves.union import united
 
 CUTS = (2, 2, 2)
 
@@ -27,16 +28,16 @@ def starts(problem: Problem) -> list[Found]:
 def test_the_best_of_several_plans_is_made_of_them(name: str) -> None:
     problem = problem_of(name)
     plans = starts(problem)
-    found = crossed(problem, plans)
+    found = united(problem, plans)
     assert problem.cost(found.composites) == found.cost < min(plan.cost for plan in plans)
     for variable, composite in enumerate(found.composites):
         assert composite in {plan.composites[variable] for plan in plans}
 
 
-def test_one_plan_crossed_is_itself() -> None:
+def test_one_plan_united_is_itself() -> None:
     problem = problem_of("lenet-5")
     found = search_recursively(problem, CUTS, no_restriction)
-    assert crossed(problem, [found]) == found
+    assert united(problem, [found]) == found
 
 
 def test_groups_of_equal_variables() -> None:

@@ -1,0 +1,21 @@
+"""What a search has decided: a value for every variable of its problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.algebra.tiling import Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the search decided."""
+
+    composites: tuple[Tiling, ...]
+    """By variable of the problem."""
+    cost: int
+    """By the tables: what one iteration moves between workers, and the excess of its ops, or what stands for both."""
+    largest_table: int
+    """Entries of the largest table of the elimination."""
+    lower: int | None = None
+    """No plan of the search's problem costs less; None where no bound is known."""

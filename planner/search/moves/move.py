@@ -1,0 +1,89 @@
+"""What a move is: a way from the plans that are known to better ones, or to a bound of all.
+
+A search is a list of moves (``planner.search.schedule``), made one after the other until the best plan is proven best,
+as the optimizers of opt_einsum and the passes of onnx/ir-py are values of one signature. A move knows neither what
+effort it is part of nor what else is in the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from planner.search.model.found import Found
+from planner.search.model.problem import Problem, Restriction, no_restriction
+
+Narrow: TypeAlias = Callable[[Restriction, tuple[int, ...]], Restriction]
+"""Puts the user's rules above a restriction, for these cuts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A plan of nearly the same graph, which is to be beaten."""
+
+    most_cost: int
+    """Bytes; a plan that costs more does not stand, and needs no bound."""
+    keep: Restriction
+    """Leaves what both graphs have as it is in that plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What moves are made on."""
+
+    problem: Problem
+    cuts: tuple[int, ...]
+    """The ways of each cut, outermost first."""
+    narrow: Narrow
+    near: Near | None = None
+    progress: Callable[[str], None] = lambda line: None
+    """Told what is being done."""
+
+    @property
+    def free(self) -> Restriction:
+        """No restriction but the user's rules."""
+        return self.narrow(no_restriction, self.cuts)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known: plans of one problem, and a bound."""
+
+    plans: tuple[Found, ...] = ()
+    lower: int | None = None
+    """No plan of the problem costs less; None where that is not known."""
+
+    @property
+    def best(self) -> Found:
+        """The plan of the least cost, the first of several."""
+        return min(self.plans, key=lambda found: found.cost)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether no plan costs less than the best one."""
+        return bool(self.plans) and self.lower == self.best.cost
+
+    def with_best(self, best: Found) -> Known:
+        """The same with a plan in the place of the best one."""
+        old = self.best
+        return replace(self, plans=tuple(best if one is old else one for one in self.plans))
+
+
+Move: TypeAlias = Callable[[Ground, Known], Known]
+"""Makes plans from those that are known, makes them better, or bounds what all of them cost."""
+
+
+def made(moves: Sequence[Move], ground: Ground) -> Found:
+    """The best plan after all moves, or after the one that proves it best; with its bound.
+
+    Args:
+        moves: the first of which makes a plan.
+        ground: what they are made on.
+    """
+    known = Known()
+    for move in moves:
+        known = move(ground, known)
+        if known.is_proven:
+            break
+    return replace(known.best, lower=known.lower)

@@ -1,0 +1,65 @@
+"""Where plans begin: restrictions under which recursion finds plans that fusion then improves.
+
+Fusion is local, so where it begins matters: on a transformer the best plan grows out of a hybrid one, on convolutions
+with many channels out of a recursive one. None of the starts need be good itself, and one that a model has no use for
+(data parallelism without a batch) is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from planner.errors import ModelError
+from planner.search.model.problem import Problem, Restriction, no_restriction
+from planner.search.moves import restrictions
+from planner.search.moves.megatron import tensor_parallel
+from planner.search.moves.move import Ground
+
+Starts: TypeAlias = Callable[[Ground], list[Restriction]]
+
+
+def freely(ground: Ground) -> list[Restriction]:
+    """Recursion without a restriction (SoyBean, section 4)."""
+    return [no_restriction]
+
+
+def all_others(ground: Ground) -> list[Restriction]:
+    """Nothing replicated; first dims; data parallelism, and hybrids of it, also where they are only preferred.
+
+    Where a plan of nearly the same graph is known, that plan alone. With one cut, which is solved exactly, none.
+    """
+    if ground.near is not None:
+        return [ground.near.keep]
+    problem, cuts = ground.problem, len(ground.cuts)
+    if cuts < 2:
+        return []
+    starts = [restrictions.partitioned(problem), restrictions.first_dim(problem)]
+    with contextlib.suppress(ModelError):  # a model without a batch has no such plans
+        mixed = [*hybrids(problem, cuts), restrictions.data_parallel(problem)]
+        starts += [*mixed, *map(restrictions.preferring, mixed)]
+    return starts
+
+
+def of_transformers(ground: Ground) -> list[Restriction]:
+    """Data parallelism at the outermost cut, Megatron-LM's way within; none where that divides nothing."""
+    with contextlib.suppress(ModelError):  # no attention with heads of their own, or no batch
+        within = tensor_parallel(ground.problem)
+        across = restrictions.data_parallel(ground.problem)
+        return [restrictions.by_cut((across, *[within] * (len(ground.cuts) - 1)))]
+    return []
+
+
+def hybrids(problem: Problem, cuts: int) -> list[Restriction]:
+    """Data parallelism at the outer cuts and model parallelism at the inner ones, for all group sizes.
+
+    Raises:
+        ModelError: there is no batch.
+    """
+    return grouped(restrictions.data_parallel(problem), restrictions.model_parallel(problem), cuts, range(1, cuts))
+
+
+def grouped(across: Restriction, within: Restriction, cuts: int, outer: Iterable[int]) -> list[Restriction]:
+    """One restriction at so many outer cuts, across groups, and another at the inner ones, within a group."""
+    return [restrictions.by_cut((*[across] * count, *[within] * (cuts - count))) for count in outer]

@@ -1,0 +1,83 @@
+"""Pages are short, name tests that there are, and link to what there is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = ("representation", "description", "cost", "search", "program", "run")
+"""Of how tofu works, in the order of the way of the data."""
+INVARIANTS = "## What always holds"
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+_DECISION = re.compile(r"^## (\d{4}-\d{2}-\d{2})  (\S.*)$")
+
+
+@cache
+def anchors(file: Path) -> frozenset[str]:
+    """The names by which the sections of a page are linked to, as GitHub makes them of titles."""
+    titles = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+    return frozenset(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles)
+
+
+@cache
+def functions_of(file: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / file).read_text())
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+
+
+@pytest.mark.parametrize("file", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda file: file.name)
+def test_links_lead_somewhere(file: Path) -> None:
+    for link in _LINK.findall(file.read_text()):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = file.parent / path if path else file
+        assert target.exists(), f"{file.name}: {link} leads nowhere"
+        assert not anchor or anchor in anchors(target), f"{file.name}: {link} names no section"
+
+
+@pytest.mark.parametrize("page", [*PAGES, "verification"])
+def test_each_rule_names_a_test_that_there_is(page: str) -> None:
+    _, _, after = (DOCS / f"{page}.md").read_text().partition(f"{INVARIANTS}\n")
+    rules = [line for line in after.partition("\n## ")[0].splitlines() if line.strip()]
+    assert len(rules) >= 5
+    for rule in rules:
+        found = _TEST.search(rule)
+        assert rule.startswith("- "), rule
+        assert found is not None, f"names no test: {rule}"
+        assert found[2] in functions_of(found[1]), f"there is no {found[0]}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_it_is_takes_a_screen_and_no_more(page: str) -> None:
+    text = (DOCS / f"{page}.md").read_text()
+    assert 20 <= text.partition(INVARIANTS)[0].count("\n") <= 60
+    assert text.count("\n## Example\n") == 1
+    assert f"(pictures/{page}.svg)" in text
+
+
+def test_the_index_is_short_and_has_every_page() -> None:
+    text = (DOCS / "how-it-works.md").read_text()
+    assert text.count("\n") <= 25
+    assert set(_LINK.findall(text)) >= {f"{page}.md" for page in PAGES}
+
+
+def test_a_decision_takes_ten_lines_at_most_and_the_latest_comes_first() -> None:
+    _, *entries = re.split(r"^(?=## )", (DOCS / "decisions.md").read_text(), flags=re.MULTILINE)
+    dates = []
+    for entry in entries:
+        title, *lines = [line for line in entry.splitlines() if line.strip()]
+        found = _DECISION.match(title)
+        assert found is not None, title
+        dates.append(found[1])
+        assert 1 <= len(lines) <= 10, title
+        assert max(map(len, lines)) <= 120, title
+    assert len(dates) > 40
+    assert dates == sorted(dates, reverse=True)
