@@ -38,7 +38,7 @@ from planner.cost.residence import Residence
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.fit import Candidate, candidate_of, least_cost, within
+from planner.planning.fit import Trial, least_cost, trial_of, within
 from planner.search.effort import NORMAL_BOUND
 from planner.search.memory.branches import UNBOUNDED, Answer, Budget, Charges, Column, Prices, Spans, branched
 from planner.search.memory.limit import HIGHEST_PRICE
@@ -63,10 +63,10 @@ class Sweep:
         self.ask = SearchRequest(workers, tables=self.tables)
         graph = zoo.build(name, batch=batch)
         decided = decide_with_bodies(graph, opdefs.standard(), self.ask)
-        self.first = candidate_of(decided)
+        self.first = trial_of(decided)
         self.residence = Residence(decided.graph, decided.ops)
 
-    def fitted(self, limit: int) -> Candidate:
+    def fitted(self, limit: int) -> Trial:
         """The plan within a limit.
 
         Raises:
@@ -91,7 +91,7 @@ class Sweep:
         fewest = self.first.decided.cost
         return peak(found) if found.decided.cost <= fewest else enough
 
-    def bound(self, limit: int, found: Candidate, most_solved: int) -> float | None:
+    def bound(self, limit: int, found: Trial, most_solved: int) -> float | None:
         """What a plan moves at least whose residence is within a limit on all workers together."""
         decided, plan = self.first.decided, found.decided
         nearby = Nearby((decided, plan), self.ask)
@@ -127,7 +127,7 @@ class Sweep:
         return float(least) if least > 0 else None
 
 
-def peak(candidate: Candidate) -> int:
+def peak(candidate: Trial) -> int:
     """Of the worker that takes the most."""
     return max(candidate.partitioned.program.peak_bytes)
 

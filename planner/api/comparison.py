@@ -8,7 +8,7 @@ from pathlib import Path
 
 from planner.descriptions import UnknownOps
 from planner.machine.rates import Rates
-from planner.planning.fit import Candidate
+from planner.planning.fit import Trial
 from planner.planning.machines import Target, target_of, time_of
 from planner.planning.objective import LITERATURE, of_the_literature
 from planner.planning.request import PlanRequest, source_of
@@ -60,9 +60,9 @@ def compare(
     )
     session, target = Session(request), request.target
     rows = []
-    known: list[tuple[float, Candidate]] = []
+    known: list[tuple[float, Trial]] = []
     for name, found in of_the_literature(LITERATURE, session.by_strategy, progress):
-        if isinstance(found, Candidate):
+        if isinstance(found, Trial):
             rows.append(_row(name, found, target))
             known.append((rows[-1].estimated_seconds or 0.0, replace(found)))
         else:
@@ -74,9 +74,9 @@ def compare(
     return Comparison(session.graph.name, target.workers, tuple(rows), machine, request.objective)
 
 
-def _row(name: str, candidate: Candidate, target: Target) -> ComparisonRow:
-    decided, program = candidate.decided, candidate.partitioned.program
-    estimate = None if target.machine is None else time_of(candidate, target.machine, target.profile)
+def _row(name: str, trial: Trial, target: Target) -> ComparisonRow:
+    decided, program = trial.decided, trial.partitioned.program
+    estimate = None if target.machine is None else time_of(trial, target.machine, target.profile)
     return ComparisonRow(
         name,
         STRATEGIES[name],

@@ -109,6 +109,6 @@ def plan(
     destination.try_it()
     session = Session(request)
     planned = session.planned()
-    complete = session.complete(planned.candidate)
-    destination.write(session, complete, planned.candidate.partitioned)
+    complete = session.complete(planned.trial)
+    destination.write(session, complete, planned.trial.partitioned)
     return result_of(session, planned, complete, directory, started)

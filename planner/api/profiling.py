@@ -37,7 +37,7 @@ from planner.graph.rewriting.canonical import canonical
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import Machine
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.fit import Candidate, candidate_of
+from planner.planning.fit import Trial, trial_of
 from planner.planning.machines import Target, target_of
 from planner.planning.objective import LITERATURE, Times, least_time, of_the_literature, timed
 from planner.planning.request import source_of
@@ -196,7 +196,7 @@ def _measure_plans(
         progress(f"no plan for the least time: neither measured nor said by the topology is how fast {unknown} is")
         return
     others = of_the_literature(LITERATURE, lambda name: search(replace(ask, strategy=name)))
-    known = [candidate_of(fewest), *(found for _, found in others if isinstance(found, Candidate))]
+    known = [trial_of(fewest), *(found for _, found in others if isinstance(found, Trial))]
     for _ in range(_ROUNDS):
         found = so_far()
         goal = least_time(machine, tables, found)

@@ -14,7 +14,7 @@ from planner.cost.tables import CostTables
 from planner.errors import TofuError
 from planner.machine.routes import part
 from planner.machine.topology_file import Machine
-from planner.planning.fit import Candidate, candidate_of
+from planner.planning.fit import Trial, trial_of
 from planner.planning.machines import memory_limits
 from planner.planning.objective import Times, least_time
 from planner.planning.request import PlanRequest
@@ -70,7 +70,7 @@ def others(request: PlanRequest, search: Search) -> Iterator[OtherCount]:
         goal = least_time(machine, tables, target.profile)
         times = Times(machine, goal, tables, target.profile)
         request.progress(f"{count} of the machine's devices, to compare with")
-        found: list[Candidate] = []
+        found: list[Trial] = []
         for name in (strategy,) if strategy != "tofu" else ("data", "tofu"):
             is_enough = bool(found) and (count == 1 or len(found[0].decided.ops) > MANY_OPS)
             if is_enough:
@@ -78,14 +78,14 @@ def others(request: PlanRequest, search: Search) -> Iterator[OtherCount]:
             by_time = request.objective == "time" and name == "tofu"
             with contextlib.suppress(TofuError):  # it has no plan of this graph, or none that keeps to the rules
                 decided = search(machine, name, goal.tables if by_time else tables)
-                found.append(candidate_of(decided, tables if by_time else None))
+                found.append(trial_of(decided, tables if by_time else None))
         if found and not times.has_many_parts(found[0].decided):
             fitting = times.fastest(found, memory_limits(request.memory_bytes, machine, count)).fitting
             if fitting is not None:
                 yield OtherCount(count, times.seconds(fitting))
 
 
-def of_data(by_data: Candidate | None, times: Times, limits: Sequence[int] | None) -> tuple[float | None, bool]:
+def of_data(by_data: Trial | None, times: Times, limits: Sequence[int] | None) -> tuple[float | None, bool]:
     """What data parallelism is estimated to take, and whether that is of its program.
 
     Args:

@@ -67,7 +67,7 @@ def decide_with_bodies(
     ask.progress("again, through the bodies of composite ops")
     whole = {bound.op.name: bound for bound in ops}
     inner = _bound(descriptions, most.graph, whole)
-    second = decide(most.graph, inner, replace(ask, near=first))
+    second = decide(most.graph, inner, replace(ask, incumbent=first))
     cut = _put_back(most, whole, second, tables, descriptions)
     return replace(
         cut if _is_better(cut, plain) else plain,

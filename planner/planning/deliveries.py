@@ -82,7 +82,7 @@ def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> 
             patterns may match: no delivery.
     """
     tables = ask.tables
-    near = replace(ask, near=decided)
+    again = replace(ask, incumbent=decided)
     paying = paid_for_twice(decided, tables)
     best = with_savings(decided, savings(decided, paying), descriptions, tables)
     seconds, entries = decided.search_seconds, decided.eliminated_entries
@@ -91,7 +91,7 @@ def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> 
         ops = _bound(graph, decided.ops, descriptions)
         with contextlib.suppress(InfeasibleError):  # too entangled with deliveries: what is known stays
             ask.progress("again, with deliveries that readers may share")
-            found = decide(graph, ops, near)
+            found = decide(graph, ops, again)
             best = _better(best, _without_idle(decided, found, deliveries, descriptions, tables), found)
             seconds, entries = seconds + found.search_seconds, entries + found.eliminated_entries
     return replace(best, search_seconds=seconds, eliminated_entries=entries)

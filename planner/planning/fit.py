@@ -44,7 +44,7 @@ _MOST_MIXED = 3
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Trial:
     """A plan, and its program, which is made when somebody asks for it."""
 
     decided: Decided
@@ -85,7 +85,7 @@ class Goal:
 
     tables: CostTables
     """Of that, for the search."""
-    of: Callable[[Candidate], int]
+    of: Callable[[Trial], int]
     """How much a plan has."""
     highest_price: Fraction
     """Of a byte of memory: more than having it could ever save."""
@@ -97,10 +97,10 @@ def least_cost(tables: CostTables) -> Goal:
     Args:
         tables: of bytes.
     """
-    return Goal(tables, lambda candidate: candidate.decided.cost, HIGHEST_PRICE)
+    return Goal(tables, lambda trial: trial.decided.cost, HIGHEST_PRICE)
 
 
-def within(first: Candidate, ask: SearchRequest, limits: Sequence[int], goal: Goal) -> Candidate:
+def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) -> Trial:
     """The plan, if it fits; else the best of those that were found to fit.
 
     Whether a plan fits is told by its lean program (``partition``); if the other one fits, too, that is taken.
@@ -124,42 +124,42 @@ def within(first: Candidate, ask: SearchRequest, limits: Sequence[int], goal: Go
     decided, tables, progress = first.decided, ask.tables, ask.progress
     residence = Residence(decided.graph, decided.ops)
     is_free = ask.strategy == "tofu"
-    known: dict[tuple[Tiling, ...], Measured[Candidate]] = {}
+    known: dict[tuple[Tiling, ...], Measured[Trial]] = {}
 
-    def measured(candidate: Candidate) -> Measured[Candidate]:
-        plan = candidate.decided
+    def measured(trial: Trial) -> Measured[Trial]:
+        plan = trial.decided
         key = (*plan.tilings.values(), *(strategy.tiling for strategy in plan.strategies.values()))
         if key not in known:
-            known[key] = newly_measured(candidate)
+            known[key] = newly_measured(trial)
         return known[key]
 
-    def newly_measured(candidate: Candidate) -> Measured[Candidate]:
-        candidate = replace(candidate, limit_bytes=min(limits))
-        held = residence.of(candidate.decided)
+    def newly_measured(trial: Trial) -> Measured[Trial]:
+        trial = replace(trial, limit_bytes=min(limits))
+        held = residence.of(trial.decided)
         # No program takes less than the residence: where that is too much already, none is made.
         lacking = -(-(int(held.max(initial=0)) - sum(limits)) // len(limits))
-        return Measured(candidate, goal.of(candidate), held, lacking if lacking > 0 else candidate.lacking(limits))
+        return Measured(trial, goal.of(trial), held, lacking if lacking > 0 else trial.lacking(limits))
 
     def planned(rules: Rules, charged: CostTables) -> Decided:
         again = replace(ask, rules=rules, effort="quick", tables=charged, progress=silent)
         return decide(decided.graph, decided.ops, again)
 
-    def fitted(start: Measured[Candidate], rules: Rules) -> Fit[Candidate]:
-        def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Candidate]:
+    def fitted(start: Measured[Trial], rules: Rules) -> Fit[Trial]:
+        def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Trial]:
             progress(f"the plan does not fit: planning again, memory at a price at {len(prices)} moments")
             priced = PricedTables(goal.tables, residence, prices, tilt)
-            return measured(candidate_of(planned(rules, priced), tables, lean=True))
+            return measured(trial_of(planned(rules, priced), tables, lean=True))
 
         return fit(start, plan_for, len(limits), goal.highest_price)
 
-    leanest = measured(candidate_of(decided, lean=True))
+    leanest = measured(trial_of(decided, lean=True))
     tried = [fitted(leanest, ask.rules)]
     for stricter in ask.rules.with_less_replication() if is_free else ():
         if tried[-1].best.is_fitting:
             break
         progress("no plan fits: planning again, with less replication")
         with contextlib.suppress(InfeasibleError, UsageError):  # other rules may leave no plan at all
-            start = measured(candidate_of(planned(stricter, goal.tables), tables, lean=True))
+            start = measured(trial_of(planned(stricter, goal.tables), tables, lean=True))
             tried.append(_above(leanest, fitted(start, stricter)))
     found = min(tried, key=lambda one: max(0, one.best.excess_bytes))
     if found.best.is_fitting:
@@ -173,11 +173,11 @@ def within(first: Candidate, ask: SearchRequest, limits: Sequence[int], goal: Go
         raise does_not_fit(
             min(programs, key=lambda program: _lacking(program.peak_bytes, limits)), decided.graph, limits
         )
-    usual = candidate_of(best.plan.decided, limit_bytes=min(limits))
+    usual = trial_of(best.plan.decided, limit_bytes=min(limits))
     return usual if usual.lacking(limits) <= 0 else best.plan
 
 
-def _above(first: Measured[Candidate], found: Fit[Candidate]) -> Fit[Candidate]:
+def _above(first: Measured[Trial], found: Fit[Trial]) -> Fit[Trial]:
     """What was found from another plan than the first one, which does not fit, and may be cheaper than all of these."""
     cheaper = [one for one in (*found.cheaper, first) if one.objective < found.best.objective]
     return replace(found, cheaper=tuple(sorted(cheaper, key=lambda one: -one.objective)))
@@ -188,20 +188,18 @@ def _lacking(peaks: Sequence[int], limits: Sequence[int]) -> int:
     return peaks[worker] - limit
 
 
-def candidate_of(
-    decided: Decided, tables: CostTables | None = None, *, lean: bool = False, limit_bytes: int = 0
-) -> Candidate:
+def trial_of(decided: Decided, tables: CostTables | None = None, *, lean: bool = False, limit_bytes: int = 0) -> Trial:
     """A plan with its program.
 
     Args:
         decided: the plan.
         tables: of bytes, where it was made with tables of something else; then its bytes are counted.
         lean: see ``partition``.
-        limit_bytes: see ``Candidate``.
+        limit_bytes: see ``Trial``.
     """
     if tables is not None:
         decided = _with_cost(decided, tables)
-    return Candidate(decided, lean, limit_bytes=limit_bytes)
+    return Trial(decided, lean, limit_bytes=limit_bytes)
 
 
 def _with_cost(decided: Decided, tables: CostTables) -> Decided:
@@ -209,13 +207,13 @@ def _with_cost(decided: Decided, tables: CostTables) -> Decided:
 
 
 def _closed(
-    found: Fit[Candidate],
-    measured: Callable[[Candidate], Measured[Candidate]],
+    found: Fit[Trial],
+    measured: Callable[[Trial], Measured[Trial]],
     goal_tables: CostTables,
     residence: Residence,
     tables: CostTables,
     progress: Callable[[str], None],
-) -> Measured[Candidate]:
+) -> Measured[Trial]:
     """Takes what may be taken of plans that are cheaper and do not fit."""
     best = found.best
     priced = PricedTables(goal_tables, residence, found.prices)
@@ -230,12 +228,12 @@ def _closed(
 
 
 def _branched(
-    found: Fit[Candidate],
-    measured: Callable[[Candidate], Measured[Candidate]],
+    found: Fit[Trial],
+    measured: Callable[[Trial], Measured[Trial]],
     goal: Goal,
     residence: Residence,
     ask: SearchRequest,
-) -> Measured[Candidate]:
+) -> Measured[Trial]:
     """The best plan near those that were found; the one that lacks the least memory if none fits."""
     best = found.best
     if not found.cheaper:
@@ -267,12 +265,12 @@ def _branched(
 
     def accept(one: Column[tuple[Tiling, ...]]) -> bool:
         nonlocal best
-        candidate = measured(candidate_of(_with_cost(nearby.plan(one.plan), ask.tables), lean=True))
-        if candidate.is_fitting and best.is_fitting:
-            best = min(best, candidate, key=lambda known: known.objective)
+        trial = measured(trial_of(_with_cost(nearby.plan(one.plan), ask.tables), lean=True))
+        if trial.is_fitting and best.is_fitting:
+            best = min(best, trial, key=lambda known: known.objective)
         else:
-            best = min(best, candidate, key=lambda known: known.excess_bytes)
-        return candidate.is_fitting
+            best = min(best, trial, key=lambda known: known.excess_bytes)
+        return trial.is_fitting
 
     room = np.full_like(best.residence, best.most_bytes - workers * best.excess_bytes)
     below = columns[0].objective if best.is_fitting else _UNKNOWN
@@ -283,14 +281,14 @@ def _branched(
 
 
 def _with_parts(
-    over: Decided, under: Decided, measured: Callable[[Candidate], Measured[Candidate]], tables: CostTables
-) -> Callable[[Sequence[Part[str]]], Measured[Candidate]]:
+    over: Decided, under: Decided, measured: Callable[[Trial], Measured[Trial]], tables: CostTables
+) -> Callable[[Sequence[Part[str]]], Measured[Trial]]:
     """Makes and measures the first plan with parts of the second."""
 
-    def with_parts(chosen: Sequence[Part[str]]) -> Measured[Candidate]:
+    def with_parts(chosen: Sequence[Part[str]]) -> Measured[Trial]:
         names = {name for part in chosen for name in part.variables}
         exchanged = _exchanged(over, under, names)
-        return measured(candidate_of(_with_cost(exchanged, tables), lean=True))
+        return measured(trial_of(_with_cost(exchanged, tables), lean=True))
 
     return with_parts
 

@@ -11,7 +11,7 @@ from planner.errors import UsageError
 from planner.machine.device_profile import DeviceProfile, load_profile
 from planner.machine.routes import level_ways, part
 from planner.machine.topology_file import Machine, load_topology
-from planner.planning.fit import Candidate
+from planner.planning.fit import Trial
 from planner.units import parse_bytes
 
 
@@ -94,14 +94,14 @@ def memory_limits(memory_bytes: int | None, machine: Machine | None, workers: in
     return None if machine is None else tuple(device.memory_bytes for device in machine.devices)
 
 
-def time_of(candidate: Candidate, machine: Machine, profile: DeviceProfile | None = None) -> TimeEstimate:
+def time_of(trial: Trial, machine: Machine, profile: DeviceProfile | None = None) -> TimeEstimate:
     """How long an iteration of a plan's program takes on a machine.
 
     Args:
-        candidate: the plan with its program.
+        trial: the plan with its program.
         machine: with a device for each worker.
         profile: what ops were measured to take, or None.
     """
-    decided, plan = candidate.decided, candidate.decided
-    program = candidate.partitioned.program
+    decided, plan = trial.decided, trial.decided
+    program = trial.partitioned.program
     return estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, program, machine, profile)

@@ -23,7 +23,7 @@ def result_of(session: Session, planned: Planned, plan: Plan, directory: Path, s
         directory: where it was written.
         started: when, by ``time.perf_counter``.
     """
-    decided, partitioned = planned.candidate.decided, planned.candidate.partitioned
+    decided, partitioned = planned.trial.decided, planned.trial.partitioned
     program, graph = partitioned.program, session.graph
     steps = [step for worker in program.workers for step in worker.steps]
     beside, warnings = session.beside(planned, plan)

@@ -26,7 +26,7 @@ from planner.planning.beside import LARGE, NO_SPEED, of_data, others, warnings
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.canonical_form import canonical_under
 from planner.planning.deliveries import shared
-from planner.planning.fit import Candidate, Goal, candidate_of, least_cost, within
+from planner.planning.fit import Goal, Trial, least_cost, trial_of, within
 from planner.planning.machines import time_of
 from planner.planning.objective import (
     EFFORTS_FOR_TIME,
@@ -52,13 +52,13 @@ from planner.search.user_rules.rules import Rules
 class Planned:
     """What a session found."""
 
-    candidate: Candidate
+    trial: Trial
     """The plan that is taken, with its program."""
     prices: tuple[Price, ...]
     """Of every pin and prohibition."""
     times: Times | None
     """Estimates on the machine; None without one, or where they take long."""
-    known: tuple[Candidate, ...]
+    known: tuple[Trial, ...]
     """Plans of the literature on the machine."""
 
 
@@ -121,7 +121,7 @@ class Session:
         known = tuple(self._of_the_literature()) if times is not None else ()
         return Planned(self._chosen(plain, found, times, known), priced, times, known)
 
-    def planned_beside(self, known: Sequence[Candidate]) -> Candidate:
+    def planned_beside(self, known: Sequence[Trial]) -> Trial:
         """The plan, where those of the literature are known.
 
         Args:
@@ -171,40 +171,40 @@ class Session:
         goal = least_time(target.machine, self._tables, target.profile)
         return Times(target.machine, goal, self._tables, target.profile)
 
-    def _of_the_literature(self) -> list[Candidate]:
+    def _of_the_literature(self) -> list[Trial]:
         """Plans that may be faster; else the one of data parallelism, to compare with."""
         request = self.request
         names = LITERATURE if request.is_free and request.objective == "time" else ("data",)
         walked = of_the_literature(names, self.by_strategy, request.progress)
-        return [found for _, found in walked if isinstance(found, Candidate)]
+        return [found for _, found in walked if isinstance(found, Trial)]
 
-    def _chosen(self, plain: Decided, found: Decided, times: Times | None, known: Sequence[Candidate]) -> Candidate:
+    def _chosen(self, plain: Decided, found: Decided, times: Times | None, known: Sequence[Trial]) -> Trial:
         """The plan that is taken: the best that is known of those that fit, made a little better."""
         request = self.request
-        candidate, fitting, goal = candidate_of(found), None, least_cost(self._tables)
+        trial, fitting, goal = trial_of(found), None, least_cost(self._tables)
         if times is not None and request.objective == "time":
             goal = times.goal
-            own = [candidate, self._by_tables_of_time(goal)]
-            candidate = times.fastest(own, None).best
+            own = [trial, self._by_tables_of_time(goal)]
+            trial = times.fastest(own, None).best
             fitting = times.fastest([*own, *known] if request.is_free else own, request.limits).fitting
         request.progress("writing a program for each worker")
-        candidate = self._within_memory(candidate, plain, fitting, goal)
+        trial = self._within_memory(trial, plain, fitting, goal)
         if times is not None and fitting is not None:
-            candidate = min(fitting, candidate, key=times.seconds)
-        return self._nearest(self._with_room_used(candidate, goal))
+            trial = min(fitting, trial, key=times.seconds)
+        return self._nearest(self._with_room_used(trial, goal))
 
-    def _by_tables_of_time(self, goal: Goal) -> Candidate:
+    def _by_tables_of_time(self, goal: Goal) -> Trial:
         """The plan for the least time as the search's tables add it up."""
         self.request.progress("planning again, for the least time")
         ask = replace(self._ask, effort=EFFORTS_FOR_TIME[self.request.effort])
         return timed(lambda tables: self._search(self.graph, replace(ask, tables=tables)), goal, self._tables)
 
-    def _within_memory(self, candidate: Candidate, plain: Decided, fitting: Candidate | None, goal: Goal) -> Candidate:
+    def _within_memory(self, trial: Trial, plain: Decided, fitting: Trial | None, goal: Goal) -> Trial:
         """A plan that fits: the given one, or one that is found for the limits, or one that is known to fit."""
         limits = self.request.limits
-        if limits is None or fits(candidate, limits):
-            return candidate
-        first = candidate_of(plain) if candidate.decided.deliveries else candidate
+        if limits is None or fits(trial, limits):
+            return trial
+        first = trial_of(plain) if trial.decided.deliveries else trial
         try:
             return within(first, self._ask, limits, goal)
         except InfeasibleError:
@@ -212,33 +212,33 @@ class Session:
                 raise
             return fitting
 
-    def _with_room_used(self, candidate: Candidate, goal: Goal) -> Candidate:
+    def _with_room_used(self, trial: Trial, goal: Goal) -> Trial:
         """The plan with deliveries shared for which there is memory, if it has none yet."""
-        if not self._may_share or candidate.decided.deliveries:
-            return candidate
-        return shared_where_room(candidate, goal, self._ask, self.request.source.descriptions, self.request.limits)
+        if not self._may_share or trial.decided.deliveries:
+            return trial
+        return shared_where_room(trial, goal, self._ask, self.request.source.descriptions, self.request.limits)
 
-    def _nearest(self, candidate: Candidate) -> Candidate:
+    def _nearest(self, trial: Trial) -> Trial:
         target = self.request.target
         if target.machine is None:
-            return candidate
-        return from_the_nearest(candidate, target.machine, self.request.limits, target.profile)
+            return trial
+        return from_the_nearest(trial, target.machine, self.request.limits, target.profile)
 
-    def complete(self, candidate: Candidate) -> Plan:
+    def complete(self, trial: Trial) -> Plan:
         """The plan with all that its files say.
 
         Args:
-            candidate: the plan that is taken.
+            trial: the plan that is taken.
         """
-        source, target, decided = self.request.source, self.request.target, candidate.decided
+        source, target, decided = self.request.source, self.request.target, trial.decided
         return complete_plan(
             decided,
-            candidate.partitioned.program,
+            trial.partitioned.program,
             self.graph.name,
             digest(self.content),
             strategy=self.request.strategy,
             gap_of=self.request.objective if decided.certified_gap is None else decided.gap_of,
-            estimate=None if target.machine is None else time_of(candidate, target.machine, target.profile),
+            estimate=None if target.machine is None else time_of(trial, target.machine, target.profile),
             described_by=source.described_by,
             undescribed=undescribed_ops(decided, source.descriptions.is_unknown),
             in_place=self._form.in_place,

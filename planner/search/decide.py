@@ -87,8 +87,8 @@ def decide(
             tables=ask.tables,
         )
         beaten = None
-        if ask.near is not None and len(ops) > MANY_OPS:
-            beaten = Near(ceil(ask.near.cost * (1 - ask.least_saved)) - 1, _kept(ask.near))
+        if ask.incumbent is not None and len(ops) > MANY_OPS:
+            beaten = Near(ceil(ask.incumbent.cost * (1 - ask.least_saved)) - 1, _kept(ask.incumbent))
         ground = Ground(problem, cuts, partial(_narrowed, problem, ask.rules, ask.held), beaten, ask.progress)
         if method is None:
             return problem, cuts, made(schedule.moves(len(ops)), ground)

@@ -32,11 +32,11 @@ class SearchRequest:
     """Leave replication out of the data inputs' tilings."""
     effort: EffortName = "normal"
     """How much work may be done to bound what a plan can be."""
-    near: Decision | None = None
+    incumbent: Decision | None = None
     """A plan of nearly the same graph, to be beaten: a large graph's search begins from it, and not from several other
     plans; and it states no bound where it finds none that costs less."""
     least_saved: float = 0.0
-    """By how much less than ``near``, as a share."""
+    """By how much less than the incumbent, as a share."""
     tables: CostTables = field(default_factory=CostTables)
     """Of what is to be small. Searches with the same descriptions may share them, so that what all have is not counted
     twice."""

@@ -14,7 +14,7 @@ from planner.graph.model import Graph
 from planner.partition.occupancy import occupancy, tightest
 from planner.planning import fit
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.fit import Candidate, candidate_of, least_cost, within
+from planner.planning.fit import Trial, least_cost, trial_of, within
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.memory.nearby import Nearby
@@ -29,20 +29,20 @@ MODEL = "cnn-3x64-12"
 
 
 @cache
-def planned() -> tuple[SearchRequest, Candidate]:
+def planned() -> tuple[SearchRequest, Trial]:
     ask = SearchRequest(WORKERS)
-    return ask, candidate_of(decide_with_bodies(build(MODEL, batch=16), opdefs.standard(), ask))
+    return ask, trial_of(decide_with_bodies(build(MODEL, batch=16), opdefs.standard(), ask))
 
 
-def peak(candidate: Candidate) -> int:
+def peak(candidate: Trial) -> int:
     return max(candidate.partitioned.program.peak_bytes)
 
 
-def moved(candidate: Candidate) -> int:
+def moved(candidate: Trial) -> int:
     return candidate.decided.moved_bytes
 
 
-def fitted(limit: int) -> Candidate:
+def fitted(limit: int) -> Trial:
     ask, first = planned()
     return within(first, ask, [limit] * WORKERS, least_cost(ask.tables))
 
@@ -54,7 +54,7 @@ def test_a_plan_that_fits_is_left_as_it_is() -> None:
 
 def test_what_is_lacking_is_told_by_the_program() -> None:
     for lean in (False, True):
-        first = candidate_of(planned()[1].decided, lean=lean)
+        first = trial_of(planned()[1].decided, lean=lean)
         most = peak(first)
         for limit in (most // 2, most - 1, most, 2 * most):
             lacking = first.lacking([limit] * WORKERS)
@@ -104,7 +104,7 @@ def test_more_workers_are_suggested_where_they_might_do() -> None:
 
 def test_where_nothing_fits_plans_with_less_replication_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     ask = SearchRequest(2)
-    first = candidate_of(decide_with_bodies(rnn(1, 32, batch=16, steps=3), opdefs.standard(), ask))
+    first = trial_of(decide_with_bodies(rnn(1, 32, batch=16, steps=3), opdefs.standard(), ask))
     limited = partial(within, first, ask, goal=least_cost(ask.tables))
 
     def told(limit: int) -> int:
@@ -146,7 +146,7 @@ def test_ever_fewer_tensors_may_be_replicated() -> None:
 @pytest.mark.slow
 def test_a_plan_that_prices_do_not_lead_to_is_found_by_dividing_plans() -> None:
     ask = SearchRequest(WORKERS)
-    first = candidate_of(decide_with_bodies(build("cnn-5x2048-6"), opdefs.standard(), ask))
+    first = trial_of(decide_with_bodies(build("cnn-5x2048-6"), opdefs.standard(), ask))
     for limit in (453_100_000, 550_500_000):
         found = within(first, ask, [limit] * WORKERS, least_cost(ask.tables))
         assert limit * 0.99 < peak(found) <= limit

@@ -17,7 +17,7 @@ from planner.errors import InfeasibleError
 from planner.graph.model import Graph
 from planner.machine.rates import Rates
 from planner.partition.build import partition
-from planner.planning.fit import candidate_of, least_cost, within
+from planner.planning.fit import least_cost, trial_of, within
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.memory.limit import HIGHEST_PRICE
@@ -84,7 +84,7 @@ def test_no_plan_within_a_limit_costs_less(sizes: tuple[int, int, int]) -> None:
     ops = opdefs.standard().bind_all(graph)
     ask = SearchRequest(WORKERS, tables=tables)
     decision = decide(graph, ops, ask)
-    first = candidate_of(decision)
+    first = trial_of(decision)
     every = frontier(graph, ops, decision)
     assert len(every) > 1, "limits make a difference"
     assert every[0][0] == decision.cost

@@ -17,7 +17,7 @@ from planner.machine.routes import level_ways
 from planner.machine.topology_file import load_topology
 from planner.planning.beside import other_counts, warnings
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.fit import Candidate, candidate_of
+from planner.planning.fit import Trial, trial_of
 from planner.planning.objective import LITERATURE, Times, least_time, of_the_literature
 from planner.results import Beside, OtherCount
 from planner.search.request import SearchRequest
@@ -178,7 +178,7 @@ def test_no_program_is_faster_than_the_bound_for_which_it_would_be_left_out(name
             graph, standard, SearchRequest(workers, levels=levels, strategy=strategy, tables=tables)
         )
 
-    found = [plan for _, plan in of_the_literature(LITERATURE, search) if isinstance(plan, Candidate)]
+    found = [plan for _, plan in of_the_literature(LITERATURE, search) if isinstance(plan, Trial)]
     assert len(found) > 10
     for candidate in found:
         assert 0 < times.at_least(candidate.decided) <= times.seconds(candidate)
@@ -192,7 +192,7 @@ def test_the_fastest_that_fits_is_told_apart() -> None:
     graph = build("mlp-2x24", batch=36)
     times = Times(machine, least_time(machine, tables), tables)
     found = [
-        candidate_of(
+        trial_of(
             decide_with_bodies(graph, opdefs.standard(), SearchRequest(8, levels=(2, 4), strategy=name, tables=tables))
         )
         for name in ("data", "fsdp", "model", "spartan")

@@ -11,7 +11,7 @@ import pytest
 import opdefs
 from planner import api
 from planner.graph.to_onnx import write_model
-from planner.planning.fit import Candidate, candidate_of, least_cost
+from planner.planning.fit import Trial, least_cost, trial_of
 from planner.planning.room import fits, shared_where_room
 from planner.report import as_json, tables
 from planner.search.decide import decide
@@ -23,24 +23,24 @@ WORKERS = 2
 
 
 @cache
-def gathering() -> tuple[Candidate, Candidate]:
+def gathering() -> tuple[Trial, Trial]:
     """A plan that gathers weights in both passes, and the same sharing all that it can, with no limit on memory."""
     graph, descriptions = build("gpt-2x64", batch=1), opdefs.standard()
     ops = descriptions.bind_all(graph)
     ask = SearchRequest(WORKERS, rules=Rules(replicate="none"), effort="quick")
-    first = candidate_of(decide(graph, ops, ask))
+    first = trial_of(decide(graph, ops, ask))
     return first, shared_where_room(first, least_cost(ask.tables), ask, descriptions, None)
 
 
-def peak(candidate: Candidate) -> int:
+def peak(candidate: Trial) -> int:
     return max(candidate.partitioned.program.peak_bytes)
 
 
-def moved(candidate: Candidate) -> int:
+def moved(candidate: Trial) -> int:
     return candidate.decided.moved_bytes
 
 
-def within(limit: int) -> Candidate:
+def within(limit: int) -> Trial:
     ask = SearchRequest(WORKERS)
     return shared_where_room(gathering()[0], least_cost(ask.tables), ask, opdefs.standard(), [limit] * WORKERS)
 

@@ -11,7 +11,7 @@ from planner.cost.priced import PricedTables, rounded
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph
-from planner.planning.fit import candidate_of
+from planner.planning.fit import trial_of
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
@@ -35,7 +35,7 @@ def test_residence_is_at_most_what_the_workers_take(name: str, workers: int) -> 
     residence = Residence(graph, ops)
     for strategy in STRATEGIES:
         decision = planned(graph, ops, workers, strategy)
-        program = candidate_of(decision, lean=True).partitioned.program
+        program = trial_of(decision, lean=True).partitioned.program
         most = int(residence.of(decision).max())
         assert 0.75 * sum(program.peak_bytes) < most <= sum(program.peak_bytes), strategy
         if strategy == "tofu":
@@ -49,7 +49,7 @@ def test_partial_tensors_are_counted_where_they_lie(workers: int) -> None:
     for strategy in ("tofu", "data", "hybrid"):
         decision = planned(graph, ops, workers, strategy)
         assert any(tiling.has_partial for tiling in decision.tilings.values()), strategy
-        program = candidate_of(decision).partitioned.program
+        program = trial_of(decision).partitioned.program
         most = int(Residence(graph, ops).of(decision).max())
         assert 0.1 * sum(program.peak_bytes) < most <= sum(program.peak_bytes), strategy
 
@@ -77,7 +77,7 @@ def test_of_a_perceptron_it_is_what_the_workers_take(strategy: str) -> None:
     graph = mlp(2, 512, 64)
     ops = opdefs.standard().bind_all(graph)
     decision = planned(graph, ops, 4, strategy)
-    program = candidate_of(decision, lean=True).partitioned.program
+    program = trial_of(decision, lean=True).partitioned.program
     assert int(Residence(graph, ops).of(decision).max()) == sum(program.peak_bytes)
 
 

@@ -17,7 +17,7 @@ from planner.graph.model import DType
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink
 from planner.partition.build import partition
 from planner.partition.fetches import copied, nearest_first
-from planner.planning.fit import Candidate
+from planner.planning.fit import Trial
 from planner.planning.machines import time_of
 from planner.planning.sources import from_the_nearest
 from planner.search.decided import Decided
@@ -111,7 +111,7 @@ def test_on_a_machine_no_plan_gets_slower_and_some_get_faster(
     gained = []
     for seed in range(4):
         plan = random_plan(problem, workers, seed)
-        before = Candidate(plan)
+        before = Trial(plan)
         after = from_the_nearest(before, machine, None)
         times = [time_of(one, machine) for one in (before, after)]
         assert after.partitioned.program.predicted_bytes == plan.moved_bytes

@@ -235,9 +235,9 @@ def test_a_plan_to_be_beaten_is_beaten_or_stays_without_a_bound(monkeypatch: pyt
     ops = opdefs.standard().bind_all(graph)
     best = decide(graph, ops, SearchRequest(8))
     assert best.certified_gap == 0.0
-    again = decide(graph, ops, SearchRequest(8, near=best))
+    again = decide(graph, ops, SearchRequest(8, incumbent=best))
     assert (again.cost, again.certified_gap) == (best.cost, None)
     dear = decide(graph, ops, SearchRequest(8, strategy="data"))
-    better = decide(graph, ops, SearchRequest(8, near=dear))
+    better = decide(graph, ops, SearchRequest(8, incumbent=dear))
     assert better.cost == best.cost < dear.cost
     assert better.certified_gap == 0.0
