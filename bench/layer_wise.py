@@ -20,6 +20,7 @@ from planner.algebra.tiling import Only, Shard
 from planner.artifacts.plan import OpStrategy
 from planner.machine.topology_file import load_topology
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 
 NETWORKS = ("alexnet", "vgg-16", "inception-v3")
 STRATEGIES = ("data", "model", "mixed", "layer-wise", "tofu")
@@ -79,8 +80,8 @@ def communication(console: Console, workers: tuple[int, ...]) -> None:
 def configurations(console: Console) -> None:
     """Table 5: the configuration of each layer of VGG-16 on 4 devices."""
     model = Model.of("vgg-16", 4 * SAMPLES)
-    plan = decide(model.graph, model.ops, 4, strategy="layer-wise").plan
-    own = decide(model.graph, model.ops, 4).plan
+    plan = decide(model.graph, model.ops, SearchRequest(4, strategy="layer-wise"))
+    own = decide(model.graph, model.ops, SearchRequest(4))
     table = Table("layer", "kind", "layer-wise", "paper's Table 5", "tofu's strategy")
     for op in model.graph.ops:
         said = next((PAPER[start] for start in PAPER if op.name.startswith(start)), "")

@@ -37,18 +37,17 @@ from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
-from planner.planning.bodies import Decided, decide_with_bodies
-from planner.planning.fit import Candidate, candidate_of, least_cost, within
-from planner.search.decide import Decision, decide
+from planner.planning.bodies import decide_with_bodies
+from planner.planning.fit import Trial, least_cost, trial_of, within
 from planner.search.effort import NORMAL_BOUND
-from planner.search.memory.branches import UNBOUNDED, Answer, Charges, Column, Prices, Spans, branched
+from planner.search.memory.branches import UNBOUNDED, Answer, Budget, Charges, Column, Prices, Spans, branched
 from planner.search.memory.limit import HIGHEST_PRICE
 from planner.search.memory.nearby import Nearby
 from planner.search.model.found import Found
 from planner.search.model.problem import SearchVariable
-from planner.search.moves.bounding import Bound
+from planner.search.moves.bounding import LowerBound
 from planner.search.moves.move import Ground, Known
-from planner.search.user_rules.rules import NO_RULES, Rules
+from planner.search.request import SearchRequest
 
 MODELS = ("mlp-4x8192", "cnn-5x2048-6", "lenet-5", "alexnet", "rnn-4-8k", "gpt-2x1024")
 HEADS = ("limit MB", "peak MB", "moved MB", "at least MB", "gap", "residence of peak")
@@ -61,24 +60,19 @@ class Sweep:
     def __init__(self, name: str, workers: int, batch: int | None) -> None:
         self.workers = workers
         self.tables = CostTables()
+        self.ask = SearchRequest(workers, tables=self.tables)
         graph = zoo.build(name, batch=batch)
-        decided = decide_with_bodies(graph, opdefs.standard(), workers, tables=self.tables)
-        self.first = candidate_of(decided)
+        decided = decide_with_bodies(graph, opdefs.standard(), self.ask)
+        self.first = trial_of(decided)
         self.residence = Residence(decided.graph, decided.ops)
 
-    def fitted(self, limit: int) -> Candidate:
+    def fitted(self, limit: int) -> Trial:
         """The plan within a limit.
 
         Raises:
             InfeasibleError: none was found.
         """
-
-        def again(planned: Decided, charged: CostTables, rules: Rules = NO_RULES) -> Decision:
-            return decide(planned.graph, planned.ops, self.workers, rules=rules, tables=charged, effort="quick")
-
-        leaner = [partial(again, rules=rules) for rules in NO_RULES.with_less_replication()]
-        limits = [limit] * self.workers
-        return within(self.first, again, limits, least_cost(self.tables), self.tables, leaner=leaner)
+        return within(self.first, self.ask, [limit] * self.workers, least_cost(self.tables))
 
     def least(self) -> int:
         """The smallest memory for each worker that is reached, by asking for none."""
@@ -94,14 +88,13 @@ class Sweep:
             found = self.fitted(enough - 1)
         except InfeasibleError:
             return enough
-        fewest = self.first.decided.decision.plan.cost
-        return peak(found) if found.decided.decision.plan.cost <= fewest else enough
+        fewest = self.first.decided.cost
+        return peak(found) if found.decided.cost <= fewest else enough
 
-    def bound(self, limit: int, found: Candidate, most_solved: int) -> float | None:
+    def bound(self, limit: int, found: Trial, most_solved: int) -> float | None:
         """What a plan moves at least whose residence is within a limit on all workers together."""
-        decided, plan = self.first.decided, found.decided.decision.plan
-        plans = (decided.decision.plan, plan)
-        nearby = Nearby(decided.graph, decided.ops, plans, self.tables)
+        decided, plan = self.first.decided, found.decided
+        nearby = Nearby((decided, plan), self.ask)
         cuts = plan.cuts
 
         def column(composites: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:
@@ -122,17 +115,19 @@ class Sweep:
             start = nearby.solve(tables, spans) or nearby.solve(tables, {})
             assert start is not None, "a known plan is one of those near it"
             ground = Ground(nearby.problem(tables), cuts, lambda inner, cuts: restrict)
-            known = Bound(NORMAL_BOUND)(ground, Known((Found(*start, 0),)))
+            known = LowerBound(NORMAL_BOUND)(ground, Known((Found(*start, 0),)))
             return Answer(column(known.best.composites), None if known.lower is None else Fraction(known.lower))
 
         room = np.full(self.residence.moments, limit * self.workers)
-        known = [column(nearby.composites(one)) for one in plans]
+        known = [column(nearby.composites(one)) for one in (decided, plan)]
         variables = nearby.variables()
-        least = branched(known, solve, room, variables, plan.cost, lambda one: True, HIGHEST_PRICE, most_solved).least
+        least = branched(
+            known, solve, room, variables, plan.cost, lambda one: True, HIGHEST_PRICE, Budget(most_solved)
+        ).least
         return float(least) if least > 0 else None
 
 
-def peak(candidate: Candidate) -> int:
+def peak(candidate: Trial) -> int:
     """Of the worker that takes the most."""
     return max(candidate.partitioned.program.peak_bytes)
 
@@ -141,8 +136,8 @@ def rows(sweep: Sweep, limits: Sequence[int], most_solved: int, show: partial[No
     """Prints a row for each limit; yields the gaps."""
     for limit in limits:
         found = sweep.fitted(limit)
-        held = sweep.residence.of(found.decided.decision.plan)
-        moved = found.decided.decision.plan.cost
+        held = sweep.residence.of(found.decided)
+        moved = found.decided.cost
         cells = [f"{limit / 1e6:.2f}", f"{peak(found) / 1e6:.2f}", f"{moved / 1e6:.2f}"]
         bound = sweep.bound(limit, found, most_solved)
         if bound is None:
@@ -167,7 +162,7 @@ def main() -> None:
     for name in chosen.models:
         sweep = Sweep(name, chosen.workers, chosen.batch)
         most, least = sweep.most(), sweep.least()
-        moved = sweep.first.decided.decision.plan.cost
+        moved = sweep.first.decided.cost
         show(
             (f"\n{name}, {chosen.workers} workers: {moved / 1e6:.2f} MB without a limit, in {most / 1e6:.2f} MB each",)
         )

@@ -13,6 +13,7 @@ from rich.console import Console
 from strategies import Model, line
 
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import NO_RULES, Rules
 
 JOINED_AT_ONCE = Rules(forbidden=(("*", "P"),))
@@ -38,19 +39,21 @@ def main() -> None:
             decide(
                 model.graph,
                 model.ops,
-                chosen.workers,
-                strategy=strategy or "tofu",
-                rules=rules,
-                effort=chosen.effort,
+                SearchRequest(
+                    chosen.workers,
+                    strategy=strategy or "tofu",
+                    rules=rules,
+                    effort=chosen.effort,
+                ),
             )
             for rules in (JOINED_AT_ONCE, NO_RULES)
         )
-        moved = [one.plan.moved_bytes for one in (without, found)]
-        gaps = ["" if one.plan.certified_gap is None else f"{one.plan.certified_gap:.2%}" for one in (without, found)]
+        moved = [one.moved_bytes for one in (without, found)]
+        gaps = ["" if one.certified_gap is None else f"{one.certified_gap:.2%}" for one in (without, found)]
         cells = (
             *(name, strategy or "tofu", f"{moved[0] / 1e6:,.1f}", gaps[0], f"{moved[1] / 1e6:,.1f}", gaps[1]),
             f"{moved[1] / moved[0] - 1:+.1%}" if moved[0] else "",
-            str(sum(tiling.has_partial for tiling in found.plan.tilings.values())),
+            str(sum(tiling.has_partial for tiling in found.tilings.values())),
             f"{without.search_seconds:.1f}, {found.search_seconds:.1f}",
         )
         line(console, cells, WIDTHS)

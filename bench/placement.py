@@ -23,6 +23,7 @@ from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.to_onnx import to_model
 from planner.partition.build import complete_plan, partition, plan_files
 from planner.planning.bodies import decide_with_bodies
+from planner.search.request import SearchRequest
 from planner.training.doors.read import read_step
 
 
@@ -34,18 +35,18 @@ def placed(train: Path, workers: int, folder: Path) -> Path:
     descriptions, _ = in_force(None, "refuse")
     graph = lower_randomness(read_step(train, dims={}, state_pairs=None, operators=descriptions))
     content = to_model(graph).SerializeToString(deterministic=True)
-    decided = decide_with_bodies(graph, descriptions, 1, model_digest=digest(content))
-    whole, owner = decided.decision.plan, owners(decided.graph, workers)
-    tilings = {name: _only(owner[name], workers) for name in whole.tilings}
+    decided = decide_with_bodies(graph, descriptions, SearchRequest(1))
+    owner = owners(decided.graph, workers)
+    tilings = {name: _only(owner[name], workers) for name in decided.tilings}
     strategies = {
-        op.name: replace(whole.strategies[op.name], tiling=_only(owner[op.name], workers)) for op in decided.graph.ops
+        op.name: replace(decided.strategies[op.name], tiling=_only(owner[op.name], workers)) for op in decided.graph.ops
     }
     moved, tables = dict.fromkeys(tilings, 0), CostTables()
     for bound in decided.ops:
         for name, amount in op_bytes(decided.graph, bound, strategies, tilings, tables):
             moved[name] += amount
     plan = replace(
-        whole,
+        decided,
         cuts=(workers,),
         tilings=tilings,
         strategies=strategies,
@@ -55,9 +56,8 @@ def placed(train: Path, workers: int, folder: Path) -> Path:
         strategy="placement",
     )
     partitioned = partition(decided.graph, decided.ops, plan)
-    write_folder(
-        directory, plan_files(graph, content, complete_plan(plan, partitioned), partitioned), partitioned.program
-    )
+    complete = complete_plan(plan, partitioned.program, graph.name, digest(content))
+    write_folder(directory, plan_files(graph, content, complete, partitioned), partitioned.program)
     return directory
 
 

@@ -33,6 +33,7 @@ from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import STRATEGIES, decide
 from planner.search.effort import EFFORTS, EffortName
+from planner.search.request import SearchRequest
 from planner.training.doors.read import read_step
 
 SHOWN = ("data", "tofu")
@@ -95,9 +96,8 @@ MEASURED = ("strategy", "MB", "as SoyBean counts", "excess MB", "gap", "seconds"
 
 def measured(graph: Graph, workers: int, strategy: str) -> Measured:
     """Plans and partitions; the partitioner's count is the plan's, or this fails."""
-    decided = decide_with_bodies(graph, opdefs.standard(), workers, strategy=strategy)
-    plan = decided.decision.plan
-    program = partition(decided.graph, decided.ops, plan).program
+    plan = decide_with_bodies(graph, opdefs.standard(), SearchRequest(workers, strategy=strategy))
+    program = partition(plan.graph, plan.ops, plan).program
     return Measured(
         strategy,
         plan.moved_bytes / 1e6,
@@ -105,7 +105,7 @@ def measured(graph: Graph, workers: int, strategy: str) -> Measured:
         plan.excess_bytes / 1e6,
         plan.slowest_share,
         plan.certified_gap,
-        decided.decision.search_seconds,
+        plan.search_seconds,
     )
 
 
@@ -160,8 +160,8 @@ def gaps(console: Console, names: list[str], workers: list[int], effort: EffortN
         graph = zoo.build(name)
         ops = opdefs.standard().bind_all(graph)
         for count in workers:
-            decision = decide(graph, ops, count, effort=effort)
-            plan = decision.plan
+            decision = decide(graph, ops, SearchRequest(count, effort=effort))
+            plan = decision
             gap = "-" if plan.certified_gap is None else f"{plan.certified_gap:.2%}"
             excess = f"{plan.excess_bytes / 1e6:.1f} ({plan.slowest_share - 1:.2%})"
             found = (f"{plan.moved_bytes / 1e6:.1f}", gap, excess)

@@ -37,8 +37,10 @@ from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.to_onnx import to_model, write_model
 from planner.partition.build import complete_plan, partition, plan_files
 from planner.planning.bodies import decide_with_bodies
-from planner.search.decide import Decision, decide
+from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.effort import EFFORTS, EffortName
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.training.doors.read import read_step
 
@@ -78,7 +80,7 @@ LARGE = (Row("gpt3-175b", 64, ""), Row("wresnet-152-10", 1024, ""))
 LAYERS = tuple(Row(f"gpt-{blocks}x2048", 8, "") for blocks in (24, 96, 384))
 
 
-def searched(row: Row, runs: int, effort: EffortName) -> tuple[Graph, Decision, float, float]:
+def searched(row: Row, runs: int, effort: EffortName) -> tuple[Graph, Decided, float, float]:
     """The graph, the last decision, and the medians of the clock's and the processor's seconds."""
     graph = zoo.build(row.model)
     ops = opdefs.standard().bind_all(graph)
@@ -86,7 +88,7 @@ def searched(row: Row, runs: int, effort: EffortName) -> tuple[Graph, Decision, 
     processor: list[float] = []
     for _ in range(runs + 1):
         before = time.process_time()
-        decision = decide(graph, ops, row.workers, effort=effort)
+        decision = decide(graph, ops, SearchRequest(row.workers, effort=effort))
         processor.append(time.process_time() - before)
         clock.append(decision.search_seconds)
     # The first run warms up; it counts where it is the only one.
@@ -99,7 +101,7 @@ def searches(console: Console, rows: tuple[Row, ...], runs: int, effort: EffortN
     _line(console, HEADS, widths)
     for row in rows:
         graph, decision, clock, processor = searched(row, runs, effort)
-        gap = decision.plan.certified_gap
+        gap = decision.certified_gap
         cells = (
             row.model,
             str(row.workers),
@@ -108,7 +110,7 @@ def searches(console: Console, rows: tuple[Row, ...], runs: int, effort: EffortN
             f"{processor:.2f}",
             f"{decision.table_entries:,}",
             f"{decision.eliminated_entries:,}",
-            f"{decision.plan.moved_bytes / 1e6:.1f}",
+            f"{decision.moved_bytes / 1e6:.1f}",
             "-" if gap is None else f"{gap:.2%}",
             row.reported,
         )
@@ -141,11 +143,11 @@ def stages(console: Console, model: str, workers: int) -> None:
         note("write the model again")
         ops: tuple[BoundOp, ...] = descriptions.bind_all(graph)
         note(f"bind {len(ops):,} ops")
-        decided = decide_with_bodies(graph, descriptions, workers, model_digest=digest(content))
+        decided = decide_with_bodies(graph, descriptions, SearchRequest(workers))
         note("search, and bind again")
-        partitioned = partition(decided.graph, decided.ops, decided.decision.plan)
+        partitioned = partition(decided.graph, decided.ops, decided)
         note("partition")
-        complete = complete_plan(decided.decision.plan, partitioned)
+        complete = complete_plan(decided, partitioned.program, graph.name, digest(content))
         files = plan_files(graph, content, complete, partitioned)
         write_folder(Path(folder) / "plan", files, partitioned.program)
         note(f"write {len(files)} files, {sum(map(len, files.values())) / 1e6:.0f} MB")

@@ -16,7 +16,6 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -27,10 +26,11 @@ from planner.collection import without_collection
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.partition.build import partition
-from planner.planning.bodies import Decided
 from planner.planning.deliveries import shared
-from planner.search.decide import Decision, decide
+from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.effort import EFFORTS, EffortName
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import NO_RULES, Rules
 
 MODELS = (
@@ -68,8 +68,8 @@ class Measured:
     @property
     def saved(self) -> float:
         """As a share of what is moved without sharing."""
-        before = self.plain.decision.plan.moved_bytes
-        return 1 - self.found.decision.plan.moved_bytes / before if before else 0.0
+        before = self.plain.moved_bytes
+        return 1 - self.found.moved_bytes / before if before else 0.0
 
 
 def _timed(make: Callable[[], Decided]) -> tuple[Decided, float]:
@@ -92,27 +92,26 @@ def measured(model: str, workers: int, regime: Regime, effort: EffortName) -> Me
     graph = zoo.build(name, batch=int(batch)) if batch else zoo.build(name)
     descriptions, tables = opdefs.standard(), CostTables()
     ops = descriptions.bind_all(graph)
-    search: Callable[..., Decision] = partial(
-        decide,
-        workers=workers,
-        effort=effort,
-        tables=tables,
+    ask = SearchRequest(
+        workers,
         rules=regime.rules,
         partitioned_inputs=regime.partitioned_inputs,
+        effort=effort,
+        tables=tables,
     )
-    plain, first = _timed(lambda: Decided(graph, ops, search(graph, ops)))
-    found, second = _timed(lambda: shared(plain, descriptions, tables, effort, search))
+    plain, first = _timed(lambda: decide(graph, ops, ask))
+    found, second = _timed(lambda: shared(plain, descriptions, ask))
     return Measured(plain, found, first, first + second)
 
 
 def _peak_mb(decided: Decided) -> float:
-    return max(partition(decided.graph, decided.ops, decided.decision.plan).program.peak_bytes) / 1e6
+    return max(partition(decided.graph, decided.ops, decided).program.peak_bytes) / 1e6
 
 
 def _row(model: str, workers: int, regime: Regime, efforts: Sequence[EffortName]) -> list[str]:
     found = [measured(model, workers, regime, effort) for effort in efforts]
     last = found[-1]
-    plan = last.found.decision.plan
+    plan = last.found
     gap = "-" if plan.certified_gap is None else f"{plan.certified_gap:.1%}"
     memory = "-"
     if plan.deliveries:
@@ -120,7 +119,7 @@ def _row(model: str, workers: int, regime: Regime, efforts: Sequence[EffortName]
     return [
         model,
         regime.name,
-        f"{last.plain.decision.plan.moved_bytes / 1e6:,.2f}",
+        f"{last.plain.moved_bytes / 1e6:,.2f}",
         *(
             f"{-one.saved:+.1%} x{one.seconds / max(one.plain_seconds, 1e-9):.2f}" if one.saved else "-"
             for one in found

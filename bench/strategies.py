@@ -15,7 +15,6 @@ from rich.console import Console
 
 import opdefs
 from planner import zoo
-from planner.artifacts.plan import Plan
 from planner.cost.seconds.estimate import estimate
 from planner.cost.tables import CostTables
 from planner.errors import TofuError
@@ -23,7 +22,9 @@ from planner.graph.model import Graph
 from planner.machine.topology_file import Machine
 from planner.partition.build import partition
 from planner.search.decide import STRATEGIES, decide
+from planner.search.decided import Decided
 from planner.search.effort import EffortName
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 
 
@@ -32,7 +33,7 @@ class Cost:
     """A plan, or why there is none."""
 
     strategy: str
-    plan: Plan | None
+    plan: Decided | None
     seconds: float
     """Of the search."""
     peak_bytes: int | None = None
@@ -85,20 +86,21 @@ def costs(
     tables = CostTables()
     for strategy in strategies:
         try:
-            decision = decide(model.graph, model.ops, workers, strategy=strategy, effort=effort, tables=tables)
+            plan = decide(
+                model.graph, model.ops, SearchRequest(workers, strategy=strategy, effort=effort, tables=tables)
+            )
         except TofuError as error:
             yield Cost(strategy, None, 0.0, reason=error.what)
             continue
-        plan = decision.plan
         if not program:
-            yield Cost(strategy, plan, decision.search_seconds)
+            yield Cost(strategy, plan, plan.search_seconds)
             continue
         made = partition(model.graph, model.ops, plan).program
         seconds = None
         if machine is not None:
             timed = estimate(model.graph, model.ops, plan.strategies, plan.cuts, made, machine)
             seconds = timed.estimated_seconds
-        yield Cost(strategy, plan, decision.search_seconds, max(made.peak_bytes), made.soybean_bytes, seconds)
+        yield Cost(strategy, plan, plan.search_seconds, max(made.peak_bytes), made.soybean_bytes, seconds)
 
 
 WIDTHS = (16, 12, 10, 12, 10, 9, 0)

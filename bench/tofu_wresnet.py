@@ -20,8 +20,9 @@ from rich.table import Table
 from strategies import Model
 
 from planner.algebra.tiling import Shard, Tiling
-from planner.artifacts.plan import Plan
 from planner.search.decide import STRATEGIES, decide
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
 
 WORKERS = 8
 _LAYER = re.compile(r"(?P<group>group\d)\.(?P<block>block\d+)\.(?P<layer>\w+)\.conv")
@@ -45,7 +46,7 @@ def _letters(tiling: Tiling, names: str) -> str:
     return "".join(names[part.dim] if isinstance(part, Shard) else "R" for part in tiling.placements)
 
 
-def blocks(model: Model, plan: Plan) -> Iterator[Block]:
+def blocks(model: Model, plan: Decided) -> Iterator[Block]:
     """The blocks of the forward pass, first to last."""
     convolutions = [op for op in model.graph.ops if op.op_type == "Conv" and op.inputs[1].endswith(".conv.weight")]
     forward = [op for op in convolutions if op.name.endswith(".conv")]
@@ -75,8 +76,8 @@ def main() -> None:
     parser.add_argument("--strategy", default="tofu-recursion", choices=STRATEGIES)
     chosen = parser.parse_args()
     model = Model.of(chosen.model)
-    decision = decide(model.graph, model.ops, WORKERS, strategy=chosen.strategy)
-    plan = decision.plan
+    decision = decide(model.graph, model.ops, SearchRequest(WORKERS, strategy=chosen.strategy))
+    plan = decision
     found = list(blocks(model, plan))
     table = Table("blocks", "layer", "reads", "weight", "makes", "MB for weights", "MB for activations")
     table.title = f"{chosen.model}, {WORKERS} workers, {chosen.strategy}: {plan.moved_bytes / 1e6:.1f} MB"

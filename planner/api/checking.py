@@ -20,11 +20,13 @@ from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.partition.build import partition
-from planner.planning.bodies import Decided, decide_with_bodies
+from planner.planning.bodies import decide_with_bodies
+from planner.planning.request import ModelSource
 from planner.progress import Progress, silent
 from planner.runtime.values.results import write_bytes
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
 from planner.training.doors.pairs import read_pairs
-from planner.training.doors.read import read_step
 from planner.units import parse_ratio
 from planner.whole import try_file
 from planner.zoo import build
@@ -88,16 +90,15 @@ def check(
     known = _read(baseline, update)
     if update:
         try_file(baseline)
-    descriptions, _ = in_force(opdefs, unknown_ops)
-    pairs = None if state is None else read_pairs(state)
+    descriptions, described_by = in_force(opdefs, unknown_ops)
+    pairs = None if state is None else tuple(read_pairs(state))
     graphs = {}
     for name in models:
         progress(f"reading {name}")
         if _is_file(name):
-            graph = read_step(Path(name), dims=dim, values=value, state_pairs=pairs, operators=descriptions)
+            graphs[name] = ModelSource(Path(name), dim, value, pairs, descriptions, described_by).read()
         else:
-            graph = build(name)
-        graphs[name] = lower_randomness(graph)
+            graphs[name] = lower_randomness(build(name))
     workers = sorted(set(gpus))
     checked = _look_up(graphs, workers, known, baseline, update)
     verdicts = []
@@ -110,7 +111,7 @@ def check(
         for count in workers:
             tell = partial(_tell, progress, f"{model.name} on {count} workers")
             tell("planning")
-            decided = decide_with_bodies(model.planned, descriptions, count, progress=tell)
+            decided = decide_with_bodies(model.planned, descriptions, SearchRequest(count, progress=tell))
             costs[count] = _cost(model, decided)
             verdicts.append(judge(model.name, count, model.costs, places, costs[count], model.before, allowed))
         old = model.before
@@ -223,7 +224,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _cost(model: _Checked, decided: Decided) -> PlanCost:
     """What a plan costs, with the cost of a body counted for the op that it stands for."""
-    plan, tables = decided.decision.plan, CostTables()
+    plan, tables = decided, CostTables()
     unplanned = frozenset(op.name for op in model.planned.ops if op.name not in plan.strategies)
     owner = {op.name: body.op.name for body in expand(model.planned, unplanned).bodies for op in body.ops}
     costs: Counter[str] = Counter()

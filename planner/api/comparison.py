@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
-from planner.cost.tables import CostTables
-from planner.descriptions import UnknownOps, in_force
-from planner.errors import TofuError
-from planner.graph.rewriting.canonical import canonical
-from planner.graph.rewriting.randomness import lower_randomness
-from planner.machine.routes import level_ways
-from planner.planning.bodies import Decided, decide_with_bodies
-from planner.planning.deliveries import shared
-from planner.planning.fit import Candidate, candidate_of
-from planner.planning.machines import machine_and_workers, profile_for, time_of
-from planner.planning.objective import EFFORTS_FOR_TIME, LITERATURE, Times, least_time, objective_of, timed
-from planner.planning.room import shared_where_room
-from planner.planning.sources import from_the_nearest
+from planner.descriptions import UnknownOps
+from planner.machine.rates import Rates
+from planner.planning.fit import Trial
+from planner.planning.machines import Target, target_of, time_of
+from planner.planning.objective import LITERATURE, of_the_literature
+from planner.planning.request import PlanRequest, source_of
+from planner.planning.session import Session
 from planner.progress import Progress, silent
-from planner.results import (
-    Comparison,
-    ComparisonRow,
-)
-from planner.search.decide import STRATEGIES, decide
-from planner.search.effort import EffortName
-from planner.training.doors.pairs import read_pairs
-from planner.training.doors.read import read_step
+from planner.results import Comparison, ComparisonRow
+from planner.search.decide import STRATEGIES
 
 
 def compare(
@@ -35,6 +23,7 @@ def compare(
     *,
     gpus: int | None = None,
     topology: str | None = None,
+    rates: str | None = None,
     dim: Mapping[str, int] | None = None,
     value: Mapping[str, str] | None = None,
     state: Path | None = None,
@@ -51,6 +40,7 @@ def compare(
         model: an ONNX file.
         gpus: how many workers; may be left out with a topology.
         topology: a topology file, or the name of one that ships, for estimates of time.
+        rates: see ``plan``.
         dim: sizes of symbolic dims.
         value: by input, the number that it becomes, or numbers with commas between them.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
@@ -62,58 +52,38 @@ def compare(
     Raises:
         TofuError: the model cannot be read, or not even tofu's own search has a plan.
     """
-    machine, workers = machine_and_workers(gpus, topology)
-    levels = () if machine is None else level_ways(machine)
-    measured = profile_for(profile, machine)
-    progress(f"reading {model}")
-    pairs = None if state is None else read_pairs(state)
-    descriptions, _ = in_force(opdefs, unknown_ops)
-    step = read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions)
-    graph = canonical(lower_randomness(step)).graph
-    objective = objective_of(None, machine, measured, "tofu")
-    effort: EffortName = "normal" if objective == "bytes" else EFFORTS_FOR_TIME["normal"]
-    tables = CostTables()
-    search = partial(decide_with_bodies, graph, descriptions, workers, levels=levels, tables=tables)
-    progress("strategy tofu")
-    plain = search(effort=effort)
-    again = partial(decide, workers=workers, levels=levels, tables=tables, effort=effort)
-    found = candidate_of(shared(plain, descriptions, tables, effort, again))
-
-    def row(name: str, candidate: Candidate) -> ComparisonRow:
-        decision, program = candidate.decided.decision, candidate.partitioned.program
-        estimate = time_of(candidate.decided, decision.plan, program, machine, measured)
-        return ComparisonRow(
-            name,
-            STRATEGIES[name],
-            decision.plan.moved_bytes,
-            max(program.peak_bytes),
-            decision.plan.excess_bytes,
-            decision.search_seconds,
-            estimated_seconds=None if estimate is None else estimate.estimated_seconds,
-            sources=None if estimate is None else estimate.sources,
-        )
-
+    request = PlanRequest(
+        source_of(model, dim, value, state, opdefs, unknown_ops),
+        target_of(gpus, topology, profile),
+        rates=None if rates is None else Rates.parse(rates),
+        progress=progress,
+    )
+    session, target = Session(request), request.target
     rows = []
-    known: list[tuple[float, Decided]] = []
-    for number, name in enumerate(LITERATURE, start=1):
-        progress(f"strategy {number} of {len(LITERATURE)} of the literature: {name}")
-        try:
-            decided = search(strategy=name)
-        except TofuError as error:
-            rows.append(ComparisonRow(name, STRATEGIES[name], None, None, None, None, error.what))
-            continue
-        rows.append(row(name, candidate_of(decided)))
-        known.append((rows[-1].estimated_seconds or 0.0, decided))
-    if machine is not None and objective == "time":
-        progress("strategy tofu, for the least time")
-        goal = least_time(machine, tables, measured)
-        candidates = [found, timed(lambda others: search(effort=effort, tables=others), goal, tables)]
-        if known:
-            candidates.append(candidate_of(min(known, key=lambda one: one[0])[1]))
-        found = Times(machine, goal, tables, measured).fastest(candidates, None).best
-        if not found.decided.decision.plan.deliveries:
-            found = shared_where_room(found, None, goal, descriptions, tables, progress)
-    if machine is not None:
-        found = from_the_nearest(found, machine, None, measured)
-    rows.insert(0, row("tofu", found))
-    return Comparison(graph.name, workers, tuple(rows), None if machine is None else machine.name, objective)
+    known: list[tuple[float, Trial]] = []
+    for name, found in of_the_literature(LITERATURE, session.by_strategy, progress):
+        if isinstance(found, Trial):
+            rows.append(_row(name, found, target))
+            known.append((rows[-1].estimated_seconds or 0.0, replace(found)))
+        else:
+            rows.append(ComparisonRow(name, STRATEGIES[name], None, None, None, None, found.what))
+    progress("strategy tofu")
+    fastest = [min(known, key=lambda one: one[0])[1]] if known else []
+    rows.insert(0, _row("tofu", session.planned_beside(fastest), target))
+    machine = None if target.machine is None else target.machine.name
+    return Comparison(session.graph.name, target.workers, tuple(rows), machine, request.objective)
+
+
+def _row(name: str, trial: Trial, target: Target) -> ComparisonRow:
+    decided, program = trial.decided, trial.partitioned.program
+    estimate = None if target.machine is None else time_of(trial, target.machine, target.profile)
+    return ComparisonRow(
+        name,
+        STRATEGIES[name],
+        decided.moved_bytes,
+        max(program.peak_bytes),
+        decided.excess_bytes,
+        decided.search_seconds,
+        estimated_seconds=None if estimate is None else estimate.estimated_seconds,
+        sources=None if estimate is None else estimate.sources,
+    )

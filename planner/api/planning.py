@@ -4,66 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from onnx import ModelProto
-
-from planner.artifacts.plan import Plan, digest
-from planner.artifacts.plan_folder import (
-    try_place,
-    write_folder,
-)
-from planner.artifacts.program import Fetch, Segment
 from planner.collection import without_collection
-from planner.cost.tables import CostTables
-from planner.descriptions import UnknownOps, in_force
-from planner.errors import InfeasibleError, UsageError, did_you_mean
-from planner.graph.external import data_folder_of, note_data_folder, without_data_folder
-from planner.graph.model import Graph
-from planner.graph.reading.values import values_of
-from planner.graph.rewriting.canonical import Canonical, canonical
-from planner.graph.rewriting.randomness import lower_randomness
-from planner.graph.to_onnx import to_model
+from planner.descriptions import UnknownOps
 from planner.machine.rates import Rates
-from planner.machine.routes import level_ways
-from planner.machine.topology_file import Machine, load_topology
-from planner.partition.build import complete_plan, plan_files
-from planner.partition.collectives import collectives, counted
-from planner.partition.sharding import with_annotations
-from planner.planning.beside import LARGE, NO_SPEED, of_data, others, warnings
-from planner.planning.bodies import Decided, decide_with_bodies
-from planner.planning.deliveries import Sharing, shared
-from planner.planning.fit import Candidate, candidate_of, least_cost, within
-from planner.planning.machines import machine_and_workers, memory_limits, profile_for, time_of
-from planner.planning.objective import (
-    EFFORTS_FOR_TIME,
-    LITERATURE,
-    Objective,
-    Times,
-    can_be_timed,
-    is_large,
-    least_time,
-    objective_of,
-    of_the_literature,
-    timed,
-)
-from planner.planning.room import fits, shared_where_room
-from planner.planning.sources import from_the_nearest
-from planner.planning.undescribed import undescribed_ops
+from planner.planning.deliveries import Sharing
+from planner.planning.folder import Destination
+from planner.planning.machines import memory_limits, memory_of, target_of
+from planner.planning.objective import Objective
+from planner.planning.request import PlanRequest, source_of
+from planner.planning.result import result_of
+from planner.planning.session import Session
 from planner.progress import Progress, silent
-from planner.results import Beside, PlanResult
-from planner.runtime.values.results import write_bytes
-from planner.search.decide import STRATEGIES, Decision, decide
+from planner.results import PlanResult
 from planner.search.effort import EffortName
-from planner.search.memory.nearby import Nearby
-from planner.search.user_rules.prices import prices
-from planner.search.user_rules.rules import Replication, Rules, matching
-from planner.tdl.bind import BoundOp
-from planner.training.doors.pairs import read_pairs
-from planner.training.doors.read import read_step
-from planner.whole import try_file
+from planner.search.user_rules.rules import Replication, Rules
 
 
 @without_collection()
@@ -132,207 +88,27 @@ def plan(
         TofuError: the model cannot be read or planned, or the folder not written.
     """
     started = time.perf_counter()
-    if strategy not in STRATEGIES:
-        raise UsageError(f"strategy {strategy!r} is not known", hint=did_you_mean(strategy, STRATEGIES))
-    machine, workers = machine_and_workers(gpus, topology)
-    priced_by = None if rates is None else Rates.parse(rates)
-    limits = memory_limits(memory, machine, workers)
-    measured = profile_for(profile, machine)
-    judged_by = objective_of(objective, machine, measured, strategy)
-    directory = out if out is not None else Path(f"{model.stem}.tofu{workers}")
-    try_place(directory, force=force)
-    if sharding_annotations is not None:
-        try_file(sharding_annotations)
-    progress(f"reading {model}")
-    pairs = None if state is None else read_pairs(state)
-    descriptions, source = in_force(opdefs, unknown_ops)
-    whole = lower_randomness(read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions))
-    # Not in the model that is written: the same model is to have the same digest, whatever its plans' folders are.
-    whole, data_folder = without_data_folder(whole), data_folder_of(whole, model if model.is_dir() else model.parent)
-    content = to_model(whole).SerializeToString(deterministic=True)
-    rules = Rules(pin or {}, tuple(forbid), replicate)
-    form, kept_apart = canonical_under(rules, whole)
-    graph = form.graph
-    progress(f"analysing {len(graph.ops)} ops")
-    tables = CostTables(priced_by)
-    search_for = partial(
-        decide_with_bodies,
-        descriptions=descriptions,
-        through_bodies=through_bodies,
+    target, memory_bytes = target_of(gpus, topology, profile), memory_of(memory)
+    request = PlanRequest(
+        source_of(model, dim, value, state, opdefs, unknown_ops),
+        target,
+        memory_bytes,
+        memory_limits(memory_bytes, target.machine, target.workers),
+        wanted=objective,
+        rates=None if rates is None else Rates.parse(rates),
+        strategy=strategy,
+        rules=Rules(pin or {}, tuple(forbid), replicate),
         partitioned_inputs=inputs == "partitioned",
-        model_digest=digest(content),
+        through_bodies=through_bodies,
+        shares=share == "auto",
+        effort=effort,
         progress=progress,
     )
-    levels = () if machine is None else level_ways(machine)
-    search = partial(search_for, workers=workers, levels=levels, strategy=strategy, tables=tables)
-    # What a rule costs is said in bytes.
-    is_in_bytes = judged_by == "bytes" or bool(rules.pins or rules.forbidden)
-    effort_for_bytes = effort if is_in_bytes else EFFORTS_FOR_TIME[effort]
-    is_free = strategy == "tofu"  # the literature's strategies are what they are
-    may_share = share == "auto" and is_free
-    same_graph = partial(
-        decide,
-        workers=workers,
-        levels=levels,
-        strategy=strategy,
-        partitioned_inputs=inputs == "partitioned",
-        model_digest=digest(content),
-    )
-
-    def found_under(chosen: Rules) -> tuple[Decided, Decided]:
-        """The plan in which every reader has its own delivery, and the one in which some may be shared."""
-        planned = graph if chosen is rules else canonical_under(chosen, whole)[0].graph
-        plain = search(planned, rules=chosen, effort=effort_for_bytes)
-        if not may_share:
-            return plain, plain
-        kept = replace(chosen, names=frozenset(planned.tensors))
-
-        def with_offers(graph: Graph, ops: tuple[BoundOp, ...], *, near: Plan) -> Decision:
-            progress("again, with deliveries that readers may share")
-            return same_graph(
-                graph, ops, rules=kept, effort=effort_for_bytes, tables=tables, progress=progress, near=near
-            )
-
-        return plain, shared(plain, descriptions, tables, effort_for_bytes, with_offers)
-
-    plain, decided = found_under(rules)
-    priced = prices(
-        rules,
-        decided.decision.plan.cost,
-        lambda others: found_under(others)[1].decision.plan.cost,
-        progress,
-    )
-    candidate, goal = candidate_of(decided), least_cost(tables)
-    times: Times | None = None
-    fitting: Candidate | None = None
-    by_data: Candidate | None = None
-    if machine is not None and (judged_by == "time" or (can_be_timed(machine, measured) and not is_large(machine))):
-        of_time = least_time(machine, tables, measured)
-        times = Times(machine, of_time, tables, measured)
-        names = LITERATURE if is_free and judged_by == "time" else ("data",)
-        known = list(of_the_literature(names, lambda name: search(graph, rules=rules, strategy=name), progress))
-        by_data = next((one for one in known if one.decided.decision.plan.strategy == "data"), None)
-        if judged_by == "time":
-            goal = of_time
-            progress("planning again, for the least time")
-            quickly = partial(search, graph, rules=rules, effort=EFFORTS_FOR_TIME[effort])
-            own = [candidate, timed(lambda others: quickly(tables=others), goal, tables)]
-            candidate = times.fastest(own, None).best
-            fitting = times.fastest([*own, *known] if is_free else own, limits).fitting
-    progress("writing a program for each worker")
-    if limits is not None and not fits(candidate, limits):
-        kept = replace(rules, names=frozenset(graph.tensors))
-
-        def replanned(planned: Decided, charged: CostTables, chosen: Rules = kept) -> Decision:
-            return same_graph(planned.graph, planned.ops, rules=chosen, effort="quick", tables=charged)
-
-        around = partial(Nearby, rules=kept, partitioned_inputs=inputs == "partitioned", is_free=is_free)
-        first = candidate_of(plain) if candidate.decided.decision.plan.deliveries else candidate
-        less = kept.with_less_replication() if is_free else ()
-        leaner = [partial(replanned, chosen=chosen) for chosen in less]
-        try:
-            candidate = within(first, replanned, limits, goal, tables, progress, around, leaner)
-        except InfeasibleError:
-            if fitting is None:
-                raise
-            candidate = fitting
-    if times is not None and fitting is not None:
-        candidate = min(fitting, candidate, key=times.seconds)
-    if may_share and not candidate.decided.decision.plan.deliveries:
-        candidate = shared_where_room(candidate, limits, goal, descriptions, tables, progress)
-    if machine is not None:
-        candidate = from_the_nearest(candidate, machine, limits, measured)
-    decided, partitioned = candidate.decided, candidate.partitioned
-    decision = decided.decision
-    complete = replace(
-        complete_plan(decision.plan, partitioned),
-        strategy=strategy,
-        gap_of=judged_by if decision.plan.certified_gap is None else decision.plan.gap_of,
-        estimate=time_of(decided, decision.plan, partitioned.program, machine, measured),
-        described_by=source,
-        undescribed=undescribed_ops(decided.graph, decided.ops, decision.plan, descriptions.is_unknown),
-        in_place=form.in_place,
-        kept=kept_apart,
-    )
-    program = partitioned.program
-    write_folder(directory, plan_files(whole, content, complete, partitioned), program, data_folder, force=force)
-    if sharding_annotations is not None:
-        shapes = {name: tensor.shape for name, tensor in graph.tensors.items()}
-        annotated, _ = with_annotations(ModelProto.FromString(content), complete, shapes)
-        note_data_folder(annotated, data_folder, sharding_annotations.parent)
-        write_bytes(sharding_annotations, annotated.SerializeToString(deterministic=True))
-    steps = [step for worker in partitioned.program.workers for step in worker.steps]
-    beside, said = None, []
-    if machine is not None and topology is not None and times is not None and complete.estimate is not None:
-
-        def of_a_part(machine: Machine, name: str, tables: CostTables) -> Decided:
-            ways = level_ways(machine)
-            return search_for(
-                graph,
-                workers=machine.device_count,
-                levels=ways,
-                strategy=name,
-                rules=rules,
-                effort="quick",
-                tables=tables,
-            )
-
-        beside = Beside(
-            *of_data(by_data, times, limits),
-            others=tuple(
-                others(
-                    load_topology(topology),
-                    workers,
-                    of_a_part,
-                    lambda machine: memory_limits(memory, machine, machine.device_count),
-                    is_timed=judged_by == "time",
-                    rates=tables.rates,
-                    strategy=strategy,
-                    profile=measured,
-                    progress=progress,
-                )
-            ),
-        )
-        said = list(warnings(complete.estimate.estimated_seconds, workers, beside, strategy))
-    elif machine is not None and objective is None and is_free:
-        said = [LARGE if is_large(machine) else NO_SPEED]
-    return PlanResult(
-        plan=complete,
-        directory=directory,
-        search_seconds=decision.search_seconds,
-        total_seconds=time.perf_counter() - started,
-        ops=len(whole.ops),
-        fetches=sum(isinstance(step, Fetch) for step in steps),
-        segments=sum(isinstance(step, Segment) for step in steps),
-        functions=len(partitioned.bodies),
-        state_bytes=sum(graph.tensors[pair.current].size_bytes for pair in graph.state),
-        arena_bytes=tuple(worker.arena_bytes for worker in partitioned.program.workers),
-        workspace_bytes=tuple(worker.workspace_bytes for worker in partitioned.program.workers),
-        collectives=counted(collectives(partitioned.program)),
-        prices=priced,
-        values=values_of(whole.notes),
-        objective=judged_by,
-        found_by=decision.plan.strategy,
-        beside=beside,
-        warnings=tuple(said),
-    )
-
-
-def canonical_under(rules: Rules, whole: Graph) -> tuple[Canonical, tuple[str, ...]]:
-    """A model in its canonical form, and the tensors that stay in it because rules name them.
-
-    A pin gives a tiling to a tensor that would be read in place, and a prohibition takes a placement from it: the
-    tensor stays. A prohibition by a pattern is for the tensors that there are; those that would be read in place stay
-    only where it matches no other.
-    """
-    form = canonical(whole)
-    if not form.in_place:
-        return form, ()
-    there = set(whole.tensors) - form.in_place.keys() - whole.constants.keys()
-    named = {name for pattern in rules.pins for name in matching(pattern, form.in_place, None)}
-    for pattern, _ in rules.forbidden:
-        if pattern in form.in_place or not matching(pattern, there, None):
-            named.update(matching(pattern, form.in_place, None))
-    if not named:
-        return form, ()
-    return canonical(whole, named), tuple(sorted(named))
+    directory = out if out is not None else Path(f"{model.stem}.tofu{target.workers}")
+    destination = Destination(directory, force, sharding_annotations)
+    destination.try_it()
+    session = Session(request)
+    planned = session.planned()
+    complete = session.complete(planned.trial)
+    destination.write(session, complete, planned.trial.partitioned)
+    return result_of(session, planned, complete, directory, started)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -28,30 +29,29 @@ from planner.cost.roofline import says_speed
 from planner.cost.seconds.measured import refuse_several_speeds
 from planner.cost.seconds.parts import different_parts
 from planner.cost.tables import CostTables
-from planner.descriptions import UnknownOps, in_force
+from planner.descriptions import UnknownOps
 from planner.errors import UsageError
 from planner.graph.bodies import expand, has_body
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.rewriting.randomness import lower_randomness
 from planner.machine.device_profile import DeviceProfile
-from planner.machine.routes import level_ways
 from planner.machine.topology_file import Machine
-from planner.planning.bodies import Decided, decide_with_bodies
-from planner.planning.fit import candidate_of
-from planner.planning.machines import machine_and_workers
+from planner.planning.bodies import decide_with_bodies
+from planner.planning.fit import Trial, trial_of
+from planner.planning.machines import Target, target_of
 from planner.planning.objective import LITERATURE, Times, least_time, of_the_literature, timed
+from planner.planning.request import source_of
 from planner.progress import Progress, silent
 from planner.results import ProfileResult
 from planner.runtime.engine.devices import require_cuda
 from planner.runtime.engine.sessions import cores
 from planner.runtime.measure.ops import CpuStopwatch, CudaStopwatch, Stopwatch
 from planner.runtime.values.results import write_bytes
+from planner.search.decided import Decided
 from planner.search.model.cuts import cuts_of_levels
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
-from planner.training.doors.pairs import read_pairs
-from planner.training.doors.read import read_step
 from planner.units import parse_bytes
 from planner.verify.strategies import enumerate_strategies
 from planner.whole import try_file
@@ -100,17 +100,15 @@ def profile(
     started = time.perf_counter()
     target = out if out is not None else Path(f"{model.stem}.profile.yaml")
     _check_target(target)
-    machine, workers = (None, 1) if gpus is None and topology is None else machine_and_workers(gpus, topology)
-    levels = (workers,) if machine is None else level_ways(machine)
+    on = Target(1) if gpus is None and topology is None else target_of(gpus, topology)
+    machine, workers, levels = on.machine, on.workers, on.levels or (on.workers,)
     if machine is not None:
         refuse_several_speeds(machine.devices)
     stopwatch = _stopwatch(device, workers, custom_ops)
     limit = stopwatch.free_bytes // 2 if memory is None else parse_bytes(memory, "--memory")
     progress(f"reading {model}")
-    pairs = None if state is None else read_pairs(state)
-    descriptions, _ = in_force(opdefs, unknown_ops)
-    step = read_step(model, dims=dim, values=value, state_pairs=pairs, operators=descriptions)
-    graph = canonical(lower_randomness(step)).graph
+    source = source_of(model, dim, value, state, opdefs, unknown_ops)
+    graph, descriptions = canonical(source.read()).graph, source.descriptions
     times = PartTimes(stopwatch, limit, progress)
     given = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
     so_far = partial(times.profile, graph.name, f"tofu profile {model.name}{given} --device {device}")
@@ -174,21 +172,22 @@ def _measure_plans(
     graph: Graph,
     descriptions: Descriptions,
     workers: int,
-    levels: Sequence[int],
+    levels: tuple[int, ...],
     machine: Machine | None,
     so_far: Callable[[], DeviceProfile],
     progress: Progress,
 ) -> None:
     """Measures the parts of the plan for the least cost in bytes and, on a machine, of that for the least time."""
     tables = CostTables()
-    search = partial(decide_with_bodies, graph, descriptions, workers, levels=levels, effort="quick", progress=progress)
+    ask = SearchRequest(workers, levels, effort="quick", tables=tables, progress=progress)
+    search = partial(decide_with_bodies, graph, descriptions)
 
     def measured(what: str, decided: Decided) -> int:
-        strategies = decided.decision.plan.strategies
+        strategies = decided.strategies
         ops = ((bound, strategies[bound.op.name].tiling) for bound in decided.ops)
         return times.measure(what, decided.graph, ops)
 
-    fewest = search(tables=tables)
+    fewest = search(ask)
     measured("parts of the plan for the least cost in bytes", fewest)
     if machine is None:
         return
@@ -196,11 +195,12 @@ def _measure_plans(
         unknown = ", ".join(times.unheard_of)
         progress(f"no plan for the least time: neither measured nor said by the topology is how fast {unknown} is")
         return
-    known = [candidate_of(fewest), *of_the_literature(LITERATURE, lambda name: search(strategy=name, tables=tables))]
+    others = of_the_literature(LITERATURE, lambda name: search(replace(ask, strategy=name)))
+    known = [trial_of(fewest), *(found for _, found in others if isinstance(found, Trial))]
     for _ in range(_ROUNDS):
         found = so_far()
         goal = least_time(machine, tables, found)
-        by_tables = timed(lambda others: search(tables=others), goal, tables)
+        by_tables = timed(lambda others: search(replace(ask, tables=others)), goal, tables)
         best = Times(machine, goal, tables, found).fastest([*known, by_tables], None).best
         new = [measured("parts of the plan for the least time", one.decided) for one in (by_tables, best)]
         if not any(new):

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from math import prod
 from typing import Any, Literal, TypeAlias
 
 from planner.algebra.tiling import Only, Tiling
@@ -63,14 +64,10 @@ class UndescribedOp:
     """Elements that it touches, times the workers that do so after the first one."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What was decided for a model on a number of workers."""
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """How every tensor and every op of a graph is divided, and what that costs."""
 
-    model: str
-    """Name of the model."""
-    model_digest: str
-    """sha256 of the ingested model that was planned, as in the folder's model file."""
     cuts: tuple[int, ...]
     """Ways of each cut, outermost first; their product is the number of workers."""
     tilings: Mapping[str, Tiling]
@@ -81,11 +78,6 @@ class Plan:
     """What moves because of each tensor: to where it is owned and from there to its consumers."""
     moved_bytes: int
     """What one iteration moves between workers."""
-    soybean_bytes: int
-    """The same in SoyBean's convention (section 2.2): a transfer counts what a worker assembles, with what it has
-    already, so that n parts count where n-1 of them move."""
-    peak_bytes: tuple[int, ...]
-    """What each worker's arrays take."""
     computing_bytes: int
     """How long one device computes the whole step, in bytes of its link (``planner.cost.excess``)."""
     excess_bytes: int
@@ -98,22 +90,11 @@ class Plan:
     """How it was found: ``tofu`` or a strategy of the literature."""
     unsplit: tuple[str, ...]
     """Ops that every worker executes whole at some cut because they could not be cut there."""
-    described_by: DescriptionFile | None = None
-    """The user's own descriptions; None where the standard ones were enough."""
-    undescribed: tuple[UndescribedOp, ...] = ()
-    """Ops that are executed whole because nothing describes them."""
     decided_apart: int = 0
     """Tensors and ops that were not decided together with all others, since the graph is too entangled for that; 0
     where the plan is the best nevertheless."""
-    estimate: TimeEstimate | None = None
-    """How long an iteration takes on the topology that the plan is for; None without one."""
     rates: Rates = field(default_factory=Rates)
     """By which computing is counted in bytes of a link."""
-    in_place: Mapping[str, str] | None = None
-    """By tensor of the model that the planned graph, its canonical form, has no more, the tensor that is read or made
-    in its place; None of a plan of the model as it is."""
-    kept: tuple[str, ...] = ()
-    """Tensors that would be among these, and have a tiling because a rule names them."""
     gap_of: GapOf = "bytes"
     """Of what the gap is: of moved bytes and excess, or of time as the search's tables add it up."""
     deliveries: tuple[SharedDelivery, ...] = ()
@@ -132,10 +113,34 @@ class Plan:
 
     @property
     def workers(self) -> int:
-        count = 1
-        for ways in self.cuts:
-            count *= ways
-        return count
+        """How many there are."""
+        return prod(self.cuts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Decision):
+    """What was decided for a model, with what only its program tells: made once, whole."""
+
+    model: str
+    """Name of the model."""
+    model_digest: str
+    """sha256 of the ingested model that was planned, as in the folder's model file."""
+    soybean_bytes: int
+    """``moved_bytes`` in SoyBean's convention (section 2.2): a transfer counts what a worker assembles, with what it
+    has already, so that n parts count where n-1 of them move."""
+    peak_bytes: tuple[int, ...]
+    """What each worker's arrays take."""
+    described_by: DescriptionFile | None = None
+    """The user's own descriptions; None where the standard ones were enough."""
+    undescribed: tuple[UndescribedOp, ...] = ()
+    """Ops that are executed whole because nothing describes them."""
+    estimate: TimeEstimate | None = None
+    """How long an iteration takes on the topology that the plan is for; None without one."""
+    in_place: Mapping[str, str] | None = None
+    """By tensor of the model that the planned graph, its canonical form, has no more, the tensor that is read or made
+    in its place; None of a plan of the model as it is."""
+    kept: tuple[str, ...] = ()
+    """Tensors that would be among these, and have a tiling because a rule names them."""
 
     def to_json(self) -> str:
         """The plan as JSON; equal plans give equal text."""
@@ -224,7 +229,7 @@ def _plan(data: Value) -> Plan:
         repeated_bytes=data["repeated_bytes"].count(),
         rates=_rates(data["rates"]),
         certified_gap=None if gap is None else gap.number(),
-        gap_of=_gap_of(data.get("gap_of")),
+        gap_of=_gap_of(data["gap_of"]),
         strategy=data["strategy"].text(),
         unsplit=data["unsplit"].texts(),
         described_by=None
@@ -242,13 +247,11 @@ def _plan(data: Value) -> Plan:
     )
 
 
-def _gap_of(data: Value | None) -> GapOf:
-    """Plans that were made before there was a gap of time do not say it."""
-    text = "bytes" if data is None else data.text()
+def _gap_of(data: Value) -> GapOf:
+    text = data.text()
     for known in _GAPS_OF:
         if text == known:
             return known
-    assert data is not None, "what is not there is of bytes"
     raise data.fault(f"is neither bytes nor time: {text}")
 
 

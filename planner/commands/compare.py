@@ -14,6 +14,7 @@ from planner.commands.options import (
     MODEL,
     OPDEFS,
     PROFILE,
+    RATES,
     STATE,
     UNKNOWN_OPS,
     VALUE,
@@ -30,6 +31,7 @@ from planner.commands.show import progress, show
     "--gpus", type=click.IntRange(min=1), metavar="K", help="How many GPUs; of a topology's, the nearest so many."
 )
 @click.option("--topology", metavar="FILE|NAME", help="A topology file or the name of one, to estimate times for.")
+@RATES
 @DIM
 @VALUE
 @STATE
@@ -41,6 +43,7 @@ def compare(
     model: Path,
     gpus: int | None,
     topology: str | None,
+    rates: str | None,
     dims: tuple[tuple[str, str], ...],
     values: tuple[tuple[str, str], ...],
     state: Path | None,
@@ -58,6 +61,7 @@ def compare(
     Examples:
       tofu compare train.onnx --gpus 8
       tofu compare train.onnx --gpus 4 --json
+      tofu compare train.onnx --gpus 8 --rates link=25GB/s,memory=860GB/s,compute=91TFLOP/s
       tofu compare train.onnx --topology p2.8xlarge
       tofu compare train.onnx --topology dgx-h100 --gpus 4
       tofu compare train.onnx --topology dgx-h100 --profile h100.yaml
@@ -71,6 +75,7 @@ def compare(
             model,
             gpus=gpus,
             topology=topology,
+            rates=rates,
             dim=sizes(dims),
             value=by_name(values, "--value"),
             state=state,

@@ -168,4 +168,10 @@ PROFILE = click.option(
     metavar="FILE",
     help="What ops were measured to take on the topology's devices, by `tofu profile`.",
 )
+RATES = click.option(
+    "--rates",
+    metavar="RATES",
+    help="What repeated and uneven work is worth in moved bytes: link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s.  "
+    "[default: a memory 8 times as fast as a link, 128 operations in a byte's time]",
+)
 MODEL = click.argument("model", type=click.Path(path_type=Path))

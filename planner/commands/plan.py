@@ -14,6 +14,7 @@ from planner.commands.options import (
     MODEL,
     OPDEFS,
     PROFILE,
+    RATES,
     STATE,
     STRATEGIES,
     UNKNOWN_OPS,
@@ -41,12 +42,7 @@ from planner.commands.show import progress, show
     help="The least cost in bytes, moved and excess, or the least estimated time on the topology.  [default: time with "
     "--topology, else bytes]",
 )
-@click.option(
-    "--rates",
-    metavar="RATES",
-    help="What repeated and uneven work is worth in moved bytes: link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s.  "
-    "[default: a memory 8 times as fast as a link, 128 operations in a byte's time]",
-)
+@RATES
 @click.option(
     "--memory",
     metavar="BYTES",

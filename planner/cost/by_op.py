@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import OpStrategy, Plan
+from planner.artifacts.plan import Decision, OpStrategy
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph, is_used
 from planner.tdl.bind import BoundOp
+
+D = TypeVar("D", bound=Decision)
 
 
 def op_bytes(
@@ -42,7 +45,7 @@ def op_bytes(
             yield name, int(table[0, 0])
 
 
-def costed(graph: Graph, ops: Iterable[BoundOp], plan: Plan, tables: CostTables) -> Plan:
+def costed(graph: Graph, ops: Iterable[BoundOp], plan: D, tables: CostTables) -> D:
     """A plan with what it costs by some tables: bytes by tensor, and the excess of its ops.
 
     Args:

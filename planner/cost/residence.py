@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
-from planner.artifacts.plan import Plan
+from planner.artifacts.plan import Decision
 from planner.cost.tables import Candidates, Table
 from planner.graph.model import Graph, Tensor, is_used
 from planner.tdl.bind import BoundOp
@@ -117,7 +117,7 @@ class Residence:
                 is_next = name in following
                 yield (bound.op.name, False, position), Stay(number, between, False, False, False, is_next)
 
-    def of(self, plan: Plan) -> Ints:
+    def of(self, plan: Decision) -> Ints:
         """Bytes on all workers together, by moment."""
         change = np.zeros(self.moments + 1, dtype=np.int64)
         now = np.zeros(self.moments, dtype=np.int64)

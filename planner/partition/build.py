@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from onnx import FunctionProto
 
-from planner.artifacts.plan import Plan, digest
+from planner.artifacts.plan import Decision, Plan, digest
 from planner.artifacts.plan_folder import MODEL, PLAN, worker_file
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.artifacts.worker_model import write_worker_model
@@ -47,7 +48,12 @@ class Unplaced:
 
 
 def partition(
-    graph: Graph, ops: tuple[BoundOp, ...], decided: Plan, apart: Sequence[Sequence[float]] = (), *, lean: bool = False
+    graph: Graph,
+    ops: tuple[BoundOp, ...],
+    decided: Decision,
+    apart: Sequence[Sequence[float]] = (),
+    *,
+    lean: bool = False,
 ) -> Partitioned:
     """The program of a plan; what it moves is what the plan's tables say, tensor by tensor.
 
@@ -64,7 +70,12 @@ def partition(
 
 
 def unplaced(
-    graph: Graph, ops: tuple[BoundOp, ...], decided: Plan, apart: Sequence[Sequence[float]] = (), *, lean: bool = False
+    graph: Graph,
+    ops: tuple[BoundOp, ...],
+    decided: Decision,
+    apart: Sequence[Sequence[float]] = (),
+    *,
+    lean: bool = False,
 ) -> Unplaced:
     """The program of a plan (``partition``), whose buffers have no places yet."""
     lowered = without_dead_work(Lowering(graph, decided, apart).run(ops))
@@ -94,10 +105,19 @@ def _workspaces(program: Program, bodies: Mapping[str, FunctionProto]) -> dict[s
     return found
 
 
-def complete_plan(decided: Plan, partitioned: Partitioned) -> Plan:
-    """The plan with what only its program tells."""
-    program = partitioned.program
-    return replace(decided, peak_bytes=program.peak_bytes, soybean_bytes=program.soybean_bytes)
+def complete_plan(decided: Decision, program: Program, model: str, model_digest: str, **others: Any) -> Plan:
+    """The plan of what was decided.
+
+    Args:
+        decided: what was decided.
+        program: that it became.
+        model: the model's name.
+        model_digest: the sha256 of its file.
+        others: fields of the plan that say something else than is decided, or that have a default.
+    """
+    told = {one.name: getattr(decided, one.name) for one in fields(Decision)}
+    told |= {"peak_bytes": program.peak_bytes, "soybean_bytes": program.soybean_bytes}
+    return Plan(**{**told, "model": model, "model_digest": model_digest, **others})
 
 
 def plan_files(graph: Graph, model: bytes, decided: Plan, partitioned: Partitioned) -> dict[str, bytes]:

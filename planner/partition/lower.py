@@ -17,7 +17,7 @@ from planner.algebra.delivery import contributors, made_tiling, reduced_boxes, r
 from planner.algebra.partial import holders, partial_cuts, settled
 from planner.algebra.region import Region, index_space
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import Plan
+from planner.artifacts.plan import Decision
 from planner.artifacts.program import Buffer, Fetch, Piece
 from planner.graph.deliveries import is_delivery
 from planner.graph.fills import is_fill
@@ -103,7 +103,7 @@ class Lowering:
         apart: see ``partition``.
     """
 
-    def __init__(self, graph: Graph, plan: Plan, apart: Sequence[Sequence[float]] = ()) -> None:
+    def __init__(self, graph: Graph, plan: Decision, apart: Sequence[Sequence[float]] = ()) -> None:
         self._graph = graph
         self._plan = plan
         self._workers = plan.workers

@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from planner.cost.tables import CostTables
 from planner.errors import TofuError
-from planner.machine.device_profile import DeviceProfile
-from planner.machine.rates import Rates
 from planner.machine.routes import part
 from planner.machine.topology_file import Machine
-from planner.planning.bodies import Decided
-from planner.planning.fit import Candidate, candidate_of
+from planner.planning.fit import Trial, trial_of
+from planner.planning.machines import memory_limits
 from planner.planning.objective import Times, least_time
+from planner.planning.request import PlanRequest
 from planner.planning.room import fits
-from planner.progress import Progress, silent
 from planner.results import Beside, OtherCount
+from planner.search.decided import Decided
 from planner.search.effort import MANY_OPS
 from planner.units import format_seconds
 
@@ -57,52 +56,36 @@ def other_counts(workers: int, most: int) -> tuple[int, ...]:
     return tuple(sorted({count for count in (1, below, above) if count <= most and count != workers}))
 
 
-def others(
-    whole: Machine,
-    workers: int,
-    search: Search,
-    limits_of: Callable[[Machine], Sequence[int] | None],
-    *,
-    is_timed: bool,
-    rates: Rates | None = None,
-    strategy: str = "tofu",
-    profile: DeviceProfile | None = None,
-    progress: Progress = silent,
-) -> Iterator[OtherCount]:
+def others(request: PlanRequest, search: Search) -> Iterator[OtherCount]:
     """Estimates of other numbers of workers, of those with a plan that fits.
 
     Args:
-        whole: the machine with all of its devices.
-        workers: that is planned for.
+        request: what was asked for, on a machine.
         search: makes a plan.
-        limits_of: the memory of a part of the machine, or None: enough.
-        is_timed: plans are for the least time, else for the least cost in bytes.
-        rates: by which excess is counted; None: the usual ones.
-        strategy: by which the plan was asked for.
-        profile: what ops were measured to take, or None.
-        progress: told what is being done.
     """
-    for count in other_counts(workers, whole.device_count):
-        machine, tables = part(whole, count), CostTables(rates)
-        goal = least_time(machine, tables, profile)
-        times = Times(machine, goal, tables, profile)
-        progress(f"{count} of the machine's devices, to compare with")
-        found: list[Candidate] = []
+    target, strategy = request.target, request.strategy
+    assert target.whole is not None, "there are other numbers of workers on a machine"
+    for count in other_counts(target.workers, target.whole.device_count):
+        machine, tables = part(target.whole, count), CostTables(request.rates)
+        goal = least_time(machine, tables, target.profile)
+        times = Times(machine, goal, tables, target.profile)
+        request.progress(f"{count} of the machine's devices, to compare with")
+        found: list[Trial] = []
         for name in (strategy,) if strategy != "tofu" else ("data", "tofu"):
             is_enough = bool(found) and (count == 1 or len(found[0].decided.ops) > MANY_OPS)
             if is_enough:
                 break
-            by_time = is_timed and name == "tofu"
+            by_time = request.objective == "time" and name == "tofu"
             with contextlib.suppress(TofuError):  # it has no plan of this graph, or none that keeps to the rules
                 decided = search(machine, name, goal.tables if by_time else tables)
-                found.append(candidate_of(decided, tables if by_time else None))
+                found.append(trial_of(decided, tables if by_time else None))
         if found and not times.has_many_parts(found[0].decided):
-            fitting = times.fastest(found, limits_of(machine)).fitting
+            fitting = times.fastest(found, memory_limits(request.memory_bytes, machine, count)).fitting
             if fitting is not None:
                 yield OtherCount(count, times.seconds(fitting))
 
 
-def of_data(by_data: Candidate | None, times: Times, limits: Sequence[int] | None) -> tuple[float | None, bool]:
+def of_data(by_data: Trial | None, times: Times, limits: Sequence[int] | None) -> tuple[float | None, bool]:
     """What data parallelism is estimated to take, and whether that is of its program.
 
     Args:

@@ -9,19 +9,19 @@ dearer, and a plan that needs none is the plan that would have been made without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from planner.algebra.tiling import Replicate, Shard, Tiling
-from planner.artifacts.plan import OpStrategy, Plan
+from planner.artifacts.plan import OpStrategy
 from planner.cost.by_op import costed, op_bytes, op_cost
 from planner.cost.tables import CostTables
 from planner.graph.bodies import Body, Expanded, expand, has_body
 from planner.graph.bodies.expand import fused, without_copies
 from planner.graph.model import Graph
-from planner.search.decide import Decision, decide
-from planner.search.effort import EffortName
-from planner.search.user_rules.rules import NO_RULES, Rules
+from planner.search.decide import decide
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.interval import Interval
@@ -30,31 +30,8 @@ _LITTLE = 1e-3
 """A plan through bodies that saves a smaller share of what the other moves is not bounded, but with much effort."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """A plan, and the graph that it is of."""
-
-    graph: Graph
-    """The model, with the bodies of those composites that were planned through them."""
-    ops: tuple[BoundOp, ...]
-    """Of that graph."""
-    decision: Decision
-
-
 def decide_with_bodies(
-    graph: Graph,
-    descriptions: Descriptions,
-    workers: int,
-    *,
-    levels: Sequence[int] = (),
-    strategy: str = "tofu",
-    through_bodies: bool = True,
-    rules: Rules = NO_RULES,
-    partitioned_inputs: bool = False,
-    effort: EffortName = "normal",
-    model_digest: str = "",
-    progress: Callable[[str], None] = lambda line: None,
-    tables: CostTables | None = None,
+    graph: Graph, descriptions: Descriptions, ask: SearchRequest, *, through_bodies: bool = True
 ) -> Decided:
     """Finds a plan, composite ops cut through their bodies where that is cheaper.
 
@@ -63,70 +40,44 @@ def decide_with_bodies(
     Args:
         graph: the training graph.
         descriptions: of its operators.
-        workers: see ``decide``; so are the others.
-        levels: ways of each level of the machine.
-        strategy: bodies are searched by ``tofu`` only; the literature's strategies take the ops as they are.
+        ask: what for. A rule's pattern matches tensors of this graph, and none inside of a body. Bodies are searched by
+            ``tofu`` only; the literature's strategies take the ops as they are.
         through_bodies: False: composite ops are taken as they are.
-        rules: what the user has decided; a pattern matches tensors of this graph, and none inside of a body.
-        partitioned_inputs: leave replication out of the data inputs' tilings.
-        effort: how much work may be done to bound what a plan can be.
-        model_digest: identifies the model in the plan.
-        progress: told what is being done.
-        tables: of an earlier search with the same descriptions, so that what both have is not counted twice.
 
     Raises:
         UnsupportedError: operators without a description and without a body.
         UsageError, InfeasibleError: see ``decide``.
     """
-    tables = CostTables() if tables is None else tables
-    of_the_model = replace(rules, names=frozenset(graph.tensors))
-
-    def decided(planned: Graph, ops: tuple[BoundOp, ...], near: Plan | None = None) -> Decision:
-        return decide(
-            planned,
-            ops,
-            workers,
-            levels=levels,
-            strategy=strategy,
-            rules=of_the_model,
-            partitioned_inputs=partitioned_inputs,
-            effort=effort,
-            model_digest=model_digest,
-            progress=progress,
-            tables=tables,
-            near=near,
-            least_saved=0.0 if effort == "thorough" else _LITTLE,
-        )
-
+    ask = replace(
+        ask,
+        rules=replace(ask.rules, names=frozenset(graph.tensors)),
+        least_saved=0.0 if ask.effort == "thorough" else _LITTLE,
+    )
+    tables = ask.tables
     undescribed = {op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op)}
     least = expand(graph, undescribed)
     ops = descriptions.bind_all(least.graph)
-    decision = decided(least.graph, ops)
-    plain = _put_back(least, {}, ops, decision, tables, descriptions)
-    if not through_bodies or strategy != "tofu" or workers == 1:
+    first = decide(least.graph, ops, ask)
+    plain = _put_back(least, {}, first, tables, descriptions)
+    if not through_bodies or ask.strategy != "tofu" or ask.workers == 1:
         return plain
     most = expand(graph)
-    if len(most.bodies) == len(least.bodies) or not decision.plan.cost:
+    if len(most.bodies) == len(least.bodies) or not first.cost:
         return plain
-    progress("again, through the bodies of composite ops")
+    ask.progress("again, through the bodies of composite ops")
     whole = {bound.op.name: bound for bound in ops}
     inner = _bound(descriptions, most.graph, whole)
-    second = decided(most.graph, inner, decision.plan)
-    cut = _put_back(most, whole, inner, second, tables, descriptions)
-    best = cut if _is_better(cut.decision.plan, plain.decision.plan) else plain
-    seconds = decision.search_seconds + second.search_seconds
+    second = decide(most.graph, inner, replace(ask, incumbent=first))
+    cut = _put_back(most, whole, second, tables, descriptions)
     return replace(
-        best,
-        decision=replace(
-            best.decision,
-            search_seconds=seconds,
-            table_entries=tables.entries,
-            largest_table=max(decision.largest_table, second.largest_table),
-        ),
+        cut if _is_better(cut, plain) else plain,
+        search_seconds=first.search_seconds + second.search_seconds,
+        table_entries=tables.entries,
+        largest_table=max(first.largest_table, second.largest_table),
     )
 
 
-def _is_better(plan: Plan, other: Plan) -> bool:
+def _is_better(plan: Decided, other: Decided) -> bool:
     """Whether a plan costs less; so little less that it was not bounded is not enough, where the other one is."""
     is_bounded = plan.certified_gap is not None or other.certified_gap is None
     return plan.cost < other.cost * (1.0 if is_bounded else 1 - _LITTLE)
@@ -144,16 +95,15 @@ def _bound(descriptions: Descriptions, graph: Graph, known: Mapping[str, BoundOp
 def _put_back(
     expanded: Expanded,
     whole: Mapping[str, BoundOp],
-    ops: tuple[BoundOp, ...],
-    decision: Decision,
+    plan: Decided,
     tables: CostTables,
     descriptions: Descriptions,
 ) -> Decided:
     """Makes composites one op again where their bodies save nothing, and leaves out copies that move nothing."""
     if not expanded.bodies:
-        return Decided(expanded.graph, ops, decision)
-    plan, graph = decision.plan, expanded.graph
-    bound = {one.op.name: one for one in ops}
+        return plan
+    graph = expanded.graph
+    bound = {one.op.name: one for one in plan.ops}
     strategies = dict(plan.strategies)
     unsplit = set(plan.unsplit)
     names = []
@@ -161,7 +111,7 @@ def _put_back(
         inner = [bound[op.name] for op in body.ops]
         cost = sum(op_cost(graph, one, strategies, plan.tilings, tables) for one in inner)
         original = whole.get(body.op.name)
-        found = None if original is None else _best_whole(body, original, inner, graph, plan, tables)
+        found = None if original is None else _best_whole(body, original, inner, plan, tables)
         if found is not None and found[0] <= cost:
             names.append(body.op.name)
             strategies[body.op.name] = found[1]
@@ -176,31 +126,32 @@ def _put_back(
         and not any(amount for _, amount in op_bytes(graph, bound[copy.name], strategies, plan.tilings, tables))
     }
     final = without_copies(kept, planned)
-    final_ops = descriptions.bind_all(final)
-    put_back = _with_gap_of(plan_of(final, final_ops, plan, strategies, unsplit, tables), plan)
-    return Decided(final, final_ops, replace(decision, plan=put_back))
+    put_back = replace(plan, graph=final, ops=descriptions.bind_all(final))
+    return _with_gap_of(counted_again(put_back, strategies, unsplit, tables), plan)
 
 
-def plan_of(
-    graph: Graph,
-    ops: tuple[BoundOp, ...],
-    plan: Plan,
-    strategies: Mapping[str, OpStrategy],
-    unsplit: set[str],
-    tables: CostTables,
-) -> Plan:
-    """The plan of a graph some of whose ops were replaced, every tensor's tiling kept."""
-    tilings = {name: plan.tilings[name] for name in graph.tensors if name not in graph.constants}
+def counted_again(
+    decided: Decided, strategies: Mapping[str, OpStrategy], unsplit: set[str], tables: CostTables
+) -> Decided:
+    """What is decided for a graph some of whose ops were replaced, every tensor's tiling kept.
+
+    Args:
+        decided: with the new graph and its ops, and tilings of all tensors.
+        strategies: of all of the ops.
+        unsplit: names of ops that could not be cut.
+        tables: to count with.
+    """
+    graph, ops = decided.graph, decided.ops
     kept = replace(
-        plan,
-        tilings=tilings,
+        decided,
+        tilings={name: decided.tilings[name] for name in graph.tensors if name not in graph.constants},
         strategies={bound.op.name: strategies[bound.op.name] for bound in ops},
         unsplit=tuple(bound.op.name for bound in ops if bound.op.name in unsplit),
     )
     return costed(graph, ops, kept, tables)
 
 
-def _with_gap_of(found: Plan, searched: Plan) -> Plan:
+def _with_gap_of(found: Decided, searched: Decided) -> Decided:
     """A plan with its own gap to the bound of the search that found another.
 
     There is none where the plan costs less than that bound: one kernel can have less excess than the ops of its body,
@@ -214,20 +165,20 @@ def _with_gap_of(found: Plan, searched: Plan) -> Plan:
 
 
 def _best_whole(
-    body: Body, original: BoundOp, inner: list[BoundOp], graph: Graph, plan: Plan, tables: CostTables
+    body: Body, original: BoundOp, inner: list[BoundOp], plan: Decided, tables: CostTables
 ) -> tuple[int, OpStrategy] | None:
     """The cheapest way to run the composite as one op between its neighbours' tilings: its cost and strategy."""
     names = tuple(variable.name for variable in original.variables)
     best = None
-    for tiling in _candidates(body, original, inner, graph, plan):
+    for tiling in _candidates(body, original, inner, plan):
         strategy = OpStrategy(tiling, names)
-        cost = op_cost(graph, original, {original.op.name: strategy}, plan.tilings, tables)
+        cost = op_cost(plan.graph, original, {original.op.name: strategy}, plan.tilings, tables)
         if (best is None or cost < best[0]) and not original.veto(original.ranges(tiling)):
             best = (cost, strategy)
     return best
 
 
-def _candidates(body: Body, original: BoundOp, inner: list[BoundOp], graph: Graph, plan: Plan) -> tuple[Tiling, ...]:
+def _candidates(body: Body, original: BoundOp, inner: list[BoundOp], plan: Decided) -> tuple[Tiling, ...]:
     """Strategies of the composite that divide it as some tensor in or around its body is divided.
 
     A tensor's dim and an index variable are matched by the description: an input that is indexed by the variable
@@ -240,9 +191,9 @@ def _candidates(body: Body, original: BoundOp, inner: list[BoundOp], graph: Grap
     around = tuple(dict.fromkeys(name for name in (*body.op.inputs, *body.op.outputs) if name in plan.tilings))
     found: dict[Tiling, None] = {}
     for name, dims in _directions(original):
-        shape = graph.tensors[name].shape
+        shape = plan.graph.tensors[name].shape
         for like in dict.fromkeys((*around, *body.tensors)):
-            if like not in plan.tilings or graph.tensors[like].shape != shape:
+            if like not in plan.tilings or plan.graph.tensors[like].shape != shape:
                 continue
             placements = tuple(
                 Shard(variable, placement.block)

@@ -22,19 +22,21 @@ import contextlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import OpStrategy, Plan
+from planner.artifacts.plan import OpStrategy
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.deliveries import SharedDelivery, with_deliveries
 from planner.graph.model import Graph
-from planner.planning.bodies import Decided, plan_of
-from planner.search.decide import Decision
+from planner.planning.bodies import counted_again
+from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.effort import EffortName
 from planner.search.repeats.unrolled import find_copies
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 
@@ -69,49 +71,37 @@ class Saving:
     saved_bytes: int
 
 
-class Again(Protocol):
-    """Plans a graph with deliveries."""
-
-    def __call__(self, graph: Graph, ops: tuple[BoundOp, ...], *, near: Plan) -> Decision:
-        """The plan; ``near`` is the one without, to be beaten."""
-
-
-def shared(
-    decided: Decided,
-    descriptions: Descriptions,
-    tables: CostTables,
-    effort: EffortName,
-    again: Again,
-) -> Decided:
+def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> Decided:
     """The plan, or a better one in which deliveries are shared.
 
     Args:
         decided: a plan in which every reader has its own delivery.
         descriptions: of the model's operators.
-        tables: of bytes.
-        effort: with ``quick`` nothing is searched; with ``normal``, if enough is paid for again or the network is
-            unrolled; with ``thorough`` always.
-        again: plans a graph with deliveries, under the rules under which the plan was made.
+        ask: what the plan was asked for. With ``quick`` effort nothing is searched; with ``normal``, if enough is paid
+            for again or the network is unrolled; with ``thorough`` always. Its rules say which tensors their
+            patterns may match: no delivery.
     """
+    tables = ask.tables
+    again = replace(ask, incumbent=decided)
     paying = paid_for_twice(decided, tables)
     best = with_savings(decided, savings(decided, paying), descriptions, tables)
-    seconds, entries = decided.decision.search_seconds, decided.decision.eliminated_entries
-    for deliveries in _worth_searching(decided, paying, effort):
+    seconds, entries = decided.search_seconds, decided.eliminated_entries
+    for deliveries in _worth_searching(decided, paying, ask.effort):
         graph = with_deliveries(decided.graph, deliveries)
         ops = _bound(graph, decided.ops, descriptions)
         with contextlib.suppress(InfeasibleError):  # too entangled with deliveries: what is known stays
-            decision = again(graph, ops, near=decided.decision.plan)
-            searched = _without_idle(decided, Decided(graph, ops, decision), deliveries, descriptions, tables)
-            best = _better(best, searched, decision)
-            seconds, entries = seconds + decision.search_seconds, entries + decision.eliminated_entries
-    return replace(best, decision=replace(best.decision, search_seconds=seconds, eliminated_entries=entries))
+            ask.progress("again, with deliveries that readers may share")
+            found = decide(graph, ops, again)
+            best = _better(best, _without_idle(decided, found, deliveries, descriptions, tables), found)
+            seconds, entries = seconds + found.search_seconds, entries + found.eliminated_entries
+    return replace(best, search_seconds=seconds, eliminated_entries=entries)
 
 
 def _worth_searching(
     decided: Decided, paying: Mapping[str, Sequence[Payer]], effort: EffortName
 ) -> Iterator[list[SharedDelivery]]:
     """Deliveries to be offered: to those that pay for a tensor again, if that is enough; or to all readers."""
-    graph, moved = decided.graph, decided.decision.plan.moved_bytes
+    graph, moved = decided.graph, decided.moved_bytes
     again = sum(payer.moved_bytes for payers in paying.values() for payer in payers)
     again -= sum(max(payer.moved_bytes for payer in payers) for payers in paying.values())
     is_enough = effort in _LEAST_SAVED and again > _LEAST_SAVED[effort] * moved
@@ -129,7 +119,7 @@ def _all_readers(decided: Decided) -> Iterator[tuple[str, list[tuple[str, Hashab
     """By tensor that several ops read these, and what is equal for ops that read it by the same index map."""
     graph = decided.graph
     bound = {one.op.name: one for one in decided.ops}
-    for name in decided.decision.plan.tilings:
+    for name in decided.tilings:
         found: list[tuple[str, Hashable]] = []
         for op in graph.consumers[name]:
             slots = tuple(_slots(bound[op.name], name))
@@ -141,7 +131,7 @@ def _all_readers(decided: Decided) -> Iterator[tuple[str, list[tuple[str, Hashab
 
 def paid_for_twice(decided: Decided, tables: CostTables) -> dict[str, list[Payer]]:
     """By tensor, in the graph's order, the ops that have it brought to them, where these are two or more."""
-    graph, plan = decided.graph, decided.decision.plan
+    graph, plan = decided.graph, decided
     brought = Brought(decided, tables)
     found = {}
     for name, moved in plan.tensor_bytes.items():
@@ -153,7 +143,7 @@ def paid_for_twice(decided: Decided, tables: CostTables) -> dict[str, list[Payer
 
 
 def _payer(brought: Brought, decided: Decided, op: str, name: str) -> Payer | None:
-    plan = decided.decision.plan
+    plan = decided
     bound, strategy = brought.ops[op], plan.strategies[op].tiling
     moved = brought.moved_bytes(op, name, plan.tilings[name], strategy)
     if not moved:
@@ -178,7 +168,7 @@ def savings(decided: Decided, paying: Mapping[str, Sequence[Payer]]) -> list[Sav
         for alike in _alike(payers)
         if alike[0].need is not None
     ]
-    least = _LEAST_SHARED * decided.decision.plan.moved_bytes
+    least = _LEAST_SHARED * decided.moved_bytes
     return found if sum(saving.saved_bytes for saving in found) > least else []
 
 
@@ -219,10 +209,10 @@ def with_savings(decided: Decided, chosen: Sequence[Saving], descriptions: Descr
     names = _Names(decided.graph)
     deliveries = [replace(saving.delivery, name=names.next(saving.delivery.tensor)) for saving in chosen]
     tilings = {delivery.name: saving.tiling for delivery, saving in zip(deliveries, chosen, strict=True)}
-    found = _with(decided, decided.decision, deliveries, tilings, descriptions, tables)
-    saved = decided.decision.plan.moved_bytes - found.decision.plan.moved_bytes
+    found = _with(decided, decided, deliveries, tilings, descriptions, tables)
+    saved = decided.moved_bytes - found.moved_bytes
     assert saved == sum(saving.saved_bytes for saving in chosen), "sharing saves what all readers but one pay"
-    return _with_gap(found, None)
+    return replace(found, certified_gap=None)
 
 
 def _without_idle(
@@ -233,7 +223,7 @@ def _without_idle(
     tables: CostTables,
 ) -> Decided:
     """The plan that was searched, with those deliveries alone that save bytes, to those readers that they save them."""
-    plan = searched.decision.plan
+    plan = searched
     brought = Brought(searched, tables)
     strategies = {name: strategy.tiling for name, strategy in plan.strategies.items()}
     # Delivering in one tiling and holding in another moves no less than delivering in the other.
@@ -274,7 +264,7 @@ def _without_idle(
         for name, one in kept.items()
     ]
     tilings = {name: plan.tilings[name] for name in kept}
-    return _with(decided, searched.decision, found, tilings, descriptions, tables)
+    return _with(decided, searched, found, tilings, descriptions, tables)
 
 
 @dataclass
@@ -286,34 +276,34 @@ class _Kept:
     """And the tensor that each of them reads in the graph that was searched."""
 
 
-def _better(best: Decided, searched: Decided, decision: Decision) -> Decided:
-    """The plan that was searched if it costs less; else the best one known."""
-    plan, found = best.decision.plan, searched.decision.plan
-    if found.cost < plan.cost:
-        return _with_gap(searched, _gap(found.cost, decision))
-    if plan.deliveries and plan.certified_gap is None:
-        return _with_gap(best, _gap(plan.cost, decision))
+def _better(best: Decided, found: Decided, searched: Decided) -> Decided:
+    """What was found if it costs less; else the best one known.
+
+    Args:
+        best: that is known.
+        found: of a search, with those deliveries alone that save bytes.
+        searched: the same with all deliveries, and with the bound of the search.
+    """
+    if found.cost < best.cost:
+        return replace(found, certified_gap=_gap(found.cost, searched))
+    if best.deliveries and best.certified_gap is None:
+        return replace(best, certified_gap=_gap(best.cost, searched))
     return best
 
 
-def _gap(cost: int, decision: Decision) -> float | None:
+def _gap(cost: int, searched: Decided) -> float | None:
     """How far a plan is above the bound of a search; None if it is below, and so none of those that were searched."""
-    if decision.plan.certified_gap is None:
+    if searched.certified_gap is None:
         return None
-    lower = decision.plan.cost / (1 + decision.plan.certified_gap)
+    lower = searched.cost / (1 + searched.certified_gap)
     if round(lower) > cost:
         return None
     return max(0.0, cost / lower - 1) if lower else 0.0
 
 
-def _with_gap(decided: Decided, gap: float | None) -> Decided:
-    plan = replace(decided.decision.plan, certified_gap=gap)
-    return replace(decided, decision=replace(decided.decision, plan=plan))
-
-
 def _with(
     decided: Decided,
-    decision: Decision,
+    like: Decided,
     deliveries: Sequence[SharedDelivery],
     tilings: Mapping[str, Tiling],
     descriptions: Descriptions,
@@ -323,7 +313,7 @@ def _with(
 
     Args:
         decided: the graph without deliveries, and its ops.
-        decision: what all else is; it may have more deliveries.
+        like: what all else is as in; it may have more deliveries.
         deliveries: are shared.
         tilings: theirs.
         descriptions: of the model's operators.
@@ -331,14 +321,14 @@ def _with(
     """
     graph = with_deliveries(decided.graph, deliveries)
     ops = _bound(graph, decided.ops, descriptions)
-    strategies = {op.name: decision.plan.strategies[op.name] for op in decided.graph.ops}
+    strategies = {op.name: like.strategies[op.name] for op in decided.graph.ops}
     for bound in ops:
         if bound.op.name in tilings:
             names = tuple(variable.name for variable in bound.variables)
             strategies[bound.op.name] = OpStrategy(tilings[bound.op.name], names)
-    plan = replace(decision.plan, tilings={**decision.plan.tilings, **tilings}, deliveries=tuple(deliveries))
-    plan = plan_of(graph, ops, plan, strategies, set(plan.unsplit), tables)
-    return Decided(graph, ops, replace(decision, plan=plan))
+    tilings = {**like.tilings, **tilings}
+    found = replace(like, graph=graph, ops=ops, tilings=tilings, deliveries=tuple(deliveries))
+    return counted_again(found, strategies, set(like.unsplit), tables)
 
 
 def _bound(graph: Graph, known: Sequence[BoundOp], descriptions: Descriptions) -> tuple[BoundOp, ...]:

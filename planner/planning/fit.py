@@ -8,31 +8,28 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
-from typing import TypeAlias
 
 import numpy as np
 
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import Plan
 from planner.cost.by_op import costed, op_cost
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UsageError
-from planner.graph.model import Graph
 from planner.partition.build import Unplaced, unplaced
 from planner.partition.occupancy import tightest
 from planner.partition.segments import Partitioned
-from planner.planning.bodies import Decided
 from planner.planning.refusal import does_not_fit
-from planner.search.decide import Decision
-from planner.search.memory.branches import Answer, Charges, Column, Spans, branched
+from planner.progress import silent
+from planner.search.decide import decide
+from planner.search.decided import Decided
+from planner.search.memory.branches import Answer, Budget, Charges, Column, Spans, branched
 from planner.search.memory.limit import HIGHEST_PRICE, Fit, Measured, Part, Prices, components, fit, mixed
 from planner.search.memory.nearby import Nearby
+from planner.search.request import SearchRequest
+from planner.search.user_rules.rules import Rules
 from planner.tdl.bind import BoundOp
-
-Again: TypeAlias = Callable[[Decided, CostTables], Decision]
-"""Plans the graph of a plan with other tables."""
 
 _MOST_SOLVED = 96
 """Plans near those that were found that are searched for at most."""
@@ -47,7 +44,7 @@ _MOST_MIXED = 3
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Trial:
     """A plan, and its program, which is made when somebody asks for it."""
 
     decided: Decided
@@ -66,7 +63,7 @@ class Candidate:
     @cached_property
     def _unplaced(self) -> Unplaced:
         decided = self.decided
-        return unplaced(decided.graph, decided.ops, decided.decision.plan, self.apart, lean=self.is_lean)
+        return unplaced(decided.graph, decided.ops, decided, self.apart, lean=self.is_lean)
 
     def lacking(self, limits: Sequence[int]) -> int:
         """Bytes that the worker lacks that lacks the most; 0 or less: the plan fits.
@@ -88,7 +85,7 @@ class Goal:
 
     tables: CostTables
     """Of that, for the search."""
-    of: Callable[[Candidate], int]
+    of: Callable[[Trial], int]
     """How much a plan has."""
     highest_price: Fraction
     """Of a byte of memory: more than having it could ever save."""
@@ -100,93 +97,87 @@ def least_cost(tables: CostTables) -> Goal:
     Args:
         tables: of bytes.
     """
-    return Goal(tables, lambda candidate: candidate.decided.decision.plan.cost, HIGHEST_PRICE)
+    return Goal(tables, lambda trial: trial.decided.cost, HIGHEST_PRICE)
 
 
-def within(
-    first: Candidate,
-    again: Again,
-    limits: Sequence[int],
-    goal: Goal,
-    tables: CostTables,
-    progress: Callable[[str], None] = lambda line: None,
-    around: Callable[[Graph, tuple[BoundOp, ...], Sequence[Plan], CostTables], Nearby] = Nearby,
-    leaner: Sequence[Again] = (),
-) -> Candidate:
+def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) -> Trial:
     """The plan, if it fits; else the best of those that were found to fit.
 
     Whether a plan fits is told by its lean program (``partition``); if the other one fits, too, that is taken.
 
     Prices on memory lead to plans that are stable, and from there improvement finds none that take less; under rules
-    that leave fewer plans it can come to others. So what is found where none fits depends on what else may be asked.
+    that leave fewer plans it can come to others. So what is found where none fits depends on what else may be asked:
+    while no plan fits, a plan of the search's own is asked for with ever less replication. The literature's strategies
+    are what they are.
 
     Args:
         first: the best plan without a limit.
-        again: plans the graph of a plan with other tables.
+        ask: what it was asked for; with tables of bytes.
         limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
         goal: what a plan is to have little of.
-        tables: of bytes.
-        progress: told what is being done.
-        around: what plans may be besides those that ``again`` finds.
-        leaner: the same as ``again``, under stricter rules: asked, one after the other, while no plan fits.
 
     Raises:
         InfeasibleError: no plan that was found fits; with what takes the room.
     """
     if first.lacking(limits) <= 0:
         return first
-    decided = first.decided
+    decided, tables, progress = first.decided, ask.tables, ask.progress
     residence = Residence(decided.graph, decided.ops)
-    known: dict[tuple[Tiling, ...], Measured[Candidate]] = {}
+    is_free = ask.strategy == "tofu"
+    known: dict[tuple[Tiling, ...], Measured[Trial]] = {}
 
-    def measured(candidate: Candidate) -> Measured[Candidate]:
-        plan = candidate.decided.decision.plan
+    def measured(trial: Trial) -> Measured[Trial]:
+        plan = trial.decided
         key = (*plan.tilings.values(), *(strategy.tiling for strategy in plan.strategies.values()))
         if key not in known:
-            known[key] = newly_measured(candidate)
+            known[key] = newly_measured(trial)
         return known[key]
 
-    def newly_measured(candidate: Candidate) -> Measured[Candidate]:
-        candidate = replace(candidate, limit_bytes=min(limits))
-        held = residence.of(candidate.decided.decision.plan)
+    def newly_measured(trial: Trial) -> Measured[Trial]:
+        trial = replace(trial, limit_bytes=min(limits))
+        held = residence.of(trial.decided)
         # No program takes less than the residence: where that is too much already, none is made.
         lacking = -(-(int(held.max(initial=0)) - sum(limits)) // len(limits))
-        return Measured(candidate, goal.of(candidate), held, lacking if lacking > 0 else candidate.lacking(limits))
+        return Measured(trial, goal.of(trial), held, lacking if lacking > 0 else trial.lacking(limits))
 
-    def fitted(start: Measured[Candidate], planned: Again) -> Fit[Candidate]:
-        def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Candidate]:
+    def planned(rules: Rules, charged: CostTables) -> Decided:
+        again = replace(ask, rules=rules, effort="quick", tables=charged, progress=silent)
+        return decide(decided.graph, decided.ops, again)
+
+    def fitted(start: Measured[Trial], rules: Rules) -> Fit[Trial]:
+        def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Trial]:
             progress(f"the plan does not fit: planning again, memory at a price at {len(prices)} moments")
-            decision = planned(decided, PricedTables(goal.tables, residence, prices, tilt))
-            return measured(candidate_of(replace(decided, decision=decision), tables, lean=True))
+            priced = PricedTables(goal.tables, residence, prices, tilt)
+            return measured(trial_of(planned(rules, priced), tables, lean=True))
 
         return fit(start, plan_for, len(limits), goal.highest_price)
 
-    leanest = measured(candidate_of(decided, lean=True))
-    tried = [fitted(leanest, again)]
-    for stricter in leaner:
+    leanest = measured(trial_of(decided, lean=True))
+    tried = [fitted(leanest, ask.rules)]
+    for stricter in ask.rules.with_less_replication() if is_free else ():
         if tried[-1].best.is_fitting:
             break
         progress("no plan fits: planning again, with less replication")
         with contextlib.suppress(InfeasibleError, UsageError):  # other rules may leave no plan at all
-            start = measured(candidate_of(replace(decided, decision=stricter(decided, goal.tables)), tables, lean=True))
+            start = measured(trial_of(planned(stricter, goal.tables), tables, lean=True))
             tried.append(_above(leanest, fitted(start, stricter)))
     found = min(tried, key=lambda one: max(0, one.best.excess_bytes))
     if found.best.is_fitting:
         found = replace(found, best=_closed(found, measured, goal.tables, residence, tables, progress))
     else:
         found = replace(found, cheaper=(leanest,))
-    best = _branched(found, measured, goal, residence, tables, around, progress)
+    best = _branched(found, measured, goal, residence, ask)
     if not best.is_fitting:
         ends = [best.plan, *(end.best.plan for end in tried)]
         programs = [end.partitioned.program for end in ends]
         raise does_not_fit(
             min(programs, key=lambda program: _lacking(program.peak_bytes, limits)), decided.graph, limits
         )
-    usual = candidate_of(best.plan.decided, limit_bytes=min(limits))
+    usual = trial_of(best.plan.decided, limit_bytes=min(limits))
     return usual if usual.lacking(limits) <= 0 else best.plan
 
 
-def _above(first: Measured[Candidate], found: Fit[Candidate]) -> Fit[Candidate]:
+def _above(first: Measured[Trial], found: Fit[Trial]) -> Fit[Trial]:
     """What was found from another plan than the first one, which does not fit, and may be cheaper than all of these."""
     cheaper = [one for one in (*found.cheaper, first) if one.objective < found.best.objective]
     return replace(found, cheaper=tuple(sorted(cheaper, key=lambda one: -one.objective)))
@@ -197,35 +188,32 @@ def _lacking(peaks: Sequence[int], limits: Sequence[int]) -> int:
     return peaks[worker] - limit
 
 
-def candidate_of(
-    decided: Decided, tables: CostTables | None = None, *, lean: bool = False, limit_bytes: int = 0
-) -> Candidate:
+def trial_of(decided: Decided, tables: CostTables | None = None, *, lean: bool = False, limit_bytes: int = 0) -> Trial:
     """A plan with its program.
 
     Args:
         decided: the plan.
         tables: of bytes, where it was made with tables of something else; then its bytes are counted.
         lean: see ``partition``.
-        limit_bytes: see ``Candidate``.
+        limit_bytes: see ``Trial``.
     """
     if tables is not None:
-        decided = _with_cost(decided, decided.decision.plan, tables)
-    return Candidate(decided, lean, limit_bytes=limit_bytes)
+        decided = _with_cost(decided, tables)
+    return Trial(decided, lean, limit_bytes=limit_bytes)
 
 
-def _with_cost(decided: Decided, plan: Plan, tables: CostTables) -> Decided:
-    plan = replace(costed(decided.graph, decided.ops, plan, tables), certified_gap=None)
-    return replace(decided, decision=replace(decided.decision, plan=plan))
+def _with_cost(decided: Decided, tables: CostTables) -> Decided:
+    return replace(costed(decided.graph, decided.ops, decided, tables), certified_gap=None)
 
 
 def _closed(
-    found: Fit[Candidate],
-    measured: Callable[[Candidate], Measured[Candidate]],
+    found: Fit[Trial],
+    measured: Callable[[Trial], Measured[Trial]],
     goal_tables: CostTables,
     residence: Residence,
     tables: CostTables,
     progress: Callable[[str], None],
-) -> Measured[Candidate]:
+) -> Measured[Trial]:
     """Takes what may be taken of plans that are cheaper and do not fit."""
     best = found.best
     priced = PricedTables(goal_tables, residence, found.prices)
@@ -240,21 +228,19 @@ def _closed(
 
 
 def _branched(
-    found: Fit[Candidate],
-    measured: Callable[[Candidate], Measured[Candidate]],
+    found: Fit[Trial],
+    measured: Callable[[Trial], Measured[Trial]],
     goal: Goal,
     residence: Residence,
-    tables: CostTables,
-    around: Callable[[Graph, tuple[BoundOp, ...], Sequence[Plan], CostTables], Nearby],
-    progress: Callable[[str], None],
-) -> Measured[Candidate]:
+    ask: SearchRequest,
+) -> Measured[Trial]:
     """The best plan near those that were found; the one that lacks the least memory if none fits."""
     best = found.best
     if not found.cheaper:
         return best
     decided = best.plan.decided
-    plans = [one.plan.decided.decision.plan for one in (best, *found.cheaper)]
-    nearby = around(decided.graph, decided.ops, plans, goal.tables)
+    plans = [one.plan.decided for one in (best, *found.cheaper)]
+    nearby = Nearby(plans, replace(ask, tables=goal.tables))
     workers = prod(plans[0].cuts)
 
     def column(composites: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:
@@ -268,7 +254,7 @@ def _branched(
     def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[tuple[Tiling, ...]] | None:
         nonlocal leanest, solved
         solved += 1
-        progress(f"dividing the plans between the best that fits and cheaper ones: search {solved} of {most}")
+        ask.progress(f"dividing the plans between the best that fits and cheaper ones: search {solved} of {most}")
         priced = PricedTables(goal.tables, residence, prices, charges=nearby.charges(charges))
         found = nearby.solve(priced, spans)
         if found is None:
@@ -279,37 +265,37 @@ def _branched(
 
     def accept(one: Column[tuple[Tiling, ...]]) -> bool:
         nonlocal best
-        candidate = measured(candidate_of(_with_cost(decided, nearby.plan(one.plan), tables), lean=True))
-        if candidate.is_fitting and best.is_fitting:
-            best = min(best, candidate, key=lambda known: known.objective)
+        trial = measured(trial_of(_with_cost(nearby.plan(one.plan), ask.tables), lean=True))
+        if trial.is_fitting and best.is_fitting:
+            best = min(best, trial, key=lambda known: known.objective)
         else:
-            best = min(best, candidate, key=lambda known: known.excess_bytes)
-        return candidate.is_fitting
+            best = min(best, trial, key=lambda known: known.excess_bytes)
+        return trial.is_fitting
 
     room = np.full_like(best.residence, best.most_bytes - workers * best.excess_bytes)
     below = columns[0].objective if best.is_fitting else _UNKNOWN
-    branched(columns, solve, room, nearby.variables(), below, accept, goal.highest_price, most, _TOLERANCE)
+    branched(columns, solve, room, nearby.variables(), below, accept, goal.highest_price, Budget(most, _TOLERANCE))
     if not best.is_fitting:
         accept(leanest)
     return best
 
 
 def _with_parts(
-    over: Decided, under: Decided, measured: Callable[[Candidate], Measured[Candidate]], tables: CostTables
-) -> Callable[[Sequence[Part[str]]], Measured[Candidate]]:
+    over: Decided, under: Decided, measured: Callable[[Trial], Measured[Trial]], tables: CostTables
+) -> Callable[[Sequence[Part[str]]], Measured[Trial]]:
     """Makes and measures the first plan with parts of the second."""
 
-    def with_parts(chosen: Sequence[Part[str]]) -> Measured[Candidate]:
+    def with_parts(chosen: Sequence[Part[str]]) -> Measured[Trial]:
         names = {name for part in chosen for name in part.variables}
         exchanged = _exchanged(over, under, names)
-        return measured(candidate_of(_with_cost(over, exchanged, tables), lean=True))
+        return measured(trial_of(_with_cost(exchanged, tables), lean=True))
 
     return with_parts
 
 
-def _exchanged(over: Decided, under: Decided, names: set[str]) -> Plan:
+def _exchanged(over: Decided, under: Decided, names: set[str]) -> Decided:
     """The first plan, with the tilings and strategies of these tensors and ops from the second."""
-    one, other = over.decision.plan, under.decision.plan
+    one, other = over, under
     return replace(
         one,
         tilings={
@@ -337,7 +323,7 @@ def _op(name: str) -> str:
 def _parts(over: Decided, under: Decided, tables: CostTables, priced: CostTables) -> tuple[Part[str], ...]:
     """Where two plans of one graph differ, what each part costs, and what it saves."""
     graph = over.graph
-    one, other = over.decision.plan, under.decision.plan
+    one, other = over, under
     differing = [_tensor(name) for name, tiling in one.tilings.items() if tiling != other.tilings[name]]
     differing += [_op(name) for name, strategy in one.strategies.items() if strategy != other.strategies[name]]
     links = [
@@ -357,12 +343,12 @@ def _parts(over: Decided, under: Decided, tables: CostTables, priced: CostTables
         for part in components(differing, links):
             plan = _exchanged(over, under, set(part))
             touched = {bound.op.name: bound for name in part for bound in touching.get(name, ())}.values()
-            more = _counted(over, plan, touched, tables) - _counted(over, one, touched, tables)
-            charged = _counted(over, plan, touched, priced) - _counted(over, one, touched, priced)
+            more = _counted(plan, touched, tables) - _counted(one, touched, tables)
+            charged = _counted(plan, touched, priced) - _counted(one, touched, priced)
             yield Part(part, more, more - charged)
 
     return tuple(parts())
 
 
-def _counted(decided: Decided, plan: Plan, ops: Iterable[BoundOp], tables: CostTables) -> int:
-    return sum(op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in ops)
+def _counted(decided: Decided, ops: Iterable[BoundOp], tables: CostTables) -> int:
+    return sum(op_cost(decided.graph, bound, decided.strategies, decided.tilings, tables) for bound in ops)

@@ -1,89 +1,107 @@
-"""What commands need of a topology: how many workers, how much memory, how long an iteration takes."""
+"""What is planned for: a number of workers, and the machine that they are on; how long an iteration takes there."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from planner.artifacts.estimate import TimeEstimate
-from planner.artifacts.plan import Plan
-from planner.artifacts.program import Program
 from planner.cost.seconds.estimate import estimate
 from planner.errors import UsageError
 from planner.machine.device_profile import DeviceProfile, load_profile
-from planner.machine.routes import part
+from planner.machine.routes import level_ways, part
 from planner.machine.topology_file import Machine, load_topology
-from planner.planning.bodies import Decided
+from planner.planning.fit import Trial
 from planner.units import parse_bytes
 
 
-def machine_and_workers(gpus: int | None, topology: str | None) -> tuple[Machine | None, int]:
-    """The topology, if there is one, or as much of it as there are to be workers; and their number.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is planned for."""
 
-    Raises:
-        UsageError: neither says how many, or more are asked for than there are; the topology cannot be used.
-    """
-    machine = load_topology(topology) if topology is not None else None
-    if machine is None:
-        if gpus is None:
-            raise UsageError("for how many GPUs?", hint="give gpus, or a topology")
-        return None, gpus
-    if gpus is None:
-        return machine, machine.device_count
-    if gpus < 1:
-        raise UsageError(f"{gpus} workers: a plan needs at least 1")
-    if gpus > machine.device_count:
-        raise UsageError(
-            f"topology {topology} has {machine.device_count} devices, and {gpus} GPUs are asked for",
-            hint=f"write --gpus {machine.device_count} or fewer, or --topology with a larger machine",
-        )
-    return part(machine, gpus), gpus
+    workers: int
+    """How many; at least 1."""
+    machine: Machine | None = None
+    """The topology, or as much of it as there are to be workers; None: none is given."""
+    whole: Machine | None = None
+    """The topology with all of its devices."""
+    profile: DeviceProfile | None = None
+    """What ops were measured to take on it; None: nothing was."""
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Ways of each level of the machine, outermost first; () without one."""
+        return () if self.machine is None else level_ways(self.machine)
 
 
-def memory_limits(memory: str | None, machine: Machine | None, workers: int) -> tuple[int, ...] | None:
-    """The memory there is, one entry for each worker, in no order; None: as much as they like.
+def target_of(gpus: int | None, topology: str | None, profile: Path | None = None) -> Target:
+    """What is planned for.
 
     Args:
-        memory: as the user wrote it, ``12GiB``; goes before what the topology says.
-        machine: the topology.
-        workers: how many.
+        gpus: how many workers; None: all of the topology's devices.
+        topology: a topology file, or the name of one that ships; read once.
+        profile: the file of what ops were measured to take.
+
+    Raises:
+        UsageError: nothing says how many workers, or more are asked for than there are; there is a profile and no
+            topology to estimate a time for; a file cannot be used.
+    """
+    whole = None if topology is None else load_topology(topology)
+    if whole is None:
+        if gpus is None:
+            raise UsageError("for how many GPUs?", hint="give gpus, or a topology")
+        if profile is not None:
+            raise UsageError(
+                f"--profile {profile}: times are estimated for a topology, and there is none",
+                hint="write --topology with a file or a name",
+            )
+        return Target(gpus)
+    if gpus is not None and gpus < 1:
+        raise UsageError(f"{gpus} workers: a plan needs at least 1")
+    if gpus is not None and gpus > whole.device_count:
+        raise UsageError(
+            f"topology {topology} has {whole.device_count} devices, and {gpus} GPUs are asked for",
+            hint=f"write --gpus {whole.device_count} or fewer, or --topology with a larger machine",
+        )
+    machine = whole if gpus is None else part(whole, gpus)
+    return Target(machine.device_count, machine, whole, None if profile is None else load_profile(profile))
+
+
+def memory_of(text: str | None) -> int | None:
+    """The bytes that the tensors of a worker may take, as the user wrote them, ``12GiB``; None where nobody says it.
 
     Raises:
         UsageError: it is no number of bytes, or none at all.
     """
-    if memory is not None:
-        limit = parse_bytes(memory, "--memory")
-        if not limit:
-            raise UsageError("--memory: must be more than zero")
-        return (limit,) * workers
-    if machine is None:
+    if text is None:
         return None
-    return tuple(device.memory_bytes for device in machine.devices)
+    limit = parse_bytes(text, "--memory")
+    if not limit:
+        raise UsageError("--memory: must be more than zero")
+    return limit
 
 
-def profile_for(path: Path | None, machine: Machine | None) -> DeviceProfile | None:
-    """What ops were measured to take, if a profile is given.
+def memory_limits(memory_bytes: int | None, machine: Machine | None, workers: int) -> tuple[int, ...] | None:
+    """The memory there is, one entry for each worker, in no order; None: as much as they like.
 
     Args:
-        path: of the profile's file.
-        machine: the topology.
-
-    Raises:
-        UsageError: there is no topology to estimate a time for; the file cannot be used.
+        memory_bytes: as the user says; goes before what the topology says.
+        machine: the topology, or a part of it with as many devices as there are workers.
+        workers: how many.
     """
-    if path is None:
-        return None
-    if machine is None:
-        raise UsageError(
-            f"--profile {path}: times are estimated for a topology, and there is none",
-            hint="write --topology with a file or a name",
-        )
-    return load_profile(path)
+    if memory_bytes is not None:
+        return (memory_bytes,) * workers
+    return None if machine is None else tuple(device.memory_bytes for device in machine.devices)
 
 
-def time_of(
-    decided: Decided, plan: Plan, program: Program, machine: Machine | None, profile: DeviceProfile | None = None
-) -> TimeEstimate | None:
-    """How long an iteration takes on the topology; None where there is none."""
-    if machine is None:
-        return None
+def time_of(trial: Trial, machine: Machine, profile: DeviceProfile | None = None) -> TimeEstimate:
+    """How long an iteration of a plan's program takes on a machine.
+
+    Args:
+        trial: the plan with its program.
+        machine: with a device for each worker.
+        profile: what ops were measured to take, or None.
+    """
+    decided, plan = trial.decided, trial.decided
+    program = trial.partitioned.program
     return estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, program, machine, profile)

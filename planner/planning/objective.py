@@ -25,10 +25,10 @@ from planner.errors import TofuError, UsageError
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect, level_ways
 from planner.machine.topology_file import Machine
-from planner.planning.bodies import Decided
-from planner.planning.fit import Candidate, Goal, candidate_of
+from planner.planning.fit import Goal, Trial, trial_of
 from planner.planning.room import fits
 from planner.progress import Progress, silent
+from planner.search.decided import Decided
 from planner.search.effort import EffortName
 from planner.search.literature.methods import METHODS
 from planner.search.model.cuts import cuts_of_levels
@@ -99,16 +99,16 @@ def least_time(machine: Machine, tables: CostTables, profile: DeviceProfile | No
     """
     times = TimeTables(machine, cuts_of_levels(level_ways(machine)), profile=profile)
 
-    def of(candidate: Candidate) -> int:
-        decided, program = candidate.decided, candidate.partitioned.program
-        plan = decided.decision.plan
+    def of(trial: Trial) -> int:
+        decided, program = trial.decided, trial.partitioned.program
+        plan = decided
         found = estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, program, machine, profile)
         return round(found.estimated_seconds * PICOSECONDS)
 
     return Goal(TimedTables(tables, times), of, _HIGHEST_PRICE)
 
 
-def timed(again: Callable[[CostTables], Decided], goal: Goal, tables: CostTables) -> Candidate:
+def timed(again: Callable[[CostTables], Decided], goal: Goal, tables: CostTables) -> Trial:
     """The plan that the tables of time lead to; its gap is of the time that these tables add up.
 
     Args:
@@ -117,37 +117,38 @@ def timed(again: Callable[[CostTables], Decided], goal: Goal, tables: CostTables
         tables: of bytes.
     """
     decided = again(goal.tables)
-    found = candidate_of(decided, tables)
-    counted = found.decided.decision
-    plan = replace(counted.plan, certified_gap=decided.decision.plan.certified_gap, gap_of="time")
-    return replace(found, decided=replace(found.decided, decision=replace(counted, plan=plan)))
+    counted = trial_of(decided, tables).decided
+    return trial_of(replace(counted, certified_gap=decided.certified_gap, gap_of="time"))
 
 
 def of_the_literature(
     names: Sequence[str], search: Callable[[str], Decided], progress: Progress = silent
-) -> Iterator[Candidate]:
-    """The plans of strategies of the literature, of those that have one.
+) -> Iterator[tuple[str, Trial | TofuError]]:
+    """The plans of strategies of the literature, by name.
 
     Args:
         names: of the strategies.
         search: makes a plan by the strategy of this name.
         progress: told what is being done.
+
+    Yields:
+        A strategy's name and its plan, or why it has none of this graph, or none that keeps to the rules.
     """
     for number, name in enumerate(names, start=1):
         progress(f"strategy {number} of {len(names)} of the literature: {name}")
         try:
-            yield candidate_of(search(name))
-        except TofuError:  # it has no plan of this graph, or none that keeps to the rules
-            continue
+            yield name, trial_of(search(name))
+        except TofuError as error:
+            yield name, error
 
 
 @dataclass(frozen=True, slots=True)
 class Fastest:
     """What was found among plans."""
 
-    best: Candidate
+    best: Trial
     """The fastest."""
-    fitting: Candidate | None
+    fitting: Trial | None
     """The fastest of those that fit into the memory there is; None if none of them does."""
 
 
@@ -155,7 +156,7 @@ class Times:
     """Estimates of plans on one machine, of each plan once."""
 
     def __init__(self, machine: Machine, goal: Goal, tables: CostTables, profile: DeviceProfile | None = None) -> None:
-        """Prepares the tables.
+        """Prepares the tables; ``goal`` can be read.
 
         Args:
             machine: that is planned for.
@@ -164,24 +165,24 @@ class Times:
             profile: what ops were measured to take, or None.
         """
         self._machine = machine
-        self._goal = goal
+        self.goal = goal
         self._tables = tables
         self._profile = profile
         self._by_cuts: dict[tuple[int, ...], CostTables] = {cuts_of_levels(level_ways(machine)): goal.tables}
         self._computes = compute_times(machine.devices, profile)
         self._received_bytes_per_s = sum(Interconnect(machine).received_bytes_per_s) or float("inf")
-        self._seconds: list[tuple[Candidate, float]] = []
+        self._seconds: list[tuple[Trial, float]] = []
 
-    def seconds(self, candidate: Candidate) -> float:
+    def seconds(self, trial: Trial) -> float:
         """Of an iteration: the estimate of the program; where programs take long to make, the tables' sum."""
         for known, seconds in self._seconds:
-            if known is candidate:
+            if known is trial:
                 return seconds
-        if self.has_many_parts(candidate.decided):
-            seconds = self.by_tables(candidate.decided)
+        if self.has_many_parts(trial.decided):
+            seconds = self.by_tables(trial.decided)
         else:
-            seconds = self._goal.of(candidate) / PICOSECONDS
-        self._seconds.append((candidate, seconds))
+            seconds = self.goal.of(trial) / PICOSECONDS
+        self._seconds.append((trial, seconds))
         return seconds
 
     def has_many_parts(self, decided: Decided) -> bool:
@@ -190,7 +191,7 @@ class Times:
 
     def at_least(self, decided: Decided) -> float:
         """Seconds that the estimate of the program cannot be below: it computes, and no device receives faster."""
-        plan = decided.decision.plan
+        plan = decided
         computing = 0.0
         if len(set(self._machine.devices)) == 1:  # else it depends on which worker has which device
             strategies = plan.strategies
@@ -200,7 +201,7 @@ class Times:
 
     def by_tables(self, decided: Decided) -> float:
         """Seconds that the tables of time add up."""
-        plan = decided.decision.plan
+        plan = decided
         if plan.cuts not in self._by_cuts:
             times = TimeTables(self._machine, plan.cuts, profile=self._profile)
             self._by_cuts[plan.cuts] = TimedTables(self._tables, times)
@@ -208,31 +209,31 @@ class Times:
         each = (op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in decided.ops)
         return sum(each) / PICOSECONDS
 
-    def fastest(self, candidates: Sequence[Candidate], limits: Sequence[int] | None) -> Fastest:
+    def fastest(self, trials: Sequence[Trial], limits: Sequence[int] | None) -> Fastest:
         """The fastest plan.
 
         A program takes longer to make than its plan's tables: those that are promising come first, and one that cannot
         be as fast as what is known is not made.
 
         Args:
-            candidates: plans; of equally fast ones the first is taken.
+            trials: plans; of equally fast ones the first is taken.
             limits: the memory there is, in any order; None: enough.
         """
-        different: dict[object, Candidate] = {}
-        for candidate in candidates:
-            plan = candidate.decided.decision.plan
+        different: dict[object, Trial] = {}
+        for trial in trials:
+            plan = trial.decided
             same = (plan.cuts, tuple(plan.tilings.items()), tuple(plan.strategies.items()))
-            different.setdefault(same, candidate)
-        best: Candidate | None = None
-        fitting: Candidate | None = None
-        for candidate in sorted(different.values(), key=lambda one: self.by_tables(one.decided)):
+            different.setdefault(same, trial)
+        best: Trial | None = None
+        fitting: Trial | None = None
+        for trial in sorted(different.values(), key=lambda one: self.by_tables(one.decided)):
             wanted = best if limits is None else fitting
-            if wanted is not None and self.seconds(wanted) <= self.at_least(candidate.decided):
+            if wanted is not None and self.seconds(wanted) <= self.at_least(trial.decided):
                 continue
-            if best is None or self.seconds(candidate) < self.seconds(best):
-                best = candidate
-            is_faster = fitting is None or self.seconds(candidate) < self.seconds(fitting)
-            if is_faster and fits(candidate, limits):
-                fitting = candidate
+            if best is None or self.seconds(trial) < self.seconds(best):
+                best = trial
+            is_faster = fitting is None or self.seconds(trial) < self.seconds(fitting)
+            if is_faster and fits(trial, limits):
+                fitting = trial
         assert best is not None, "there is a plan"
         return Fastest(best, fitting)

@@ -5,34 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from planner.cost.tables import CostTables
 from planner.planning.deliveries import Saving, paid_for_twice, savings, with_savings
-from planner.planning.fit import Candidate, Goal
-from planner.progress import Progress, silent
+from planner.planning.fit import Goal, Trial
+from planner.search.request import SearchRequest
 from planner.tdl.descriptions import Descriptions
 
 _MOST_TRIALS = 24
 """Programs that are made at most to see what fits."""
 
 
-def fits(candidate: Candidate, limits: Sequence[int] | None) -> bool:
+def fits(trial: Trial, limits: Sequence[int] | None) -> bool:
     """Whether the workers' tensors fit.
 
     Args:
-        candidate: a plan with its program.
+        trial: a plan with its program.
         limits: the memory there is, in any order; None: enough.
     """
-    return limits is None or candidate.lacking(limits) <= 0
+    return limits is None or trial.lacking(limits) <= 0
 
 
 def shared_where_room(
-    candidate: Candidate,
-    limits: Sequence[int] | None,
+    trial: Trial,
     goal: Goal,
+    ask: SearchRequest,
     descriptions: Descriptions,
-    tables: CostTables,
-    progress: Progress = silent,
-) -> Candidate:
+    limits: Sequence[int] | None,
+) -> Trial:
     """The plan, with those deliveries shared that bring it nearer to its goal and for which there is memory.
 
     A delivery is held from its first reader to its last. The plan's program says whether it fits: with all that could
@@ -41,34 +39,33 @@ def shared_where_room(
     share where those of the forward and the backward pass together may not.
 
     Args:
-        candidate: a plan in which every reader has its own delivery, and its program; it fits.
-        limits: the memory there is, in any order; None: enough.
+        trial: a plan in which every reader has its own delivery, and its program; it fits.
         goal: what a plan is to have little of.
+        ask: what the plan was asked for; with tables of bytes.
         descriptions: of the model's operators.
-        tables: of bytes.
-        progress: told what is being done.
+        limits: the memory there is, in any order; None: enough.
     """
-    plain = candidate.decided
+    plain, tables = trial.decided, ask.tables
     possible = savings(plain, paid_for_twice(plain, tables))
     if not possible:
-        return candidate
+        return trial
 
-    def better(chosen: Sequence[Saving]) -> Candidate | None:
+    def better(chosen: Sequence[Saving]) -> Trial | None:
         """The plan with these, if it fits and has less of the goal than the best one so far."""
-        found = replace(candidate, decided=with_savings(plain, chosen, descriptions, tables))
+        found = replace(trial, decided=with_savings(plain, chosen, descriptions, tables))
         return found if goal.of(found) < goal.of(best) and fits(found, limits) else None
 
-    best = candidate
+    best = trial
     everything = better(possible)
     if everything is not None:
         return everything
     place = {op.name: number for number, op in enumerate(plain.graph.ops)}
     chosen: list[Saving] = []
     waiting = sorted(possible, key=lambda saving: -saving.saved_bytes)
-    for trial in range(_MOST_TRIALS):
+    for number in range(_MOST_TRIALS):
         if not waiting:
             break
-        progress(f"sharing deliveries where there is memory: {len(chosen)} of {trial} that were tried")
+        ask.progress(f"sharing deliveries where there is memory: {len(chosen)} of {number} that were tried")
         saving = waiting.pop(0)
         found = better([*chosen, saving])
         if found is not None:

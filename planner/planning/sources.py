@@ -9,13 +9,13 @@ from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
 from planner.partition.fetches import nearest_first
-from planner.planning.fit import Candidate
+from planner.planning.fit import Trial
 from planner.planning.machines import time_of
 
 
 def from_the_nearest(
-    candidate: Candidate, machine: Machine, limits: Sequence[int] | None, profile: DeviceProfile | None = None
-) -> Candidate:
+    trial: Trial, machine: Machine, limits: Sequence[int] | None, profile: DeviceProfile | None = None
+) -> Trial:
     """The same plan with sources that are nearer on the machine, if an iteration is then estimated to take less.
 
     A program is made before its workers have devices, so its sources are those that the cuts part last. Where the
@@ -23,25 +23,23 @@ def from_the_nearest(
     comes from decides how long a buffer is needed, and so what a worker's memory is.
 
     Args:
-        candidate: the plan with its program.
+        trial: the plan with its program.
         machine: that it is for.
         limits: the memory there is, in any order; None: enough.
         profile: what ops were measured to take, or None.
     """
-    decided, plan = candidate.decided, candidate.decided.decision.plan
-    before = time_of(decided, plan, candidate.partitioned.program, machine, profile)
-    assert before is not None, "there is a machine"
+    plan = trial.decided
+    before = time_of(trial, machine, profile)
     apart = _apart(Interconnect(machine), before.devices)
     every = range(plan.workers)
     if all(nearest_first(worker, plan.cuts) == nearest_first(worker, plan.cuts, apart[worker]) for worker in every):
-        return candidate
-    nearer = replace(candidate, apart=apart)
-    after = time_of(decided, plan, nearer.partitioned.program, machine, profile)
-    assert after is not None, "there is a machine"
+        return trial
+    nearer = replace(trial, apart=apart)
+    after = time_of(nearer, machine, profile)
     fits = limits is None or all(
         peak <= limit for peak, limit in zip(sorted(nearer.partitioned.program.peak_bytes), sorted(limits), strict=True)
     )
-    return nearer if fits and after.estimated_seconds < before.estimated_seconds else candidate
+    return nearer if fits and after.estimated_seconds < before.estimated_seconds else trial
 
 
 def _apart(interconnect: Interconnect, devices: Sequence[int]) -> list[list[float]]:

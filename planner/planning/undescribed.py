@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from planner.artifacts.plan import Plan, UndescribedOp
+from planner.artifacts.plan import UndescribedOp
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph
 from planner.graph.reading.undescribed import qualified
+from planner.search.decided import Decided
 from planner.tdl.bind import BoundOp
 
 
-def undescribed_ops(
-    graph: Graph, ops: Iterable[BoundOp], plan: Plan, is_unknown: Callable[[BoundOp], bool]
-) -> tuple[UndescribedOp, ...]:
-    """The ops of a plan that have no description, in the graph's order.
+def undescribed_ops(decided: Decided, is_unknown: Callable[[BoundOp], bool]) -> tuple[UndescribedOp, ...]:
+    """The ops that have no description, in the graph's order.
 
     Args:
-        graph: that the plan is of.
-        ops: of that graph.
-        plan: theirs.
+        decided: with the graph and its ops.
         is_unknown: tells ops without a description.
     """
+    graph = decided.graph
     tables = CostTables()
     found = []
-    for bound in ops:
+    for bound in decided.ops:
         if not is_unknown(bound):
             continue
-        strategy = (plan.strategies[bound.op.name].tiling,)
+        strategy = (decided.strategies[bound.op.name].tiling,)
         moved_bytes = 0
         for slot, first in bound.delivered_slots.items():
             name = bound.op.inputs[slot]
             if slot == first and name not in graph.constants:
-                table = tables.input_bytes(bound, slot, graph.tensors[name], (plan.tilings[name],), strategy)
+                table = tables.input_bytes(bound, slot, graph.tensors[name], (decided.tilings[name],), strategy)
                 moved_bytes += int(table[0, 0])
-        repeated = _work(bound, graph) * (plan.workers - 1)
+        repeated = _work(bound, graph) * (decided.workers - 1)
         found.append(UndescribedOp(bound.op.name, qualified(bound.op.domain, bound.op.op_type), moved_bytes, repeated))
     return tuple(found)
 

@@ -251,6 +251,7 @@ def compare(result: Comparison) -> dict[str, Any]:
                 "peak_bytes": row.peak_bytes,
                 "estimated_seconds": row.estimated_seconds,
                 "excess_bytes": row.excess_bytes,
+                "cost": row.cost,
                 "search_seconds": row.search_seconds,
                 "reason": row.reason,
                 **({} if row.sources is None else {"sources": asdict(row.sources)}),

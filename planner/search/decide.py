@@ -1,31 +1,33 @@
-"""From a graph to a plan: cuts, search, and what the result costs."""
+"""From a graph to what is decided for it: cuts, search, and what the result costs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil, prod
 from types import MappingProxyType
 
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import OpStrategy, Plan
+from planner.artifacts.plan import Decision, OpStrategy
 from planner.collection import without_collection
-from planner.cost.tables import Candidates, CostTables
+from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
-from planner.search.effort import MANY_OPS, EffortName
+from planner.search.decided import Decided
+from planner.search.effort import MANY_OPS
 from planner.search.literature.methods import METHODS
 from planner.search.model.cuts import cuts_of_levels
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.model.unsplit import unsplit
-from planner.search.moves.move import Ground, Near, made
+from planner.search.moves.move import Ground, PlanToBeat, made
 from planner.search.repeats.shortened import Whole, in_order, shortened
+from planner.search.request import SearchRequest
 from planner.search.schedule import SCHEDULES
 from planner.search.user_rules.pins import ruled
-from planner.search.user_rules.rules import NO_RULES, Rules
+from planner.search.user_rules.rules import Rules
 from planner.tdl.bind import BoundOp
 
 STRATEGIES: Mapping[str, str] = MappingProxyType(
@@ -37,65 +39,28 @@ STRATEGIES: Mapping[str, str] = MappingProxyType(
 """By name, what a strategy is: our search first, then those of the literature."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A plan and how it was found."""
-
-    plan: Plan
-    search_seconds: float
-    table_entries: int
-    largest_table: int
-    eliminated_entries: int = 0
-    """Entries of all buckets that eliminations computed; equal buckets are computed once."""
-
-
 @without_collection()
 def decide(
     graph: Graph,
     ops: tuple[BoundOp, ...],
-    workers: int,
-    *,
-    levels: Sequence[int] = (),
-    strategy: str = "tofu",
-    rules: Rules = NO_RULES,
-    held: Mapping[str, Tiling] | None = None,
-    partitioned_inputs: bool = False,
-    effort: EffortName = "normal",
-    model_digest: str = "",
-    progress: Callable[[str], None] = lambda line: None,
-    tables: CostTables | None = None,
-    near: Plan | None = None,
-    least_saved: float = 0.0,
-) -> Decision:
+    ask: SearchRequest,
+) -> Decided:
     """Finds a plan.
 
     Args:
         graph: the training graph.
         ops: its ops with their descriptions, in the same order.
-        workers: how many; at least 1.
-        levels: ways of each level of the machine, outermost first, which multiply to the workers: what a level joins
-            is divided by cuts of its own. () if all workers are equally near.
-        strategy: one of ``STRATEGIES``.
-        rules: what the user has decided.
-        held: by op, the strategy that it must have: one that the analysis admits and that every worker has a local op
-            for.
-        partitioned_inputs: leave replication out of the data inputs' tilings.
-        effort: how much work may be done to bound what a plan can be.
-        model_digest: identifies the model in the plan.
-        progress: told what is being done.
-        tables: of an earlier search with the same descriptions, so that what both have is not counted twice.
-        near: a plan of nearly the same graph, to be beaten: a large graph's search begins from it, and not from several
-            other plans; and it states no bound where it finds none that costs less.
-        least_saved: by how much less, as a share.
+        ask: what for.
 
     Raises:
         UsageError: a rule that cannot be kept, or fewer than one worker.
         ModelError: no tensor has elements.
         InfeasibleError: more workers than the largest tensor has elements.
     """
+    workers, strategy = ask.workers, ask.strategy
     if workers < 1:
         raise UsageError(f"{workers} workers: a plan needs at least 1")
-    assert not levels or prod(levels) == workers, "the machine has a device for each worker"
+    assert not ask.levels or prod(ask.levels) == workers, "the machine has a device for each worker"
     if graph.tensors and not any(tensor.elements for tensor in graph.tensors.values()):
         shapes = tuple(f"{tensor.name!r}: {list(tensor.shape)}" for tensor in graph.tensors.values())
         raise ModelError("no tensor of the model has elements: there is nothing to be divided", facts=shapes)
@@ -106,59 +71,49 @@ def decide(
             hint=f"at most {largest} workers can have something to do",
         )
     started = time.perf_counter()
-    progress("tables of the graph")
-    shared = CostTables() if tables is None else tables
-
+    ask.progress("tables of the graph")
     method = None if strategy == "tofu" else METHODS[strategy]
-    cuts = cuts_of_levels(levels or (workers,))
-    schedule = SCHEDULES[effort]
+    cuts = cuts_of_levels(ask.levels or (workers,))
+    schedule = SCHEDULES[ask.effort]
     # Equal blocks are planned alike where no rule tells them apart.
-    is_brief = schedule.shortens and method is None and not rules and not held and len(ops) > MANY_OPS
+    is_brief = schedule.shortens and method is None and not ask.rules and not ask.held and len(ops) > MANY_OPS
 
-    def searched(graph: Graph, ops: tuple[BoundOp, ...]) -> _Answer:
+    def searched(graph: Graph, ops: tuple[BoundOp, ...]) -> tuple[Problem, tuple[int, ...], Found]:
         problem = Problem(
             graph,
             ops,
             workers,
-            partitioned_inputs,
+            ask.partitioned_inputs,
             with_partial_sums=method is None or method.with_partial_sums,
-            tables=shared,
+            tables=ask.tables,
         )
         beaten = None
-        if near is not None and len(ops) > MANY_OPS:
-            beaten = Near(ceil(near.cost * (1 - least_saved)) - 1, _kept(near))
-        ground = Ground(problem, cuts, partial(_narrowed, problem, rules, held or {}), beaten, progress)
+        if ask.incumbent is not None and len(ops) > MANY_OPS:
+            beaten = PlanToBeat(ceil(ask.incumbent.cost * (1 - ask.least_saved)) - 1, _kept(ask.incumbent))
+        ground = Ground(problem, cuts, partial(_narrowed, problem, ask.rules, ask.held), beaten, ask.progress)
         if method is None:
-            return _Answer(problem, cuts, made(schedule.moves, ground))
-        return _Answer(problem, *method.search(ground))
+            return problem, cuts, made(schedule.moves, ground)
+        return problem, *method.search(ground)
 
     short = shortened(graph, ops) if is_brief else None
     answer, whole = None, None
     if short is not None:
         answer = searched(short.graph, short.ops)
-        whole = short.expanded(*answer.by_name())
+        whole = short.expanded(*_by_name(answer[0], answer[2]))
     if answer is None or whole is None:
         # Neither the order of the file nor names decide between plans of equal bytes.
         answer = searched(*in_order(graph, ops))
-        whole = Whole(*answer.by_name(), {})
+        whole = Whole(*_by_name(answer[0], answer[2]), {})
+    decided = _decided(graph, ops, strategy, whole, *answer)
     seconds = time.perf_counter() - started
-    plan = _plan(graph, ops, answer, whole, strategy, model_digest)
-    return Decision(plan, seconds, shared.entries, answer.found.largest_table, answer.problem.eliminated_entries)
+    return replace(decided, search_seconds=seconds, table_entries=ask.tables.entries)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What was found, and of which problem."""
-
-    problem: Problem
-    cuts: tuple[int, ...]
-    found: Found
-
-    def by_name(self) -> tuple[dict[str, Tiling], dict[str, Tiling]]:
-        """The tilings of tensors and the strategies of ops."""
-        problem, composites = self.problem, self.found.composites
-        tilings = {name: composites[number] for name, number in problem.variable_of_tensor.items()}
-        return tilings, {name: composites[number] for name, number in problem.variable_of_op.items()}
+def _by_name(problem: Problem, found: Found) -> tuple[dict[str, Tiling], dict[str, Tiling]]:
+    """The tilings of tensors and the strategies of ops."""
+    composites = found.composites
+    tilings = {name: composites[number] for name, number in problem.variable_of_tensor.items()}
+    return tilings, {name: composites[number] for name, number in problem.variable_of_op.items()}
 
 
 def _narrowed(
@@ -181,7 +136,7 @@ def _narrowed(
     return keep if held else restrict
 
 
-def _kept(plan: Plan) -> Restriction:
+def _kept(plan: Decision) -> Restriction:
     """Leaves tensors and ops that a plan knows as they are there."""
 
     def keep(variable: SearchVariable, candidates: Candidates) -> Candidates:
@@ -203,10 +158,26 @@ def _gap(found: Found) -> float | None:
     return found.cost / found.lower - 1 if found.cost else 0.0
 
 
-def _plan(
-    graph: Graph, ops: Sequence[BoundOp], answer: _Answer, whole: Whole, strategy: str, model_digest: str
-) -> Plan:
-    problem, found = answer.problem, answer.found
+def _decided(
+    graph: Graph,
+    ops: tuple[BoundOp, ...],
+    strategy: str,
+    whole: Whole,
+    problem: Problem,
+    cuts: tuple[int, ...],
+    found: Found,
+) -> Decided:
+    """What is decided for a graph.
+
+    Args:
+        graph: that is planned.
+        ops: of the graph.
+        strategy: how it was found.
+        whole: tilings and strategies of the whole graph.
+        problem: that was solved, of the graph or of a short one.
+        cuts: the ways of each cut.
+        found: the solution.
+    """
     strategies = {}
     known: dict[tuple[int, int], OpStrategy] = {}
     for bound in ops:
@@ -218,7 +189,7 @@ def _plan(
     tilings = {name: whole.tilings[name] for name in graph.tensors if name in whole.tilings}
     stuck = unsplit(problem, found.composites)
     standing = [whole.stands.get(bound.op.name, bound.op.name) for bound in ops]
-    by_tensor = _bytes_by_tensor(ops, answer, whole.stands, tilings)
+    by_tensor = _bytes_by_tensor(ops, problem, found, whole.stands, tilings)
     moved = sum(by_tensor.values())
     gap = None if whole.stands else _gap(found)
     charges = zip(problem.charges, problem.op_charges(found.composites), strict=True)
@@ -230,16 +201,14 @@ def _plan(
         for bound, other in zip(ops, standing, strict=True)
         if charged[other]
     )
-    return Plan(
-        model=graph.name,
-        model_digest=model_digest,
-        cuts=answer.cuts,
+    return Decided(
+        graph=graph,
+        ops=ops,
+        cuts=cuts,
         tilings=tilings,
         strategies=strategies,
         tensor_bytes=by_tensor,
         moved_bytes=moved,
-        soybean_bytes=0,
-        peak_bytes=(),
         computing_bytes=sum(problem.tables.computing(bound) for bound in ops),
         excess_bytes=excess,
         repeated_bytes=repeated,
@@ -250,21 +219,22 @@ def _plan(
             bound.op.name for bound, other in zip(ops, standing, strict=True) if problem.variable_of_op[other] in stuck
         ),
         decided_apart=problem.decided_apart if gap != 0 else 0,
+        largest_table=found.largest_table,
+        eliminated_entries=problem.eliminated_entries,
     )
 
 
 def _bytes_by_tensor(
-    ops: Sequence[BoundOp], answer: _Answer, stands: Mapping[str, str], tilings: Mapping[str, Tiling]
+    ops: Sequence[BoundOp], problem: Problem, found: Found, stands: Mapping[str, str], tensors: Iterable[str]
 ) -> dict[str, int]:
     """What moves because of each tensor: what its links move, or those that stand for them."""
-    problem = answer.problem
     by_op: dict[str, list[tuple[bool, int, int]]] = {}
-    for link, amount in zip(problem.links, problem.link_bytes(answer.found.composites), strict=True):
+    for link, amount in zip(problem.links, problem.link_bytes(found.composites), strict=True):
         if amount:
             by_op.setdefault(link.op_name, []).append((link.is_input, link.position, amount))
-    found = dict.fromkeys(tilings, 0)
+    moved = dict.fromkeys(tensors, 0)
     for bound in ops:
         op = bound.op
         for is_input, position, amount in by_op.get(stands.get(op.name, op.name), ()):
-            found[(op.inputs if is_input else op.outputs)[position]] += amount
-    return found
+            moved[(op.inputs if is_input else op.outputs)[position]] += amount
+    return moved

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from planner.search.effort import NORMAL_BOUND, THOROUGH_BOUND, EffortName
-from planner.search.moves.bounding import Bound
+from planner.search.moves.bounding import LowerBound
 from planner.search.moves.grow import Grow
 from planner.search.moves.move import Move
 from planner.search.moves.starts import freely, likely, others
@@ -29,9 +29,9 @@ class Schedule:
 
 QUICK = Schedule((Grow(freely), Grow(likely)), shortens=True)
 """A plan, and no bound but that of one cut."""
-NORMAL = Schedule((Grow(freely), Grow(likely), Bound(NORMAL_BOUND), Grow(others)))
+NORMAL = Schedule((Grow(freely), Grow(likely), LowerBound(NORMAL_BOUND), Grow(others)))
 """A plan, and a bound where that takes seconds; where that leaves a gap, plans from further starts."""
-THOROUGH = Schedule((Grow(freely), Grow(likely), Bound(THOROUGH_BOUND), Grow(others)))
+THOROUGH = Schedule((Grow(freely), Grow(likely), LowerBound(THOROUGH_BOUND), Grow(others)))
 """The same, and a bound where that takes minutes, too."""
 
 SCHEDULES: Mapping[EffortName, Schedule] = MappingProxyType({"quick": QUICK, "normal": NORMAL, "thorough": THOROUGH})

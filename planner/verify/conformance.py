@@ -18,7 +18,7 @@ from onnx import AttributeProto, ModelProto
 
 from opdefs.exclusions import DATA_DEPENDENT
 from planner.algebra.tiling import Shard, Tiling
-from planner.artifacts.plan import Plan
+from planner.artifacts.plan import Decision
 from planner.artifacts.program import Program, Segment
 from planner.artifacts.worker_model import WorkerModel
 from planner.cost.tables import CostTables
@@ -28,10 +28,12 @@ from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.machine.rates import Rates
 from planner.partition.build import partition
-from planner.planning.bodies import Decided, decide_with_bodies
+from planner.planning.bodies import decide_with_bodies
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_plan
 from planner.search.decide import decide
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.verify.onnx_cases import OnnxCase, Value, differences, parameters, stock_outputs, with_constants
@@ -208,14 +210,14 @@ class _Planned:
 
 def _plan(model: ModelProto, descriptions: Descriptions, workers: int) -> _Planned:
     graph = lower_randomness(graph_from_proto(model, state_pairs=(), operators=descriptions))
-    decided = decide_with_bodies(graph, descriptions, workers, tables=CostTables(_DEAR))
+    decided = decide_with_bodies(graph, descriptions, SearchRequest(workers, tables=CostTables(_DEAR)))
     return _Planned(graph, decided, descriptions, workers)
 
 
 def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tuple[str, ...]) -> CaseOutcome:
     """Runs the plan, then the other strategies of an op that is alone."""
     decided = planned.decided
-    plan = decided.decision.plan
+    plan = decided
     program, faults = _run(case, stock, planned.graph, decided.graph, decided.ops, plan)
     findings = [f"found plan: {fault}" for fault in faults]
     count = 0
@@ -227,7 +229,7 @@ def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tup
             if candidate.veto or _pieces(bound, candidate.strategy) == chosen:
                 continue
             held = {bound.op.name: candidate.strategy}
-            other = decide(planned.graph, decided.ops, planned.workers, held=held).plan
+            other = decide(planned.graph, decided.ops, SearchRequest(planned.workers, held=held))
             _, faults = _run(case, stock, planned.graph, planned.graph, decided.ops, other)
             findings += [f"{candidate.text}: {fault}" for fault in faults]
             count += not faults
@@ -250,7 +252,7 @@ def _pieces(bound: BoundOp, strategy: Tiling) -> tuple[bytes, bytes]:
 
 
 def _run(
-    case: OnnxCase, stock: Sequence[Value], model: Graph, graph: Graph, ops: tuple[BoundOp, ...], plan: Plan
+    case: OnnxCase, stock: Sequence[Value], model: Graph, graph: Graph, ops: tuple[BoundOp, ...], plan: Decision
 ) -> tuple[Program, tuple[str, ...]]:
     """Runs a plan in this process, and says where its outputs are not as they should be.
 
@@ -281,7 +283,7 @@ def _is_known(graph: Graph, op: Op) -> bool:
     return op.op_type == "Identity" and all(name in graph.constants for name in op.inputs)
 
 
-def _is_cut(graph: Graph, ops: Sequence[BoundOp], plan: Plan, program: Program) -> bool:
+def _is_cut(graph: Graph, ops: Sequence[BoundOp], plan: Decision, program: Program) -> bool:
     """True if an op that computes is split, and more than one worker computes."""
     busy = sum(any(isinstance(step, Segment) for step in worker.steps) for worker in program.workers)
     split = any(

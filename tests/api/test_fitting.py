@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 import pytest
 
 import opdefs
-from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
+from planner.graph.model import Graph
 from planner.partition.occupancy import occupancy, tightest
-from planner.planning.bodies import Decided, decide_with_bodies
-from planner.planning.fit import Again, Candidate, candidate_of, least_cost, within
-from planner.search.decide import Decision, decide
+from planner.planning import fit
+from planner.planning.bodies import decide_with_bodies
+from planner.planning.fit import Trial, least_cost, trial_of, within
+from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.memory.nearby import Nearby
-from planner.search.user_rules.rules import NO_RULES, Rules
+from planner.search.request import SearchRequest
+from planner.search.user_rules.rules import Rules
+from planner.tdl.bind import BoundOp
 from planner.zoo import build
 from planner.zoo.recurrent import rnn
 
@@ -25,36 +29,32 @@ MODEL = "cnn-2x64-12"
 
 
 @cache
-def planned() -> tuple[CostTables, Callable[[Decided, CostTables], Decision], Candidate]:
-    graph, descriptions, tables = build(MODEL, batch=16), opdefs.standard(), CostTables()
-
-    def again(decided: Decided, charged: CostTables) -> Decision:
-        return decide(decided.graph, decided.ops, WORKERS, tables=charged, effort="quick")
-
-    return tables, again, candidate_of(decide_with_bodies(graph, descriptions, WORKERS, tables=tables))
+def planned() -> tuple[SearchRequest, Trial]:
+    ask = SearchRequest(WORKERS)
+    return ask, trial_of(decide_with_bodies(build(MODEL, batch=16), opdefs.standard(), ask))
 
 
-def peak(candidate: Candidate) -> int:
+def peak(candidate: Trial) -> int:
     return max(candidate.partitioned.program.peak_bytes)
 
 
-def moved(candidate: Candidate) -> int:
-    return candidate.decided.decision.plan.moved_bytes
+def moved(candidate: Trial) -> int:
+    return candidate.decided.moved_bytes
 
 
-def fitted(limit: int) -> Candidate:
-    tables, again, first = planned()
-    return within(first, again, [limit] * WORKERS, least_cost(tables), tables)
+def fitted(limit: int) -> Trial:
+    ask, first = planned()
+    return within(first, ask, [limit] * WORKERS, least_cost(ask.tables))
 
 
 def test_a_plan_that_fits_is_left_as_it_is() -> None:
-    _, _, first = planned()
+    _, first = planned()
     assert fitted(peak(first)) is first
 
 
 def test_what_is_lacking_is_told_by_the_program() -> None:
     for lean in (False, True):
-        first = candidate_of(planned()[2].decided, lean=lean)
+        first = trial_of(planned()[1].decided, lean=lean)
         most = peak(first)
         for limit in (most // 2, most - 1, most, 2 * most):
             lacking = first.lacking([limit] * WORKERS)
@@ -64,7 +64,7 @@ def test_what_is_lacking_is_told_by_the_program() -> None:
 
 
 def test_less_memory_costs_more_bytes_and_the_program_keeps_to_the_limit() -> None:
-    _, _, first = planned()
+    _, first = planned()
     costs = [moved(first)]
     for share in (0.97, 0.94):
         limit = int(peak(first) * share)
@@ -73,16 +73,16 @@ def test_less_memory_costs_more_bytes_and_the_program_keeps_to_the_limit() -> No
         # Exactly what the program moves: the price on memory is not in it.
         assert moved(found) == found.partitioned.program.predicted_bytes
         costs.append(moved(found))
-    assert found.decided.decision.plan.certified_gap is None
+    assert found.decided.certified_gap is None
     assert costs == sorted(costs)
     assert costs[-1] > costs[0]
 
 
 def test_the_same_limit_gives_the_same_plan() -> None:
-    _, _, first = planned()
+    _, first = planned()
     limit = int(peak(first) * 0.95)
     one, other = fitted(limit), fitted(limit)
-    assert one.decided.decision.plan.to_json() == other.decided.decision.plan.to_json()
+    assert one.decided == other.decided
 
 
 def test_where_nothing_fits_the_error_says_what_takes_the_room_and_what_would_do() -> None:
@@ -96,39 +96,45 @@ def test_where_nothing_fits_the_error_says_what_takes_the_room_and_what_would_do
 
 
 def test_more_workers_are_suggested_where_they_might_do() -> None:
-    _, _, first = planned()
+    _, first = planned()
     with pytest.raises(InfeasibleError, match="no plan was found that fits") as no:
         fitted(peak(first) // 3)
     assert re.search(r"so might about \d+ workers or a smaller batch$", no.value.hint)
 
 
 @pytest.mark.slow
-def test_where_nothing_fits_plans_with_less_replication_are_tried() -> None:
-    workers, graph, tables = 2, rnn(1, 32, batch=16, steps=3), CostTables()
-    first = candidate_of(decide_with_bodies(graph, opdefs.standard(), workers, tables=tables))
+def test_where_nothing_fits_plans_with_less_replication_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = SearchRequest(2)
+    first = trial_of(decide_with_bodies(rnn(1, 32, batch=16, steps=3), opdefs.standard(), ask))
+    limited = partial(within, first, ask, goal=least_cost(ask.tables))
 
-    def again(decided: Decided, charged: CostTables, rules: Rules = NO_RULES) -> Decision:
-        return decide(decided.graph, decided.ops, workers, tables=charged, rules=rules, effort="quick")
-
-    def stuck(decided: Decided, charged: CostTables) -> Decision:
-        """A search that prices of memory lead nowhere."""
-        return decided.decision
-
-    stricter = [partial(again, rules=rules) for rules in NO_RULES.with_less_replication()]
-    fitted = partial(within, first, goal=least_cost(tables), tables=tables)
-
-    def told(limit: int, planned: Again, leaner: Sequence[Again]) -> int:
+    def told(limit: int) -> int:
         """The memory that would do, by the error."""
         with pytest.raises(InfeasibleError, match="no plan was found that fits") as no:
-            fitted(planned, [limit] * workers, around=partial(Nearby, is_free=planned is again), leaner=leaner)
+            limited([limit] * ask.workers)
         return int(no.value.hint.partition("--memory ")[2].partition("B)")[0])
 
-    least = told(1, again, stricter)
-    assert least < told(1, again, ())
-    assert least < told(least, stuck, ())
-    found = fitted(stuck, [least] * workers, around=partial(Nearby, is_free=False), leaner=stricter)
+    def stuck(graph: Graph, ops: tuple[BoundOp, ...], asked: SearchRequest) -> Decided:
+        """A search that prices of memory lead nowhere."""
+        return first.decided if asked.rules == ask.rules else decide(graph, ops, asked)
+
+    least = told(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Rules, "with_less_replication", lambda self: ())
+        assert least < told(1)
+        patched.setattr(fit, "decide", stuck)
+        patched.setattr(fit, "Nearby", lambda plans, asked: Nearby(plans, bound_to(asked)))
+        assert least < told(least)
+    monkeypatch.setattr(fit, "decide", stuck)
+    monkeypatch.setattr(fit, "Nearby", lambda plans, asked: Nearby(plans, bound_to(asked)))
+    found = limited([least] * ask.workers)
     assert peak(found) <= least
     assert moved(found) > moved(first)
+
+
+def bound_to(ask: SearchRequest) -> SearchRequest:
+    """The same for a strategy of the literature, near whose plans no others are offered."""
+    return replace(ask, strategy="data")
 
 
 def test_ever_fewer_tensors_may_be_replicated() -> None:
@@ -140,19 +146,15 @@ def test_ever_fewer_tensors_may_be_replicated() -> None:
 
 @pytest.mark.slow
 def test_a_plan_that_prices_do_not_lead_to_is_found_by_dividing_plans() -> None:
-    graph, tables = build("cnn-5x2048-6"), CostTables()
-    first = candidate_of(decide_with_bodies(graph, opdefs.standard(), WORKERS, tables=tables))
-
-    def again(decided: Decided, charged: CostTables) -> Decision:
-        return decide(decided.graph, decided.ops, WORKERS, tables=charged, effort="quick")
-
+    ask = SearchRequest(WORKERS)
+    first = trial_of(decide_with_bodies(build("cnn-5x2048-6"), opdefs.standard(), ask))
     for limit in (453_100_000, 550_500_000):
-        found = within(first, again, [limit] * WORKERS, least_cost(tables), tables)
+        found = within(first, ask, [limit] * WORKERS, least_cost(ask.tables))
         assert limit * 0.99 < peak(found) <= limit
 
 
 def test_occupancy_adds_up() -> None:
-    _, _, first = planned()
+    _, first = planned()
     program, graph = first.partitioned.program, first.decided.graph
     found = occupancy(program, graph.roles, 1, shown=10**6)
     assert found.total_bytes == program.peak_bytes[1]

@@ -15,12 +15,15 @@ from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
+from planner.machine.rates import Rates
 from planner.partition.build import partition
-from planner.planning.bodies import Decided
-from planner.planning.fit import candidate_of, least_cost, within
-from planner.search.decide import Decision, decide
+from planner.planning.fit import least_cost, trial_of, within
+from planner.search.decide import decide
+from planner.search.decided import Decided
+from planner.search.memory.limit import HIGHEST_PRICE
 from planner.search.memory.nearby import Nearby
 from planner.search.model.problem import Problem
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.zoo import mlp
 
@@ -44,10 +47,10 @@ def summed(problem: Problem) -> NDArray[np.int64]:
     return found
 
 
-def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decision) -> list[tuple[int, int]]:
+def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decided) -> list[tuple[int, int]]:
     """Of all plans those that cost less than every plan of which a worker takes as little: the cost, and the peak."""
     tables, residence = CostTables(), Residence(graph, ops)
-    nearby = Nearby(graph, ops, [first.plan], tables)
+    nearby = Nearby([first], SearchRequest(WORKERS))
     problem = nearby.problem(tables)
     candidates = [problem.extensions(variable, UNCUT, WORKERS) for variable in problem.variables]
     costs = summed(problem)
@@ -79,18 +82,34 @@ def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decision) -> list[tu
 def test_no_plan_within_a_limit_costs_less(sizes: tuple[int, int, int]) -> None:
     graph, tables = mlp(*sizes), CostTables()
     ops = opdefs.standard().bind_all(graph)
-
-    def again(decided: Decided, charged: CostTables) -> Decision:
-        return decide(decided.graph, decided.ops, WORKERS, tables=charged, effort="quick")
-
-    decision = decide(graph, ops, WORKERS, tables=tables)
-    first = candidate_of(Decided(graph, ops, decision))
+    ask = SearchRequest(WORKERS, tables=tables)
+    decision = decide(graph, ops, ask)
+    first = trial_of(decision)
     every = frontier(graph, ops, decision)
     assert len(every) > 1, "limits make a difference"
-    assert every[0][0] == decision.plan.cost
+    assert every[0][0] == decision.cost
     for cost, peak in every:
-        found = within(first, again, [peak] * WORKERS, least_cost(tables), tables)
+        found = within(first, ask, [peak] * WORKERS, least_cost(tables))
         assert max(found.partitioned.program.peak_bytes) <= peak
-        assert found.decided.decision.plan.cost == cost
+        assert found.decided.cost == cost
     with pytest.raises(InfeasibleError, match="no plan was found that fits"):
-        within(first, again, [every[-1][1] - 1] * WORKERS, least_cost(tables), tables)
+        within(first, ask, [every[-1][1] - 1] * WORKERS, least_cost(tables))
+
+
+@pytest.mark.parametrize("rates", [Rates(), Rates(1000.0, 0.001)], ids=["usual rates", "dear work"])
+def test_the_highest_price_is_more_than_a_byte_of_memory_saves(rates: Rates) -> None:
+    """Of all plans the one that is best at that price takes the least, whatever it costs otherwise."""
+    graph, ask = mlp(1, 24, 40), SearchRequest(WORKERS, tables=CostTables(rates))
+    ops = opdefs.standard().bind_all(graph)
+    nearby, residence = Nearby([decide(graph, ops, ask)], ask), Residence(graph, ops)
+    costs = summed(nearby.problem(ask.tables))
+    dearest = Fraction(0)
+    assert residence.moments > 1
+    for moment in range(residence.moments):
+        priced = PricedTables(ask.tables, residence, {moment: Fraction(1)})
+        held = summed(nearby.problem(priced)) - costs
+        amounts = np.unique(held)
+        cheapest = [int(costs[held == amount].min()) for amount in amounts]
+        saved = zip(amounts[1:].tolist(), cheapest[1:], strict=True)
+        dearest = max(dearest, *(Fraction(cheapest[0] - cost, amount - int(amounts[0])) for amount, cost in saved))
+    assert 1 < dearest < HIGHEST_PRICE

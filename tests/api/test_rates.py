@@ -60,3 +60,17 @@ def test_plans_of_explain_and_json_state_what_excess_is(capsys: pytest.CaptureFi
     explained = json.loads(capsys.readouterr().out)
     for key in ("moved_bytes", "excess_bytes", "repeated_bytes", "slowest_share"):
         assert explained[key] == found[key]
+
+
+def test_strategies_are_compared_by_the_same_rates(capsys: pytest.CaptureFixture[str]) -> None:
+    costs = {}
+    for speed in ("1MFLOP/s", "1PFLOP/s"):
+        rates = f"link=1GB/s,memory=1000GB/s,compute={speed}"
+        assert cli.main(["compare", "m.onnx", "--gpus", "4", "--rates", rates, "--json"]) == 0
+        rows = [row for row in json.loads(capsys.readouterr().out)["rows"] if not row["reason"]]
+        assert all(row["cost"] == row["moved_bytes"] + row["excess_bytes"] for row in rows)
+        costs[speed] = {row["strategy"]: row["cost"] for row in rows}
+        assert costs[speed]["tofu"] == min(costs[speed].values())
+    assert costs["1MFLOP/s"]["tofu"] > costs["1PFLOP/s"]["tofu"]
+    assert cli.main(["compare", "m.onnx", "--gpus", "4", "--rates", "link=1GB/s", "--json"]) == 2
+    assert "--rates: memory and compute missing" in capsys.readouterr().err

@@ -10,13 +10,12 @@ import pytest
 
 import opdefs
 from planner import api
-from planner.cost.tables import CostTables
 from planner.graph.to_onnx import write_model
-from planner.planning.bodies import Decided
-from planner.planning.fit import Candidate, candidate_of, least_cost
+from planner.planning.fit import Trial, least_cost, trial_of
 from planner.planning.room import fits, shared_where_room
 from planner.report import as_json, tables
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.zoo import build
 
@@ -24,26 +23,26 @@ WORKERS = 2
 
 
 @cache
-def gathering() -> tuple[Candidate, Candidate]:
+def gathering() -> tuple[Trial, Trial]:
     """A plan that gathers weights in both passes, and the same sharing all that it can, with no limit on memory."""
-    graph, descriptions, counted = build("gpt-2x64", batch=1), opdefs.standard(), CostTables()
+    graph, descriptions = build("gpt-2x64", batch=1), opdefs.standard()
     ops = descriptions.bind_all(graph)
-    plan = decide(graph, ops, WORKERS, rules=Rules(replicate="none"), effort="quick", tables=counted)
-    first = candidate_of(Decided(graph, ops, plan))
-    return first, shared_where_room(first, None, least_cost(counted), descriptions, counted)
+    ask = SearchRequest(WORKERS, rules=Rules(replicate="none"), effort="quick")
+    first = trial_of(decide(graph, ops, ask))
+    return first, shared_where_room(first, least_cost(ask.tables), ask, descriptions, None)
 
 
-def peak(candidate: Candidate) -> int:
+def peak(candidate: Trial) -> int:
     return max(candidate.partitioned.program.peak_bytes)
 
 
-def moved(candidate: Candidate) -> int:
-    return candidate.decided.decision.plan.moved_bytes
+def moved(candidate: Trial) -> int:
+    return candidate.decided.moved_bytes
 
 
-def within(limit: int) -> Candidate:
-    counted = CostTables()
-    return shared_where_room(gathering()[0], [limit] * WORKERS, least_cost(counted), opdefs.standard(), counted)
+def within(limit: int) -> Trial:
+    ask = SearchRequest(WORKERS)
+    return shared_where_room(gathering()[0], least_cost(ask.tables), ask, opdefs.standard(), [limit] * WORKERS)
 
 
 def test_what_is_held_is_counted() -> None:

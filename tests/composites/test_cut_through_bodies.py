@@ -17,6 +17,7 @@ from planner.planning.bodies import decide_with_bodies
 from planner.results import PlanResult
 from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 
 MODELS = Path(__file__).parent.parent / "models"
 Kinds = dict[str, tuple[int, ...]]
@@ -146,25 +147,25 @@ def test_one_kernel_where_the_rows_are_cut(verified: Verified, workers: int) -> 
 )
 def test_bodies_never_cost_more_and_the_program_says_the_same(graph: Graph, workers: int) -> None:
     descriptions = opdefs.standard()
-    plain = decide(graph, descriptions.bind_all(graph), workers)
-    without = decide_with_bodies(graph, descriptions, workers, through_bodies=False)
+    plain = decide(graph, descriptions.bind_all(graph), SearchRequest(workers))
+    without = decide_with_bodies(graph, descriptions, SearchRequest(workers), through_bodies=False)
     assert without.graph == graph
-    assert without.decision.plan == plain.plan
-    found = decide_with_bodies(graph, descriptions, workers)
-    assert found.decision.plan.cost <= plain.plan.cost
-    program = partition(found.graph, found.ops, found.decision.plan).program
-    assert program.predicted_bytes == found.decision.plan.moved_bytes == sum(found.decision.plan.tensor_bytes.values())
-    if found.decision.plan.cost == plain.plan.cost:
-        assert found.decision.plan == plain.plan
+    assert without == plain
+    found = decide_with_bodies(graph, descriptions, SearchRequest(workers))
+    assert found.cost <= plain.cost
+    program = partition(found.graph, found.ops, found).program
+    assert program.predicted_bytes == found.moved_bytes == sum(found.tensor_bytes.values())
+    if found.cost == plain.cost:
+        assert found == plain
 
 
 def test_a_step_of_bert_is_cheaper_and_resnet_is_what_it_was() -> None:
     for name, cheaper in (("bert_step", True), ("resnet50", False)):
         graph, descriptions = read_model(MODELS / f"{name}.onnx"), opdefs.standard()
-        plain = decide(graph, descriptions.bind_all(graph), 2)
-        found = decide_with_bodies(graph, descriptions, 2)
-        assert (found.decision.plan.cost < plain.plan.cost) is cheaper
-        assert (found.decision.plan == plain.plan) is not cheaper
+        plain = decide(graph, descriptions.bind_all(graph), SearchRequest(2))
+        found = decide_with_bodies(graph, descriptions, SearchRequest(2))
+        assert (found.cost < plain.cost) is cheaper
+        assert (found == plain) is not cheaper
 
 
 def test_explain_shows_the_model_s_op_and_its_body(verified: Verified, tmp_path: Path) -> None:

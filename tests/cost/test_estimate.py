@@ -19,6 +19,7 @@ from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Device, Level, Topology, load_topology
 from planner.partition.build import partition
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 from planner.strict_json import parse_json
 from planner.zoo import mlp
 
@@ -30,7 +31,7 @@ MACHINE = Topology("four", Device(2**40, FLOAT32, 100e9), (SLOW, FAST))
 
 def estimated(graph: Graph, machine: Topology, strategy: str = "tofu") -> TimeEstimate:
     ops = opdefs.standard().bind_all(graph)
-    plan = decide(graph, ops, machine.device_count, strategy=strategy).plan
+    plan = decide(graph, ops, SearchRequest(machine.device_count, strategy=strategy))
     program = partition(graph, ops, plan).program
     return estimate(graph, ops, plan.strategies, plan.cuts, program, machine)
 
@@ -38,7 +39,7 @@ def estimated(graph: Graph, machine: Topology, strategy: str = "tofu") -> TimeEs
 def test_an_op_takes_the_longer_of_computing_and_memory() -> None:
     graph = mlp(1, 128, 64)
     product = next(bound for bound in opdefs.standard().bind_all(graph) if bound.op.op_type == "Gemm")
-    plan = decide(graph, opdefs.standard().bind_all(graph), 2, strategy="data").plan
+    plan = decide(graph, opdefs.standard().bind_all(graph), SearchRequest(2, strategy="data"))
     strategy = plan.strategies[product.op.name].tiling
     operations, touched = 2 * 32 * 128 * 128, 4 * (32 * 128 * 2 + 128 * 128)
     fast_memory = Roofline([Device(1, FLOAT32, 1e15)] * 2)
@@ -53,7 +54,7 @@ def test_an_op_takes_the_longer_of_computing_and_memory() -> None:
 def test_what_a_topology_does_not_say_is_assumed_aloud() -> None:
     graph = mlp(1, 128, 64)
     product = next(bound for bound in opdefs.standard().bind_all(graph) if bound.op.op_type == "Gemm")
-    strategy = decide(graph, opdefs.standard().bind_all(graph), 1).plan.strategies[product.op.name].tiling
+    strategy = decide(graph, opdefs.standard().bind_all(graph), SearchRequest(1)).strategies[product.op.name].tiling
     other = Roofline([Device(1, ((DType.FLOAT16, 8e12), (DType.FLOAT64, 1e12)), 1e15)])
     assert other.seconds(product, strategy)[0] == pytest.approx(2 * 64 * 128 * 128 / 1e12)
     assert other.assumptions == ("the topology gives no speed for float32: float64's was taken",)

@@ -25,6 +25,7 @@ from planner.machine.device_profile import DeviceProfile, MeasuredDevice, Measur
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink, Level, Topology
 from planner.partition.build import partition
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 from planner.strict_json import parse_json
 from planner.tdl.bind import BoundOp
 
@@ -156,7 +157,7 @@ def planned(graph: Graph, known: DeviceProfile, machine: Topology = TWO) -> dict
     """The strategies of the plan for the least time, by op."""
     ops = bound(graph)
     times = TimeTables(machine, (2,), profile=known)
-    plan = decide(graph, ops, 2, tables=TimedTables(CostTables(), times)).plan
+    plan = decide(graph, ops, SearchRequest(2, tables=TimedTables(CostTables(), times)))
     return {name: str(strategy.tiling) for name, strategy in plan.strategies.items()}
 
 
@@ -198,7 +199,7 @@ def test_an_op_that_is_slow_when_cut_one_way_turns_its_neighbours() -> None:
 def test_an_estimate_says_how_much_was_measured() -> None:
     graph = graph_of(("MatMul", ["a", "b"], "c"), ("Exp", ["c"], "d"), ("Neg", ["d"], "e"))
     ops = bound(graph)
-    plan = decide(graph, ops, 2).plan
+    plan = decide(graph, ops, SearchRequest(2))
     program = partition(graph, ops, plan).program
     strategy = plan.strategies["c_op"].tiling
     known = profile(measured(ops[0], strategy, 7e-6), measured(ops[1], WHOLE, 4e-6))
@@ -228,8 +229,8 @@ def test_powers_are_told_apart_and_a_search_adds_up_all_the_same() -> None:
     )
     assert len(known.ops) == 4
     tables = TimedTables(CostTables(), TimeTables(TWO, (2,), profile=known))
-    plan = decide(graph, ops, 2, tables=tables).plan
-    program = partition(graph, ops, decide(graph, ops, 2).plan).program
+    plan = decide(graph, ops, SearchRequest(2, tables=tables))
+    program = partition(graph, ops, decide(graph, ops, SearchRequest(2))).program
     assert plan.cost in {round(2 * one * PICOSECONDS) for one in (1e-6, 8e-6)}, "one of the two stands for both"
     found = estimate(graph, ops, plan.strategies, plan.cuts, program, TWO, known)
     assert found.compute_seconds == pytest.approx(9e-6)

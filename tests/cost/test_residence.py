@@ -7,15 +7,15 @@ import pytest
 
 import opdefs
 from fast_suite import chosen, spread
-from planner.artifacts.plan import Plan
 from planner.cost.by_op import op_bytes
 from planner.cost.priced import PricedTables, rounded
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph
-from planner.planning.bodies import Decided
-from planner.planning.fit import candidate_of
-from planner.search.decide import Decision, decide
+from planner.planning.fit import trial_of
+from planner.search.decide import decide
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.zoo import build, mlp
 from planner.zoo.recurrent import rnn
@@ -24,8 +24,8 @@ MODELS = ("mlp-5x300", "lenet-5", "cnn-3x64-12", "gpt-1x64-2h")
 STRATEGIES = ("tofu", "data", "model", "fsdp", "allrow-greedy", "soybean")
 
 
-def planned(graph: Graph, ops: tuple[BoundOp, ...], workers: int, strategy: str) -> Decision:
-    return decide(graph, ops, workers, strategy=strategy, effort="quick")
+def planned(graph: Graph, ops: tuple[BoundOp, ...], workers: int, strategy: str) -> Decided:
+    return decide(graph, ops, SearchRequest(workers, strategy=strategy, effort="quick"))
 
 
 @pytest.mark.parametrize(("name", "workers"), spread(MODELS, [6, 4, 2], one_of=3))
@@ -35,8 +35,8 @@ def test_residence_is_at_most_what_the_workers_take(name: str, workers: int) -> 
     residence = Residence(graph, ops)
     for strategy in STRATEGIES:
         decision = planned(graph, ops, workers, strategy)
-        program = candidate_of(Decided(graph, ops, decision), lean=True).partitioned.program
-        most = int(residence.of(decision.plan).max())
+        program = trial_of(decision, lean=True).partitioned.program
+        most = int(residence.of(decision).max())
         assert 0.75 * sum(program.peak_bytes) < most <= sum(program.peak_bytes), strategy
         if strategy == "tofu":
             assert most >= 0.99 * sum(program.peak_bytes)
@@ -47,13 +47,13 @@ def test_partial_tensors_are_counted_where_they_lie(workers: int, strategy: str)
     graph = rnn(2, 12, batch=12, steps=5)
     ops = opdefs.standard().bind_all(graph)
     decision = planned(graph, ops, workers, strategy)
-    assert any(tiling.has_partial for tiling in decision.plan.tilings.values())
-    program = candidate_of(Decided(graph, ops, decision)).partitioned.program
-    most = int(Residence(graph, ops).of(decision.plan).max())
+    assert any(tiling.has_partial for tiling in decision.tilings.values())
+    program = trial_of(decision).partitioned.program
+    most = int(Residence(graph, ops).of(decision).max())
     assert 0.1 * sum(program.peak_bytes) < most <= sum(program.peak_bytes)
 
 
-def charged_bytes(graph: Graph, ops: tuple[BoundOp, ...], plan: Plan, tables: CostTables) -> int:
+def charged_bytes(graph: Graph, ops: tuple[BoundOp, ...], plan: Decided, tables: CostTables) -> int:
     return sum(amount for bound in ops for _, amount in op_bytes(graph, bound, plan.strategies, plan.tilings, tables))
 
 
@@ -61,7 +61,7 @@ def charged_bytes(graph: Graph, ops: tuple[BoundOp, ...], plan: Plan, tables: Co
 def test_the_tables_charge_what_residence_counts(strategy: str) -> None:
     graph = mlp(3, 24, 36) if strategy == "model" else rnn(1, 8, batch=8, steps=2)
     ops = opdefs.standard().bind_all(graph)
-    plan = planned(graph, ops, 4, strategy).plan
+    plan = planned(graph, ops, 4, strategy)
     residence, plain = Residence(graph, ops), CostTables()
     by_moment = residence.of(plan)
     for moment in range(residence.moments):
@@ -76,14 +76,14 @@ def test_of_a_perceptron_it_is_what_the_workers_take(strategy: str) -> None:
     graph = mlp(2, 512, 64)
     ops = opdefs.standard().bind_all(graph)
     decision = planned(graph, ops, 4, strategy)
-    program = candidate_of(Decided(graph, ops, decision), lean=True).partitioned.program
-    assert int(Residence(graph, ops).of(decision.plan).max()) == sum(program.peak_bytes)
+    program = trial_of(decision, lean=True).partitioned.program
+    assert int(Residence(graph, ops).of(decision).max()) == sum(program.peak_bytes)
 
 
 def test_on_one_worker_it_is_the_sum_of_what_is_alive() -> None:
     graph = mlp(1, 6, 8)
     ops = opdefs.standard().bind_all(graph)
-    by_moment = Residence(graph, ops).of(planned(graph, ops, 1, "tofu").plan)
+    by_moment = Residence(graph, ops).of(planned(graph, ops, 1, "tofu"))
     always = sum(graph.tensors[name].size_bytes for name in graph.inputs)
     first = ops[0].op.outputs[0]
     assert by_moment[0] == always + graph.tensors[first].size_bytes

@@ -14,6 +14,7 @@ from planner.algebra.tiling import Shard, Tiling
 from planner.artifacts.program import Fetch, Segment
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 
 DOCS = Path(__file__).parents[2] / "docs"
 ITEM = DType.FLOAT32.item_bytes
@@ -133,7 +134,7 @@ def test_a_matrix_product_outside_of_the_space_that_is_searched() -> None:
         constants={},
     )
     ops = opdefs.standard().bind_all(graph)
-    plan = decide(graph, ops, workers, partitioned_inputs=True).plan
+    plan = decide(graph, ops, SearchRequest(workers, partitioned_inputs=True))
     assert plan.certified_gap == 0
     assert sorted(plan.strategies["product"].tiling.dims) == [0, 1, 2], "cut once along m, n and k"
     ranges = ops[0].ranges(plan.strategies["product"].tiling)

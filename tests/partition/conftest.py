@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 import random_plans
-from planner.artifacts.plan import Plan
+from planner.search.decided import Decided
 from planner.search.model.problem import Problem
 
 
 @pytest.fixture
-def random_plan() -> Callable[[Problem, int, int], Plan]:
+def random_plan() -> Callable[[Problem, int, int], Decided]:
     """Draws every variable's composite at random from its candidates, cut by cut."""
     return random_plans.random_plan

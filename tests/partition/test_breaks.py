@@ -7,7 +7,6 @@ import pytest
 
 import opdefs
 from fast_suite import spread
-from planner.artifacts.plan import Plan
 from planner.artifacts.program import Segment
 from planner.artifacts.waits import levels, remote_readers
 from planner.graph.model import Graph
@@ -16,6 +15,7 @@ from planner.partition.build import partition
 from planner.partition.memory import in_place, live_spans
 from planner.partition.packing import least_bytes
 from planner.partition.segments import Partitioned
+from planner.search.decided import Decided
 from planner.search.model.problem import Problem
 from planner.zoo import mlp
 from planner.zoo.convolutional import cnn
@@ -49,7 +49,7 @@ def segments(found: Partitioned) -> int:
 
 @pytest.mark.parametrize(("name", "workers"), spread(GRAPHS, [1, 2, 3], one_of=3))
 def test_little_more_is_needed_than_with_each_op_alone(
-    name: str, workers: int, random_plan: Callable[[Problem, int, int], Plan], monkeypatch: pytest.MonkeyPatch
+    name: str, workers: int, random_plan: Callable[[Problem, int, int], Decided], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = GRAPHS[name]()
     ops = opdefs.standard().bind_all(graph)
@@ -69,7 +69,7 @@ def test_little_more_is_needed_than_with_each_op_alone(
 
 
 def test_one_worker_needs_less_than_in_one_segment(
-    random_plan: Callable[[Problem, int, int], Plan], monkeypatch: pytest.MonkeyPatch
+    random_plan: Callable[[Problem, int, int], Decided], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = mlp(4, 64, 128)
     ops = opdefs.standard().bind_all(graph)
@@ -82,7 +82,7 @@ def test_one_worker_needs_less_than_in_one_segment(
 
 
 def test_an_update_does_not_share_a_segment_with_other_readers_of_its_state(
-    random_plan: Callable[[Problem, int, int], Plan],
+    random_plan: Callable[[Problem, int, int], Decided],
 ) -> None:
     graph = mlp(4, 64, 32)
     ops = opdefs.standard().bind_all(graph)

@@ -12,6 +12,7 @@ from planner.partition.build import partition
 from planner.partition.collectives import collectives, counted
 from planner.partition.sharding import sharding_of, with_annotations
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.zoo import mlp
 
@@ -19,7 +20,7 @@ from planner.zoo import mlp
 def program_of(workers: int, **options: object) -> Program:
     graph = mlp(3, 16, 64)
     ops = opdefs.standard().bind_all(graph)
-    return partition(graph, ops, decide(graph, ops, workers, **options).plan).program  # type: ignore[arg-type]
+    return partition(graph, ops, decide(graph, ops, SearchRequest(workers, **options))).program  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("workers", [2, 4, 8])
@@ -81,7 +82,7 @@ def test_what_is_no_grid_has_no_annotation() -> None:
 def test_an_annotated_model_is_valid() -> None:
     graph = mlp(3, 16, 64)
     ops = opdefs.standard().bind_all(graph)
-    plan = decide(graph, ops, 4).plan
+    plan = decide(graph, ops, SearchRequest(4))
     model = to_model(graph)
     annotated, left_out = with_annotations(model, plan, {name: t.shape for name, t in graph.tensors.items()})
     assert not left_out

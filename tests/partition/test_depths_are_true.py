@@ -12,12 +12,12 @@ from fast_suite import spread
 from partial_plans import all_kinds, partial_plan
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
-from planner.artifacts.plan import Plan
 from planner.cost.seconds.assignment import sent_bytes
 from planner.cost.seconds.depth import arriving, depths, redistributed
 from planner.graph.model import Graph, is_used
 from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import partition
+from planner.search.decided import Decided
 from planner.search.model.problem import Problem
 from planner.tdl.bind import BoundOp
 from planner.zoo import mlp
@@ -26,7 +26,7 @@ MODELS = Path(__file__).parent.parent / "models"
 Moved = NDArray[np.int64]
 
 
-def as_fetched(graph: Graph, ops: tuple[BoundOp, ...], plan: Plan) -> dict[str, Moved]:
+def as_fetched(graph: Graph, ops: tuple[BoundOp, ...], plan: Decided) -> dict[str, Moved]:
     """By tensor, bytes by receiver and depth."""
     depth = depths(plan.cuts)
     found = {name: np.zeros((plan.workers, len(plan.cuts)), dtype=np.int64) for name in plan.tilings}
@@ -40,7 +40,7 @@ def as_fetched(graph: Graph, ops: tuple[BoundOp, ...], plan: Plan) -> dict[str, 
     return found
 
 
-def as_counted(graph: Graph, ops: tuple[BoundOp, ...], plan: Plan) -> dict[str, Moved]:
+def as_counted(graph: Graph, ops: tuple[BoundOp, ...], plan: Decided) -> dict[str, Moved]:
     """The same by the boxes of groups."""
     found = {name: np.zeros((plan.workers, len(plan.cuts)), dtype=np.int64) for name in plan.tilings}
     for bound in ops:
@@ -61,7 +61,7 @@ def as_counted(graph: Graph, ops: tuple[BoundOp, ...], plan: Plan) -> dict[str, 
     return found
 
 
-def check(graph: Graph, ops: tuple[BoundOp, ...], plan: Plan) -> None:
+def check(graph: Graph, ops: tuple[BoundOp, ...], plan: Decided) -> None:
     fetched, counted = as_fetched(graph, ops, plan), as_counted(graph, ops, plan)
     assert sum(int(moved.sum()) for moved in fetched.values()) == plan.moved_bytes > 0
     for name, moved in fetched.items():
@@ -69,7 +69,7 @@ def check(graph: Graph, ops: tuple[BoundOp, ...], plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(("workers", "seed"), spread([2, 3, 4, 6, 8, 12], range(6), one_of=3))
-def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Plan], workers: int, seed: int) -> None:
+def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Decided], workers: int, seed: int) -> None:
     graph = mlp(2, 12, 16)
     ops = opdefs.standard().bind_all(graph)
     check(graph, ops, random_plan(Problem(graph, ops, workers), workers, seed))
@@ -77,7 +77,7 @@ def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Plan]
 
 @pytest.mark.parametrize("workers", [4, 6])
 @pytest.mark.parametrize("model", ["cnn_bn_grads_core", "mlp_grads_core"])
-def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Plan], model: str, workers: int) -> None:
+def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Decided], model: str, workers: int) -> None:
     graph = read_model(MODELS / f"{model}.onnx")
     ops = opdefs.standard().bind_all(graph)
     check(graph, ops, random_plan(Problem(graph, ops, workers), workers, seed=workers))

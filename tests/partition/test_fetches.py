@@ -11,18 +11,16 @@ from hypothesis import strategies as st
 
 import opdefs
 from planner.algebra.region import Region
-from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch, Piece, Program, Source
 from planner.artifacts.waits import joined_waits, stuck
 from planner.graph.model import DType
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink
 from planner.partition.build import partition
 from planner.partition.fetches import copied, nearest_first
-from planner.planning.bodies import Decided
-from planner.planning.fit import Candidate
+from planner.planning.fit import Trial
 from planner.planning.machines import time_of
 from planner.planning.sources import from_the_nearest
-from planner.search.decide import Decision
+from planner.search.decided import Decided
 from planner.search.model.problem import Problem
 from planner.zoo import mlp
 
@@ -87,7 +85,7 @@ def test_of_two_owners_the_nearer_gives() -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("workers", [4, 6])
 def test_distances_change_sources_and_no_bytes(
-    random_plan: Callable[[Problem, int, int], Plan], workers: int, seed: int
+    random_plan: Callable[[Problem, int, int], Decided], workers: int, seed: int
 ) -> None:
     graph = mlp(2, 12, 16)
     ops = opdefs.standard().bind_all(graph)
@@ -105,7 +103,7 @@ def test_distances_change_sources_and_no_bytes(
 
 
 def test_on_a_machine_no_plan_gets_slower_and_some_get_faster(
-    random_plan: Callable[[Problem, int, int], Plan],
+    random_plan: Callable[[Problem, int, int], Decided],
 ) -> None:
     graph, workers, machine = mlp(2, 48, 64), 8, ring(8)
     ops = opdefs.standard().bind_all(graph)
@@ -113,11 +111,9 @@ def test_on_a_machine_no_plan_gets_slower_and_some_get_faster(
     gained = []
     for seed in range(4):
         plan = random_plan(problem, workers, seed)
-        before = Candidate(Decided(graph, ops, Decision(plan, 0.0, 0, 0)))
+        before = Trial(plan)
         after = from_the_nearest(before, machine, None)
-        times = [time_of(one.decided, plan, one.partitioned.program, machine) for one in (before, after)]
-        assert times[0] is not None
-        assert times[1] is not None
+        times = [time_of(one, machine) for one in (before, after)]
         assert after.partitioned.program.predicted_bytes == plan.moved_bytes
         assert (after is before) == (times[1].estimated_seconds == times[0].estimated_seconds)
         gained.append(times[0].estimated_seconds - times[1].estimated_seconds)

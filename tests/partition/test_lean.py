@@ -8,13 +8,14 @@ import pytest
 
 import opdefs
 from fast_suite import spread
-from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.cost.residence import Residence
 from planner.graph.model import Graph
 from planner.partition.build import partition
 from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.model.problem import Problem
+from planner.search.request import SearchRequest
 from planner.zoo import build, mlp
 from planner.zoo.convolutional import cnn
 from planner.zoo.recurrent import rnn
@@ -28,7 +29,7 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
 }
 
 
-def all_turn_to_all_tiles(graph: Graph, plan: Plan, program: Program) -> bool:
+def all_turn_to_all_tiles(graph: Graph, plan: Decided, program: Program) -> bool:
     """Whether no tile is there for nobody, as copies may be in bad plans: such a one goes when it has been made.
 
     Residence does not know of these, and counts them.
@@ -57,7 +58,7 @@ def all_turn_to_all_tiles(graph: Graph, plan: Plan, program: Program) -> bool:
 
 @pytest.mark.parametrize(("name", "workers"), spread(GRAPHS, [1, 2, 3, 4], one_of=4))
 def test_little_lies_beside_the_arena_and_residence_is_at_most_the_arena(
-    name: str, workers: int, random_plan: Callable[[Problem, int, int], Plan]
+    name: str, workers: int, random_plan: Callable[[Problem, int, int], Decided]
 ) -> None:
     graph = GRAPHS[name]()
     ops = opdefs.standard().bind_all(graph)
@@ -78,7 +79,7 @@ def test_little_lies_beside_the_arena_and_residence_is_at_most_the_arena(
 def test_it_takes_what_residence_says(name: str) -> None:
     graph = build(name, batch=32)
     ops = opdefs.standard().bind_all(graph)
-    plan = decide(graph, ops, 4, effort="quick").plan
+    plan = decide(graph, ops, SearchRequest(4, effort="quick"))
     program = partition(graph, ops, plan, lean=True).program
     assert all(worker.workspace_bytes == 0 for worker in program.workers)
     assert sum(program.peak_bytes) <= 1.001 * int(Residence(graph, ops).of(plan).max())
@@ -87,7 +88,7 @@ def test_it_takes_what_residence_says(name: str) -> None:
 def test_weights_that_are_divided_are_gathered_when_they_are_needed() -> None:
     graph = mlp(6, 128, 16)
     ops = opdefs.standard().bind_all(graph)
-    plan = decide(graph, ops, 4, strategy="fsdp", effort="quick").plan
+    plan = decide(graph, ops, SearchRequest(4, strategy="fsdp", effort="quick"))
     for lean in (False, True):
         program = partition(graph, ops, plan, lean=lean).program
         (steps,) = {tuple(type(step) for step in worker.steps) for worker in program.workers}
@@ -102,7 +103,7 @@ def test_weights_that_are_divided_are_gathered_when_they_are_needed() -> None:
 def test_next_states_are_brought_over_their_states() -> None:
     graph = build("lenet-5", batch=32)
     ops = opdefs.standard().bind_all(graph)
-    plan = decide(graph, ops, 4, strategy="data", effort="quick").plan
+    plan = decide(graph, ops, SearchRequest(4, strategy="data", effort="quick"))
     program = partition(graph, ops, plan).program
     assert len(program.workers) == 4
     for worker in program.workers:

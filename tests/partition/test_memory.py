@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from onnx import helper
 
 import opdefs
-from planner.artifacts.plan import Plan
 from planner.artifacts.program import WorkerProgram
 from planner.artifacts.waits import data_waits, joined_waits, levels, remote_readers, stuck
 from planner.artifacts.worker_model import make_body
@@ -23,7 +22,9 @@ from planner.partition.segments import Partitioned
 from planner.partition.workspace import is_in_place_body, workspace_bytes
 from planner.runtime.engine.check import check_programs
 from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.model.problem import Problem
+from planner.search.request import SearchRequest
 from planner.zoo import mlp
 from planner.zoo.recurrent import rnn
 
@@ -72,7 +73,7 @@ def test_a_limit_makes_no_arena_too_large_and_keeps_it_sound(spans: list[Span], 
 def test_a_limit_that_orders_do_not_reach_is_reached_by_lot() -> None:
     graph = rnn(2, 256, batch=64, steps=10)
     ops = opdefs.standard().bind_all(graph)
-    program = unplaced(graph, ops, decide(graph, ops, 4, effort="quick").plan, lean=True)
+    program = unplaced(graph, ops, decide(graph, ops, SearchRequest(4, effort="quick")), lean=True)
     least, usual = max(program.least_peaks), max(program.placed().program.peak_bytes)
     assert least < usual
     reached = program.placed(limit_bytes=least).program
@@ -89,7 +90,7 @@ def test_buffers_that_follow_each_other_share_a_place() -> None:
 def planned(workers: int) -> Partitioned:
     graph = mlp(4, 64, 128)
     ops = opdefs.standard().bind_all(graph)
-    return partition(graph, ops, decide(graph, ops, workers).plan)
+    return partition(graph, ops, decide(graph, ops, SearchRequest(workers)))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 6, 8])
@@ -119,7 +120,7 @@ def test_weights_are_updated_in_place() -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("workers", [2, 3, 4, 8])
 def test_random_plans_have_sound_arenas(
-    random_plan: Callable[[Problem, int, int], Plan], workers: int, seed: int
+    random_plan: Callable[[Problem, int, int], Decided], workers: int, seed: int
 ) -> None:
     graph = mlp(3, 12, 16)
     ops = opdefs.standard().bind_all(graph)

@@ -11,10 +11,11 @@ from planner.cost.tables import CostTables
 from planner.graph.deliveries import SharedDelivery
 from planner.partition.build import partition
 from planner.partition.memory import live_spans
-from planner.planning.bodies import Decided
 from planner.planning.deliveries import Saving, paid_for_twice, savings, with_savings
 from planner.runtime.engine.check import check_programs
 from planner.search.decide import decide
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.zoo import build
 
@@ -27,12 +28,12 @@ def planned(workers: int) -> tuple[Decided, Decided]:
     graph, descriptions, tables = build("mlp-3x31", batch=2000), opdefs.standard(), CostTables()
     ops = descriptions.bind_all(graph)
     pins = {f"w{layer}": "S(0)" for layer in (1, 2, 3)} | {f"x{layer}": "S(0)" for layer in range(4)}
-    plain = Decided(graph, ops, decide(graph, ops, workers, rules=Rules(pins), effort="quick", tables=tables))
+    plain = decide(graph, ops, SearchRequest(workers, rules=Rules(pins), effort="quick", tables=tables))
     return plain, with_savings(plain, savings(plain, paid_for_twice(plain, tables)), descriptions, tables)
 
 
 def program_of(decided: Decided) -> Program:
-    return partition(decided.graph, decided.ops, decided.decision.plan).program
+    return partition(decided.graph, decided.ops, decided).program
 
 
 def tensors_fetched(program: Program, worker: int) -> list[str]:
@@ -45,7 +46,7 @@ def tensors_fetched(program: Program, worker: int) -> list[str]:
 def test_a_shared_delivery_is_one_fetch(workers: int) -> None:
     plain, shared = map(program_of, planned(workers))
     check_programs(shared.workers, shared.state)
-    names = {delivery.tensor for delivery in planned(workers)[1].decision.plan.deliveries}
+    names = {delivery.tensor for delivery in planned(workers)[1].deliveries}
     assert {"w2", "w3"} <= names
     for worker in range(workers):
         assert [tensors_fetched(plain, worker).count(name) for name in ("w2", "w3")] == [2, 2]
@@ -62,7 +63,7 @@ def test_what_is_delivered_is_held_until_its_last_reader(workers: int) -> None:
     assert decided.decision.plan.deliveries
     for worker in program.workers:
         spans = live_spans(worker, level, readers)
-        for delivery in decided.decision.plan.deliveries:
+        for delivery in decided.deliveries:
             reading = [
                 number
                 for number, step in enumerate(worker.steps)
@@ -88,11 +89,11 @@ def test_where_a_worker_has_what_is_delivered_nothing_is_copied() -> None:
     """A delivery in the tensor's own tiling has no buffer: its readers read the tile."""
     plain = planned(2)[0]
     delivery = SharedDelivery("again", "w2", ("x2_op", "x1.grad_op"))
-    same = Saving(delivery, plain.decision.plan.tilings["w2"], saved_bytes=0)
+    same = Saving(delivery, plain.tilings["w2"], saved_bytes=0)
     delivered = with_savings(plain, [same], opdefs.standard(), CostTables())
     assert len(delivered.ops) == len(plain.ops) + 1
     program = program_of(delivered)
     assert program.predicted_bytes == program_of(plain).predicted_bytes
     assert program.peak_bytes == program_of(plain).peak_bytes
-    names = {one.name for one in delivered.decision.plan.deliveries}
+    names = {one.name for one in delivered.deliveries}
     assert all(names.isdisjoint(worker.buffers) for worker in program.workers)

@@ -10,12 +10,12 @@ from deliveries import all_deliveries
 from fast_suite import spread
 from partial_plans import all_kinds, partial_plan, separate_gpt, two_products
 from planner import zoo
-from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import partition
+from planner.search.decided import Decided
 from planner.search.model.problem import Problem
 from planner.zoo import mlp
 
@@ -61,7 +61,7 @@ def check_program(program: Program) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("workers", [2, 3, 4, 6, 8])
-def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Plan], workers: int, seed: int) -> None:
+def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Decided], workers: int, seed: int) -> None:
     graph = mlp(2, 12, 16)
     ops = opdefs.standard().bind_all(graph)
     plan = random_plan(Problem(graph, ops, workers), workers, seed)
@@ -74,7 +74,7 @@ def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Plan]
     ("model", "workers", "seed"), spread(["lenet-5", "mlp-2x12"], [2, 3, 4, 6], range(3), one_of=4)
 )
 def test_random_plans_with_shared_deliveries(
-    random_plan: Callable[[Problem, int, int], Plan], model: str, workers: int, seed: int
+    random_plan: Callable[[Problem, int, int], Decided], model: str, workers: int, seed: int
 ) -> None:
     """Every tensor of several readers is delivered to all of them, and again to the last two: halos, too."""
     whole = zoo.build(model, batch=8)
@@ -90,7 +90,7 @@ def test_random_plans_with_shared_deliveries(
     ("model", "workers"),
     spread(["cnn_bn_grads_core", "bert_step", "mlp_grads_core", "resnet50"], [3, 2, 6, 4], one_of=4),
 )
-def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Plan], model: str, workers: int) -> None:
+def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Decided], model: str, workers: int) -> None:
     graph = read_model(MODELS / f"{model}.onnx")
     ops = opdefs.standard().bind_all(graph)
     plan = random_plan(Problem(graph, ops, workers), workers, seed=workers)
@@ -126,7 +126,7 @@ def test_random_plans_of_a_transformer_with_partial_tensors(workers: int) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [3, 4])
 @pytest.mark.parametrize("model", FAMILIES)
-def test_random_plans_of_the_zoo(random_plan: Callable[[Problem, int, int], Plan], model: str, workers: int) -> None:
+def test_random_plans_of_the_zoo(random_plan: Callable[[Problem, int, int], Decided], model: str, workers: int) -> None:
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)
     plan = random_plan(Problem(graph, ops, workers), workers, seed=workers)

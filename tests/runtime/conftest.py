@@ -22,6 +22,7 @@ from planner.graph.to_onnx import to_model
 from planner.partition.build import partition
 from planner.runtime.plan_files import LoadedPlan
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 
 OPSET = 21
 
@@ -106,21 +107,21 @@ class Case:
     def write(self, directory: Path) -> Path:
         """The folder of a plan."""
         nothing = Plan(
-            "m",
-            "",
-            (len(self.program.workers),),
-            {},
-            {},
-            {},
-            self.program.predicted_bytes,
-            0,
-            (),
-            0,
-            0,
-            0,
-            None,
-            "tofu",
-            (),
+            model="m",
+            model_digest="",
+            cuts=(len(self.program.workers),),
+            tilings={},
+            strategies={},
+            tensor_bytes={},
+            moved_bytes=self.program.predicted_bytes,
+            soybean_bytes=0,
+            peak_bytes=(),
+            computing_bytes=0,
+            excess_bytes=0,
+            repeated_bytes=0,
+            certified_gap=None,
+            strategy="tofu",
+            unsplit=(),
         )
         text = nothing.to_json().encode()
         files = {PLAN: text, MODEL: to_model(self.graph).SerializeToString()}
@@ -281,7 +282,7 @@ def plan_of() -> Callable[..., LoadedPlan]:
 
     def make(graph: Graph, workers: int, *, arenas: bool = True) -> LoadedPlan:
         ops = opdefs.standard().bind_all(graph)
-        partitioned = partition(graph, ops, decide(graph, ops, workers).plan)
+        partitioned = partition(graph, ops, decide(graph, ops, SearchRequest(workers)))
 
         def kept(program: WorkerProgram) -> WorkerProgram:
             return program if arenas else replace(program, arena=None)

@@ -25,6 +25,7 @@ from planner.search.model.cuts import cuts_of_levels
 from planner.search.model.problem import Problem, no_restriction
 from planner.search.moves.fusion import improve
 from planner.search.moves.recursion import search_recursively
+from planner.search.request import SearchRequest
 from planner.zoo import mlp
 from random_graphs import graphs, images
 
@@ -103,7 +104,7 @@ class Sample:
         """
         workers, ops = int(np.prod(levels)), DESCRIPTIONS.bind_all(graph)
         assume(workers <= max(tensor.elements for tensor in graph.tensors.values()))
-        plan = decide(graph, ops, workers, levels=levels, tables=tables).plan
+        plan = decide(graph, ops, SearchRequest(workers, levels=levels, tables=tables))
         least = least_of_all(Problem(graph, ops, workers, tables=tables), cuts_of_levels(levels))
         assert plan.certified_gap is not None, "small graphs have certificates"
         assert plan.certified_gap <= 0.05

@@ -15,9 +15,11 @@ from planner.artifacts.plan import Plan
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.reading.from_onnx import read_model
-from planner.partition.build import partition
+from planner.partition.build import complete_plan, partition
 from planner.search import decide as decide_module
-from planner.search.decide import STRATEGIES, Decision, decide
+from planner.search.decide import STRATEGIES, decide
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.tdl.builder import NodeView, op
 from planner.tdl.terms import Ix, TensorArg, Val
@@ -26,29 +28,33 @@ from planner.zoo import build, mlp
 MODELS = Path(__file__).parent.parent / "models"
 
 
-def decided(graph: Graph, workers: int, **options: object) -> Decision:
-    return decide(graph, opdefs.standard().bind_all(graph), workers, **options)  # type: ignore[arg-type]
+def decided(graph: Graph, workers: int, **options: object) -> Decided:
+    return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, **options))  # type: ignore[arg-type]
+
+
+def complete(found: Decided) -> Plan:
+    return complete_plan(found, partition(found.graph, found.ops, found).program, "m", "")
 
 
 def test_soybean_section_2_2() -> None:
     """5 layers of 300x300, batch 400, 16 workers: 57.6 MB there counts n where n-1 parts move, so 54.0 here."""
     graph = mlp(5, 300, 400)
-    data = decided(graph, 16, strategy="data").plan
+    data = decided(graph, 16, strategy="data")
     assert data.moved_bytes == 54_000_000
     program = partition(graph, opdefs.standard().bind_all(graph), data).program
     assert program.soybean_bytes == 57_600_000
-    found = decided(graph, 16).plan
+    found = decided(graph, 16)
     assert found.moved_bytes <= found.cost <= 25_200_000
     assert found.slowest_share < 1.05
 
 
 def test_data_parallelism_of_the_large_mlp() -> None:
-    assert decided(mlp(4, 8192, 512), 8, strategy="data").plan.moved_bytes == 2 * 7 * 4 * 8192 * 8192 * 4
+    assert decided(mlp(4, 8192, 512), 8, strategy="data").moved_bytes == 2 * 7 * 4 * 8192 * 8192 * 4
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5, 6, 7, 8, 12])
 def test_every_number_of_workers_has_a_plan(workers: int) -> None:
-    plan = decided(mlp(2, 24, 36), workers).plan
+    plan = decided(mlp(2, 24, 36), workers)
     assert plan.workers == workers
     assert (plan.moved_bytes == 0) == (workers == 1)
     for pair in mlp(2, 24, 36).state:
@@ -57,18 +63,18 @@ def test_every_number_of_workers_has_a_plan(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [1, 6, 7, 8])
 def test_small_plans_are_certified_to_be_the_best(workers: int) -> None:
-    assert decided(mlp(2, 24, 36), workers).plan.certified_gap == 0.0
+    assert decided(mlp(2, 24, 36), workers).certified_gap == 0.0
 
 
 def test_the_strategies_of_the_literature_claim_no_bound() -> None:
-    assert decided(mlp(2, 24, 36), 8, strategy="data").plan.certified_gap is None
+    assert decided(mlp(2, 24, 36), 8, strategy="data").certified_gap is None
 
 
 def test_a_pin_is_kept_by_a_state_and_its_next_value() -> None:
-    plan = decided(mlp(2, 24, 36), 4, rules=Rules({"w1": "R", "x1": "S(1)/2 S(0)/2"})).plan
+    plan = decided(mlp(2, 24, 36), 4, rules=Rules({"w1": "R", "x1": "S(1)/2 S(0)/2"}))
     assert str(plan.tilings["w1"]) == str(plan.tilings["w1.next"]) == "R/2 R/2"
     assert str(plan.tilings["x1"]) == "S(1)/2 S(0)/2"
-    assert plan.cost >= decided(mlp(2, 24, 36), 4).plan.cost
+    assert plan.cost >= decided(mlp(2, 24, 36), 4).cost
 
 
 def test_all_pins_that_cannot_be_kept_are_named_at_once() -> None:
@@ -108,15 +114,15 @@ def test_what_cannot_be_split_is_said() -> None:
     """Two determinants on 3 x 2 workers: two cannot be cut three ways, and each is found three times at least."""
     tensors = {name: Tensor(name, shape, DType.FLOAT32) for name, shape in (("x", (2, 64, 64)), ("y", (2,)))}
     graph = Graph("det", tensors, (Op("det", "Det", ("x",), ("y",)),), ("x",), ("y",), {})
-    plan = decided(graph, 6).plan
+    plan = decided(graph, 6)
     assert str(plan.strategies["det"].tiling) == "R/3 S(0)/2"
     assert plan.unsplit == ("det",)
-    assert decided(graph, 2).plan.unsplit == ()
+    assert decided(graph, 2).unsplit == ()
 
 
 def test_partitioned_inputs_are_disjoint() -> None:
     graph = mlp(2, 24, 36)
-    free, charged = decided(graph, 4).plan, decided(graph, 4, partitioned_inputs=True).plan
+    free, charged = decided(graph, 4), decided(graph, 4, partitioned_inputs=True)
     assert charged.tilings["x0"].is_disjoint
     assert charged.cost >= free.cost
 
@@ -132,7 +138,7 @@ def test_partitioned_inputs_are_disjoint_whatever_the_strategy(strategy: str) ->
     )
     graph = Graph("two inputs", tensors, ops, ("x", "table"), ("y",), {})
     for workers in (2, 4):
-        plan = decided(graph, workers, strategy=strategy, partitioned_inputs=True).plan
+        plan = decided(graph, workers, strategy=strategy, partitioned_inputs=True)
         assert plan.tilings["x"].is_disjoint
         assert plan.tilings["table"].is_disjoint
 
@@ -149,7 +155,7 @@ def test_an_operator_that_reads_nothing_somewhere_is_not_cut_there() -> None:
     bound = opdefs.standard(shift).bind_all(graph)
     assert "is not read by this part" in bound[0].veto(bound[0].ranges(Tiling.parse("S(0)", (4,))))
     assert bound[0].veto(bound[0].ranges(Tiling.parse("S(0)", (2,))))
-    plan = decide(graph, bound, 4).plan
+    plan = decide(graph, bound, SearchRequest(4))
     assert str(plan.strategies["shift"].tiling) == "R/2 R/2"
     assert partition(graph, bound, plan).program.predicted_bytes == plan.moved_bytes
 
@@ -158,7 +164,7 @@ def test_bert_on_three_workers_keeps_its_heads_whole() -> None:
     """Four heads of 16 fall 2/1/1, and the Reshapes between heads and hidden dim move nothing."""
     graph = read_model(MODELS / "bert_step.onnx")
     assert len(graph.state) == 41
-    plan = decided(graph, 3).plan
+    plan = decided(graph, 3)
     producer, heads = graph.producer, 0
     for name in plan.tilings:
         maker = producer.get(name)
@@ -177,13 +183,13 @@ def test_bert_on_three_workers_keeps_its_heads_whole() -> None:
 
 
 def test_plans_go_through_json() -> None:
-    plan = decided(mlp(2, 24, 36), 6).plan
+    plan = complete(decided(mlp(2, 24, 36), 6))
     assert Plan.from_json(plan.to_json()) == plan
 
 
 @pytest.mark.parametrize("rate", [0, -1.5, 10**300])
 def test_rates_of_a_plan_are_positive(rate: float) -> None:
-    plan = decided(mlp(2, 24, 36), 4).plan
+    plan = complete(decided(mlp(2, 24, 36), 4))
     broken = {**plan.as_dict(), "rates": {"touched_bytes": rate, "operations": 128.0}}
     with pytest.raises(ModelError, match=r"rates (are no rates|.*)|rates.touched_bytes is a number"):
         Plan.from_json(json.dumps(broken))
@@ -191,8 +197,10 @@ def test_rates_of_a_plan_are_positive(rate: float) -> None:
 
 def test_equal_input_gives_equal_plans_whatever_the_hash_seed() -> None:
     code = (
-        "import opdefs; from planner.zoo import mlp; from planner.search.decide import decide; g = mlp(3, 24, 36);"
-        "print(decide(g, opdefs.standard().bind_all(g), 8).plan.to_json())"
+        "import opdefs; from planner.zoo import mlp; from planner.search.decide import decide; "
+        "from planner.search.request import SearchRequest; g = mlp(3, 24, 36);"
+        "found = decide(g, opdefs.standard().bind_all(g), SearchRequest(8));"
+        "print(found.tilings, found.strategies, found.tensor_bytes, found.cost)"
     )
     texts = {
         subprocess.run(
@@ -210,24 +218,24 @@ def test_equal_input_gives_equal_plans_whatever_the_hash_seed() -> None:
 def test_a_quick_plan_claims_no_bound() -> None:
     graph = mlp(2, 24, 36)
     ops = opdefs.standard().bind_all(graph)
-    assert decide(graph, ops, 8, effort="quick").plan.certified_gap is None
+    assert decide(graph, ops, SearchRequest(8, effort="quick")).certified_gap is None
     # But for one of a single cut, which is solved exactly.
     deep = build("rnn-1-1k")
     deep_ops = opdefs.standard().bind_all(deep)
-    assert decide(deep, deep_ops, 2, effort="quick").plan.certified_gap == 0.0
-    assert decide(deep, deep_ops, 2).plan.certified_gap == 0.0
-    assert decide(graph, ops, 8, effort="thorough").plan.certified_gap == 0.0
+    assert decide(deep, deep_ops, SearchRequest(2, effort="quick")).certified_gap == 0.0
+    assert decide(deep, deep_ops, SearchRequest(2)).certified_gap == 0.0
+    assert decide(graph, ops, SearchRequest(8, effort="thorough")).certified_gap == 0.0
 
 
 def test_a_plan_to_be_beaten_is_beaten_or_stays_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide_module, "MANY_OPS", 0)
     graph = mlp(3, 24, 36)
     ops = opdefs.standard().bind_all(graph)
-    best = decide(graph, ops, 8).plan
+    best = decide(graph, ops, SearchRequest(8))
     assert best.certified_gap == 0.0
-    again = decide(graph, ops, 8, near=best).plan
+    again = decide(graph, ops, SearchRequest(8, incumbent=best))
     assert (again.cost, again.certified_gap) == (best.cost, None)
-    dear = decide(graph, ops, 8, strategy="data").plan
-    better = decide(graph, ops, 8, near=dear).plan
+    dear = decide(graph, ops, SearchRequest(8, strategy="data"))
+    better = decide(graph, ops, SearchRequest(8, incumbent=dear))
     assert better.cost == best.cost < dear.cost
     assert better.certified_gap == 0.0

@@ -26,6 +26,7 @@ from planner.search.model.problem import Problem
 from planner.search.moves import entangled as apart
 from planner.search.moves.entangled import solved
 from planner.search.repeats.shortened import in_order
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.training.build import build_training_graph
 from planner.training.parameters.infer import infer_parameters
@@ -84,9 +85,8 @@ def test_there_is_a_plan_of_one_such_graph(tangle: Graph, workers: int, effort: 
 
 def check_plan(graph: Graph, workers: int, effort: EffortName) -> None:
     ops = opdefs.standard().bind_all(graph)
-    decision = decide(graph, ops, workers, effort=effort)
-    plan = decision.plan
-    assert decision.largest_table <= MAX_TABLE_ENTRIES
+    plan = decide(graph, ops, SearchRequest(workers, effort=effort))
+    assert plan.largest_table <= MAX_TABLE_ENTRIES
     assert partition(graph, ops, plan).program.predicted_bytes == plan.moved_bytes
     if is_too_large(graph, workers):
         assert plan.decided_apart or plan.certified_gap == 0
@@ -98,7 +98,7 @@ def check_plan(graph: Graph, workers: int, effort: EffortName) -> None:
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name not in OWN_METHODS])
 def test_every_strategy_has_one(tangle: Graph, strategy: str) -> None:
     ops = opdefs.standard().bind_all(tangle)
-    plan = decide(tangle, ops, 4, strategy=strategy, effort="quick").plan
+    plan = decide(tangle, ops, SearchRequest(4, strategy=strategy, effort="quick"))
     assert partition(tangle, ops, plan).program.predicted_bytes == plan.moved_bytes
 
 
@@ -106,7 +106,7 @@ def test_rules_are_kept_to(tangle: Graph) -> None:
     ops = opdefs.standard().bind_all(tangle)
     names = tangle.inputs
     rules = Rules({names[0]: "S(1)", names[1]: "R"}, ((names[2], "R"), (names[2], "S(0)")))
-    tilings = decide(tangle, ops, 2, rules=rules, effort="quick").plan.tilings
+    tilings = decide(tangle, ops, SearchRequest(2, rules=rules, effort="quick")).tilings
     assert [str(tilings[name]) for name in names[:3]] == ["S(1)/2", "R/2", "S(1)/2"]
 
 
@@ -156,7 +156,7 @@ def test_layers_that_share_the_weight_of_their_norms_have_a_plan(t5_step: Graph,
 @pytest.mark.slow
 def test_what_was_not_found_exactly_may_be_proven_best_nevertheless(t5_step: Graph) -> None:
     ops = opdefs.standard().bind_all(t5_step)
-    quick, normal = (decide(t5_step, ops, 2, effort=effort).plan for effort in ("quick", "normal"))
+    quick, normal = (decide(t5_step, ops, SearchRequest(2, effort=effort)) for effort in ("quick", "normal"))
     assert normal.certified_gap is not None
     assert normal.cost <= quick.cost
     assert (normal.decided_apart > 0) == (normal.certified_gap > 0)

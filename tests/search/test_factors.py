@@ -12,6 +12,7 @@ import opdefs
 from planner.cost.seconds.depth import depths
 from planner.search.decide import STRATEGIES, decide
 from planner.search.model.cuts import cuts_of_levels, prime_factors
+from planner.search.request import SearchRequest
 from planner.zoo import mlp
 
 
@@ -43,5 +44,5 @@ def test_a_cut_is_never_of_two_levels(levels: list[int]) -> None:
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "megatron"])
 def test_every_strategy_keeps_to_the_levels_or_cuts_once(name: str) -> None:
     graph = mlp(2, 24, 36)
-    plan = decide(graph, opdefs.standard().bind_all(graph), 6, levels=(2, 3), strategy=name).plan
+    plan = decide(graph, opdefs.standard().bind_all(graph), SearchRequest(6, levels=(2, 3), strategy=name))
     assert plan.cuts == ((6,) if name in ("equalchop", "spartan") else (2, 3))

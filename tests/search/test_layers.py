@@ -14,6 +14,7 @@ from planner.machine.topology_file import DeviceGraph, load_topology
 from planner.search.decide import decide
 from planner.search.literature.layers import TESTBED, Forward, configurations
 from planner.search.model.problem import Problem
+from planner.search.request import SearchRequest
 from planner.zoo import mlp
 
 
@@ -56,7 +57,7 @@ def test_copies_of_a_weight_are_synchronised() -> None:
 def test_vgg_on_four_devices() -> None:
     """ICML'18, table 5: convolutions by samples, then dense layers by channels."""
     graph = zoo.build("vgg-16", batch=128)
-    plan = decide(graph, opdefs.standard().bind_all(graph), 4, strategy="layer-wise").plan
+    plan = decide(graph, opdefs.standard().bind_all(graph), SearchRequest(4, strategy="layer-wise"))
     assert all(str(plan.strategies[f"conv{layer}"]) == "b/2 b/2" for layer in ("1_1", "1_2", "2_1", "3_3", "4_3"))
     assert str(plan.strategies["fc1"]) == str(plan.strategies["fc2"]) == "n/2 n/2"
     assert str(plan.tilings["conv1_1.weight"]) == "R/2 R/2"

@@ -9,6 +9,7 @@ from planner.errors import InfeasibleError
 from planner.search.decide import decide
 from planner.search.literature.levels import levels_of
 from planner.search.model.problem import Problem
+from planner.search.request import SearchRequest
 
 
 @pytest.mark.parametrize("model", ["mlp-3x24", "lenet-5"])
@@ -17,8 +18,8 @@ def test_one_cut_is_exact(model: str, workers: int) -> None:
     """With one cut every order of elimination finds the same least cost."""
     graph = zoo.build(model, batch=36)
     ops = opdefs.standard().bind_all(graph)
-    by_levels = decide(graph, ops, workers, strategy="soybean-levels").plan
-    assert by_levels.cost == decide(graph, ops, workers, strategy="soybean").plan.cost
+    by_levels = decide(graph, ops, SearchRequest(workers, strategy="soybean-levels"))
+    assert by_levels.cost == decide(graph, ops, SearchRequest(workers, strategy="soybean")).cost
 
 
 def test_neighbours_are_in_adjacent_levels() -> None:
@@ -39,4 +40,4 @@ def test_wide_levels_are_refused() -> None:
     graph = zoo.build("gpt-2x64")
     ops = opdefs.standard().bind_all(graph)
     with pytest.raises(InfeasibleError, match="states at level"):
-        decide(graph, ops, 2, strategy="soybean-levels")
+        decide(graph, ops, SearchRequest(2, strategy="soybean-levels"))

@@ -4,14 +4,15 @@ import pytest
 
 import opdefs
 from planner import zoo
-from planner.artifacts.plan import Plan
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph
 from planner.search.decide import decide
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
 
 
-def planned(graph: Graph, workers: int) -> Plan:
-    return decide(graph, opdefs.standard().bind_all(graph), workers, strategy="megatron").plan
+def planned(graph: Graph, workers: int) -> Decided:
+    return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, strategy="megatron"))
 
 
 def test_four_all_reduces_for_a_block() -> None:

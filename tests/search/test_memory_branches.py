@@ -21,8 +21,9 @@ from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph
 from planner.search.decide import decide
-from planner.search.memory.branches import Answer, Branched, Charges, Column, Prices, Spans, Variables, branched
+from planner.search.memory.branches import Answer, Branched, Budget, Charges, Column, Prices, Spans, Variables, branched
 from planner.search.memory.nearby import Nearby
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.zoo import mlp
 
@@ -65,7 +66,7 @@ def search(
 
     kind = np.full(3, 7 if are_alike else -1)
     variables = Variables(np.zeros(3, dtype=np.int64), np.full(3, MOMENTS), kind, np.ones(3, dtype=np.int64))
-    return branched([column(points[0])], solve, np.full(MOMENTS, room), variables, 1000, accept, HIGHEST, most)
+    return branched([column(points[0])], solve, np.full(MOMENTS, room), variables, 1000, accept, HIGHEST, Budget(most))
 
 
 def cheapest(points: Sequence[Point], room: int) -> int:
@@ -141,9 +142,9 @@ def integer_programme(nearby: Nearby, tables: CostTables, priced: Sequence[CostT
 
 
 def planned(graph: Graph, ops: tuple[BoundOp, ...], workers: int, tables: CostTables) -> tuple[Nearby, Residence, int]:
-    plan = decide(graph, ops, workers, tables=tables).plan
+    plan = decide(graph, ops, SearchRequest(workers, tables=tables))
     residence = Residence(graph, ops)
-    return Nearby(graph, ops, [plan], tables), residence, int(residence.of(plan).max())
+    return Nearby([plan], SearchRequest(workers, tables=tables)), residence, int(residence.of(plan).max())
 
 
 def within(nearby: Nearby, residence: Residence, tables: CostTables, room: int) -> Branched[tuple[Tiling, ...]]:
@@ -160,7 +161,7 @@ def within(nearby: Nearby, residence: Residence, tables: CostTables, room: int) 
     assert start is not None
     limits = np.full(residence.moments, room)
     return branched(
-        [column_of(start[0])], solve, limits, nearby.variables(), 10**9, lambda one: True, HIGHEST, most_solved=2000
+        [column_of(start[0])], solve, limits, nearby.variables(), 10**9, lambda one: True, HIGHEST, Budget(2000)
     )
 
 

@@ -11,6 +11,7 @@ from planner.errors import InfeasibleError, UnsupportedError
 from planner.graph.model import DType, Graph, Op, Role, Tensor
 from planner.partition.build import partition
 from planner.search.decide import STRATEGIES, decide
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.zoo import mlp
 
@@ -21,9 +22,9 @@ from planner.zoo import mlp
 def test_no_strategy_is_cheaper_than_the_found_plan(name: str, workers: int) -> None:
     graph = mlp(3, 24, 36)
     ops = opdefs.standard().bind_all(graph)
-    decision = decide(graph, ops, workers, strategy=name)
-    assert partition(graph, ops, decision.plan).program.predicted_bytes == decision.plan.moved_bytes
-    assert decision.plan.cost >= decide(graph, ops, workers).plan.cost
+    decision = decide(graph, ops, SearchRequest(workers, strategy=name))
+    assert partition(graph, ops, decision).program.predicted_bytes == decision.moved_bytes
+    assert decision.cost >= decide(graph, ops, SearchRequest(workers)).cost
 
 
 @pytest.mark.slow
@@ -35,11 +36,11 @@ def test_on_models_of_the_zoo_too(model: str, workers: int) -> None:
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)
     tables = CostTables()
-    found = decide(graph, ops, workers, tables=tables).plan
+    found = decide(graph, ops, SearchRequest(workers, tables=tables))
     compared = []
     for name in STRATEGIES:
         try:
-            plan = decide(graph, ops, workers, strategy=name, tables=tables).plan
+            plan = decide(graph, ops, SearchRequest(workers, strategy=name, tables=tables))
         except (InfeasibleError, UnsupportedError):
             continue
         assert found.cost <= plan.cost, name
@@ -57,26 +58,26 @@ def test_closed_forms() -> None:
     graph = mlp(layers, width, 36)
     ops = opdefs.standard().bind_all(graph)
     size = width * width * 4
-    assert decide(graph, ops, workers, strategy="data").plan.moved_bytes == layers * 2 * (workers - 1) * size
+    assert decide(graph, ops, SearchRequest(workers, strategy="data")).moved_bytes == layers * 2 * (workers - 1) * size
     # The first layer's weight is not needed backward: nobody asks for the gradient of the data.
     wanted = (3 * layers - 1) * (workers - 1) * size
-    assert decide(graph, ops, workers, strategy="fsdp").plan.moved_bytes == wanted
+    assert decide(graph, ops, SearchRequest(workers, strategy="fsdp")).moved_bytes == wanted
 
 
 def test_what_the_strategies_promise() -> None:
     graph = mlp(3, 24, 36)
     ops = opdefs.standard().bind_all(graph)
-    data = decide(graph, ops, 4, strategy="data").plan
+    data = decide(graph, ops, SearchRequest(4, strategy="data"))
     assert all(str(data.tilings[name]) == "R/2 R/2" for name in weights(graph))
     for strategy in ("model", "fsdp", "tofu-recursion", "icml18", "equalchop", "spartan"):
-        plan = decide(graph, ops, 4, strategy=strategy).plan
+        plan = decide(graph, ops, SearchRequest(4, strategy=strategy))
         for name in weights(graph):
             assert not any(isinstance(placement, Replicate) for placement in plan.tilings[name].placements), strategy
-    rows = decide(graph, ops, 4, strategy="allrow-greedy").plan
+    rows = decide(graph, ops, SearchRequest(4, strategy="allrow-greedy"))
     assert all(set(str(tiling).replace("/2", "").split()) <= {"S(0)", "R"} for tiling in rows.tilings.values())
-    icml = decide(graph, ops, 4, strategy="icml18").plan
+    icml = decide(graph, ops, SearchRequest(4, strategy="icml18"))
     assert not any("k" in str(strategy) for strategy in icml.strategies.values())
-    assert decide(graph, ops, 4, strategy="equalchop").plan.cuts == (4,)
+    assert decide(graph, ops, SearchRequest(4, strategy="equalchop")).cuts == (4,)
 
 
 def drawn(shapes: dict[str, tuple[int, ...]], ops: tuple[Op, ...]) -> Graph:
@@ -99,7 +100,7 @@ def test_work_is_repeated_where_that_costs_less_than_to_move_what_it_makes(worke
     graph = drawn(shapes, (Op("relu", "Relu", ("x",), ("r",)), Op("square", "MatMul", ("r", "r"), ("y",))))
     ops = opdefs.standard().bind_all(graph)
     for effort in ("quick", "normal"):
-        plan = decide(graph, ops, workers, effort=effort).plan
+        plan = decide(graph, ops, SearchRequest(workers, effort=effort))
         assert plan.strategies["relu"].tiling == Tiling((Replicate(),), (workers,))
         assert plan.moved_bytes == 0
         assert plan.certified_gap == 0.0
@@ -112,9 +113,11 @@ def test_a_quick_plan_of_a_large_graph_keeps_to_rules(model: str, workers: int) 
     """Whatever start it grows out of, and though another plan would move less."""
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)
-    free = decide(graph, ops, workers, effort="quick").plan
+    free = decide(graph, ops, SearchRequest(workers, effort="quick"))
     weights = [pair.current for pair in graph.state if len(graph.tensors[pair.current].shape) == 2]
     for placement in ("R", "S(0)"):
-        plan = decide(graph, ops, workers, effort="quick", rules=Rules(dict.fromkeys(weights, placement))).plan
+        plan = decide(
+            graph, ops, SearchRequest(workers, effort="quick", rules=Rules(dict.fromkeys(weights, placement)))
+        )
         assert {str(one) for name in weights for one in plan.tilings[name].placements} == {placement}
         assert plan.cost >= free.cost

@@ -10,18 +10,19 @@ import pytest
 import opdefs
 from fast_suite import chosen
 from planner import zoo
-from planner.artifacts.plan import Plan
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, ModelError, UnsupportedError
 from planner.graph.model import Graph
 from planner.partition.build import partition
 from planner.search.decide import STRATEGIES, decide
+from planner.search.decided import Decided
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem, Restriction
 from planner.search.moves import restrictions as baselines
 from planner.search.moves.megatron import tensor_parallel
 from planner.search.moves.recursion import search_recursively
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 
 MODELS = {"mlp-3x64": 32, "lenet-5": 8, "gpt-1x64-2h": 2, "gpt-1x32-4h-lm": 2, "rnn-1-1k": 4, "cnn-3x64-12": 4}
@@ -33,10 +34,10 @@ WAYS = (baselines.data_parallel, baselines.model_parallel, tensor_parallel, base
 
 
 @cache
-def known(model: str, workers: int) -> tuple[Graph, tuple[BoundOp, ...], CostTables, Plan]:
+def known(model: str, workers: int) -> tuple[Graph, tuple[BoundOp, ...], CostTables, Decided]:
     graph, tables = zoo.build(model, batch=MODELS[model]), CostTables()
     ops = opdefs.standard().bind_all(graph)
-    return graph, ops, tables, decide(graph, ops, workers, tables=tables).plan
+    return graph, ops, tables, decide(graph, ops, SearchRequest(workers, tables=tables))
 
 
 @pytest.mark.parametrize(("model", "workers"), chosen(SAMPLES, FAST))
@@ -48,7 +49,7 @@ def test_no_strategy_costs_less(model: str, workers: int) -> None:
     compared = []
     for name in STRATEGIES:
         with suppress(InfeasibleError, UnsupportedError, ModelError):
-            plan = decide(graph, ops, workers, strategy=name, tables=tables).plan
+            plan = decide(graph, ops, SearchRequest(workers, strategy=name, tables=tables))
             assert found.cost <= plan.cost == plan.moved_bytes + plan.excess_bytes, name
             compared.append(name)
     assert {"soybean", "data", "fsdp", "hybrid", "allrow-greedy", "spartan", "equalchop", "icml18"} <= set(compared)

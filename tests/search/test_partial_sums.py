@@ -17,7 +17,6 @@ from integer_programme import least_of_all
 from partial_plans import all_kinds, graph_of, plan_of, separate_gpt, sums, two_products
 from planner import zoo
 from planner.algebra.tiling import UNCUT, Replicate, Shard, Tiling
-from planner.artifacts.plan import Plan
 from planner.cost.seconds.tables import TimeTables
 from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import Candidates, CostTables
@@ -27,9 +26,11 @@ from planner.machine.topology_file import Device, Level, Topology
 from planner.partition.build import partition
 from planner.partition.lower import Lowering
 from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.model.partial_sums import PartialSums, find_partial_sums, impossible_entry
 from planner.search.model.problem import Problem, SearchVariable, no_restriction
 from planner.search.moves.recursion import search_recursively
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.tdl.builder import NodeView, TensorArg, op
 from planner.zoo.recurrent import rnn
@@ -170,11 +171,11 @@ def test_many_plans() -> None:
 # What the user decides
 
 
-def planned(graph: Graph, workers: int, strategy: str = "tofu", **rules: object) -> Plan:
-    return decide(graph, DESCRIPTIONS.bind_all(graph), workers, strategy=strategy, rules=Rules(**rules)).plan
+def planned(graph: Graph, workers: int, strategy: str = "tofu", **rules: object) -> Decided:
+    return decide(graph, DESCRIPTIONS.bind_all(graph), SearchRequest(workers, strategy=strategy, rules=Rules(**rules)))
 
 
-def partial_ones(plan: Plan) -> dict[str, str]:
+def partial_ones(plan: Decided) -> dict[str, str]:
     return {name: str(tiling) for name, tiling in plan.tilings.items() if tiling.has_partial}
 
 

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 import opdefs
 from fast_suite import examples
 from planner.algebra.tiling import Replicate, Shard, Tiling, parse_placement
-from planner.artifacts.plan import Plan
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph, Role
 from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import decide
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
 from planner.search.user_rules.prices import Price, prices
 from planner.search.user_rules.rules import Limits, Rules, matching
 from planner.zoo import build, mlp
@@ -22,8 +23,8 @@ from planner.zoo import build, mlp
 DESCRIPTIONS = opdefs.standard()
 
 
-def planned(graph: Graph, workers: int, rules: Rules, **options: object) -> Plan:
-    return decide(graph, DESCRIPTIONS.bind_all(graph), workers, rules=rules, **options).plan  # type: ignore[arg-type]
+def planned(graph: Graph, workers: int, rules: Rules, **options: object) -> Decided:
+    return decide(graph, DESCRIPTIONS.bind_all(graph), SearchRequest(workers, rules=rules, **options))  # type: ignore[arg-type]
 
 
 def faults(graph: Graph, workers: int, rules: Rules, **options: object) -> list[str]:
@@ -58,8 +59,8 @@ def test_a_name_with_the_characters_of_a_pattern_is_that_tensor() -> None:
 
 def test_a_pattern_matches_nothing_inside_of_a_body() -> None:
     graph = build("gpt-1x64-2h", batch=2)
-    inside = decide_with_bodies(graph, DESCRIPTIONS, 2, rules=Rules({"*": "R"}))
-    assert set(inside.decision.plan.tilings.values()) == {Tiling.parse("R", (2,))}
+    inside = decide_with_bodies(graph, DESCRIPTIONS, SearchRequest(2, rules=Rules({"*": "R"})))
+    assert set(inside.tilings.values()) == {Tiling.parse("R", (2,))}
 
 
 # Prohibitions
@@ -207,7 +208,7 @@ def test_many_faults_are_counted() -> None:
 # Replication
 
 
-def replicated(plan: Plan) -> set[str]:
+def replicated(plan: Decided) -> set[str]:
     return {name for name, tiling in plan.tilings.items() if Replicate() in tiling.placements}
 
 
@@ -217,7 +218,7 @@ def test_replication(name: str) -> None:
     all_, weights, none = (planned(graph, 4, Rules(replicate=which)) for which in ("all", "weights", "none"))
     roles = graph.roles
 
-    def could_be_cut(plan: Plan) -> set[str]:
+    def could_be_cut(plan: Decided) -> set[str]:
         """What is replicated at a cut where some dim has room for it."""
         found = set()
         for tensor, tiling in plan.tilings.items():

@@ -22,11 +22,12 @@ from hypothesis import strategies as st
 
 import opdefs
 from fast_suite import examples
-from planner.artifacts.plan import Plan
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.structure import in_order_of_places, structure_of
 from planner.graph.to_onnx import write_model
 from planner.search.decide import decide
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
 from planner.zoo import build
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]
@@ -73,11 +74,11 @@ def graphs(draw: st.DrawFn) -> Graph:
     return Graph("random", tensors, tuple(ops), tuple(name for name in shapes if name not in made), outputs, {})
 
 
-def planned(graph: Graph, workers: int) -> Plan:
-    return decide(graph, DESCRIPTIONS.bind_all(graph), workers).plan
+def planned(graph: Graph, workers: int) -> Decided:
+    return decide(graph, DESCRIPTIONS.bind_all(graph), SearchRequest(workers))
 
 
-def in_names(plan: Plan, new: dict[str, str]) -> dict[str, object]:
+def in_names(plan: Decided, new: dict[str, str]) -> dict[str, object]:
     """What a plan decides, under other names."""
     return {
         "moved_bytes": plan.moved_bytes,
@@ -89,7 +90,7 @@ def in_names(plan: Plan, new: dict[str, str]) -> dict[str, object]:
     }
 
 
-def same_names(plan: Plan) -> dict[str, str]:
+def same_names(plan: Decided) -> dict[str, str]:
     return {name: name for name in (*plan.tilings, *plan.strategies)}
 
 

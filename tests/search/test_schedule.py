@@ -8,31 +8,32 @@ import pytest
 import opdefs
 from planner import zoo
 from planner.algebra.tiling import UNCUT
-from planner.artifacts.plan import Plan
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
 from planner.search import decide as deciding
 from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.effort import NORMAL_BOUND, EffortName
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.moves import grow
-from planner.search.moves.bounding import Bound
+from planner.search.moves.bounding import LowerBound
 from planner.search.moves.grow import Grow
 from planner.search.moves.megatron import tensor_parallel
-from planner.search.moves.move import Ground, Known, Near, made
+from planner.search.moves.move import Ground, Known, PlanToBeat, made
 from planner.search.moves.restrictions import data_parallel
 from planner.search.moves.starts import freely, likely, of_transformers, others
+from planner.search.request import SearchRequest
 from planner.search.schedule import SCHEDULES
 from planner.zoo import mlp
 
 
-def planned(graph: Graph, workers: int, effort: EffortName) -> Plan:
-    return decide(graph, opdefs.standard().bind_all(graph), workers, effort=effort).plan
+def planned(graph: Graph, workers: int, effort: EffortName) -> Decided:
+    return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, effort=effort))
 
 
-def ground_of(graph: Graph, cuts: tuple[int, ...], near: Near | None = None) -> Ground:
+def ground_of(graph: Graph, cuts: tuple[int, ...], near: PlanToBeat | None = None) -> Ground:
     problem = Problem(graph, opdefs.standard().bind_all(graph), prod(cuts), with_partial_sums=True)
     return Ground(problem, cuts, lambda inner, cuts: inner, near)
 
@@ -65,7 +66,7 @@ def test_a_bound_leads_to_a_better_plan_and_proves_it_best(monkeypatch: pytest.M
     found = planned(graph, workers, "normal")
     assert found.certified_gap == 0.0
     assert found.cost < planned(graph, workers, "quick").cost
-    without(monkeypatch, "normal", Bound(NORMAL_BOUND))
+    without(monkeypatch, "normal", LowerBound(NORMAL_BOUND))
     assert planned(graph, workers, "normal").certified_gap is None
 
 
@@ -74,7 +75,7 @@ def test_where_a_gap_is_left_a_plan_grows_out_of_every_other_start() -> None:
     ops = opdefs.standard().bind_all(graph)
     for workers, starts in ((16, 2 + 10), (8, 2)):
         lines.clear()
-        gap = decide(graph, ops, workers, progress=lines.append).plan.certified_gap
+        gap = decide(graph, ops, SearchRequest(workers, progress=lines.append)).certified_gap
         assert gap == (0.0 if starts == 2 else None)
         assert sum(line.startswith("cut 1 ") for line in lines) == starts
 
@@ -121,16 +122,16 @@ def test_a_start_that_rules_leave_no_plan_is_left_out_but_the_first_is_not() -> 
 def test_a_bound_is_left_out_where_the_plan_is_too_dear_to_stand() -> None:
     graph, cuts = mlp(3, 24, 36), (2, 2)
     known = Grow(freely)(ground_of(graph, cuts), Known())
-    near = Near(known.best.cost - 1, lambda variable, candidates: candidates)
-    assert Bound(NORMAL_BOUND)(ground_of(graph, cuts, near), known) == known
+    near = PlanToBeat(known.best.cost - 1, lambda variable, candidates: candidates)
+    assert LowerBound(NORMAL_BOUND)(ground_of(graph, cuts, near), known) == known
     enough = replace(near, most_cost=known.best.cost)
-    bounded = Bound(NORMAL_BOUND)(ground_of(graph, cuts, enough), known)
+    bounded = LowerBound(NORMAL_BOUND)(ground_of(graph, cuts, enough), known)
     assert bounded.lower == bounded.best.cost < known.best.cost
 
 
 def test_a_plan_that_is_to_be_beaten_is_the_only_other_start() -> None:
     graph, cuts = zoo.build("gpt-2x64-2h"), (2, 2, 2)
-    near = Near(1, lambda variable, candidates: candidates)
+    near = PlanToBeat(1, lambda variable, candidates: candidates)
     assert likely(ground_of(graph, cuts, near)) == [near.keep]
     assert others(ground_of(graph, cuts, near)) == []
     assert len(others(ground_of(graph, cuts))) == 8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import pytest
 
@@ -17,11 +16,12 @@ from planner.cost.tables import CostTables
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
-from planner.planning.bodies import Decided
 from planner.planning.deliveries import paid_for_twice, savings, shared
 from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.effort import EffortName
 from planner.search.model.problem import Problem
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import NO_RULES, Rules
 from planner.zoo import build
 
@@ -52,22 +52,14 @@ def planned(
     partitioned_inputs: bool = False,
 ) -> tuple[Decided, Decided]:
     """The plan in which every reader has its own delivery, and the one in which some may be shared."""
-    tables = CostTables()
-    search = partial(
-        decide,
-        workers=workers,
-        rules=rules,
-        effort=effort,
-        tables=tables,
-        partitioned_inputs=partitioned_inputs,
-    )
+    ask = SearchRequest(workers, rules=rules, effort=effort, partitioned_inputs=partitioned_inputs)
     ops = DESCRIPTIONS.bind_all(graph)
-    plain = Decided(graph, ops, search(graph, ops))
-    return plain, shared(plain, DESCRIPTIONS, tables, effort, search)
+    plain = decide(graph, ops, ask)
+    return plain, shared(plain, DESCRIPTIONS, ask)
 
 
 def moved(decided: Decided) -> int:
-    return decided.decision.plan.moved_bytes
+    return decided.moved_bytes
 
 
 def missing(needed: Boxes, held: Boxes) -> int:
@@ -148,7 +140,7 @@ GRAPHS = {
 @pytest.mark.parametrize("name", GRAPHS)
 def test_no_way_to_share_is_cheaper_than_the_one_that_is_found(name: str, ways: int) -> None:
     graph = GRAPHS[name]
-    cut = decide(graph, DESCRIPTIONS.bind_all(graph), ways, levels=(ways,)).plan.cuts
+    cut = decide(graph, DESCRIPTIONS.bind_all(graph), SearchRequest(ways, levels=(ways,))).cuts
     plain, found = planned(graph, ways, effort="thorough", partitioned_inputs=True)
     assert moved(found) <= moved(plain)
     if len(cut) == 1:
@@ -162,7 +154,7 @@ def test_some_of_these_plans_share() -> None:
 
 def fetched(decided: Decided, tensor: str) -> int:
     """How many fetches of other workers' parts of a tensor the program has."""
-    program = partition(decided.graph, decided.ops, decided.decision.plan).program
+    program = partition(decided.graph, decided.ops, decided).program
     return sum(
         isinstance(step, Fetch) and worker.buffers[step.target].tensor == tensor and step.predicted_bytes > 0
         for worker in program.workers
@@ -177,10 +169,10 @@ def test_readers_that_need_the_same_pay_once(workers: int) -> None:
     pins = {"x": "S(0)", "rows0.w": "S(1)", "rows1.w": "S(1)", "rows0.y": "S(1)", "rows1.y": "S(1)"}
     plain, found = planned(graph, workers, Rules(pins))
     brought = (workers - 1) * 12 * 16 * 4
-    assert plain.decision.plan.tensor_bytes["x"] == 2 * brought
-    assert found.decision.plan.tensor_bytes["x"] == brought
+    assert plain.tensor_bytes["x"] == 2 * brought
+    assert found.tensor_bytes["x"] == brought
     assert moved(plain) - moved(found) == brought
-    (delivery,) = found.decision.plan.deliveries
+    (delivery,) = found.deliveries
     assert delivery.tensor == "x"
     assert delivery.readers == ("rows0", "rows1")
     assert fetched(found, "x") == workers == fetched(plain, "x") // 2
@@ -197,7 +189,7 @@ def test_readers_that_need_different_parts_share_nothing() -> None:
         assert [payer.moved_bytes for payer in paying["x"]] == [4 * 36 * 4, 4 * 36 * 4]
         assert not savings(plain, paying)
         assert moved(found) == moved(plain)
-        assert not found.decision.plan.deliveries
+        assert not found.deliveries
 
 
 def test_who_needs_a_part_reads_it_of_what_is_delivered_to_others() -> None:
@@ -206,16 +198,16 @@ def test_who_needs_a_part_reads_it_of_what_is_delivered_to_others() -> None:
     pins = {"x": "S(0)", "rows0.w": "S(1)", "rows0.y": "S(1)", "columns1.w": "R", "columns1.y": "S(1)"}
     plain, found = planned(graph, 2, Rules(pins))
     everything, columns = 2 * 72 * 4, 2 * 36 * 4
-    assert plain.decision.plan.tensor_bytes["x"] == everything + columns
-    assert found.decision.plan.tensor_bytes["x"] == everything
-    (delivery,) = found.decision.plan.deliveries
-    assert str(found.decision.plan.tilings[delivery.name]) == "R/2"
+    assert plain.tensor_bytes["x"] == everything + columns
+    assert found.tensor_bytes["x"] == everything
+    (delivery,) = found.deliveries
+    assert str(found.tilings[delivery.name]) == "R/2"
 
 
 def test_a_plan_that_pays_for_nothing_twice_is_left_as_it_is() -> None:
     graph = build("mlp-3x64", batch=32)
     plain, found = planned(graph, 4)
-    assert found.decision.plan == plain.decision.plan
+    assert found == plain
     assert found.graph is plain.graph
 
 
@@ -225,9 +217,9 @@ def test_a_plan_that_pays_for_nothing_twice_is_left_as_it_is() -> None:
 def test_every_delivery_that_is_kept_saves_bytes(model: str, effort: EffortName) -> None:
     """Taken out, with what reads it reading its source, each of them makes the plan dearer."""
     plain, found = planned(build(model, batch=4), 4, Rules(replicate="none"), effort)
-    plan = found.decision.plan
+    plan = found
     assert moved(found) < moved(plain)
-    assert plan.cost < plain.decision.plan.cost
+    assert plan.cost < plain.cost
     assert partition(found.graph, found.ops, plan).program.predicted_bytes == plan.moved_bytes
     tables = CostTables()
     bound = {one.op.name: one for one in found.ops}
@@ -252,23 +244,23 @@ def test_what_is_searched_is_no_dearer_than_what_is_shared_as_it_is() -> None:
     graph, rules = build("mlp-5x300", batch=64), Rules(replicate="none")
     (_, quick), (plain, searched) = planned(graph, 8, rules, "quick"), planned(graph, 8, rules, "normal")
     assert moved(searched) < moved(quick) < moved(plain)
-    assert quick.decision.plan.certified_gap is None
-    assert searched.decision.plan.certified_gap == 0
+    assert quick.certified_gap is None
+    assert searched.certified_gap == 0
 
 
 def test_time_steps_share_what_they_read_of_a_weight() -> None:
     """One delivery serves all steps, forward and backward; they stay one variable, or no order could be found."""
     graph = build("rnn-1-1k", batch=4096)
     plain, found = planned(graph, 2, Rules({"layer1.recurrent": "S(0)"}))
-    (delivery,) = found.decision.plan.deliveries
+    (delivery,) = found.deliveries
     assert (delivery.tensor, len(delivery.readers)) == ("layer1.recurrent", 39)
     brought = graph.tensors["layer1.recurrent"].size_bytes
     assert moved(plain) - moved(found) == 38 * brought
-    assert found.decision.plan.certified_gap == 0
+    assert found.certified_gap == 0
 
 
 def test_the_same_plan_is_shared_in_the_same_way_again() -> None:
     one, other = (planned(build("lenet-5", batch=4), 4, Rules(replicate="none"))[1] for _ in range(2))
-    assert one.decision.plan == other.decision.plan
+    assert one == other
     assert [op.name for op in one.graph.ops] == [op.name for op in other.graph.ops]
     assert any(map(is_delivery, one.graph.ops))

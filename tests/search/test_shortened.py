@@ -12,17 +12,18 @@ import opdefs
 from fast_suite import chosen, examples
 from planner import zoo
 from planner.algebra.tiling import Replicate, Shard, Tiling
-from planner.artifacts.plan import Plan
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.structure import in_order_of_places
 from planner.search import decide as deciding
 from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.effort import MANY_OPS
 from planner.search.model.problem import Problem
 from planner.search.repeats import runs
 from planner.search.repeats.runs import Wiring, find_runs
 from planner.search.repeats.shortened import Shortened, Whole, shortened
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]
@@ -34,11 +35,11 @@ def bound(graph: Graph) -> tuple[BoundOp, ...]:
     return opdefs.standard().bind_all(graph)
 
 
-def quick(graph: Graph, workers: int) -> Plan:
-    return decide(graph, bound(graph), workers, effort="quick").plan
+def quick(graph: Graph, workers: int) -> Decided:
+    return decide(graph, bound(graph), SearchRequest(workers, effort="quick"))
 
 
-def true_bytes(graph: Graph, plan: Plan, workers: int) -> dict[str, int]:
+def true_bytes(graph: Graph, plan: Decided, workers: int) -> dict[str, int]:
     """What the plan moves by the tables of the whole graph; these must say its excess as well."""
     problem = Problem(graph, bound(graph), workers, with_partial_sums=True)
     composites = [plan.tilings[one.tensors[0]] if one.op is None else None for one in problem.variables]
@@ -411,7 +412,7 @@ def test_blocks_that_are_planned_otherwise_do_not_stand_for_those_between() -> N
     ops = bound(graph)
     short = shortened(graph, ops)
     assert short is not None
-    answer = decide(short.graph, short.ops, 4, effort="quick").plan
+    answer = decide(short.graph, short.ops, SearchRequest(4, effort="quick"))
     tilings = dict(answer.tilings)
     strategies = {name: one.tiling for name, one in answer.strategies.items()}
     assert short.expanded(tilings, strategies) is not None

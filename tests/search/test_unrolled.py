@@ -12,6 +12,7 @@ from planner.partition.build import partition
 from planner.search.decide import decide
 from planner.search.model.problem import Problem
 from planner.search.repeats.unrolled import Copies, find_copies
+from planner.search.request import SearchRequest
 from planner.training.build import build_training_graph
 from planner.zoo.recurrent import rnn
 
@@ -60,7 +61,7 @@ def test_layers_with_weights_of_their_own_are_no_copies(name: str) -> None:
 def test_a_plan_of_tied_steps_moves_what_it_says(workers: int) -> None:
     graph = unrolled(4)
     ops = opdefs.standard().bind_all(graph)
-    plan = decide(graph, ops, workers).plan
+    plan = decide(graph, ops, SearchRequest(workers))
     assert partition(graph, ops, plan).program.predicted_bytes == plan.moved_bytes > 0
     assert plan.tilings["layer2.step1.h.y"] == plan.tilings["layer2.step2.h.y"]
 

@@ -3,7 +3,7 @@
 from planner.search.effort import NORMAL_BOUND, BoundLimits
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, no_restriction
-from planner.search.moves.bounding import Bound
+from planner.search.moves.bounding import LowerBound
 from planner.search.moves.move import Ground, Known, made
 
 
@@ -24,4 +24,4 @@ def bounded(
         restrict: narrows the candidates of a variable.
     """
     ground = Ground(problem, cuts, lambda inner, cuts: restrict)
-    return made((lambda ground, known: Known((start,)), Bound(limits)), ground)
+    return made((lambda ground, known: Known((start,)), LowerBound(limits)), ground)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import opdefs
 from planner import api
-from planner.artifacts.plan import Plan
+from planner.artifacts.plan import Decision, Plan
 from planner.artifacts.program import Program
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import complete_plan, partition
 from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
+from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.zoo import mlp
 
@@ -32,14 +33,12 @@ class Example:
 
     graph: Graph
     ops: tuple[BoundOp, ...]
-    plans: Mapping[str, Plan]
+    plans: Mapping[str, Decision]
     """By strategy, one of ``SHOWN``."""
+    plan: Plan
+    """Of ``tofu``, whole."""
     program: Program
     """Of the plan of ``tofu``."""
-
-    @property
-    def plan(self) -> Plan:
-        return self.plans["tofu"]
 
     def op(self, name: str) -> BoundOp:
         """The op of this name."""
@@ -51,10 +50,10 @@ def example() -> Example:
     """Plans the perceptron."""
     graph = canonical(mlp(LAYERS, WIDTH, BATCH)).graph
     ops = opdefs.standard().bind_all(graph)
-    plans = {name: decide(graph, ops, WORKERS, strategy=name).plan for name in SHOWN}
+    plans = {name: decide(graph, ops, SearchRequest(WORKERS, strategy=name)) for name in SHOWN}
     partitioned = partition(graph, ops, plans["tofu"])
-    plans["tofu"] = complete_plan(plans["tofu"], partitioned)
-    return Example(graph, ops, plans, partitioned.program)
+    whole = complete_plan(plans["tofu"], partitioned.program, graph.name, "")
+    return Example(graph, ops, plans, whole, partitioned.program)
 
 
 @cache

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from planner.algebra.tiling import Partial, Reducer, Shard, Tiling
-from planner.artifacts.plan import OpStrategy, Plan
+from planner.artifacts.plan import OpStrategy
 from planner.graph.model import DType, Graph, Op, Tensor
+from planner.search.decided import Decided
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem
 from planner.zoo.forward import Forward
@@ -157,15 +158,15 @@ def sums(draw: st.DrawFn) -> Graph:
     return graph_of(shapes, ops, tuple(name for op in ops for name in op.outputs if name not in read))
 
 
-def plan_of(problem: Problem, composites: Sequence[Tiling]) -> Plan:
+def plan_of(problem: Problem, composites: Sequence[Tiling]) -> Decided:
     """The plan in which each variable of a problem is this."""
     by_tensor = dict.fromkeys(problem.variable_of_tensor, 0)
     for link, amount in zip(problem.links, problem.link_bytes(composites), strict=True):
         by_tensor[link.name] += amount
     strategies = {bound.op.name: composites[problem.variable_of_op[bound.op.name]] for bound in problem.ops}
-    return Plan(
-        model=problem.graph.name,
-        model_digest="",
+    return Decided(
+        graph=problem.graph,
+        ops=problem.ops,
         cuts=composites[0].ways,
         tilings={name: composites[number] for name, number in problem.variable_of_tensor.items()},
         strategies={
@@ -174,8 +175,6 @@ def plan_of(problem: Problem, composites: Sequence[Tiling]) -> Plan:
         },
         tensor_bytes=by_tensor,
         moved_bytes=sum(by_tensor.values()),
-        soybean_bytes=0,
-        peak_bytes=(),
         computing_bytes=sum(problem.tables.computing(bound) for bound in problem.ops),
         excess_bytes=sum(problem.op_charges(composites)),
         repeated_bytes=sum(problem.tables.repeated(bound, strategies[bound.op.name]) for bound in problem.ops),
@@ -185,7 +184,7 @@ def plan_of(problem: Problem, composites: Sequence[Tiling]) -> Plan:
     )
 
 
-def partial_plan(problem: Problem, workers: int, seed: int) -> Plan:
+def partial_plan(problem: Problem, workers: int, seed: int) -> Decided:
     """Every variable's composite at random, cut by cut, with as many tensors partial as dice and graph allow."""
     rng = np.random.default_rng(seed)
     composites = [Tiling((), ()) for _ in problem.variables]
@@ -194,7 +193,7 @@ def partial_plan(problem: Problem, workers: int, seed: int) -> Plan:
     return plan_of(problem, composites)
 
 
-def partial_tensors(plan: Plan) -> list[str]:
+def partial_tensors(plan: Decided) -> list[str]:
     """Tensors of a plan that stay partial at some cut."""
     return [name for name, tiling in plan.tilings.items() if tiling.has_partial]
 

@@ -18,14 +18,14 @@ import opdefs
 from partial_plans import plan_of
 from planner import zoo
 from planner.algebra.tiling import UNCUT
-from planner.artifacts.plan import Plan
 from planner.collection import without_collection
 from planner.partition.build import partition
+from planner.search.decided import Decided
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem
 
 
-def random_plan(problem: Problem, workers: int, seed: int) -> Plan:
+def random_plan(problem: Problem, workers: int, seed: int) -> Decided:
     """Draws every variable's composite at random from its candidates, cut by cut."""
     rng = np.random.default_rng(seed)
     composites = [UNCUT for _ in problem.variables]

@@ -30,6 +30,7 @@ from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.to_onnx import write_model
 from planner.planning.bodies import decide_with_bodies
+from planner.search.request import SearchRequest
 from planner.training.build import build_training_graph
 from planner.zoo.forward import Forward
 
@@ -453,7 +454,7 @@ def plan(names: Iterable[str], effort: str, *, as_written: bool) -> None:
             graph = lower_randomness(read_model(file))
             planned = graph if as_written else canonical(graph).graph
             started = time.perf_counter()
-            found = decide_with_bodies(planned, descriptions, NETWORKS[name].workers, effort=effort).decision.plan
+            found = decide_with_bodies(planned, descriptions, SearchRequest(NETWORKS[name].workers, effort=effort))
             gap = "-" if found.certified_gap is None else f"{found.certified_gap:.2%}"
             print(
                 f"{name:<18} {file.name.removeprefix(f'{name}.').removesuffix('.onnx'):<20} {len(graph.ops):>5} "

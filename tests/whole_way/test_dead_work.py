@@ -19,6 +19,7 @@ from planner.graph.roles import with_state
 from planner.partition.build import partition
 from planner.search.decide import decide
 from planner.search.moves import fusion as improve
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 
 MODELS = Path(__file__).parent.parent / "models"
@@ -53,7 +54,7 @@ def test_constants_of_work_that_nobody_reads_are_left_out(plan_of: Callable[...,
     table = np.arange(16 * 128, dtype=np.float32).reshape(16, 128) if is_there else None
     graph = replace(graph, tensors=graph.tensors | constants, constants={"table": table, "zero": np.array(0)})
     ops_of = opdefs.standard().bind_all(graph)
-    plan = decide(graph, ops_of, 4, rules=Rules({"x": "S(1)", "s": "S(1)"})).plan
+    plan = decide(graph, ops_of, SearchRequest(4, rules=Rules({"x": "S(1)", "s": "S(1)"})))
     found = partition(graph, ops_of, plan)
     of_table = [[one for one in worker.buffers.values() if one.tensor == "table"] for worker in found.program.workers]
     assert [len(buffers) for buffers in of_table] == [1, 0, 0, 0]
@@ -115,7 +116,7 @@ def test_a_graph_too_entangled_to_be_improved_keeps_its_plan(monkeypatch: pytest
     graph = read_model(MODELS / "bert_step.onnx")
     ops = opdefs.standard().bind_all(graph)
     monkeypatch.setattr(improve, "MOVE_ENTRIES", 64)
-    assert decide(graph, ops, 4).plan.moved_bytes > 0
+    assert decide(graph, ops, SearchRequest(4)).moved_bytes > 0
 
 
 def test_a_plan_that_does_not_fit_the_devices_is_refused(plan_of: Callable[..., Any], tmp_path: Path) -> None:

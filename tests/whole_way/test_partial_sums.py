@@ -10,17 +10,18 @@ import opdefs
 from fast_suite import chosen, spread
 from partial_plans import all_kinds, partial_plan, partial_tensors, separate_gpt, two_products
 from planner import api
-from planner.artifacts.plan import Plan
+from planner.artifacts.plan import Plan, digest
 from planner.artifacts.plan_folder import write_folder
 from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model, write_model
 from planner.partition.build import complete_plan, partition, plan_files
 from planner.runtime.run_report import RunResult
+from planner.search.decided import Decided
 from planner.search.model.problem import Problem
 from planner.zoo.recurrent import rnn
 
 
-def check(result: RunResult, plan: Plan) -> None:
+def check(result: RunResult, plan: Decided) -> None:
     assert result.verified, result.difference()
     assert all(tensor.has_reference for tensor in result.comparisons[0].tensors)
     assert result.moved_bytes == result.predicted_bytes == plan.moved_bytes
@@ -37,8 +38,8 @@ def test_random_plans_run(make: Callable[[], Graph], workers: int, seed: int, tm
     drawn = (partial_plan(problem, workers, number) for number in range(seed, 100, 3))
     plan = next(one for one in drawn if len(partial_tensors(one)) >= (2 if make is two_products else 9))
     partitioned = partition(graph, ops, plan)
-    complete = complete_plan(plan, partitioned)
     model = to_model(graph).SerializeToString(deterministic=True)
+    complete = complete_plan(plan, partitioned.program, graph.name, digest(model))
     write_folder(tmp_path / "plan", plan_files(graph, model, complete, partitioned), partitioned.program)
     check(api.run(tmp_path / "plan", steps=1, verify=True), plan)
 

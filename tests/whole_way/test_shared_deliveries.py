@@ -1,7 +1,6 @@
 """Plans with shared deliveries run, are verified, and move what they say: found ones, and ones with random tilings."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,10 @@ from planner.graph.to_onnx import to_model
 from planner.partition.build import complete_plan, partition, plan_files
 from planner.planning.deliveries import Sharing
 from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem
+from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 
 
@@ -75,9 +76,9 @@ def test_deliveries_in_random_tilings(cnn_step: Graph, tmp_path: Path, workers: 
         chosen[name] = tiling
     pins = {name: str(tiling) for name, tiling in chosen.items()}
     content = to_model(cnn_step).SerializeToString(deterministic=True)
-    plan = _decided(graph, pins, chosen, workers, digest(content))
+    plan = _decided(graph, pins, chosen, workers)
     partitioned = partition(graph, ops, plan)
-    plan = replace(complete_plan(plan, partitioned), deliveries=tuple(deliveries))
+    plan = complete_plan(plan, partitioned.program, graph.name, digest(content), deliveries=tuple(deliveries))
     assert Plan.from_json(plan.to_json()) == plan
     folder = tmp_path / "plan"
     write_folder(folder, plan_files(cnn_step, content, plan, partitioned), partitioned.program)
@@ -85,10 +86,10 @@ def test_deliveries_in_random_tilings(cnn_step: Graph, tmp_path: Path, workers: 
     assert {row.name for row in api.explain(folder).tensors if row.delivers} == delivered
 
 
-def _decided(graph: Graph, pins: Mapping[str, str], chosen: Mapping[str, Tiling], workers: int, model: str) -> Plan:
+def _decided(graph: Graph, pins: Mapping[str, str], chosen: Mapping[str, Tiling], workers: int) -> Decided:
     """The best plan with these deliveries, each held as it is delivered."""
     ops = opdefs.standard().bind_all(graph)
-    return decide(graph, ops, workers, rules=Rules(pins), held=chosen, effort="quick", model_digest=model).plan
+    return decide(graph, ops, SearchRequest(workers, rules=Rules(pins), held=chosen, effort="quick"))
 
 
 @pytest.mark.parametrize("share", ["none", "auto"])

@@ -87,6 +87,16 @@ class Variables:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """How far a search goes."""
+
+    most_solved: int
+    """How often plans are searched for at most."""
+    tolerance: Fraction = Fraction(0)
+    """A part of the plans is left if none there can be cheaper by more than this share."""
+
+
+@dataclass(frozen=True, slots=True)
 class Branched(Generic[P]):
     """What was found."""
 
@@ -165,8 +175,7 @@ def branched(
     below: int,
     accept: Callable[[Column[P]], bool],
     highest_price: Fraction,
-    most_solved: int,
-    tolerance: Fraction = Fraction(0),
+    budget: Budget,
 ) -> Branched[P]:
     """Searches for the cheapest plan within a residence.
 
@@ -178,10 +187,9 @@ def branched(
         below: the objective of a plan that is known already: only cheaper ones are of interest.
         accept: says of a plan within the residence that is cheaper than all before whether it will do.
         highest_price: of a byte: more than having it could ever save.
-        most_solved: how often ``solve`` is asked at most.
-        tolerance: a part of the plans is left if none there can be cheaper by more than this share.
+        budget: how far the search goes.
     """
-    search = _Branches(list(known), solve, room, variables, accept, highest_price, most_solved, tolerance)
+    search = _Branches(list(known), solve, room, variables, accept, highest_price, budget)
     return search.run(below)
 
 
@@ -194,12 +202,11 @@ class _Branches(Generic[P]):
         variables: Variables,
         accept: Callable[[Column[P]], bool],
         highest_price: Fraction,
-        most_solved: int,
-        tolerance: Fraction,
+        budget: Budget,
     ) -> None:
         self._columns, self._solve, self._room = columns, solve, room
         self._variables = variables
-        self._accept, self._most_solved, self._tolerance = accept, most_solved, tolerance
+        self._accept, self._most_solved, self._tolerance = accept, budget.most_solved, budget.tolerance
         self._highest_price = highest_price
         self._solved = 0
         self._below = 0

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from planner.search.memory.prices import cheapest_mixture
 
 HIGHEST_PRICE = Fraction(1024)
-"""Moved bytes for a byte of memory: more than any plan could save by having it."""
+"""Cost in bytes, moved and excess, for a byte of memory: more than any plan could save by having it. All plans of small
+graphs save at most 3, be work cheap or dear (tests/api/test_fitting_exhaustively.py)."""
 LOWEST_PRICE = Fraction(1, 1024)
 """Of plans with one objective, the one that takes less."""
 MOST_TRIALS = 16

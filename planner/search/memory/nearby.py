@@ -18,18 +18,18 @@ import numpy as np
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
 from planner.algebra.tiling import UNCUT, Tiling
-from planner.artifacts.plan import Plan
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
-from planner.graph.model import Graph, is_used
+from planner.graph.model import is_used
+from planner.search.decided import Decided
 from planner.search.exact.choices import Choices
 from planner.search.memory.branches import Charges, Ints, Spans, Variables
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, SearchVariable, no_restriction
 from planner.search.model.unsplit import unsplit
 from planner.search.moves.fusion import Neighbourhood
+from planner.search.request import SearchRequest
 from planner.search.user_rules.pins import ruled
-from planner.search.user_rules.rules import NO_RULES, Rules
 from planner.tdl.bind import BoundOp
 
 _MAX_ENTRIES = 1 << 22
@@ -41,38 +41,28 @@ class Nearby:
 
     def __init__(
         self,
-        graph: Graph,
-        ops: tuple[BoundOp, ...],
-        plans: Sequence[Plan],
-        tables: CostTables,
-        *,
-        rules: Rules = NO_RULES,
-        partitioned_inputs: bool = False,
-        is_free: bool = True,
+        plans: Sequence[Decided],
+        ask: SearchRequest,
     ) -> None:
         """Finds the candidates.
 
         Args:
-            graph: that was planned.
-            ops: of the graph, in the same order.
-            plans: with the same cuts; at least one.
-            tables: of what is to be small, without prices.
-            rules: what the user has decided.
-            partitioned_inputs: leave replication out of the data inputs' tilings.
-            is_free: offer what improvement would; else nothing but what is in the plans.
+            plans: of one graph, with the same cuts; at least one.
+            ask: what they were asked for, with tables of what is to be small, without prices. Of the search's own
+                plans, what improvement would offer is offered; of the literature's, nothing but what is in the plans.
         """
-        self._graph, self._ops, self._like = graph, ops, plans[0]
-        self._partitioned_inputs = partitioned_inputs
-        self._problem = self.problem(tables)
+        self._graph, self._ops, self._like = plans[0].graph, plans[0].ops, plans[0]
+        self._partitioned_inputs = ask.partitioned_inputs
+        self._problem = self.problem(ask.tables)
         self._taken: dict[tuple[int, Tiling], int] = {}
         known = [self.composites(plan) for plan in plans]
         lists = [dict.fromkeys(own) for own in zip(*known, strict=True)]
         self._known = [tuple(own) for own in lists]
         self._choices = [self._chosen(lists)]
         """The more candidates, the later."""
-        if is_free:
+        if ask.strategy == "tofu":
             cuts = plans[0].cuts
-            near = Neighbourhood(self._problem, cuts, ruled(self._problem, rules, cuts, no_restriction))
+            near = Neighbourhood(self._problem, cuts, ruled(self._problem, ask.rules, cuts, no_restriction))
             for composites in known:
                 offered = near.of(Found(composites, 0, 0), near.kinds)
                 for number, own in enumerate(lists):
@@ -91,14 +81,14 @@ class Nearby:
             tables=tables,
         )
 
-    def composites(self, plan: Plan) -> tuple[Tiling, ...]:
+    def composites(self, plan: Decided) -> tuple[Tiling, ...]:
         """What each variable is in a plan."""
         return tuple(
             plan.tilings[variable.tensors[0]] if variable.op is None else plan.strategies[variable.op.op.name].tiling
             for variable in self._problem.variables
         )
 
-    def plan(self, composites: Sequence[Tiling]) -> Plan:
+    def plan(self, composites: Sequence[Tiling]) -> Decided:
         """The plan in which each variable is this; it still has the bytes of another one.
 
         Args:

@@ -9,6 +9,7 @@ from planner.search.bound.certify import certify
 from planner.search.effort import BoundLimits
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem
+from planner.search.moves.fusion import improve
 from planner.search.moves.move import Ground, Known
 
 
@@ -33,7 +34,7 @@ class Proposals:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class LowerBound:
     """Bounds what a plan costs at least, and takes better plans that the bound's search comes upon."""
 
     limits: BoundLimits
@@ -41,8 +42,11 @@ class Bound:
     def __call__(self, ground: Ground, known: Known) -> Known:
         """The bound, where there is none yet, and where the best plan is not too dear to stand."""
         best = known.best
-        if known.lower is not None or (ground.near is not None and best.cost > ground.near.most_cost):
+        if known.lower is not None or (ground.to_beat is not None and best.cost > ground.to_beat.most_cost):
             return known
         incumbent = Proposals(ground.problem, best)
         lower = certify(ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress)
-        return replace(known.with_best(incumbent.best), lower=lower)
+        found = incumbent.best
+        if found is not best and found.cost != lower:
+            found = improve(ground.problem, ground.cuts, ground.free, found, ground.progress)
+        return replace(known.with_best(found), lower=lower)

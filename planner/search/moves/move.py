@@ -19,7 +19,7 @@ Narrow: TypeAlias = Callable[[Restriction, tuple[int, ...]], Restriction]
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class PlanToBeat:
     """A plan of nearly the same graph, which is to be beaten."""
 
     most_cost: int
@@ -36,7 +36,7 @@ class Ground:
     cuts: tuple[int, ...]
     """The ways of each cut, outermost first."""
     narrow: Narrow
-    near: Near | None = None
+    to_beat: PlanToBeat | None = None
     progress: Callable[[str], None] = lambda line: None
     """Told what is being done."""
 

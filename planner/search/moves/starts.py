@@ -32,8 +32,8 @@ def likely(ground: Ground) -> list[Restriction]:
     A transformer whose heads are no dim of their own, as frameworks trace them, has no plan like Megatron-LM's; a
     hybrid one leads nearly as far.
     """
-    if ground.near is not None:
-        return [ground.near.keep]
+    if ground.to_beat is not None:
+        return [ground.to_beat.keep]
     if (found := of_transformers(ground)) or len(ground.problem.ops) > MANY_OPS or len(ground.cuts) < 2:
         return found
     with contextlib.suppress(ModelError):  # a model without a batch has no such plan
@@ -61,7 +61,7 @@ def others(ground: Ground) -> list[Restriction]:
     There are none with one cut, and where a plan of nearly the same graph is known.
     """
     problem, cuts = ground.problem, len(ground.cuts)
-    if cuts < 2 or ground.near is not None:
+    if cuts < 2 or ground.to_beat is not None:
         return []
     starts = [restrictions.partitioned(problem), restrictions.first_dim(problem)]
     with contextlib.suppress(ModelError):  # a model without a batch has no such plans

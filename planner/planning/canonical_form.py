@@ -1,0 +1,27 @@
+"""The canonical form of a model of which rules name tensors."""
+
+from __future__ import annotations
+
+from planner.graph.model import Graph
+from planner.graph.rewriting.canonical import Canonical, canonical
+from planner.search.user_rules.rules import Rules, matching
+
+
+def canonical_under(rules: Rules, whole: Graph) -> tuple[Canonical, tuple[str, ...]]:
+    """A model in its canonical form, and the tensors that stay in it because rules name them.
+
+    A pin gives a tiling to a tensor that would be read in place, and a prohibition takes a placement from it: the
+    tensor stays. A prohibition by a pattern is for the tensors that there are; those that would be read in place stay
+    only where it matches no other.
+    """
+    form = canonical(whole)
+    if not form.in_place:
+        return form, ()
+    there = set(whole.tensors) - form.in_place.keys() - whole.constants.keys()
+    named = {name for pattern in rules.pins for name in matching(pattern, form.in_place, None)}
+    for pattern, _ in rules.forbidden:
+        if pattern in form.in_place or not matching(pattern, there, None):
+            named.update(matching(pattern, form.in_place, None))
+    if not named:
+        return form, ()
+    return canonical(whole, named), tuple(sorted(named))

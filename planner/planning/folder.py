@@ -1,0 +1,59 @@
+"""What planning writes: a plan's folder, and the model with sharding annotations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx import ModelProto
+
+from planner.artifacts.plan import Plan
+from planner.artifacts.plan_folder import try_place, write_folder
+from planner.graph.external import note_data_folder
+from planner.partition.build import plan_files
+from planner.partition.segments import Partitioned
+from planner.partition.sharding import with_annotations
+from planner.planning.session import Session
+from planner.runtime.values.results import write_bytes
+from planner.whole import try_file
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a plan is written."""
+
+    directory: Path
+    """The plan's folder."""
+    force: bool
+    """A plan that is there is replaced."""
+    annotated: Path | None
+    """A file for the model with the tilings as ONNX sharding annotations; None: none is wanted."""
+
+    def try_it(self) -> None:
+        """Finds out, before the work is done, whether there can be written.
+
+        Raises:
+            TofuError: not so.
+        """
+        try_place(self.directory, force=self.force)
+        if self.annotated is not None:
+            try_file(self.annotated)
+
+    def write(self, session: Session, plan: Plan, partitioned: Partitioned) -> None:
+        """Writes a plan.
+
+        Args:
+            session: in which it was found.
+            plan: that is complete.
+            partitioned: its program.
+
+        Raises:
+            TofuError: it cannot be written.
+        """
+        files = plan_files(session.whole, session.content, plan, partitioned)
+        write_folder(self.directory, files, partitioned.program, session.data_folder, force=self.force)
+        if self.annotated is not None:
+            shapes = {name: tensor.shape for name, tensor in session.graph.tensors.items()}
+            model, _ = with_annotations(ModelProto.FromString(session.content), plan, shapes)
+            note_data_folder(model, session.data_folder, self.annotated.parent)
+            write_bytes(self.annotated, model.SerializeToString(deterministic=True))

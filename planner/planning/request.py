@@ -1,0 +1,143 @@
+"""What the user asks for, parsed and checked: a model, what to plan it for, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.artifacts.plan import DescriptionFile
+from planner.descriptions import UnknownOps, in_force
+from planner.errors import UsageError, did_you_mean
+from planner.graph.model import Graph
+from planner.graph.rewriting.randomness import lower_randomness
+from planner.machine.rates import Rates
+from planner.planning.machines import Target
+from planner.planning.objective import EFFORTS_FOR_TIME, Objective, can_be_timed, is_large, objective_of
+from planner.progress import Progress, silent
+from planner.search.decide import STRATEGIES
+from planner.search.effort import EffortName
+from planner.search.user_rules.rules import NO_RULES, Rules
+from planner.tdl.descriptions import Descriptions
+from planner.training.doors.pairs import read_pairs
+from planner.training.doors.read import read_step
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """A model's file, and how it is read."""
+
+    model: Path
+    """An ONNX file, or a folder of artifacts."""
+    dims: Mapping[str, int] | None
+    """Sizes of symbolic dims."""
+    values: Mapping[str, str] | None
+    """By input, the number that it becomes, or numbers with commas between them."""
+    state_pairs: tuple[tuple[str, str], ...] | None
+    """State and next state, by name; None: as the model says, or inferred."""
+    descriptions: Descriptions
+    """Of its operators."""
+    described_by: DescriptionFile | None
+    """The user's file of descriptions; None: the standard ones are enough."""
+
+    def read(self) -> Graph:
+        """The training graph; what it draws at random is made of ops that can be divided.
+
+        Raises:
+            TofuError: it cannot be read.
+        """
+        step = read_step(
+            self.model,
+            dims=self.dims,
+            values=self.values,
+            state_pairs=self.state_pairs,
+            operators=self.descriptions,
+        )
+        return lower_randomness(step)
+
+
+def source_of(
+    model: Path,
+    dims: Mapping[str, int] | None,
+    values: Mapping[str, str] | None,
+    state: Path | None,
+    opdefs: Path | None,
+    unknown_ops: UnknownOps,
+) -> ModelSource:
+    """A model's file, and how it is read; what is given beside it is read here.
+
+    Args:
+        model: an ONNX file.
+        dims: sizes of symbolic dims.
+        values: by input, the number that it becomes.
+        state: a file of pairs of state and next state, or None.
+        opdefs: a file of the user's own descriptions, which is executed, or None.
+        unknown_ops: what becomes of operators without a description.
+
+    Raises:
+        TofuError: a file cannot be used.
+    """
+    pairs = None if state is None else tuple(read_pairs(state))
+    descriptions, described_by = in_force(opdefs, unknown_ops)
+    return ModelSource(model, dims, values, pairs, descriptions, described_by)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What the user asks for."""
+
+    source: ModelSource
+    """The model."""
+    target: Target
+    """What it is planned for."""
+    memory_bytes: int | None = None
+    """What the tensors of a worker may take, as the user says; None where the user does not say it."""
+    limits: tuple[int, ...] | None = None
+    """The memory there is, one entry for each worker, in no order; None: enough."""
+    wanted: Objective | None = None
+    """What the plan is to have the least of, as the user says; None where the user does not say it."""
+    rates: Rates | None = None
+    """What repeated and uneven work is worth in moved bytes; None: as is usual (``planner.machine.rates``)."""
+    strategy: str = "tofu"
+    """How the plan is found: one of ``planner.search.decide.STRATEGIES``."""
+    rules: Rules = NO_RULES
+    """What the plan must keep to."""
+    partitioned_inputs: bool = False
+    """Data arrives in disjoint tiles only."""
+    through_bodies: bool = True
+    """Composite ops may be cut through their bodies."""
+    shares: bool = True
+    """What several readers have brought to them may be brought once; of the search's own plans only."""
+    effort: EffortName = "normal"
+    """How much work may be done to bound what a plan can be."""
+    progress: Progress = silent
+    """Told what is being done."""
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise UsageError(f"strategy {self.strategy!r} is not known", hint=did_you_mean(self.strategy, STRATEGIES))
+        objective_of(self.wanted, self.target.machine, self.target.profile, self.strategy)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the plan is the search's own; the literature's strategies are what they are."""
+        return self.strategy == "tofu"
+
+    @property
+    def objective(self) -> Objective:
+        """What the plan is to have the least of."""
+        return objective_of(self.wanted, self.target.machine, self.target.profile, self.strategy)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether plans' times are estimated while planning: the objective is time, or it does not take long."""
+        machine = self.target.machine
+        if machine is None:
+            return False
+        return self.objective == "time" or (can_be_timed(machine, self.target.profile) and not is_large(machine))
+
+    @property
+    def effort_for_bytes(self) -> EffortName:
+        """Of the search for the least cost in bytes; what a rule costs is said in bytes."""
+        is_in_bytes = self.objective == "bytes" or bool(self.rules.pins or self.rules.forbidden)
+        return self.effort if is_in_bytes else EFFORTS_FOR_TIME[self.effort]

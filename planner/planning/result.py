@@ -1,0 +1,49 @@
+"""What ``tofu plan`` says of a plan."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from planner.artifacts.plan import Plan
+from planner.artifacts.program import Fetch, Segment
+from planner.graph.reading.values import values_of
+from planner.partition.collectives import collectives, counted
+from planner.planning.session import Planned, Session
+from planner.results import PlanResult
+
+
+def result_of(session: Session, planned: Planned, plan: Plan, directory: Path, started: float) -> PlanResult:
+    """The plan, and what was found on the way to it and beside it.
+
+    Args:
+        session: in which it was found.
+        planned: what was found.
+        plan: that is complete.
+        directory: where it was written.
+        started: when, by ``time.perf_counter``.
+    """
+    decided, partitioned = planned.trial.decided, planned.trial.partitioned
+    program, graph = partitioned.program, session.graph
+    steps = [step for worker in program.workers for step in worker.steps]
+    beside, warnings = session.beside(planned, plan)
+    return PlanResult(
+        plan=plan,
+        directory=directory,
+        search_seconds=decided.search_seconds,
+        total_seconds=time.perf_counter() - started,
+        ops=len(session.whole.ops),
+        fetches=sum(isinstance(step, Fetch) for step in steps),
+        segments=sum(isinstance(step, Segment) for step in steps),
+        functions=len(partitioned.bodies),
+        state_bytes=sum(graph.tensors[pair.current].size_bytes for pair in graph.state),
+        arena_bytes=tuple(worker.arena_bytes for worker in program.workers),
+        workspace_bytes=tuple(worker.workspace_bytes for worker in program.workers),
+        collectives=counted(collectives(program)),
+        prices=planned.prices,
+        values=values_of(session.whole.notes),
+        objective=session.request.objective,
+        found_by=decided.strategy,
+        beside=beside,
+        warnings=warnings,
+    )

@@ -1,0 +1,279 @@
+"""What planning does, step by step.
+
+A model is read and brought into its canonical form. A plan of that is searched for the least cost in bytes; on a
+machine, another one for the least time, and the fastest is taken of these and of the literature's. If it does not fit
+into the memory there is, one that does is looked for. Then come deliveries that readers share where there is room for
+them, and sources that are near on the machine; and what is known only of the program that is left, completes the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from planner.artifacts.plan import Plan, digest
+from planner.cost.tables import CostTables
+from planner.errors import InfeasibleError
+from planner.graph.external import data_folder_of, without_data_folder
+from planner.graph.model import Graph
+from planner.graph.to_onnx import to_model
+from planner.machine.routes import level_ways
+from planner.machine.topology_file import Machine
+from planner.partition.build import complete_plan
+from planner.planning.beside import LARGE, NO_SPEED, of_data, others, warnings
+from planner.planning.bodies import decide_with_bodies
+from planner.planning.canonical_form import canonical_under
+from planner.planning.deliveries import shared
+from planner.planning.fit import Goal, Trial, least_cost, trial_of, within
+from planner.planning.machines import time_of
+from planner.planning.objective import (
+    EFFORTS_FOR_TIME,
+    LITERATURE,
+    Times,
+    is_large,
+    least_time,
+    of_the_literature,
+    timed,
+)
+from planner.planning.request import PlanRequest
+from planner.planning.room import fits, shared_where_room
+from planner.planning.sources import from_the_nearest
+from planner.planning.undescribed import undescribed_ops
+from planner.results import Beside
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
+from planner.search.user_rules.prices import Price, prices
+from planner.search.user_rules.rules import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a session found."""
+
+    trial: Trial
+    """The plan that is taken, with its program."""
+    prices: tuple[Price, ...]
+    """Of every pin and prohibition."""
+    times: Times | None
+    """Estimates on the machine; None without one, or where they take long."""
+    known: tuple[Trial, ...]
+    """Plans of the literature on the machine."""
+
+
+class Session:
+    """A model that is planned as is asked for.
+
+    Attributes:
+        request: what is asked for.
+        whole: the model as it was read; where its external data lies is not in it, since the same model is to have the
+            same digest, whatever its plans' folders are.
+        data_folder: the folder of the external data, or None.
+        graph: its canonical form, which is what is planned.
+    """
+
+    def __init__(self, request: PlanRequest) -> None:
+        """Reads the model.
+
+        Args:
+            request: what is asked for.
+
+        Raises:
+            TofuError: it cannot be read.
+        """
+        model = request.source.model
+        request.progress(f"reading {model}")
+        read = request.source.read()
+        self.request = request
+        self.whole, self.data_folder = without_data_folder(read), data_folder_of(read, _folder(model))
+        self._form, self._kept = canonical_under(request.rules, self.whole)
+        self.graph = self._form.graph
+        request.progress(f"analysing {len(self.graph.ops)} ops")
+        self._tables = CostTables(request.rates)
+        self._ask = SearchRequest(
+            request.target.workers,
+            request.target.levels,
+            request.strategy,
+            replace(request.rules, names=frozenset(self.graph.tensors)),
+            partitioned_inputs=request.partitioned_inputs,
+            effort=request.effort,
+            tables=self._tables,
+            progress=request.progress,
+        )
+        self._may_share = request.shares and request.is_free
+
+    @cached_property
+    def content(self) -> bytes:
+        """The model's file, as it is in the plan's folder."""
+        content: bytes = to_model(self.whole).SerializeToString(deterministic=True)
+        return content
+
+    def planned(self) -> Planned:
+        """The plan, and what was found on the way to it.
+
+        Raises:
+            TofuError: there is none, or none that was found fits into the memory there is.
+        """
+        plain, found = self._searched(self.request.rules)
+        priced = self._priced(found)
+        times = self._times() if self.request.is_timed else None
+        known = tuple(self._of_the_literature()) if times is not None else ()
+        return Planned(self._chosen(plain, found, times, known), priced, times, known)
+
+    def planned_beside(self, known: Sequence[Trial]) -> Trial:
+        """The plan, where those of the literature are known.
+
+        Args:
+            known: these plans.
+
+        Raises:
+            TofuError: see ``planned``.
+        """
+        times = self._times() if self.request.objective == "time" else None
+        return self._chosen(*self._searched(self.request.rules), times, known)
+
+    def by_strategy(self, name: str) -> Decided:
+        """The plan of a strategy of the literature.
+
+        Args:
+            name: of the strategy.
+
+        Raises:
+            TofuError: it has none of this model, or none that keeps to the rules.
+        """
+        return self._search(self.graph, replace(self._ask, strategy=name, effort="normal"))
+
+    def _search(self, graph: Graph, ask: SearchRequest) -> Decided:
+        source = self.request.source
+        return decide_with_bodies(graph, source.descriptions, ask, through_bodies=self.request.through_bodies)
+
+    def _searched(self, rules: Rules) -> tuple[Decided, Decided]:
+        """The plan in which every reader has its own delivery, and the one in which some may be shared."""
+        is_own = rules is self.request.rules
+        graph = self.graph if is_own else canonical_under(rules, self.whole)[0].graph
+        kept = replace(rules, names=frozenset(graph.tensors))
+        ask = replace(self._ask, rules=kept, effort=self.request.effort_for_bytes)
+        plain = self._search(graph, ask)
+        return plain, shared(plain, self.request.source.descriptions, ask) if self._may_share else plain
+
+    def _priced(self, found: Decided) -> tuple[Price, ...]:
+        """What each rule costs."""
+
+        def cost_under(rules: Rules) -> int:
+            return self._searched(rules)[1].cost
+
+        return prices(self.request.rules, found.cost, cost_under, self.request.progress)
+
+    def _times(self) -> Times:
+        target = self.request.target
+        assert target.machine is not None, "times are of a machine"
+        goal = least_time(target.machine, self._tables, target.profile)
+        return Times(target.machine, goal, self._tables, target.profile)
+
+    def _of_the_literature(self) -> list[Trial]:
+        """Plans that may be faster; else the one of data parallelism, to compare with."""
+        request = self.request
+        names = LITERATURE if request.is_free and request.objective == "time" else ("data",)
+        walked = of_the_literature(names, self.by_strategy, request.progress)
+        return [found for _, found in walked if isinstance(found, Trial)]
+
+    def _chosen(self, plain: Decided, found: Decided, times: Times | None, known: Sequence[Trial]) -> Trial:
+        """The plan that is taken: the best that is known of those that fit, made a little better."""
+        request = self.request
+        trial, fitting, goal = trial_of(found), None, least_cost(self._tables)
+        if times is not None and request.objective == "time":
+            goal = times.goal
+            own = [trial, self._by_tables_of_time(goal)]
+            trial = times.fastest(own, None).best
+            fitting = times.fastest([*own, *known] if request.is_free else own, request.limits).fitting
+        request.progress("writing a program for each worker")
+        trial = self._within_memory(trial, plain, fitting, goal)
+        if times is not None and fitting is not None:
+            trial = min(fitting, trial, key=times.seconds)
+        return self._nearest(self._with_room_used(trial, goal))
+
+    def _by_tables_of_time(self, goal: Goal) -> Trial:
+        """The plan for the least time as the search's tables add it up."""
+        self.request.progress("planning again, for the least time")
+        ask = replace(self._ask, effort=EFFORTS_FOR_TIME[self.request.effort])
+        return timed(lambda tables: self._search(self.graph, replace(ask, tables=tables)), goal, self._tables)
+
+    def _within_memory(self, trial: Trial, plain: Decided, fitting: Trial | None, goal: Goal) -> Trial:
+        """A plan that fits: the given one, or one that is found for the limits, or one that is known to fit."""
+        limits = self.request.limits
+        if limits is None or fits(trial, limits):
+            return trial
+        first = trial_of(plain) if trial.decided.deliveries else trial
+        try:
+            return within(first, self._ask, limits, goal)
+        except InfeasibleError:
+            if fitting is None:
+                raise
+            return fitting
+
+    def _with_room_used(self, trial: Trial, goal: Goal) -> Trial:
+        """The plan with deliveries shared for which there is memory, if it has none yet."""
+        if not self._may_share or trial.decided.deliveries:
+            return trial
+        return shared_where_room(trial, goal, self._ask, self.request.source.descriptions, self.request.limits)
+
+    def _nearest(self, trial: Trial) -> Trial:
+        target = self.request.target
+        if target.machine is None:
+            return trial
+        return from_the_nearest(trial, target.machine, self.request.limits, target.profile)
+
+    def complete(self, trial: Trial) -> Plan:
+        """The plan with all that its files say.
+
+        Args:
+            trial: the plan that is taken.
+        """
+        source, target, decided = self.request.source, self.request.target, trial.decided
+        return complete_plan(
+            decided,
+            trial.partitioned.program,
+            self.graph.name,
+            digest(self.content),
+            strategy=self.request.strategy,
+            gap_of=self.request.objective if decided.certified_gap is None else decided.gap_of,
+            estimate=None if target.machine is None else time_of(trial, target.machine, target.profile),
+            described_by=source.described_by,
+            undescribed=undescribed_ops(decided, source.descriptions.is_unknown),
+            in_place=self._form.in_place,
+            kept=self._kept,
+        )
+
+    def beside(self, planned: Planned, plan: Plan) -> tuple[Beside | None, tuple[str, ...]]:
+        """What else is estimated on the machine, and what of that the user should know.
+
+        Args:
+            planned: what was found.
+            plan: the complete plan.
+        """
+        request, machine = self.request, self.request.target.machine
+        if machine is None:
+            return None, ()
+        if planned.times is None or plan.estimate is None:
+            is_told = request.wanted is None and request.is_free
+            return None, (LARGE if is_large(machine) else NO_SPEED,) if is_told else ()
+        by_data = next((one for one in planned.known if one.decided.strategy == "data"), None)
+        found = Beside(*of_data(by_data, planned.times, request.limits), others=tuple(others(request, self._on_a_part)))
+        return found, tuple(warnings(plan.estimate.estimated_seconds, plan.workers, found, request.strategy))
+
+    def _on_a_part(self, machine: Machine, strategy: str, tables: CostTables) -> Decided:
+        """A plan for another part of the machine, quickly."""
+        ask = replace(
+            self._ask,
+            workers=machine.device_count,
+            levels=level_ways(machine),
+            strategy=strategy,
+            effort="quick",
+            tables=tables,
+        )
+        return self._search(self.graph, ask)
+
+
+def _folder(model: Path) -> Path:
+    return model if model.is_dir() else model.parent

@@ -1,0 +1,28 @@
+"""What is decided for a graph, and how it was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from planner.artifacts.plan import Decision
+from planner.graph.model import Graph
+from planner.tdl.bind import BoundOp
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided(Decision):
+    """What is decided for a graph, and how it was found; two are equal that decide the same."""
+
+    graph: Graph = field(compare=False)
+    """That is planned: the model, with the bodies of those composites that are planned through them, and with the
+    deliveries that readers share."""
+    ops: tuple[BoundOp, ...] = field(compare=False)
+    """Of that graph, in its order, with their descriptions."""
+    search_seconds: float = field(default=0.0, compare=False)
+    """From the graph in memory to what is decided."""
+    table_entries: int = field(default=0, compare=False)
+    """Entries of all tables."""
+    largest_table: int = field(default=0, compare=False)
+    """Entries of the largest bucket of an elimination."""
+    eliminated_entries: int = field(default=0, compare=False)
+    """Entries of all buckets that eliminations computed; equal buckets are computed once."""

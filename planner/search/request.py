@@ -1,0 +1,44 @@
+"""What a search is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from planner.algebra.tiling import Tiling
+from planner.artifacts.plan import Decision
+from planner.cost.tables import CostTables
+from planner.progress import Progress, silent
+from planner.search.effort import EffortName
+from planner.search.user_rules.rules import NO_RULES, Rules
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """What a search is asked for; another one is made from it with ``dataclasses.replace``."""
+
+    workers: int
+    """How many; at least 1."""
+    levels: tuple[int, ...] = ()
+    """Ways of each level of the machine, outermost first, which multiply to the workers: what a level joins is divided
+    by cuts of its own. () if all workers are equally near."""
+    strategy: str = "tofu"
+    """One of ``planner.search.decide.STRATEGIES``."""
+    rules: Rules = NO_RULES
+    """What the user has decided."""
+    held: Mapping[str, Tiling] = field(default_factory=dict)
+    """By op, the strategy that it must have: one that the analysis admits and that every worker has a local op for."""
+    partitioned_inputs: bool = False
+    """Leave replication out of the data inputs' tilings."""
+    effort: EffortName = "normal"
+    """How much work may be done to bound what a plan can be."""
+    incumbent: Decision | None = None
+    """A plan of nearly the same graph, to be beaten: a large graph's search begins from it, and not from several other
+    plans; and it states no bound where it finds none that costs less."""
+    least_saved: float = 0.0
+    """By how much less than the incumbent, as a share."""
+    tables: CostTables = field(default_factory=CostTables)
+    """Of what is to be small. Searches with the same descriptions may share them, so that what all have is not counted
+    twice."""
+    progress: Progress = silent
+    """Told what is being done."""
