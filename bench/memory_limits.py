@@ -116,10 +116,10 @@ class Sweep:
             assert start is not None, "a known plan is one of those near it"
             ground = Ground(nearby.problem(tables), cuts, lambda inner, cuts: restrict)
             known = LowerBound(NORMAL_BOUND)(ground, Known((Found(*start, 0),)))
-            return Answer(column(known.best.composites), None if known.lower is None else Fraction(known.lower))
+            return Answer(column(known.best.tilings), None if known.lower is None else Fraction(known.lower))
 
         room = np.full(self.residence.moments, limit * self.workers)
-        known = [column(nearby.composites(one)) for one in (decided, plan)]
+        known = [column(nearby.tilings(one)) for one in (decided, plan)]
         variables = nearby.variables()
         least = branched(
             known, solve, room, variables, plan.cost, lambda one: True, HIGHEST_PRICE, Budget(most_solved)

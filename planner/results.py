@@ -78,7 +78,7 @@ class PlanResult:
     values: tuple[tuple[str, str], ...] = ()
     """Inputs that became constants, and of what value."""
     objective: Literal["bytes", "time"] = "bytes"
-    """What the plan was to have the least of."""
+    """What the plan was to have the least of: cost in bytes, or time."""
     found_by: str = "tofu"
     """The strategy whose plan was taken; another one than the plan's where that was the fastest known."""
     beside: Beside | None = None
@@ -233,7 +233,7 @@ class ProfileResult:
     output: Path
     """The file that was written."""
     workers: int
-    """That the parts are for."""
+    """For how many workers the measured parts are."""
     ops: int
     """Of the model."""
     model_seconds: float

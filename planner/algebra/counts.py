@@ -67,8 +67,8 @@ class Counts:
         self._uncounted: list[int] = []
         """Divisions whose elements are not known."""
         self._common = np.zeros(0, dtype=np.int64)
-        """One more than what two divisions have in common; 0 where it is not known, so that room takes no memory. Of
-        each index space a square, one after the other."""
+        """For each pair of divisions of an index space, the elements that both have in common, plus 1; 0 where the
+        number is not known yet. The pairs of one index space form a square, and the squares follow one another."""
         self._used = 0
         self._first = np.zeros(0, dtype=np.int64)
         self._width = np.zeros(0, dtype=np.int64)

@@ -85,7 +85,8 @@ class Decision:
     repeated_bytes: int
     """Of that, what work that is done more than once costs; the rest is for waiting."""
     certified_gap: float | None
-    """How far from the best the plan can be (0.01 = 1%), in what ``gap_of`` says; None where no bound was computed."""
+    """How far the plan's cost is above the bound at most, as a share of the bound (0.01 = 1%), of what ``gap_of`` says;
+    None where no bound was computed."""
     strategy: str
     """How it was found: ``tofu`` or a strategy of the literature."""
     unsplit: tuple[str, ...]
@@ -96,7 +97,8 @@ class Decision:
     rates: Rates = field(default_factory=Rates)
     """By which computing is counted in bytes of a link."""
     gap_of: GapOf = "bytes"
-    """Of what the gap is: of moved bytes and excess, or of time as the search's tables add it up."""
+    """What ``certified_gap`` is a share of: ``bytes``, moved bytes and excess, or ``time``, as the search's tables add
+    it up."""
     deliveries: tuple[SharedDelivery, ...] = ()
     """Those that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have them by
     their names, as if they were tensors, and ``strategies`` as if they were ops."""

@@ -40,7 +40,7 @@ Weights: TypeAlias = tuple[Fraction, Fraction, Fraction]
 """Prices of a byte that lies there: while the op runs, between ops, and always (as tiles of a graph input)."""
 
 _STEPS = 8
-"""In so many steps prices are tilted: equal layers of one step still share their tables."""
+"""Tilted prices change in 8 steps along the graph, so that equal layers within a step share their tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Residence:
 
         Args:
             prices: of a byte, by moment.
-            tilt: by how much more a byte costs at the ports of the last ops than at those of the first, as a share.
+            tilt: the share by which a byte costs more at the last op's ports than at the first op's.
             charges: of a byte of a tensor's tiles, by tensor; not necessarily positive.
         """
         always = sum(prices.values(), Fraction(0))

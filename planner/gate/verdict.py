@@ -62,7 +62,7 @@ class CheckResult:
     baseline: str
     """The file."""
     max_increase: Fraction
-    """How much more than the baseline says is allowed, as a share."""
+    """The share of the baseline's number by which a number may grow."""
     verdicts: tuple[Verdict, ...]
     is_updated: bool
     """Whether the baseline was written."""

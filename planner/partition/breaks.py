@@ -27,10 +27,10 @@ from planner.partition.lower import Epoch, Lowered
 from planner.partition.workspace import MOVING
 
 _INSIDE: Final = 32
-"""Beside the arena may lie one part in so many of what a worker needs at its fullest op."""
+"""At most 1/32 of the bytes that a worker holds at its fullest op may lie inside of segments, beside the arena."""
 _SPARE: Final = 16
-"""Where all of that lies in the arena, ops are joined as long as one part in so many is left: what lives long is hard
-to place."""
+"""Where all results lie in the arena, ops are joined only while 1/16 of the bytes at the fullest op stay free: buffers
+that live long are hard to place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class _Holding:
     sizes: NDArray[np.int64]
     """In bytes; 0 where a next state may be written over its state."""
     behind: NDArray[np.int64]
-    """For each op the last one that must be in an earlier segment, so that a next state that it makes, or that is
-    fetched before it, may be written over the state; -1 if none."""
+    """For each op, the last op that must be in an earlier segment, so that a next state which the op makes, or which is
+    fetched before the op, can be written over its state; -1 if there is no such op."""
     resident_bytes: int
     """Of what is there all the time."""
 

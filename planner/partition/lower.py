@@ -27,7 +27,7 @@ from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalNode, Part
 
 _MUCH = 32
-"""One part in so many of what a worker holds before the first op is much."""
+"""A fetch gets an epoch of its own if it frees more than 1/32 of the bytes that a worker holds before the first op."""
 SMALL_CONSTANT_BYTES = 1024
 """Constants up to this size stand in the code; larger ones are arrays of the worker."""
 
@@ -112,7 +112,7 @@ class Lowering:
         self._replaced = _replaced(graph)
         self._following = {pair.following for pair in graph.state}
         self._much = 0
-        """Bytes that are worth an epoch of its own, if a fetch frees them."""
+        """A fetch that frees more bytes than this gets an epoch of its own (``_MUCH``)."""
         self._returning: list[str] = []
         """Tensors that are brought to where they are owned as soon as an epoch begins, since that frees memory."""
         self._epochs: list[Epoch] = []

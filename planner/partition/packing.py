@@ -41,7 +41,7 @@ class _Attempt:
     packed: Packed
     order: list[int]
     is_lowest: bool
-    """Each in the lowest gap that holds it, not in the smallest."""
+    """Whether each buffer goes to the lowest gap that is large enough; otherwise it goes to the smallest such gap."""
 
     @property
     def size_bytes(self) -> int:

@@ -25,7 +25,8 @@ from planner.search.effort import MANY_OPS
 from planner.units import format_seconds
 
 NOTABLY = 0.99
-"""What takes less than this part of the plan's estimate is faster; estimates tell no smaller differences apart."""
+"""An estimate counts as faster only if it is below 99% of the plan's estimate: estimates tell no smaller differences
+apart."""
 
 NO_SPEED = (
     "the topology does not say how fast its devices compute, so the plan is for the least cost in bytes and not for "

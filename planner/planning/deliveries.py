@@ -44,10 +44,10 @@ Sharing: TypeAlias = Literal["none", "auto"]
 """Whether readers may share deliveries: never, or where that saves bytes."""
 
 _LEAST_SAVED: Mapping[EffortName, float] = MappingProxyType({"normal": 1 / 50, "thorough": 0.0})
-"""By effort, what must be paid for again, as a share of what the plan moves, to be worth another search. None is worth
-it with little effort."""
+"""By effort, the least share of the moved bytes that must be brought to a tensor's readers more than once, so that
+another search is worth it; an effort that is not here searches no more."""
 _LEAST_SHARED = 1e-4
-"""With less to be saved as it is, as a share of what the plan moves, every reader keeps its own delivery."""
+"""Readers share a delivery only if that saves at least this share of the moved bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,11 @@ from planner.tdl.bind import BoundOp
 _MOST_SOLVED = 96
 """Plans near those that were found that are searched for at most."""
 _UNKNOWN = 1 << 60
-"""More than any plan has."""
+"""Stands for a plan's objective where no plan fits yet: larger than any plan's."""
 _MOST_OPS_SOLVED = 20_000
 """Ops of all these plans together, about: of a large graph fewer are searched for."""
 _TOLERANCE = Fraction(1, 200)
-"""A plan that is better by a smaller share is not searched for."""
+"""The search for a better plan within the limit ends when no plan can be better by more than 0.5%."""
 _MOST_MIXED = 3
 """Cheaper plans with which the best one is mixed at most."""
 
@@ -53,7 +53,8 @@ class Trial:
     apart: Sequence[Sequence[float]] = ()
     """How far its workers are from each other (``partition``)."""
     limit_bytes: int = 0
-    """What workers should take at most: where they need not take more, more work is done so that they do not."""
+    """The bytes that no worker should take more of: where a worker can do with fewer, buffers are placed again until it
+    does."""
 
     @cached_property
     def partitioned(self) -> Partitioned:
@@ -86,9 +87,9 @@ class Goal:
     tables: CostTables
     """Of that, for the search."""
     of: Callable[[Trial], int]
-    """How much a plan has."""
+    """The objective of a plan: bytes or picoseconds."""
     highest_price: Fraction
-    """Of a byte of memory: more than having it could ever save."""
+    """The highest price of a byte of memory, in the objective's unit: more than a byte of memory could ever save."""
 
 
 def least_cost(tables: CostTables) -> Goal:
@@ -243,11 +244,11 @@ def _branched(
     nearby = Nearby(plans, replace(ask, tables=goal.tables))
     workers = prod(plans[0].cuts)
 
-    def column(composites: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:
-        plan = nearby.plan(composites)
-        return Column(composites, nearby.total(composites), residence.of(plan), nearby.taken(composites))
+    def column(tilings: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:
+        plan = nearby.plan(tilings)
+        return Column(tilings, nearby.total(tilings), residence.of(plan), nearby.taken(tilings))
 
-    columns = [column(nearby.composites(plan)) for plan in plans]
+    columns = [column(nearby.tilings(plan)) for plan in plans]
     leanest, solved = columns[0], 0
     most = min(_MOST_SOLVED, _MOST_OPS_SOLVED // len(decided.ops))
 

@@ -12,7 +12,7 @@ from planner.units import ByteUnit, format_bytes
 
 _SHOWN_TENSORS = 5
 _MOST_TIMES_WORKERS = 64
-"""More workers than so many times those there are are not suggested: what each holds does not shrink on and on."""
+"""A refusal suggests at most 64 times as many workers as there are: what each worker holds does not shrink for ever."""
 
 
 def does_not_fit(program: Program, graph: Graph, limits: Sequence[int]) -> InfeasibleError:

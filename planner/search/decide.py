@@ -111,9 +111,8 @@ def decide(
 
 def _by_name(problem: Problem, found: Found) -> tuple[dict[str, Tiling], dict[str, Tiling]]:
     """The tilings of tensors and the strategies of ops."""
-    composites = found.composites
-    tilings = {name: composites[number] for name, number in problem.variable_of_tensor.items()}
-    return tilings, {name: composites[number] for name, number in problem.variable_of_op.items()}
+    tilings = {name: found.tilings[number] for name, number in problem.variable_of_tensor.items()}
+    return tilings, {name: found.tilings[number] for name, number in problem.variable_of_op.items()}
 
 
 def _narrowed(
@@ -187,12 +186,12 @@ def _decided(
             known[key] = OpStrategy(tiling, tuple(variable.name for variable in bound.variables))
         strategies[bound.op.name] = known[key]
     tilings = {name: whole.tilings[name] for name in graph.tensors if name in whole.tilings}
-    stuck = unsplit(problem, found.composites)
+    stuck = unsplit(problem, found.tilings)
     standing = [whole.stands.get(bound.op.name, bound.op.name) for bound in ops]
     by_tensor = _bytes_by_tensor(ops, problem, found, whole.stands, tilings)
     moved = sum(by_tensor.values())
     gap = None if whole.stands else _gap(found)
-    charges = zip(problem.charges, problem.op_charges(found.composites), strict=True)
+    charges = zip(problem.charges, problem.op_charges(found.tilings), strict=True)
     charged = {link.op_name: amount for link, amount in charges}
     excess = sum(charged[other] for other in standing)
     assert whole.stands or moved + excess == found.cost, "the plan's cost is the sum over its tensors and ops"
@@ -229,7 +228,7 @@ def _bytes_by_tensor(
 ) -> dict[str, int]:
     """What moves because of each tensor: what its links move, or those that stand for them."""
     by_op: dict[str, list[tuple[bool, int, int]]] = {}
-    for link, amount in zip(problem.links, problem.link_bytes(found.composites), strict=True):
+    for link, amount in zip(problem.links, problem.link_bytes(found.tilings), strict=True):
         if amount:
             by_op.setdefault(link.op_name, []).append((link.is_input, link.position, amount))
     moved = dict.fromkeys(tensors, 0)

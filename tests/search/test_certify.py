@@ -42,7 +42,7 @@ def check(graph: Graph, cuts: tuple[int, ...], limits: BoundLimits) -> float:
     least = least_of_all(problem, cuts)
     assert found.lower is not None
     assert found.lower <= least <= found.cost <= start.cost
-    assert problem.cost(found.composites) == found.cost
+    assert problem.cost(found.tilings) == found.cost
     if found.cost == found.lower:
         return 0.0
     return found.cost / found.lower - 1 if found.lower else inf
@@ -82,7 +82,7 @@ def test_peers_workloads_are_solved_exactly(name: str, megabytes: float) -> None
     start = search_recursively(problem, (2, 2, 2), no_restriction)
     found = bounded(problem, (2, 2, 2), start)
     assert found.cost == found.lower
-    assert sum(problem.link_bytes(found.composites)) <= round(megabytes * 1e6)
+    assert sum(problem.link_bytes(found.tilings)) <= round(megabytes * 1e6)
     assert found.cost <= round(megabytes * 1e6) + 16
 
 

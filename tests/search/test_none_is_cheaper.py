@@ -74,6 +74,6 @@ def test_no_plan_by_hand_costs_less(model: str, workers: int) -> None:
     for name, restriction in by_hand(problem, cuts):
         with suppress(InfeasibleError):
             plan = search_recursively(problem, cuts, restriction)
-            assert found.cost <= plan.cost == problem.cost(plan.composites), name
+            assert found.cost <= plan.cost == problem.cost(plan.tilings), name
             names.append(name)
     assert len(names) >= (4 if model.startswith("gpt") else 3) ** len(cuts) - len(cuts)

@@ -89,12 +89,12 @@ def test_every_entry_is_what_the_program_moves_or_cannot_be_lowered(sums: str) -
     assert len(costs) == 3 * 3 * 4 * 4 * 3 + 1
     assert len(costs) + impossible == 4 * 4 * 4 * 4 * 4
     found = search_recursively(problem, (3,), keep)
-    assert found.cost == min(costs) == problem.cost(found.composites)
-    assert {name for name in "pqy" if found.composites[problem.variable_of_tensor[name]].has_partial} == {"p", "q"}
+    assert found.cost == min(costs) == problem.cost(found.tilings)
+    assert {name for name in "pqy" if found.tilings[problem.variable_of_tensor[name]].has_partial} == {"p", "q"}
     whole = Problem(graph, ops, 3)
-    joined = search_recursively(whole, (3,), keep).composites
+    joined = search_recursively(whole, (3,), keep).tilings
     scattered = 2 * graph.tensors["y"].size_bytes
-    assert sum(whole.link_bytes(joined)) == sum(problem.link_bytes(found.composites)) + scattered, "both, not their sum"
+    assert sum(whole.link_bytes(joined)) == sum(problem.link_bytes(found.tilings)) + scattered, "both, not their sum"
 
 
 def check(graph: Graph, cuts: tuple[int, ...], divide: Sequence[int], tables: CostTables | None = None) -> bool:
@@ -127,7 +127,7 @@ def check(graph: Graph, cuts: tuple[int, ...], divide: Sequence[int], tables: Co
         found = bounded(problem, cuts, found, restrict=keep)
         assert found.lower == found.cost
     assert found.cost == least_of_all(problem, cuts, keep)
-    plan = plan_of(problem, found.composites)
+    plan = plan_of(problem, found.tilings)
     if tables is None:
         assert partition(graph, ops, plan).program.predicted_bytes == plan.moved_bytes
         assert plan.cost == found.cost

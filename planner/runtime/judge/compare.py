@@ -54,9 +54,11 @@ NOISE_ERROR: Final = 2.0**-4
 """E(whole) from which on that is so: four bits of a float32's 24. A state that walks about zero by its noise comes to
 1 / sqrt(steps)."""
 SEEN_MOST: Final = 0.5
-"""Up to here ``FACTOR`` holds for the error of rounding alone, too: a tensor that is zero is never excused by it."""
+"""``FACTOR`` also applies to the error of rounding alone, but the limit that comes from it is at most this: a tensor of
+zeros is never excused."""
 SEEN_FACTOR: Final = 1.1
-"""And this above: an element that falls on the other side of a kink has the same error in every run."""
+"""Above ``SEEN_MOST`` the limit is the error of rounding alone times this: an element on the other side of a kink has
+the same error in every run."""
 FLOOR_EPS: Final = 64
 """An error of so many epsilons of the coarsest dtype on the way is always accepted."""
 STORED_EPS: Final = 4

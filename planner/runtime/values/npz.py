@@ -31,7 +31,7 @@ _MOST_HEADER_BYTES: Final = 10_000
 """NumPy reads no longer ones."""
 _CHUNK_BYTES: Final = 1 << 20
 _MOST_DEFLATED: Final = 1032
-"""How many bytes one byte can stand for at most."""
+"""Deflate turns one byte into at most this many; an entry that claims more is refused."""
 _HINT: Final = "write it with numpy.savez"
 
 

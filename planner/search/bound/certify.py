@@ -1,4 +1,4 @@
-"""How good a plan can be: all cuts together, every composite of every tensor and op, bounded from below.
+"""How good a plan can be: all cuts together, every tiling of every tensor and op, bounded from below.
 
 The joint problem has tables that are too large to be eliminated exactly on most networks, so
 
@@ -36,7 +36,7 @@ class Incumbent(Protocol):
 
     best: Found
 
-    def look_at(self, composites: tuple[Tiling, ...]) -> bool:
+    def look_at(self, tilings: tuple[Tiling, ...]) -> bool:
         """Takes an assignment, if it is a plan and better; says whether it was."""
 
 
@@ -61,7 +61,7 @@ def certify(
     Returns:
         No plan costs less, the best one that is known in the end included; None if a bound would be more work.
     """
-    choices = every_composite(problem, cuts, restrict, incumbent.best, limits)
+    choices = every_tiling(problem, cuts, restrict, incumbent.best, limits)
     if choices is None or problem.table_entries(choices) > limits.table_entries:
         return None
     sizes = choices.sizes.tolist()
@@ -74,7 +74,7 @@ def certify(
     dual = core.dual()
 
     def look_at(values: Ints) -> None:
-        incumbent.look_at(core.composites(values))
+        incumbent.look_at(core.tilings(values))
 
     def closed(total: int, values: Ints, lower: int) -> int:
         """Where the exact solution is known. Its plan may need a strategy that no local op has."""
@@ -112,10 +112,10 @@ def _rounded_up(value: float) -> int:
     return int(np.ceil(value - rounding_error(value)))
 
 
-def every_composite(
+def every_tiling(
     problem: Problem, cuts: tuple[int, ...], restrict: Restriction, found: Found, limits: BoundLimits
 ) -> Choices | None:
-    """Every composite of every variable, the found plan's among them; None if there are far too many.
+    """Every tiling of every variable, the found plan's among them; None if there are far too many.
 
     A strategy that is charged more than all of the found plan costs is left out.
     """
@@ -123,7 +123,7 @@ def every_composite(
     choices: list[Candidates] = []
     total = 0
     for variable in problem.variables:
-        own = found.composites[variable.number]
+        own = found.tilings[variable.number]
         key: object = problem.content[variable.number] if restrict is no_restriction else variable.number
         if key not in known:
             most = isqrt(limits.table_entries * (len(known) + 1) * 16) - total
@@ -140,7 +140,7 @@ def every_composite(
 def _extended(
     problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction, most: int
 ) -> list[Tiling] | None:
-    """Every composite of a variable; None if there are more than ``most``."""
+    """Every tiling of a variable; None if there are more than ``most``."""
     found = [UNCUT]
     for ways in cuts:
         found = [longer for prefix in found for longer in restrict(variable, problem.proposals(variable, prefix, ways))]

@@ -1,6 +1,6 @@
 """A bound begun on fewer values: of those that are alike, the cheapest stands for all.
 
-Most composites of a tensor or op are others in another order of cuts. Merged, they are a quarter as many, their tables
+Most tilings of a tensor or op are others in another order of cuts. Merged, they are a quarter as many, their tables
 a thirteenth as large, and passes over them as much faster; what they cost is no more than before, so a bound of the
 merged sum is one of the sum. What its passes have given to each variable is given to all values that were merged, and
 passes over the whole sum go on from there.

@@ -1,4 +1,4 @@
-"""The core of the joint problem: its variables of few neighbours eliminated, every composite of the others.
+"""The core of the joint problem: its variables of few neighbours eliminated, every tiling of the others.
 
 Eliminating a variable of up to two neighbours is exact, and leaves tables between pairs. What is left is bounded from
 below elsewhere; here values are taken out with which no plan can be better than the best one known, and what is left
@@ -52,7 +52,7 @@ class Core:
 
         Args:
             problem: the graph's variables and tables.
-            choices: every composite of each variable.
+            choices: every tiling of each variable.
             order: of the variables of few neighbours.
         """
         self._choices = choices
@@ -116,7 +116,7 @@ class Core:
         self._reduced.complete(found)
         return found
 
-    def composites(self, values: Ints) -> tuple[Tiling, ...]:
+    def tilings(self, values: Ints) -> tuple[Tiling, ...]:
         """The candidates that values stand for."""
         return self._choices.chosen(values)
 
@@ -124,7 +124,7 @@ class Core:
         """The values of the core's variables in the best plan known (positions among the kept, where it always is)."""
         found = []
         for variable, kept in zip(self._core, self._kept, strict=True):
-            value = self._choices[variable].index(best.composites[variable])
+            value = self._choices[variable].index(best.tilings[variable])
             found.append(int(np.searchsorted(kept, value)))
         return found
 

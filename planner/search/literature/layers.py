@@ -60,10 +60,10 @@ def search_layers(ground: Ground) -> tuple[tuple[int, ...], Found]:
 
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
         depth = len(candidates[0].ways)
-        composite = fixed.get(variable.number)
-        if composite is None:
+        tiling = fixed.get(variable.number)
+        if tiling is None:
             return candidates
-        return (composite.outermost(depth),)
+        return (tiling.outermost(depth),)
 
     return cuts, search_recursively(problem, cuts, ground.narrow(restrict, cuts), ground.progress)
 
@@ -173,7 +173,7 @@ class Forward:
         return moved
 
     def fixed(self, chosen: Sequence[int]) -> dict[int, Tiling]:
-        """By variable the composites that the configurations stand for: of ops, what they make, and what they read."""
+        """By variable the tilings that the configurations stand for: of ops, what they make, and what they read."""
         problem = self._problem
         found: dict[int, Tiling] = {}
         for bound in self._ops:

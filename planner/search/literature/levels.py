@@ -26,7 +26,7 @@ from planner.search.moves.move import Ground
 
 
 def search_by_levels(ground: Ground) -> tuple[tuple[int, ...], Found]:
-    """Finds a composite for every tensor and op, cut by cut.
+    """Finds a tiling for every tensor and op, cut by cut.
 
     Args:
         ground: the problem and its cuts.
@@ -35,11 +35,11 @@ def search_by_levels(ground: Ground) -> tuple[tuple[int, ...], Found]:
         InfeasibleError: a level has too many states.
     """
     problem, cuts, restrict = ground.problem, ground.cuts, ground.free
-    composites = [UNCUT] * len(problem.variables)
+    tilings = [UNCUT] * len(problem.variables)
     total, largest = 0, 1
     for number, ways in enumerate(cuts, start=1):
         options = [
-            problem.intern(restrict(variable, problem.extensions(variable, composites[variable.number], ways)))
+            problem.intern(restrict(variable, problem.extensions(variable, tilings[variable.number], ways)))
             for variable in problem.variables
         ]
         sizes = [len(values) for values in options]
@@ -50,9 +50,9 @@ def search_by_levels(ground: Ground) -> tuple[tuple[int, ...], Found]:
             solution = minimise(sizes, factors, LEVEL_STATES, levels.sequence)
         except InfeasibleError as error:
             raise _too_wide(levels.core, sizes) from error
-        composites = [values[value] for values, value in zip(options, solution.values.tolist(), strict=True)]
+        tilings = [values[value] for values, value in zip(options, solution.values.tolist(), strict=True)]
         total, largest = solution.total, max(largest, solution.largest_table)
-    return cuts, Found(tuple(composites), total, largest)
+    return cuts, Found(tuple(tilings), total, largest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class Variables:
     kind: Ints
     """Equal for those that may take the same; -1 for one that has no price (``Charges``)."""
     step: Ints
-    """What those of a kind may take differs by multiples of so many bytes."""
+    """The bytes that two variables of a kind may take differ by multiples of this number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ HIGHEST_PRICE = Fraction(1024)
 """Cost in bytes, moved and excess, for a byte of memory: more than any plan could save by having it. All plans of small
 graphs save at most 3, be work cheap or dear (tests/api/test_fitting_exhaustively.py)."""
 LOWEST_PRICE = Fraction(1, 1024)
-"""Of plans with one objective, the one that takes less."""
+"""The first price that is tried, in moved bytes for a byte of memory: so low that it only chooses, among plans of one
+objective, the plan that takes less memory."""
 MOST_TRIALS = 16
 """Plans that are searched for at most."""
 MOST_GIVEN_BACK = 8
@@ -34,7 +35,7 @@ MOST_GIVEN_BACK = 8
 _TILTS = (Fraction(0), Fraction(1, 8), Fraction(-1, 8))
 """How prices are tilted, one after the other: at even prices layers that are equal go one way all together."""
 _NEAR = Fraction(1, 2000)
-"""Aims that differ by a smaller share are one."""
+"""Two aims for memory that differ by less than 0.05% count as equal."""
 
 P = TypeVar("P")
 N = TypeVar("N", bound=Hashable)

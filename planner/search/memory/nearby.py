@@ -33,7 +33,7 @@ from planner.search.user_rules.pins import ruled
 from planner.tdl.bind import BoundOp
 
 _MAX_ENTRIES = 1 << 22
-"""A bucket larger than this is not worth its time: then variables are what they are in a known plan."""
+"""Eliminations with more entries than this are not begun: the variables keep what they are in a known plan."""
 
 
 class Nearby:
@@ -55,7 +55,7 @@ class Nearby:
         self._partitioned_inputs = ask.partitioned_inputs
         self._problem = self.problem(ask.tables)
         self._taken: dict[tuple[int, Tiling], int] = {}
-        known = [self.composites(plan) for plan in plans]
+        known = [self.tilings(plan) for plan in plans]
         lists = [dict.fromkeys(own) for own in zip(*known, strict=True)]
         self._known = [tuple(own) for own in lists]
         self._choices = [self._chosen(lists)]
@@ -63,8 +63,8 @@ class Nearby:
         if ask.strategy == "tofu":
             cuts = plans[0].cuts
             near = Neighbourhood(self._problem, cuts, ruled(self._problem, ask.rules, cuts, no_restriction))
-            for composites in known:
-                offered = near.of(Found(composites, 0, 0), near.kinds)
+            for tilings in known:
+                offered = near.of(Found(tilings, 0, 0), near.kinds)
                 for number, own in enumerate(lists):
                     own.update(dict.fromkeys(offered[number]))
                 self._choices.append(self._chosen(lists))
@@ -81,39 +81,39 @@ class Nearby:
             tables=tables,
         )
 
-    def composites(self, plan: Decided) -> tuple[Tiling, ...]:
+    def tilings(self, plan: Decided) -> tuple[Tiling, ...]:
         """What each variable is in a plan."""
         return tuple(
             plan.tilings[variable.tensors[0]] if variable.op is None else plan.strategies[variable.op.op.name].tiling
             for variable in self._problem.variables
         )
 
-    def plan(self, composites: Sequence[Tiling]) -> Decided:
+    def plan(self, tilings: Sequence[Tiling]) -> Decided:
         """The plan in which each variable is this; it still has the bytes of another one.
 
         Args:
-            composites: by variable.
+            tilings: by variable.
         """
         problem, like = self._problem, self._like
-        stuck = unsplit(problem, composites)
+        stuck = unsplit(problem, tilings)
         return replace(
             like,
-            tilings={name: composites[problem.variable_of_tensor[name]] for name in like.tilings},
+            tilings={name: tilings[problem.variable_of_tensor[name]] for name in like.tilings},
             strategies={
-                name: replace(strategy, tiling=composites[problem.variable_of_op[name]])
+                name: replace(strategy, tiling=tilings[problem.variable_of_op[name]])
                 for name, strategy in like.strategies.items()
             },
             unsplit=tuple(name for name in like.strategies if problem.variable_of_op[name] in stuck),
         )
 
-    def total(self, composites: Sequence[Tiling]) -> int:
+    def total(self, tilings: Sequence[Tiling]) -> int:
         """What the plan costs, by the tables without prices."""
-        return self._problem.cost(composites)
+        return self._problem.cost(tilings)
 
-    def taken(self, composites: Sequence[Tiling]) -> Ints:
+    def taken(self, tilings: Sequence[Tiling]) -> Ints:
         """What each variable takes (``bytes_of``), by variable."""
-        pairs = enumerate(composites)
-        return np.array([self.bytes_of(variable, composite) for variable, composite in pairs], dtype=np.int64)
+        pairs = enumerate(tilings)
+        return np.array([self.bytes_of(variable, tiling) for variable, tiling in pairs], dtype=np.int64)
 
     def variables(self) -> Variables:
         """What a search that divides plans asks about the variables; moments are ops, by number.
@@ -181,13 +181,13 @@ class Nearby:
             if within is None:
                 return None
             try:
-                composites, solution = problem.solve(within, _MAX_ENTRIES)
+                tilings, solution = problem.solve(within, _MAX_ENTRIES)
             except InfeasibleError:  # too entangled: fewer candidates
                 if len(self._choices) == 1:
                     return None
                 self._choices.pop()
             else:
-                return (composites, solution.total) if problem.is_possible(composites) else None
+                return (tilings, solution.total) if problem.is_possible(tilings) else None
 
     def _chosen(self, lists: Sequence[Mapping[Tiling, None]]) -> Choices:
         return Choices.of([self._problem.intern(tuple(own)) for own in lists])
@@ -203,28 +203,28 @@ class Nearby:
             lists[number] = self._problem.intern(kept)
         return Choices.of(lists)
 
-    def bytes_of(self, number: int, composite: Tiling) -> int:
+    def bytes_of(self, number: int, tiling: Tiling) -> int:
         """Bytes on all workers together: of a tensor's tiles, or of what an op reads and makes.
 
         Args:
             number: of the variable.
-            composite: what it is; of the outermost cuts alone, too.
+            tiling: what it is; of the outermost cuts alone, too.
         """
-        key = (self._problem.content[number], composite)
+        key = (self._problem.content[number], tiling)
         found = self._taken.get(key)
         if found is None:
             bound = self._problem.variables[number].op
-            found = self._tile_bytes(number, composite) if bound is None else self._touched_bytes(bound, composite)
+            found = self._tile_bytes(number, tiling) if bound is None else self._touched_bytes(bound, tiling)
             self._taken[key] = found
         return found
 
-    def _tile_bytes(self, number: int, composite: Tiling) -> int:
+    def _tile_bytes(self, number: int, tiling: Tiling) -> int:
         tensor = self._graph.tensors[self._problem.variables[number].tensors[0]]
-        return int(composite.boxes(index_space(tensor.shape)).elements.sum()) * tensor.dtype.item_bytes
+        return int(tiling.boxes(index_space(tensor.shape)).elements.sum()) * tensor.dtype.item_bytes
 
-    def _touched_bytes(self, bound: BoundOp, composite: Tiling) -> int:
+    def _touched_bytes(self, bound: BoundOp, tiling: Tiling) -> int:
         found = 0
-        reads = bound.reads(bound.ranges(composite))
+        reads = bound.reads(bound.ranges(tiling))
         for slot, first in bound.delivered_slots.items():
             name = bound.op.inputs[slot]
             if slot == first and name not in self._graph.constants:
@@ -233,6 +233,6 @@ class Nearby:
             dims = bound.analysis.outputs[position]
             if name and is_used(self._graph, name) and dims is not None:
                 tensor = self._graph.tensors[name]
-                made = made_tiling(composite, dims, bound.reducers(composite), bound.analysis.steps_of(position))
+                made = made_tiling(tiling, dims, bound.reducers(tiling), bound.analysis.steps_of(position))
                 found += int(made.boxes(index_space(tensor.shape)).elements.sum()) * tensor.dtype.item_bytes
         return found

@@ -11,10 +11,11 @@ from planner.algebra.tiling import Tiling
 class Found:
     """What the search decided."""
 
-    composites: tuple[Tiling, ...]
+    tilings: tuple[Tiling, ...]
     """By variable of the problem."""
     cost: int
-    """By the tables: what one iteration moves between workers, and the excess of its ops, or what stands for both."""
+    """The sum of the tables: what one iteration moves between workers and the excess of its ops; with tables of time or
+    of memory, what these add up."""
     largest_table: int
     """Entries of the largest table of the elimination."""
     lower: int | None = None

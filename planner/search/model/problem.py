@@ -1,7 +1,7 @@
 """The search as a sum of pairwise tables: one variable for each tensor and one for each op.
 
-A tensor's values are tilings, an op's are strategies (tilings of its iteration space); both are composites, one
-placement for each cut so far. A state and its next value share a variable.
+A tensor's values are tilings, an op's are strategies: tilings of its iteration space. Each has a placement for every
+cut so far. A state and its next value share a variable.
 """
 
 from __future__ import annotations
@@ -240,13 +240,13 @@ class Problem:
             return "this strategy joins partial sums at once"
         return obstacle(self.graph, self.ops, name)
 
-    def is_possible(self, composites: Sequence[Tiling]) -> bool:
+    def is_possible(self, tilings: Sequence[Tiling]) -> bool:
         """Whether a solution is a plan: no op takes contributions for the whole, or the other way."""
-        pairs = ((link, composites[link.tensor], composites[link.op]) for link in self._sums)
+        pairs = ((link, tilings[link.tensor], tilings[link.op]) for link in self._sums)
         return all(is_possible(self._bound[link.op_name], link, tiling, strategy) for link, tiling, strategy in pairs)
 
     def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
-        """The composites that add one cut to ``prefix``; replication last, so that ties go to splitting."""
+        """The tilings that add one cut to ``prefix``; replication last, so that ties go to splitting."""
         return self._local_only(variable, self.proposals(variable, prefix, ways))
 
     def proposals(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
@@ -289,34 +289,34 @@ class Problem:
         scopes = [(link.op,) if link.is_charge else (link.tensor, link.op) for link in links]
         return [Factor(scope, table) for scope, table in zip(scopes, tables, strict=True)]
 
-    def choices(self, composites: Sequence[Tiling], offer: Offer, restrict: Restriction = no_restriction) -> Choices:
+    def choices(self, tilings: Sequence[Tiling], offer: Offer, restrict: Restriction = no_restriction) -> Choices:
         """What every variable may be, given what it is.
 
         Args:
-            composites: what each variable is now.
+            tilings: what each variable is now.
             offer: the candidates, interned, and equal for equal variables that are the same now.
             restrict: narrows them, variable by variable.
         """
-        firsts, group = self.alike(composites)
-        offered = [offer(self.variables[first], composites[first]) for first in firsts]
+        firsts, group = self.alike(tilings)
+        offered = [offer(self.variables[first], tilings[first]) for first in firsts]
         if restrict is no_restriction:
             return Choices.of_groups(offered, group)
         pairs = zip(self.variables, group.tolist(), strict=True)
         return Choices.of([self.intern(restrict(variable, offered[number])) for variable, number in pairs])
 
-    def alike(self, composites: Sequence[Tiling]) -> tuple[list[int], Ints]:
+    def alike(self, tilings: Sequence[Tiling]) -> tuple[list[int], Ints]:
         """Groups of equal variables that are the same now: the first of each group, and each variable's group."""
-        if composites is not self._grouped[0]:  # what was found last is mostly what is looked at next
+        if tilings is not self._grouped[0]:  # what was found last is mostly what is looked at next
             numbers: dict[Tiling, int] = {}
-            number = [numbers.setdefault(composite, len(numbers)) for composite in composites]
-            self._group(tuple(composites), np.array(number, dtype=np.int64))
+            number = [numbers.setdefault(tiling, len(numbers)) for tiling in tilings]
+            self._group(tuple(tilings), np.array(number, dtype=np.int64))
         return self._grouped[1:]
 
-    def _group(self, composites: tuple[Tiling, ...], number: Ints) -> None:
-        """Groups equal variables that are the same now, which the composites' numbers say."""
+    def _group(self, tilings: tuple[Tiling, ...], number: Ints) -> None:
+        """Groups equal variables that are the same now, which the tilings' numbers say."""
         count = 1 + int(number.max(initial=0))
         firsts, group = distinct(self._contents * count + number, count * len(self._numbered))
-        self._grouped = (composites, firsts.tolist(), group)
+        self._grouped = (tilings, firsts.tolist(), group)
 
     def solve(
         self, choices: Choices, max_table_entries: int = MAX_TABLE_ENTRIES
@@ -331,7 +331,7 @@ class Problem:
             max_table_entries: see ``eliminate``.
 
         Returns:
-            The chosen composites, and the solution that they stand for.
+            The chosen tilings, and the solution that they stand for.
 
         Raises:
             InfeasibleError: a bucket would be larger.
@@ -379,15 +379,15 @@ class Problem:
                     times[self.variable_of_tensor[name]] = 2 * number - 1
         return times
 
-    def are_local(self, composites: Sequence[Tiling]) -> bool:
+    def are_local(self, tilings: Sequence[Tiling]) -> bool:
         """True if every op's strategy can be computed by local ops."""
-        return not any(True for _ in self._not_local(composites))
+        return not any(True for _ in self._not_local(tilings))
 
-    def _not_local(self, composites: Sequence[Tiling]) -> Iterator[int]:
+    def _not_local(self, tilings: Sequence[Tiling]) -> Iterator[int]:
         """The contents of ops whose strategies cannot be computed by local ops."""
-        for first in self.alike(composites)[0]:
+        for first in self.alike(tilings)[0]:
             variable = self.variables[first]
-            if variable.op is not None and not self.is_local(variable.op, composites[first]):
+            if variable.op is not None and not self.is_local(variable.op, tilings[first]):
                 yield self.content[first]
 
     def _without_vetoed(self, choices: Choices) -> Choices:
@@ -415,23 +415,23 @@ class Problem:
             found = (Tiling((*first.placements[:-1], Replicate()), first.ways),)
         return self.intern(found)
 
-    def cost(self, composites: Sequence[Tiling]) -> int:
+    def cost(self, tilings: Sequence[Tiling]) -> int:
         """What a plan costs, by the tables, when the variables have these values: what moves, and all charges."""
-        return sum(self.link_bytes(composites)) + sum(self.op_charges(composites))
+        return sum(self.link_bytes(tilings)) + sum(self.op_charges(tilings))
 
-    def link_bytes(self, composites: Sequence[Tiling]) -> list[int]:
+    def link_bytes(self, tilings: Sequence[Tiling]) -> list[int]:
         """What moves because of each link, when the variables have these values."""
-        return self._entries(self.links, composites)
+        return self._entries(self.links, tilings)
 
-    def op_charges(self, composites: Sequence[Tiling]) -> list[int]:
+    def op_charges(self, tilings: Sequence[Tiling]) -> list[int]:
         """What each op is charged, in the order of ``charges``, when the variables have these values."""
-        return self._entries(self.charges, composites)
+        return self._entries(self.charges, tilings)
 
-    def _entries(self, links: Sequence[Link], composites: Sequence[Tiling]) -> list[int]:
-        groups = self.alike(composites)[1].tolist()
+    def _entries(self, links: Sequence[Link], tilings: Sequence[Tiling]) -> list[int]:
+        groups = self.alike(tilings)[1].tolist()
         keys = [(link.kind, groups[link.tensor], groups[link.op]) for link in links]
         first = dict(zip(reversed(keys), reversed(links), strict=True))
-        alone = {number: self.intern((composites[number],)) for link in first.values() for number in link[:2]}
+        alone = {number: self.intern((tilings[number],)) for link in first.values() for number in link[:2]}
         tables = self.made([(link, alone[link.tensor], alone[link.op]) for link in first.values()])
         known = {key: int(table.flat[0]) for key, table in zip(first, tables, strict=True)}
         return [known[key] for key in keys]

@@ -51,18 +51,18 @@ class Space:
             found.append(prefix.extend(PARTIAL, ways))
         return tuple(found)
 
-    def can_be(self, composite: Tiling) -> bool:
-        """True if proposals, one cut after the other, lead to this composite."""
-        for dim, _, how in cuts_along(composite):
+    def can_be(self, tiling: Tiling) -> bool:
+        """True if proposals, one cut after the other, lead to this tiling."""
+        for dim, _, how in cuts_along(tiling):
             if self._is_fixed(dim) or not _is_proposed(self.shape[dim], how, self._blocks_of(dim)):
                 return False
-        if not self.may_add_partial_sums and composite.has_partial:
+        if not self.may_add_partial_sums and tiling.has_partial:
             return False
         if self.may_repeat:
             return True
-        cuts = enumerate(zip(composite.placements, composite.ways, strict=True))
+        cuts = enumerate(zip(tiling.placements, tiling.ways, strict=True))
         repeats = [(cut, ways) for cut, (placement, ways) in cuts if isinstance(placement, Replicate)]
-        return all(self._may_repeat_at(composite.outermost(cut), ways) for cut, ways in repeats)
+        return all(self._may_repeat_at(tiling.outermost(cut), ways) for cut, ways in repeats)
 
     def _may_repeat_at(self, prefix: Tiling, ways: int) -> bool:
         known = self._repeats.get((prefix, ways))

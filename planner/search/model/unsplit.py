@@ -11,31 +11,31 @@ from planner.search.effort import UNSPLIT_SHARE
 from planner.search.model.problem import Problem, SearchVariable
 
 
-def unsplit(problem: Problem, composites: Sequence[Tiling]) -> frozenset[int]:
+def unsplit(problem: Problem, tilings: Sequence[Tiling]) -> frozenset[int]:
     """Ops that all groups of some cut execute alike, since no dim of them can be cut there, and that is not negligible.
 
     Args:
         problem: the graph's variables and tables.
-        composites: of all variables.
+        tilings: of all variables.
 
     Returns:
         Their variables.
     """
-    firsts, group = problem.alike(composites)
-    stuck = np.array([_is_stuck(problem, problem.variables[first], composites[first]) for first in firsts], dtype=bool)
+    firsts, group = problem.alike(tilings)
+    stuck = np.array([_is_stuck(problem, problem.variables[first], tilings[first]) for first in firsts], dtype=bool)
     if not stuck.any():
         return frozenset()
-    least = UNSPLIT_SHARE * problem.cost(composites)
+    least = UNSPLIT_SHARE * problem.cost(tilings)
     charged = dict.fromkeys(np.flatnonzero(stuck[group]).tolist(), 0)
-    for link, amount in zip(problem.charges, problem.op_charges(composites), strict=True):
+    for link, amount in zip(problem.charges, problem.op_charges(tilings), strict=True):
         if link.op in charged:
             charged[link.op] += amount
     return frozenset(number for number, amount in charged.items() if amount > least)
 
 
-def _is_stuck(problem: Problem, variable: SearchVariable, composite: Tiling) -> bool:
+def _is_stuck(problem: Problem, variable: SearchVariable, tiling: Tiling) -> bool:
     return variable.op is not None and any(
         isinstance(placement, Replicate)
         and not any(isinstance(one.placements[-1], Shard) for one in problem.extensions(variable, prefix, ways))
-        for prefix, placement, ways in composite.cut_by_cut()
+        for prefix, placement, ways in tiling.cut_by_cut()
     )

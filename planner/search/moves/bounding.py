@@ -24,12 +24,12 @@ class Proposals:
         self._problem = problem
         self.best = best
 
-    def look_at(self, composites: tuple[Tiling, ...]) -> bool:
+    def look_at(self, tilings: tuple[Tiling, ...]) -> bool:
         """Takes an assignment for the best plan, if it is a plan and costs less."""
-        cost = self._problem.cost(composites)
-        if cost >= self.best.cost or not self._problem.are_local(composites):
+        cost = self._problem.cost(tilings)
+        if cost >= self.best.cost or not self._problem.are_local(tilings):
             return False
-        self.best = replace(self.best, composites=composites, cost=cost)
+        self.best = replace(self.best, tilings=tilings, cost=cost)
         return True
 
 

@@ -42,25 +42,25 @@ def solved(
         max_table_entries: how large a bucket may be, if the least can be found.
 
     Returns:
-        The chosen composites, and the solution that they stand for.
+        The chosen tilings, and the solution that they stand for.
     """
     with contextlib.suppress(InfeasibleError):
         return problem.solve(choices, max_table_entries)
     progress("the graph is too entangled to be decided all at once")
     starts = [*_starts(problem, choices)]
-    composites, solution = min(starts, key=lambda start: (not problem.is_possible(start[0]), start[1].total))
+    tilings, solution = min(starts, key=lambda start: (not problem.is_possible(start[0]), start[1].total))
     stayed: Counter[int] = Counter()
     staying: frozenset[int] = frozenset()
     for _ in range(ENTANGLED_ROUNDS):
         most_entries = min(max_table_entries, MOVE_ENTRIES)
-        tried, better, other = _solve_others(problem, choices, composites, stayed, most_entries)
+        tried, better, other = _solve_others(problem, choices, tilings, stayed, most_entries)
         stayed.update(tried)
         staying = staying or tried
         if other.total >= solution.total or not problem.is_possible(better):
             break
-        composites, solution, staying = better, other, tried
+        tilings, solution, staying = better, other, tried
     problem.decided_apart = max(problem.decided_apart, len(staying))
-    return composites, solution
+    return tilings, solution
 
 
 def _starts(problem: Problem, choices: Choices) -> Iterator[tuple[tuple[Tiling, ...], Solution]]:
@@ -85,7 +85,7 @@ def _first(preference: Restriction, variable: SearchVariable, candidates: Candid
 
 
 def _solve_others(
-    problem: Problem, choices: Choices, composites: Sequence[Tiling], stayed: Counter[int], most_entries: int
+    problem: Problem, choices: Choices, tilings: Sequence[Tiling], stayed: Counter[int], most_entries: int
 ) -> tuple[frozenset[int], tuple[Tiling, ...], Solution]:
     """The best plan with as many variables as need be as they are; these, the plan, and its solution."""
     looked_for = most_entries
@@ -94,7 +94,7 @@ def _solve_others(
         smaller = problem.with_settled(staying)
         lists = [choices[number] for number in range(len(choices))]
         for number in staying:
-            lists[number] = problem.intern((composites[number],))
+            lists[number] = problem.intern((tilings[number],))
         try:
             found, solution = smaller.solve(Choices.of(lists), most_entries)
         except InfeasibleError:

@@ -1,7 +1,7 @@
 """Fusion: improve a plan by solving all cuts together over plans near it.
 
 Recursion decides one cut at a time and cannot take back an earlier one. Fusion offers every variable its present
-composite, the same placements in another order of cuts (over more than six cuts, with two neighbours exchanged), and
+tiling, the same placements in another order of cuts (over more than six cuts, with two neighbours exchanged), and
 every change of a single cut, solves the whole graph exactly over these candidates, and goes on from the result until
 nothing gets better. The total never rises.
 """
@@ -93,12 +93,12 @@ def _better(problem: Problem, near: Neighbourhood, kind: int, found: Found, prog
 
 def _solved(problem: Problem, choices: Choices, found: Found) -> Found:
     """The best plan of the choices; the same object as ``found`` if none is better."""
-    composites, solution = problem.solve(choices, MOVE_ENTRIES)
+    tilings, solution = problem.solve(choices, MOVE_ENTRIES)
     if solution.total >= found.cost:
         return found
     return replace(
         found,
-        composites=composites,
+        tilings=tilings,
         cost=solution.total,
         largest_table=max(found.largest_table, solution.largest_table),
     )
@@ -122,7 +122,7 @@ def _near_orders(placements: tuple[Placement, ...]) -> Iterator[tuple[Placement,
 
 
 class Neighbourhood:
-    """Candidates near a plan: the present composite first, then changes, of several kinds.
+    """Candidates near a plan: the present tiling first, then changes, of several kinds.
 
     Kind 0 is another order of the same placements; kind i is another placement at cut i alone.
     """
@@ -142,7 +142,7 @@ class Neighbourhood:
 
     def of(self, found: Found, kinds: tuple[int, ...]) -> Choices:
         """The candidates of every variable."""
-        choices = self._problem.choices(found.composites, partial(self._offered, kinds=kinds))
+        choices = self._problem.choices(found.tilings, partial(self._offered, kinds=kinds))
         if self._restrict is no_restriction:
             return choices
         return Choices.of(
@@ -152,55 +152,55 @@ class Neighbourhood:
             ]
         )
 
-    def _offered(self, variable: SearchVariable, composite: Tiling, kinds: tuple[int, ...]) -> Candidates:
-        key = (self._problem.spaces[variable.number], composite, kinds)
+    def _offered(self, variable: SearchVariable, tiling: Tiling, kinds: tuple[int, ...]) -> Candidates:
+        key = (self._problem.spaces[variable.number], tiling, kinds)
         joined = self._joined.get(key)
         if joined is None:
-            changes = itertools.chain(*(self._changes(variable, composite, kind) for kind in kinds))
-            joined = self._joined[key] = self._problem.intern(tuple(dict.fromkeys((composite, *changes))))
+            changes = itertools.chain(*(self._changes(variable, tiling, kind) for kind in kinds))
+            joined = self._joined[key] = self._problem.intern(tuple(dict.fromkeys((tiling, *changes))))
         return joined
 
     def _allowed(self, variable: SearchVariable, offered: Candidates) -> Iterator[Tiling]:
-        """The present composite, and the changes that the restriction lets through."""
+        """The present tiling, and the changes that the restriction lets through."""
         yield offered[0]
         yield from (candidate for candidate in offered[1:] if self._is_allowed(variable, candidate))
 
-    def _changes(self, variable: SearchVariable, composite: Tiling, kind: int) -> Candidates:
+    def _changes(self, variable: SearchVariable, tiling: Tiling, kind: int) -> Candidates:
         space = self._problem.spaces[variable.number]
-        key = (space, composite, kind)
+        key = (space, tiling, kind)
         known = self._known.get(key)
         if known is None:
-            make = self._orders(composite) if kind == 0 else self._other_placements(variable, composite, kind - 1)
+            make = self._orders(tiling) if kind == 0 else self._other_placements(variable, tiling, kind - 1)
             known = self._known[key] = tuple([option for option in make if space.can_be(option)])
         return known
 
-    def _orders(self, composite: Tiling) -> list[Tiling]:
-        placements = composite.placements
+    def _orders(self, tiling: Tiling) -> list[Tiling]:
+        placements = tiling.placements
         orders = _all_orders(placements) if self.is_closed(0) else _near_orders(placements)
         return [Tiling(order, self._cuts) for order in dict.fromkeys(orders) if order != placements]
 
-    def _other_placements(self, variable: SearchVariable, composite: Tiling, cut: int) -> list[Tiling]:
-        prefixes = (composite.outermost(cut), UNCUT)
+    def _other_placements(self, variable: SearchVariable, tiling: Tiling, cut: int) -> list[Tiling]:
+        prefixes = (tiling.outermost(cut), UNCUT)
         options = dict.fromkeys(
             option.placements[-1]
             for prefix in prefixes
             for option in self._problem.proposals(variable, prefix, self._cuts[cut])
         )
-        outer, inner = composite.placements[:cut], composite.placements[cut + 1 :]
+        outer, inner = tiling.placements[:cut], tiling.placements[cut + 1 :]
         return [
             Tiling((*outer, placement, *inner), self._cuts)
             for placement in options
-            if placement != composite.placements[cut]
+            if placement != tiling.placements[cut]
         ]
 
-    def _is_allowed(self, variable: SearchVariable, composite: Tiling) -> bool:
-        """True if the restriction lets the composite through at every cut."""
-        key = (variable.number, composite)
+    def _is_allowed(self, variable: SearchVariable, tiling: Tiling) -> bool:
+        """True if the restriction lets the tiling through at every cut."""
+        key = (variable.number, tiling)
         known = self._let_through.get(key)
         if known is None:
             propose, restrict = self._problem.proposals, self._restrict
             known = self._let_through[key] = all(
                 prefix.extend(placement, ways) in restrict(variable, propose(variable, prefix, ways))
-                for prefix, placement, ways in composite.cut_by_cut()
+                for prefix, placement, ways in tiling.cut_by_cut()
             )
         return known

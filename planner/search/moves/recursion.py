@@ -1,6 +1,6 @@
 """Recursive search (Tofu, section 5.2; SoyBean, section 4): one cut at a time, each solved exactly.
 
-Every cut extends the composites found so far, and its tables count the bytes among all workers of all cuts so
+Every cut extends the tilings found so far, and its tables count the bytes among all workers of all cuts so
 far, so the last cut's total is what the plan moves. For one cut the result is the optimum; for more it need not
 be (docs/decisions.md). A graph that is too entangled to be solved exactly is solved as far as can be.
 """
@@ -23,7 +23,7 @@ def search_recursively(
     restrict: Restriction,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Found:
-    """Finds a composite for every tensor and op.
+    """Finds a tiling for every tensor and op.
 
     Args:
         problem: the graph's variables and tables.
@@ -34,18 +34,18 @@ def search_recursively(
     Raises:
         InfeasibleError: what must be partial cannot be.
     """
-    composites: tuple[Tiling, ...] = (UNCUT,) * len(problem.variables)
+    tilings: tuple[Tiling, ...] = (UNCUT,) * len(problem.variables)
     total, largest = 0, 1
     for number, ways in enumerate(cuts, start=1):
         progress(f"cut {number} of {len(cuts)}: {ways} ways")
         offer = partial(problem.proposals, ways=ways)
-        composites, solution = solved(problem, problem.choices(composites, offer, restrict), progress)
+        tilings, solution = solved(problem, problem.choices(tilings, offer, restrict), progress)
         total, largest = solution.total, max(largest, solution.largest_table)
-        if not problem.is_possible(composites):
+        if not problem.is_possible(tilings):
             raise InfeasibleError(
                 f"there is no plan in which all tensors that are to be P are so at cut {number}, of {ways} ways",
                 hint="what makes such a tensor is divided along what it sums over, and what reads it is P as well",
             )
     if not cuts:  # one worker moves nothing, but tables may count something else, such as what is held
-        total = problem.cost(composites)
-    return Found(composites, total, largest)
+        total = problem.cost(tilings)
+    return Found(tilings, total, largest)

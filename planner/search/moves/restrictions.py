@@ -35,7 +35,7 @@ def keeping(keep: Keep) -> Restriction:
 
 
 def _replicated(candidates: Candidates) -> Tiling:
-    """The composite that replicates at the last cut, whether it was offered or not."""
+    """The tiling that replicates at the last cut, whether it was offered or not."""
     prefix, ways = candidates[0].placements[:-1], candidates[0].ways
     return Tiling((*prefix, Replicate()), ways)
 

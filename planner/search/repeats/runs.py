@@ -46,7 +46,7 @@ class _Seed(NamedTuple):
     """A pair of ops that may be the same of two neighbouring blocks. What comes before them is not told by order."""
 
     steps: int
-    """How many pairs in a row lie as far apart, negative."""
+    """How many pairs of alike ops in a row lie equally far apart, negated so that the most come first."""
     depth: int
     """How far: a number of levels."""
     level: int

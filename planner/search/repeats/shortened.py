@@ -72,7 +72,8 @@ class Whole:
     strategies: Mapping[str, Tiling]
     """By op."""
     stands: Mapping[str, str]
-    """By op the one of the short graph whose links cost what its own cost; itself where it is not said."""
+    """By op, the op of the short graph that stands for it: its tables cost what the op's cost; an op that is not here
+    stands for itself."""
 
 
 class Shortened:

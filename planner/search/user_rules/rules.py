@@ -86,10 +86,10 @@ def is_pattern(text: str) -> bool:
 
 
 class Limits:
-    """Which composites the rules leave a tensor.
+    """Which tilings the rules leave a tensor.
 
     Where replication is not wanted, a tensor is replicated or partial at a cut only if no dim that it may be cut along
-    is large enough there. Where it is forbidden, or not offered while a dim is large enough, only composites that lead
+    is large enough there. Where it is forbidden, or not offered while a dim is large enough, only tilings that lead
     to a plan are left: a cut now must not take the room that a later cut needs.
     """
 
@@ -125,21 +125,21 @@ class Limits:
         """Whether a tiling has a placement that is forbidden."""
         return any(self._is_forbidden(placement) for placement in tiling.placements)
 
-    def allows(self, composite: Tiling) -> bool:
-        """Whether a composite keeps to the rules, and can be extended over all cuts by ones that do."""
-        known = self._known.get(composite)
+    def allows(self, tiling: Tiling) -> bool:
+        """Whether a tiling keeps to the rules, and can be extended over all cuts by ones that do."""
+        known = self._known.get(tiling)
         if known is None:
-            known = self._known[composite] = self._allows(composite)
+            known = self._known[tiling] = self._allows(tiling)
         return known
 
-    def _allows(self, composite: Tiling) -> bool:
-        if self.forbids(composite):
+    def _allows(self, tiling: Tiling) -> bool:
+        if self.forbids(tiling):
             return False
-        for prefix, placement, ways in composite.cut_by_cut():
+        for prefix, placement, ways in tiling.cut_by_cut():
             is_whole = isinstance(placement, Replicate | Partial)
             if is_whole and not self._may_replicate and self._cuttable(prefix, ways):
                 return False
-        return not (self._never_whole or self._is_charged) or self._can_finish(composite)
+        return not (self._never_whole or self._is_charged) or self._can_finish(tiling)
 
     def _is_forbidden(self, placement: Placement) -> bool:
         return any(_covers(other, placement) for other in self._forbidden)
