@@ -39,9 +39,8 @@ from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.fit import Trial, least_cost, trial_of, within
-from planner.search.effort import NORMAL_BOUND
-from planner.search.memory.branches import UNBOUNDED, Answer, Budget, Charges, Column, Prices, Spans, branched
-from planner.search.memory.limit import HIGHEST_PRICE
+from planner.search.effort import HIGHEST_PRICE, NORMAL_BOUND, UNBOUNDED
+from planner.search.memory.branches import Answer, Budget, Charges, Column, Prices, Spans, branched
 from planner.search.memory.nearby import Nearby
 from planner.search.model.found import Found
 from planner.search.model.problem import SearchVariable

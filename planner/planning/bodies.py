@@ -21,14 +21,12 @@ from planner.graph.bodies.expand import fused, without_copies
 from planner.graph.model import Graph
 from planner.search.decide import decide
 from planner.search.decided import Decided
+from planner.search.effort import LITTLE_SAVED
 from planner.search.request import SearchRequest
+from planner.search.schedule import schedule_of
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.interval import Interval
-
-_LITTLE = 1e-3
-"""With less effort than ``thorough``, a plan through bodies is bounded only if it saves at least 0.1% of the other
-plan's cost."""
 
 
 def decide_with_bodies(
@@ -52,7 +50,7 @@ def decide_with_bodies(
     ask = replace(
         ask,
         rules=replace(ask.rules, names=frozenset(graph.tensors)),
-        least_saved=0.0 if ask.effort == "thorough" else _LITTLE,
+        least_saved=schedule_of(ask.effort).least_saved_by_bodies,
     )
     tables = ask.tables
     undescribed = {op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op)}
@@ -81,7 +79,7 @@ def decide_with_bodies(
 def _is_better(plan: Decided, other: Decided) -> bool:
     """Whether a plan costs less; so little less that it was not bounded is not enough, where the other one is."""
     is_bounded = plan.certified_gap is not None or other.certified_gap is None
-    return plan.cost < other.cost * (1.0 if is_bounded else 1 - _LITTLE)
+    return plan.cost < other.cost * (1.0 if is_bounded else 1 - LITTLE_SAVED)
 
 
 def _bound(descriptions: Descriptions, graph: Graph, known: Mapping[str, BoundOp]) -> tuple[BoundOp, ...]:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from planner.algebra.delivery import made_tiling
@@ -34,18 +33,15 @@ from planner.graph.model import Graph
 from planner.planning.bodies import counted_again
 from planner.search.decide import decide
 from planner.search.decided import Decided
-from planner.search.effort import EffortName
 from planner.search.repeats.unrolled import find_copies
 from planner.search.request import SearchRequest
+from planner.search.schedule import Schedule, schedule_of
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 
 Sharing: TypeAlias = Literal["none", "auto"]
 """Whether readers may share deliveries: never, or where that saves bytes."""
 
-_LEAST_SAVED: Mapping[EffortName, float] = MappingProxyType({"normal": 1 / 50, "thorough": 0.0})
-"""By effort, the least share of the moved bytes that must be brought to a tensor's readers more than once, so that
-another search is worth it; an effort that is not here searches no more."""
 _LEAST_SHARED = 1e-4
 """Readers share a delivery only if that saves at least this share of the moved bytes."""
 
@@ -86,7 +82,7 @@ def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> 
     paying = paid_for_twice(decided, tables)
     best = with_savings(decided, savings(decided, paying), descriptions, tables)
     seconds, entries = decided.search_seconds, decided.eliminated_entries
-    for deliveries in _worth_searching(decided, paying, ask.effort):
+    for deliveries in _worth_searching(decided, paying, schedule_of(ask.effort)):
         graph = with_deliveries(decided.graph, deliveries)
         ops = _bound(graph, decided.ops, descriptions)
         with contextlib.suppress(InfeasibleError):  # too entangled with deliveries: what is known stays
@@ -98,16 +94,17 @@ def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> 
 
 
 def _worth_searching(
-    decided: Decided, paying: Mapping[str, Sequence[Payer]], effort: EffortName
+    decided: Decided, paying: Mapping[str, Sequence[Payer]], schedule: Schedule
 ) -> Iterator[list[SharedDelivery]]:
     """Deliveries to be offered: to those that pay for a tensor again, if that is enough; or to all readers."""
     graph, moved = decided.graph, decided.moved_bytes
     again = sum(payer.moved_bytes for payers in paying.values() for payer in payers)
     again -= sum(max(payer.moved_bytes for payer in payers) for payers in paying.values())
-    is_enough = effort in _LEAST_SAVED and again > _LEAST_SAVED[effort] * moved
+    least = schedule.least_paid_again
+    is_enough = least is not None and again > least * moved
     # Equal time steps hold their tensors alike, also the last one's, which fewer need: a delivery is for its readers.
-    is_unrolled = effort != "quick" and bool(find_copies(graph, decided.ops).tensors)
-    to_all = moved and (effort == "thorough" or is_unrolled)
+    is_unrolled = schedule.offers_all_steps and bool(find_copies(graph, decided.ops).tensors)
+    to_all = moved and (schedule.offers_all or is_unrolled)
     if is_enough:
         yield offers(graph, {name: [(payer.op, payer.regions) for payer in payers] for name, payers in paying.items()})
     everything = dict(_all_readers(decided)) if to_all else {}

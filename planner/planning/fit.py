@@ -24,8 +24,9 @@ from planner.planning.refusal import does_not_fit
 from planner.progress import silent
 from planner.search.decide import decide
 from planner.search.decided import Decided
+from planner.search.effort import HIGHEST_PRICE
 from planner.search.memory.branches import Answer, Budget, Charges, Column, Spans, branched
-from planner.search.memory.limit import HIGHEST_PRICE, Fit, Measured, Part, Prices, components, fit, mixed
+from planner.search.memory.limit import Fit, Measured, Part, Prices, components, fit, mixed
 from planner.search.memory.nearby import Nearby
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules

@@ -29,7 +29,6 @@ from planner.planning.fit import Goal, Trial, trial_of
 from planner.planning.room import fits
 from planner.progress import Progress, silent
 from planner.search.decided import Decided
-from planner.search.effort import EffortName
 from planner.search.literature.methods import METHODS
 from planner.search.model.cuts import cuts_of_levels
 
@@ -46,9 +45,6 @@ its tables."""
 
 MOST_DEVICES_BY_DEFAULT: Final = 64
 """On a larger machine tables of time take minutes even of a small graph: who wants them has to ask for them."""
-
-EFFORTS_FOR_TIME: dict[EffortName, EffortName] = {"quick": "quick", "normal": "quick", "thorough": "normal"}
-"""Of the searches behind a plan for the least time. A bound of times takes minutes where one of bytes takes seconds."""
 
 
 def objective_of(

@@ -13,10 +13,11 @@ from planner.graph.model import Graph
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.machine.rates import Rates
 from planner.planning.machines import Target
-from planner.planning.objective import EFFORTS_FOR_TIME, Objective, can_be_timed, is_large, objective_of
+from planner.planning.objective import Objective, can_be_timed, is_large, objective_of
 from planner.progress import Progress, silent
 from planner.search.decide import STRATEGIES
 from planner.search.effort import EffortName
+from planner.search.schedule import schedule_of
 from planner.search.user_rules.rules import NO_RULES, Rules
 from planner.tdl.descriptions import Descriptions
 from planner.training.doors.pairs import read_pairs
@@ -140,4 +141,4 @@ class PlanRequest:
     def effort_for_bytes(self) -> EffortName:
         """Of the search for the least cost in bytes; what a rule costs is said in bytes."""
         is_in_bytes = self.objective == "bytes" or bool(self.rules.pins or self.rules.forbidden)
-        return self.effort if is_in_bytes else EFFORTS_FOR_TIME[self.effort]
+        return self.effort if is_in_bytes else schedule_of(self.effort).for_time

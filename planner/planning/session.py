@@ -29,7 +29,6 @@ from planner.planning.deliveries import shared
 from planner.planning.fit import Goal, Trial, least_cost, trial_of, within
 from planner.planning.machines import time_of
 from planner.planning.objective import (
-    EFFORTS_FOR_TIME,
     LITERATURE,
     Times,
     is_large,
@@ -44,6 +43,7 @@ from planner.planning.undescribed import undescribed_ops
 from planner.results import Beside
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
+from planner.search.schedule import schedule_of
 from planner.search.user_rules.prices import Price, prices
 from planner.search.user_rules.rules import Rules
 
@@ -196,7 +196,7 @@ class Session:
     def _by_tables_of_time(self, goal: Goal) -> Trial:
         """The plan for the least time as the search's tables add it up."""
         self.request.progress("planning again, for the least time")
-        ask = replace(self._ask, effort=EFFORTS_FOR_TIME[self.request.effort])
+        ask = replace(self._ask, effort=schedule_of(self.request.effort).for_time)
         return timed(lambda tables: self._search(self.graph, replace(ask, tables=tables)), goal, self._tables)
 
     def _within_memory(self, trial: Trial, plain: Decided, fitting: Trial | None, goal: Goal) -> Trial:

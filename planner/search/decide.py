@@ -25,7 +25,7 @@ from planner.search.model.unsplit import unsplit
 from planner.search.moves.move import Ground, PlanToBeat, made
 from planner.search.repeats.shortened import Whole, in_order, shortened
 from planner.search.request import SearchRequest
-from planner.search.schedule import SCHEDULES
+from planner.search.schedule import schedule_of
 from planner.search.user_rules.pins import ruled
 from planner.search.user_rules.rules import Rules
 from planner.tdl.bind import BoundOp
@@ -74,7 +74,7 @@ def decide(
     ask.progress("tables of the graph")
     method = None if strategy == "tofu" else METHODS[strategy]
     cuts = cuts_of_levels(ask.levels or (workers,))
-    schedule = SCHEDULES[ask.effort]
+    schedule = schedule_of(ask.effort)
     # Equal blocks are planned alike where no rule tells them apart.
     is_brief = schedule.shortens and method is None and not ask.rules and not ask.held and len(ops) > MANY_OPS
 

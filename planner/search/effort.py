@@ -8,6 +8,7 @@ them was measured to do, and what each move earns, is in docs/benchmarks.md ("Wh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, TypeAlias
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
@@ -91,6 +92,8 @@ UNSPLIT_SHARE = 1e-3
 MANY_OPS = 300
 """Ops of a graph from which on equal blocks are looked for, and a plan of nearly the same graph is taken for a start.
 Doubled, graphs of up to 600 ops are planned whole, and twice."""
+LITTLE_SAVED = 1e-3
+"""Share of a plan's cost: one of nearly the same graph that saves less is not worth a bound. Doubled, fewer bounds."""
 EXACT_AT_ONCE = 1 << 20
 """Entries of a bucket up to which a core is eliminated without a pass. Doubled, more cores need no pass."""
 BOUND_PASSES = 10
@@ -108,6 +111,26 @@ LEAST_SHORTENED = 0.2
 """Share of a graph's ops: one that would become shorter by less is planned whole."""
 STEPS_OF_A_RECURRENCE = 3
 """Ops that read a state in the same place, at least. Doubled, short recurrences are decided step by step."""
+
+HIGHEST_PRICE = Fraction(1024)
+"""Cost in bytes, moved and excess, for a byte of memory: more than any plan could save by having it. All plans of small
+graphs save at most 3, be work cheap or dear (tests/api/test_fitting_exhaustively.py)."""
+LOWEST_PRICE = Fraction(1, 1024)
+"""The first price that is tried, in the same unit: it only chooses, among plans of one cost, the one of less memory."""
+MOST_TRIALS = 16
+"""Plans that are searched for at the prices of one limit, at most. Doubled, up to twice the time where none fits."""
+MOST_GIVEN_BACK = 8
+"""Parts of a cheaper plan that are tried one by one. Doubled, up to twice the programs that are made for it."""
+PRICE_TILTS = (Fraction(0), Fraction(1, 8), Fraction(-1, 8))
+"""How prices are tilted, one after the other: at even prices layers that are equal go one way all together."""
+EQUAL_AIMS = Fraction(1, 2000)
+"""Share of a limit: two aims for memory that differ by less count as equal. Doubled, fewer trials."""
+PRICES_BEFORE_BRANCHES = 8
+"""Prices that are tried before plans are divided into branches. Doubled, fewer branches and more searches for each."""
+PRICES_WITHOUT_BRANCHES = 16
+"""The same, where no plan says by which variable to divide."""
+UNBOUNDED = 1 << 62
+"""Bytes: more than any variable takes."""
 
 LAYER_STRATEGIES = 1 << 22
 """Strategies of the layers that are left after ICML'18's eliminations; more are refused. Doubled, 32 MiB more."""

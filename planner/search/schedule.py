@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from planner.search.effort import NORMAL_BOUND, THOROUGH_BOUND, EffortName
+from planner.search.effort import LITTLE_SAVED, NORMAL_BOUND, THOROUGH_BOUND, EffortName
 from planner.search.moves.bounding import LowerBound
 from planner.search.moves.grow import Grow
 from planner.search.moves.move import Move
@@ -23,15 +23,43 @@ class Schedule:
 
     moves: tuple[Move, ...]
     """One after the other, until the best plan is proven best."""
+    for_time: EffortName
+    """The effort of searches by tables of time: their bounds take longer, and the plan's program is the judge."""
     shortens: bool = False
     """A deep network is planned by a short one, without most of its equal blocks (``planner.search.repeats``)."""
+    least_saved_by_bodies: float = LITTLE_SAVED
+    """Share of a plan's cost: a plan through bodies of composite ops that saves less is not bounded."""
+    least_paid_again: float | None = None
+    """Share of the moved bytes that must be brought to a tensor's readers more than once, so that a search with shared
+    deliveries is worth it; None: there is no such search."""
+    offers_all_steps: bool = False
+    """Readers of every tensor of an unrolled network are offered shared deliveries."""
+    offers_all: bool = False
+    """Readers of every tensor of any network are offered shared deliveries."""
 
 
-QUICK = Schedule((Grow(freely), Grow(likely)), shortens=True)
+QUICK = Schedule((Grow(freely), Grow(likely)), for_time="quick", shortens=True)
 """A plan, and no bound but that of one cut."""
-NORMAL = Schedule((Grow(freely), Grow(likely), LowerBound(NORMAL_BOUND), Grow(others)))
+NORMAL = Schedule(
+    (Grow(freely), Grow(likely), LowerBound(NORMAL_BOUND), Grow(others)),
+    for_time="quick",
+    least_paid_again=1 / 50,
+    offers_all_steps=True,
+)
 """A plan, and a bound where that takes seconds; where that leaves a gap, plans from further starts."""
-THOROUGH = Schedule((Grow(freely), Grow(likely), LowerBound(THOROUGH_BOUND), Grow(others)))
+THOROUGH = Schedule(
+    (Grow(freely), Grow(likely), LowerBound(THOROUGH_BOUND), Grow(others)),
+    for_time="normal",
+    least_saved_by_bodies=0.0,
+    least_paid_again=0.0,
+    offers_all_steps=True,
+    offers_all=True,
+)
 """The same, and a bound where that takes minutes, too."""
 
 SCHEDULES: Mapping[EffortName, Schedule] = MappingProxyType({"quick": QUICK, "normal": NORMAL, "thorough": THOROUGH})
+
+
+def schedule_of(effort: EffortName) -> Schedule:
+    """What an effort does."""
+    return SCHEDULES[effort]

@@ -20,7 +20,7 @@ from planner.partition.build import partition
 from planner.planning.fit import least_cost, trial_of, within
 from planner.search.decide import decide
 from planner.search.decided import Decided
-from planner.search.memory.limit import HIGHEST_PRICE
+from planner.search.effort import HIGHEST_PRICE
 from planner.search.memory.nearby import Nearby
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest

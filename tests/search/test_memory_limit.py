@@ -10,9 +10,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.search.effort import MOST_GIVEN_BACK, MOST_TRIALS
 from planner.search.memory.limit import (
-    MOST_GIVEN_BACK,
-    MOST_TRIALS,
     Measured,
     Part,
     Planner,

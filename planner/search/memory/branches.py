@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.priced import rounded
+from planner.search.effort import PRICES_BEFORE_BRANCHES, PRICES_WITHOUT_BRANCHES, UNBOUNDED
 from planner.search.memory.prices import cheapest_mixture
 
 P = TypeVar("P")
@@ -35,12 +36,6 @@ Sums: TypeAlias = Mapping[tuple[int, ...], tuple[int, int]]
 """By variables, the least and the most bytes that they may take together."""
 Charges: TypeAlias = Mapping[int, Fraction]
 """By variable, the price of a byte that it takes; negative where plans are to take more."""
-UNBOUNDED = 1 << 62
-"""More than any variable takes."""
-_COLUMNS = 8
-"""Prices that are tried before plans are divided."""
-_MOST_COLUMNS = 16
-"""The same, where no plan says how to divide them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,7 +244,7 @@ class _Branches(Generic[P]):
         least, centre = Fraction(0), part.centre
         tried: list[_Centre] = []
         columns = [column for column in self._columns if column.is_in(part.spans)]
-        while len(tried) < _MOST_COLUMNS:
+        while len(tried) < PRICES_WITHOUT_BRANCHES:
             prices = self._next(part, columns, centre, tried)
             if prices is None or self._solved >= self._most_solved:
                 break
@@ -266,7 +261,9 @@ class _Branches(Generic[P]):
                 break
             columns.append(answer.column)
             self._consider(answer.column)
-            if self._is_idle(least) or (len(tried) >= _COLUMNS and self._apart(columns, part) is not None):
+            if self._is_idle(least) or (
+                len(tried) >= PRICES_BEFORE_BRANCHES and self._apart(columns, part) is not None
+            ):
                 break
         return least, centre, None if self._is_idle(least) else self._apart(columns, part)
 

@@ -20,22 +20,8 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.search.effort import EQUAL_AIMS, HIGHEST_PRICE, LOWEST_PRICE, MOST_GIVEN_BACK, MOST_TRIALS, PRICE_TILTS
 from planner.search.memory.prices import cheapest_mixture
-
-HIGHEST_PRICE = Fraction(1024)
-"""Cost in bytes, moved and excess, for a byte of memory: more than any plan could save by having it. All plans of small
-graphs save at most 3, be work cheap or dear (tests/api/test_fitting_exhaustively.py)."""
-LOWEST_PRICE = Fraction(1, 1024)
-"""The first price that is tried, in moved bytes for a byte of memory: so low that it only chooses, among plans of one
-objective, the plan that takes less memory."""
-MOST_TRIALS = 16
-"""Plans that are searched for at most."""
-MOST_GIVEN_BACK = 8
-"""Parts that are tried one by one at most."""
-_TILTS = (Fraction(0), Fraction(1, 8), Fraction(-1, 8))
-"""How prices are tilted, one after the other: at even prices layers that are equal go one way all together."""
-_NEAR = Fraction(1, 2000)
-"""Two aims for memory that differ by less than 0.05% count as equal."""
 
 P = TypeVar("P")
 N = TypeVar("N", bound=Hashable)
@@ -133,7 +119,7 @@ def _hunt(tried: list[Measured[P]], plan_for: Planner[P], workers: int, highest_
     while True:
         while len(tried) <= MOST_TRIALS:
             prices = _prices(tried, aim, highest_price)
-            tilt = next((tilt for tilt in _TILTS if (prices, tilt) not in known), None)
+            tilt = next((tilt for tilt in PRICE_TILTS if (prices, tilt) not in known), None)
             if tilt is None:
                 break
             known.append((prices, tilt))
@@ -145,7 +131,7 @@ def _hunt(tried: list[Measured[P]], plan_for: Planner[P], workers: int, highest_
         else:
             low = max(low, aim)
             kept = prices if best is not None else kept
-        if len(tried) > MOST_TRIALS or high - low <= 1 + high * _NEAR:
+        if len(tried) > MOST_TRIALS or high - low <= 1 + high * EQUAL_AIMS:
             return kept or prices
         following = aim_of(best) if best is not None else 0
         aim = following if low < following < high else (low + high) // 2

@@ -22,6 +22,7 @@ from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
 from planner.graph.model import is_used
 from planner.search.decided import Decided
+from planner.search.effort import MOVE_ENTRIES
 from planner.search.exact.choices import Choices
 from planner.search.memory.branches import Charges, Ints, Spans, Variables
 from planner.search.model.found import Found
@@ -31,9 +32,6 @@ from planner.search.moves.fusion import Neighbourhood
 from planner.search.request import SearchRequest
 from planner.search.user_rules.pins import ruled
 from planner.tdl.bind import BoundOp
-
-_MAX_ENTRIES = 1 << 22
-"""Eliminations with more entries than this are not begun: the variables keep what they are in a known plan."""
 
 
 class Nearby:
@@ -181,7 +179,7 @@ class Nearby:
             if within is None:
                 return None
             try:
-                tilings, solution = problem.solve(within, _MAX_ENTRIES)
+                tilings, solution = problem.solve(within, MOVE_ENTRIES)
             except InfeasibleError:  # too entangled: fewer candidates
                 if len(self._choices) == 1:
                     return None
