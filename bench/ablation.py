@@ -5,10 +5,18 @@
     python bench/ablation.py --doubled            every number of planner/search/effort.py, doubled in turn
     python bench/ablation.py --models NAME:WORKERS ... --effort normal
 
-A row is a mechanism. Costs are compared model by model: the geometric mean of all, and the models that change the most.
+A row is a mechanism. Costs are compared model by model: the geometric mean of all, and the models that change most.
 Processor time is the median of the ratios, with and without one after the other in one process; the machine's other
-work disturbs both. A gap counts where both plans have one. "earns" is what a mechanism must: 0.5% of cost, a fifth of
-the time, or half a point of gap on two models.
+work disturbs both. A gap counts where both plans have one. A mechanism is to earn 0.5% of cost, a fifth of the time, or
+half a point of gap, on two models.
+
+    fusion    plans are improved until they are stable
+    second    a plan grows out of a likely second start
+    bound     the bound, and plans that it leads to
+    others    plans grow out of other starts where a gap is left
+    short     deep networks are planned by short ones
+    partial   sums of partial results are joined once
+    bodies    composite ops are cut through their bodies
 """
 
 from __future__ import annotations
@@ -21,8 +29,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
-from types import ModuleType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from unittest import mock
 
 from planner import zoo
@@ -34,6 +41,7 @@ from planner.graph.rewriting.randomness import lower_randomness
 from planner.planning.bodies import decide_with_bodies
 from planner.search import decide, effort
 from planner.search.effort import EFFORTS, EffortName
+from planner.search.model.problem import Problem
 from planner.search.moves import grow
 from planner.search.moves.bounding import LowerBound
 from planner.search.moves.grow import Grow
@@ -76,23 +84,20 @@ def _without(is_out: Callable[[object], bool]) -> Change:
 
 
 def _whole_sums() -> contextlib.AbstractContextManager[object]:
-    problem = decide.Problem
-    return mock.patch.object(
-        decide, "Problem", lambda *given, **named: problem(*given, **named | {"with_partial_sums": False})
-    )
+    def joined_at_once(*given: Any, **named: Any) -> Problem:
+        return Problem(*given, **{**named, "with_partial_sums": False})
+
+    return mock.patch.object(decide, "Problem", joined_at_once)
 
 
-MECHANISMS: dict[str, tuple[str, Change]] = {
-    "fusion": ("plans are improved", lambda: mock.patch.object(grow, "improve", lambda p, c, r, found, said: found)),
-    "second": ("a likely second start", _without(lambda move: isinstance(move, Grow) and move.starts is likely)),
-    "bound": ("the bound, and plans that it leads to", _without(lambda move: isinstance(move, LowerBound))),
-    "others": (
-        "other starts, where a gap is left",
-        _without(lambda move: isinstance(move, Grow) and move.starts is others),
-    ),
-    "short": ("deep networks by short ones", _scheduled(lambda one: replace(one, shortens=False))),
-    "partial": ("sums joined once (P)", _whole_sums),
-    "bodies": ("composites through their bodies", contextlib.nullcontext),
+MECHANISMS: dict[str, Change] = {
+    "fusion": lambda: mock.patch.object(grow, "improve", lambda *given: given[3]),
+    "second": _without(lambda move: isinstance(move, Grow) and move.starts is likely),
+    "bound": _without(lambda move: isinstance(move, LowerBound)),
+    "others": _without(lambda move: isinstance(move, Grow) and move.starts is others),
+    "short": _scheduled(lambda one: replace(one, shortens=False)),
+    "partial": _whole_sums,
+    "bodies": contextlib.nullcontext,
 }
 
 
@@ -105,7 +110,7 @@ def _doubled(name: str) -> Change:
         twice = tuple(2 * one for one in number) if isinstance(number, tuple) else 2 * number
         with contextlib.ExitStack() as stack:
             for module in [*sys.modules.values()]:
-                if isinstance(module, ModuleType) and module.__name__.startswith("planner.") and hasattr(module, name):
+                if module.__name__.startswith("planner.") and hasattr(module, name):
                     stack.enter_context(mock.patch.object(module, name, twice))
             yield
 
@@ -149,12 +154,8 @@ class Bench:
             if own.gap is not None and own.gap != other.gap
         ]
         gaps = [f"{where} {'none' if points == float('inf') else f'{points:+.2f}'}" for points, where in wider[:3]]
-        cells = (
-            f"{mean:+.3%}",
-            ", ".join(dict.fromkeys(most)) or "-",
-            f"{statistics.median(ratios):.2f}",
-            ", ".join(gaps) or "-",
-        )
+        changed = ", ".join(dict.fromkeys(most)) or "-"
+        cells = (f"{mean:+.3%}", changed, f"{statistics.median(ratios):.2f}", ", ".join(gaps) or "-")
         return f"| {name} | {effort_name}, {len(pairs)} plans | " + " | ".join(cells) + " |"
 
 
@@ -175,7 +176,7 @@ def main() -> None:
         samples = [(chosen.effort or "quick", [(name, int(workers or 8)) for name, _, workers in pairs])]
     elif chosen.effort:
         samples = [(name, models) for name, models in samples if name == chosen.effort]
-    changes = {name: MECHANISMS[name][1] for name in chosen.without}
+    changes = {name: MECHANISMS[name] for name in chosen.without}
     if chosen.doubled:
         numbers = [name for name in vars(effort) if name.isupper() and not name.endswith(("_BOUND", "EFFORTS"))]
         changes = {f"{name} doubled": _doubled(name) for name in numbers}
