@@ -109,7 +109,7 @@ RUN_SEEDS = 12
 """Pairs of ops that are tried as the same op of two neighbouring blocks. Doubled, more runs may be found."""
 LEAST_SHORTENED = 0.2
 """Share of a graph's ops: one that would become shorter by less is planned whole."""
-STEPS_OF_A_RECURRENCE = 3
+FEWEST_COPIES = 3
 """Ops that read a state in the same place, at least. Doubled, short recurrences are decided step by step."""
 
 HIGHEST_PRICE = Fraction(1024)

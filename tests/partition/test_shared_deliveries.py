@@ -60,7 +60,7 @@ def test_what_is_delivered_is_held_until_its_last_reader(workers: int) -> None:
     decided = planned(workers)[1]
     program = program_of(decided)
     level, readers = levels(program.workers), remote_readers(program.workers)
-    assert decided.decision.plan.deliveries
+    assert decided.deliveries
     for worker in program.workers:
         spans = live_spans(worker, level, readers)
         for delivery in decided.deliveries:

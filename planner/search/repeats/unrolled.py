@@ -23,7 +23,7 @@ import numpy as np
 
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph, Role
-from planner.search.effort import STEPS_OF_A_RECURRENCE
+from planner.search.effort import FEWEST_COPIES
 from planner.tdl.bind import BoundOp
 
 
@@ -97,7 +97,7 @@ def _seeds(graph: Graph, ops: Sequence[BoundOp], weights: Mapping[str, str]) -> 
             if name in weights and name not in graph.constants:
                 weight = name if name in delivered else weights[name]
                 readers.setdefault((weight, slot, _kind(bound)), []).append(number)
-    return [numbers for numbers in readers.values() if len(numbers) >= STEPS_OF_A_RECURRENCE]
+    return [numbers for numbers in readers.values() if len(numbers) >= FEWEST_COPIES]
 
 
 def _kind(bound: BoundOp) -> Hashable:
