@@ -103,7 +103,7 @@ def _worth_searching(
     least = schedule.least_paid_again
     is_enough = least is not None and again > least * moved
     # Equal time steps hold their tensors alike, also the last one's, which fewer need: a delivery is for its readers.
-    is_unrolled = schedule.offers_all_steps and bool(find_copies(graph, decided.ops).tensors)
+    is_unrolled = schedule.offers_all_copies and bool(find_copies(graph, decided.ops).tensors)
     to_all = moved and (schedule.offers_all or is_unrolled)
     if is_enough:
         yield offers(graph, {name: [(payer.op, payer.regions) for payer in payers] for name, payers in paying.items()})

@@ -32,7 +32,7 @@ class Schedule:
     least_paid_again: float | None = None
     """Share of the moved bytes that must be brought to a tensor's readers more than once, so that a search with shared
     deliveries is worth it; None: there is no such search."""
-    offers_all_steps: bool = False
+    offers_all_copies: bool = False
     """Readers of every tensor of an unrolled network are offered shared deliveries."""
     offers_all: bool = False
     """Readers of every tensor of any network are offered shared deliveries."""
@@ -44,7 +44,7 @@ NORMAL = Schedule(
     (Grow(freely), Grow(likely), LowerBound(NORMAL_BOUND), Grow(others)),
     for_time="quick",
     least_paid_again=1 / 50,
-    offers_all_steps=True,
+    offers_all_copies=True,
 )
 """A plan, and a bound where that takes seconds; where that leaves a gap, plans from further starts."""
 THOROUGH = Schedule(
@@ -52,7 +52,7 @@ THOROUGH = Schedule(
     for_time="normal",
     least_saved_by_bodies=0.0,
     least_paid_again=0.0,
-    offers_all_steps=True,
+    offers_all_copies=True,
     offers_all=True,
 )
 """The same, and a bound where that takes minutes, too."""
