@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Decision, OpStrategy
-from planner.cost.tables import CostTables
+from planner.cost.tables import CostTables, Request
 from planner.graph.model import Graph, is_used
 from planner.tdl.bind import BoundOp
 
@@ -33,16 +33,27 @@ def op_bytes(
 
     Over all ops of a plan these are the bytes that it moves.
     """
-    strategy = (strategies[bound.op.name].tiling,)
+    requests = list(_requests(graph, bound, strategies, tilings, tables))
+    for request, table in zip(requests, tables.bytes_of(requests), strict=True):
+        yield request.tensor.name, int(table[0, 0])
+
+
+def _requests(
+    graph: Graph,
+    bound: BoundOp,
+    strategies: Mapping[str, OpStrategy],
+    tilings: Mapping[str, Tiling],
+    tables: CostTables,
+) -> Iterator[Request]:
+    """The tables of an op's inputs and outputs, of one entry each; arguments as for ``op_bytes``."""
+    strategy = tables.alone(strategies[bound.op.name].tiling)
     for slot, first in bound.delivered_slots.items():
         name = bound.op.inputs[slot]
         if slot == first and name not in graph.constants:
-            table = tables.input_bytes(bound, slot, graph.tensors[name], (tilings[name],), strategy)
-            yield name, int(table[0, 0])
+            yield Request(bound, True, slot, graph.tensors[name], tables.alone(tilings[name]), strategy)
     for position, name in enumerate(bound.op.outputs):
         if name and is_used(graph, name):
-            table = tables.output_bytes(bound, position, graph.tensors[name], (tilings[name],), strategy)
-            yield name, int(table[0, 0])
+            yield Request(bound, False, position, graph.tensors[name], tables.alone(tilings[name]), strategy)
 
 
 def costed(graph: Graph, ops: Iterable[BoundOp], plan: D, tables: CostTables) -> D:
@@ -56,9 +67,11 @@ def costed(graph: Graph, ops: Iterable[BoundOp], plan: D, tables: CostTables) ->
     """
     moved = dict.fromkeys(plan.tilings, 0)
     excess = repeated = computing = 0
+    ops = tuple(ops)
+    requests = [one for bound in ops for one in _requests(graph, bound, plan.strategies, plan.tilings, tables)]
+    for request, table in zip(requests, tables.bytes_of(requests), strict=True):
+        moved[request.tensor.name] += int(table[0, 0])
     for bound in ops:
-        for name, amount in op_bytes(graph, bound, plan.strategies, plan.tilings, tables):
-            moved[name] += amount
         computing += tables.computing(bound)
         strategy = plan.strategies[bound.op.name].tiling
         if charge := op_charge(bound, strategy, tables):
@@ -88,4 +101,4 @@ def op_cost(
 
 def op_charge(bound: BoundOp, strategy: Tiling, tables: CostTables) -> int:
     """What an op costs beside what moves, with this strategy."""
-    return int(tables.charges(bound, (strategy,))[0])
+    return int(tables.charges(bound, tables.alone(strategy))[0])

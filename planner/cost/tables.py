@@ -95,6 +95,10 @@ class CostTables(TableMemo):
         self.local: dict[tuple[object, ...], bool] = {}
         """By an op's content and a strategy's parts, whether it can be computed by local ops; shared as well."""
 
+    def alone(self, tiling: Tiling) -> Candidates:
+        """The one list of just this tiling or strategy, so that tables know it by identity."""
+        return self.lists.setdefault((tiling,), (tiling,))
+
     def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
         """The tables that are asked for, counted together: in much less time than one by one.
 
