@@ -110,7 +110,7 @@ class PlanRequest:
     shares: bool = True
     """What several readers have brought to them may be brought once; of the search's own plans only."""
     effort: EffortName = "normal"
-    """How much work may be done to bound what a plan can be."""
+    """How much work a search may be (``planner.search.schedule``)."""
     progress: Progress = silent
     """Told what is being done."""
 

@@ -101,7 +101,7 @@ def decide(
         answer = searched(short.graph, short.ops)
         whole = short.expanded(*_by_name(answer[0], answer[2]))
     if answer is None or whole is None:
-        # Neither the order of the file nor names decide between plans of equal bytes.
+        # Neither the order of the file nor names decide between plans of equal cost.
         answer = searched(*in_order(graph, ops))
         whole = Whole(*_by_name(answer[0], answer[2]), {})
     decided = _decided(graph, ops, strategy, whole, *answer)

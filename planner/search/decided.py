@@ -14,8 +14,8 @@ class Decided(Decision):
     """What is decided for a graph, and how it was found; two are equal that decide the same."""
 
     graph: Graph = field(compare=False)
-    """That is planned: the model, with the bodies of those tilings that are planned through them, and with the
-    deliveries that readers share."""
+    """That is planned: the model, with the bodies of those composite ops that are planned through them, and with
+    the deliveries that readers share."""
     ops: tuple[BoundOp, ...] = field(compare=False)
     """Of that graph, in its order, with their descriptions."""
     search_seconds: float = field(default=0.0, compare=False)

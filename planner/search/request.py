@@ -31,10 +31,10 @@ class SearchRequest:
     partitioned_inputs: bool = False
     """Leave replication out of the data inputs' tilings."""
     effort: EffortName = "normal"
-    """How much work may be done to bound what a plan can be."""
+    """How much work the search may be (``planner.search.schedule``)."""
     incumbent: Decision | None = None
-    """A plan of nearly the same graph, to be beaten: a large graph's search begins from it, and not from several other
-    plans; and it states no bound where it finds none that costs less."""
+    """A plan of nearly the same graph, to be beaten: in a large graph's search it stands in the place of all starts but
+    the first; and the search states no bound where it finds no plan that costs less."""
     least_saved: float = 0.0
     """By how much less than the incumbent, as a share."""
     tables: CostTables = field(default_factory=CostTables)

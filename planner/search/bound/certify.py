@@ -4,8 +4,7 @@ The joint problem has tables that are too large to be eliminated exactly on most
 
 1. variables with few neighbours are eliminated, which is exact and leaves a core;
 2. the core is bounded from below by passes (``planner.search.bound.dual``), whose proposals may be better plans; with
-   much
-   effort they begin on fewer values (``planner.search.bound.coarse``);
+   much effort they begin on fewer values (``planner.search.bound.coarse``);
 3. values with which no plan can be better than the best one known are taken out of the core;
 4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
 

@@ -1,7 +1,7 @@
 """Variable elimination: the exact minimum of a sum of tables over discrete variables.
 
 SoyBean's BFS-level dynamic programme (section 4), Tofu's over forward and backward groups (section 5.1) and
-OptCNN's node and edge elimination (section 5) are orders of it. Time and memory are exponential only in the
+ICML'18's node and edge elimination (section 5.2) are orders of it. Time and memory are exponential only in the
 induced width of the order, which is small on training graphs.
 
 Equal buckets are solved once: tables are interned by content, and the eliminations of a batch whose tables are the same

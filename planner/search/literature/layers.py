@@ -12,8 +12,8 @@ statistics of a batch and losses, which the paper has inside of its layers, are 
 - t_S, synchronisation: every copy of a parameter sends its gradient to the one that keeps it, and is sent the update.
 
 The best configurations are then fixed: those of the ops, what they make, and the weights where they are needed. The
-paper says nothing of how the backward pass and the optimizer are divided between these: here as moves the fewest bytes,
-cut by cut. The plan's bytes are counted as all others'.
+paper says nothing of how the backward pass and the optimizer are divided between these: here as costs the least
+in bytes, cut by cut. The plan's bytes are counted as all others'.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The strategies of the literature, as restrictions of tofu's own search.
+"""The strategies of the literature: most are restrictions of tofu's own search, others their papers' algorithms.
 
 All of them count the same cost for the same plan, so that they can stand in one table.
 """

@@ -35,7 +35,7 @@ class Measured(Generic[P]):
 
     plan: P
     objective: int
-    """What is to be small: moved bytes, or picoseconds."""
+    """What is to be small: cost in bytes, or picoseconds."""
     residence: NDArray[np.int64]
     """Bytes on all workers together, by moment."""
     excess_bytes: int

@@ -42,7 +42,7 @@ def improve(
         progress: told what is being done.
 
     Returns:
-        A plan that moves no more bytes.
+        A plan that costs no more.
     """
     if len(cuts) < 2:
         return found

@@ -1,8 +1,8 @@
 """Recursive search (Tofu, section 5.2; SoyBean, section 4): one cut at a time, each solved exactly.
 
-Every cut extends the tilings found so far, and its tables count the bytes among all workers of all cuts so
-far, so the last cut's total is what the plan moves. For one cut the result is the optimum; for more it need not
-be (docs/decisions.md). A graph that is too entangled to be solved exactly is solved as far as can be.
+Every cut extends the tilings found so far, and its tables count the bytes among all workers of all cuts so far, so the
+last cut's total is what the plan costs. For one cut the result is the optimum; for more it need not be
+(docs/search.md). A graph that is too entangled to be solved exactly is solved as far as can be.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Restrictions that the strategies of the literature put on the same search."""
+"""Restrictions that the strategies of the literature, and the starts of tofu's own, put on the same search."""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 Fusion is local, so where it begins matters: on a transformer the best plan grows out of a hybrid one, on convolutions
 with many channels out of a recursive one. None of the starts need be good itself, and one that a model has no use for
 (data parallelism without a batch) is left out.
+
+A further start is one more restriction (``planner.search.moves.restrictions``) in one of the lists: ``freely``,
+``likely`` or ``others``. With which effort and after what else plans grow out of a list, the schedule says
+(``planner.search.schedule``).
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Where blocks are equal (``planner.search.repeats.runs``), so are good plans for them, but for the first and the last
 few. So the inner blocks are taken out, the short network is planned, and the plan of a block at which its neighbours
-are planned alike is that of all that were taken out. What the whole plan moves is the sum over its links, each of which
-costs what the link costs that stands for it. Where no such block is found, the plan is none of the whole network.
+are planned alike is that of all that were taken out. What the whole plan costs is the sum over its
+links and ops, each of which costs what the one costs that stands for it. Where no such block is found, the plan is none
+of the whole network.
 """
 
 from __future__ import annotations

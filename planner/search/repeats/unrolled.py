@@ -1,8 +1,7 @@
 """Copies of one step: parts of a graph that are repeated with the same weights, as an unrolled recurrent network is.
 
-The copies of an op or tensor share a search variable (Tofu, section 5.1, coalesces time steps
-in the same way). Left apart, all steps and their gradients would be open at the same time, and
-no order of elimination could be found.
+The copies of an op or tensor share a search variable (Tofu, section 5.1, coalesces time steps in the same way). Left
+apart, all steps and their gradients would be open at the same time, and no order of elimination could be found.
 
 Only what the weights prove to be repeated is tied: ops that read the same state in the same place, and what follows
 from there, tensor by tensor and op by op. Steps share all their weights, and each hands on to the next. Ops that read
