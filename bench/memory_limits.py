@@ -96,9 +96,9 @@ class Sweep:
         nearby = Nearby((decided, plan), self.ask)
         cuts = plan.cuts
 
-        def column(composites: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:
-            held = self.residence.of(nearby.plan(composites))
-            return Column(composites, nearby.total(composites), held, nearby.taken(composites))
+        def column(tilings: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:
+            held = self.residence.of(nearby.plan(tilings))
+            return Column(tilings, nearby.total(tilings), held, nearby.taken(tilings))
 
         def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[tuple[Tiling, ...]] | None:
             def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:

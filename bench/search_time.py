@@ -6,8 +6,8 @@
     python bench/search_time.py --plan [MODEL]      the whole of ``tofu plan``, stage by stage: WResNet-152-10
     python bench/search_time.py MODEL:WORKERS ...   any others; --runs 0: without warming up
 
-Searches are ``--effort quick``: a plan, and on a graph of more than 300 ops no bound. With ``--effort normal``, plans
-from several starts are crossed and bounded.
+Searches are ``--effort quick``: a plan, and no bound. With ``--effort normal`` it is bounded, and where that leaves a
+gap, plans from further starts are made.
 
 Medians of three after one run that warms up, and the processor's time beside the clock's, since the machine may be
 shared. Table entries are the bytes that were counted; eliminated ones those of the tables that eliminations made,

@@ -20,6 +20,8 @@ from planner.tdl.bind import BoundOp
 class PricedTables(CostTables):
     """``CostTables`` that add a charge for each byte that lies on a worker at a moment that has a price."""
 
+    are_of_content = False
+
     def __init__(
         self,
         plain: CostTables,

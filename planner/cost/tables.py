@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil, prod
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,9 @@ class TableMemo:
 
 class CostTables(TableMemo):
     """Makes tables of bytes and remembers them: what moves, and what an op's excess is worth."""
+
+    are_of_content: ClassVar[bool] = True
+    """Equal ops have equal tables, whenever they run: a few of many equal blocks can stand for all."""
 
     def __init__(self, rates: Rates | None = None) -> None:
         """Makes no table yet.

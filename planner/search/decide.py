@@ -75,8 +75,9 @@ def decide(
     method = None if strategy == "tofu" else METHODS[strategy]
     cuts = cuts_of_levels(ask.levels or (workers,))
     schedule = schedule_of(ask.effort)
-    # Equal blocks are planned alike where no rule tells them apart.
-    is_brief = schedule.shortens and method is None and not ask.rules and not ask.held and len(ops) > MANY_OPS
+    # Equal blocks are planned alike where neither rules nor prices of memory tell them apart.
+    are_alike = ask.tables.are_of_content and not ask.rules and not ask.held
+    is_brief = schedule.shortens and method is None and are_alike and len(ops) > MANY_OPS
 
     def searched(graph: Graph, ops: tuple[BoundOp, ...]) -> tuple[Problem, tuple[int, ...], Found]:
         problem = Problem(

@@ -1,6 +1,7 @@
 """The lists of moves: each earns its place, and a search without it is noticed here."""
 
 from dataclasses import replace
+from fractions import Fraction
 from math import prod
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 import opdefs
 from planner import zoo
 from planner.algebra.tiling import UNCUT
-from planner.cost.tables import Candidates
+from planner.cost.priced import PricedTables
+from planner.cost.residence import Residence
+from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
 from planner.search import decide as deciding
@@ -176,3 +179,7 @@ def test_equal_blocks_of_a_deep_network_are_planned_once(monkeypatch: pytest.Mon
     assert seen[0] < 0.8 * len(graph.ops)
     planned(graph, 4, "normal")
     assert seen[-1] == len(graph.ops)
+    ops = opdefs.standard().bind_all(graph)
+    priced = PricedTables(CostTables(), Residence(graph, ops), {len(ops) // 2: Fraction(1)})
+    decide(graph, ops, SearchRequest(4, effort="quick", tables=priced))
+    assert seen[-1] == len(graph.ops), "memory has a price in the middle, which equal blocks elsewhere have not"
