@@ -46,7 +46,7 @@ def without(monkeypatch: pytest.MonkeyPatch, effort: EffortName, move: object) -
     schedule = SCHEDULES[effort]
     left = tuple(one for one in schedule.moves if one != move)
     assert len(left) == len(schedule.moves) - 1
-    monkeypatch.setattr(deciding, "SCHEDULES", {**SCHEDULES, effort: replace(schedule, moves=left)})
+    monkeypatch.setattr(deciding, "schedule_of", {**SCHEDULES, effort: replace(schedule, moves=left)}.__getitem__)
 
 
 def test_a_quick_plan_of_a_transformer_grows_out_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
