@@ -32,9 +32,10 @@ _EXEMPT_ROOMS = ("rules", "opdefs")
 _STATED = ("effort.py", "schedule.py")
 _DOORS = ("api", "commands")
 _EFFORTS = {"quick", "normal", "thorough"}
+_OF_PLANS = {"search", "planning", "api", "artifacts", "plan.py"}
 _WRAPPERS = (
     *("Found", "Assignment", "_Answer", "Whole", "Decision", "Decided", "Candidate", "Measured", "Column", "Answer"),
-    *("Fit", "Branched", "Plan"),
+    *("Fit", "Branched", "Trial", "Plan"),
 )
 
 
@@ -165,7 +166,7 @@ def main() -> None:
         node.name: path.relative_to(root).as_posix()
         for path in planner.values()
         for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef) and node.name in _WRAPPERS and "api" not in path.parts
+        if isinstance(node, ast.ClassDef) and node.name in _WRAPPERS and _OF_PLANS.intersection(path.parts)
     }
     rows.append(("classes that a plan wears", len(classes), [f"{name} {path}" for name, path in classes.items()]))
     wide = sorted(
