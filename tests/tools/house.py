@@ -92,6 +92,8 @@ def constants(path: Path) -> Iterator[str]:
             target, value = node.target, node.value
         if not isinstance(target, ast.Name) or not re.fullmatch(r"_?[A-Z][A-Z0-9_]*", target.id) or value is None:
             continue
+        if isinstance(value, ast.Call) and getattr(value.func, "id", "") != "Fraction":
+            continue
         if any(isinstance(one, ast.Constant) and type(one.value) in (int, float) for one in ast.walk(value)):
             yield target.id
 
