@@ -84,6 +84,7 @@ def test_parts(case: Case, ways: tuple[int, ...]) -> None:
     assume(whole[0].size)
     candidates = enumerate_strategies(bound, *ways)
     assume(candidates)  # no dim may be long enough for so many ways
+    assert candidates
     for candidate in candidates:
         if not candidate.veto:
             for local in parts(bound, candidate.strategy):
