@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from planner.descriptions import UnknownOps
 from planner.machine.rates import Rates
-from planner.planning.fit import Trial
+from planner.planning.fit import Trial, trial_of
 from planner.planning.machines import Target, target_of, time_of
 from planner.planning.objective import LITERATURE, of_the_literature
 from planner.planning.request import PlanRequest, source_of
@@ -16,6 +15,7 @@ from planner.planning.session import Session
 from planner.progress import Progress, silent
 from planner.results import Comparison, ComparisonRow
 from planner.search.decide import STRATEGIES
+from planner.search.decided import Decided
 
 
 def compare(
@@ -60,15 +60,15 @@ def compare(
     )
     session, target = Session(request), request.target
     rows = []
-    known: list[tuple[float, Trial]] = []
+    known: list[tuple[float, Decided]] = []  # without their programs, which together take much memory
     for name, found in of_the_literature(LITERATURE, session.by_strategy, progress):
         if isinstance(found, Trial):
             rows.append(_row(name, found, target))
-            known.append((rows[-1].estimated_seconds or 0.0, replace(found)))
+            known.append((rows[-1].estimated_seconds or 0.0, found.decided))
         else:
             rows.append(ComparisonRow(name, STRATEGIES[name], None, None, None, None, found.what))
     progress("strategy tofu")
-    fastest = [min(known, key=lambda one: one[0])[1]] if known else []
+    fastest = [trial_of(min(known, key=lambda one: one[0])[1])] if known else []
     rows.insert(0, _row("tofu", session.planned_beside(fastest), target))
     machine = None if target.machine is None else target.machine.name
     return Comparison(session.graph.name, target.workers, tuple(rows), machine, request.objective)

@@ -102,6 +102,5 @@ def time_of(trial: Trial, machine: Machine, profile: DeviceProfile | None = None
         machine: with a device for each worker.
         profile: what ops were measured to take, or None.
     """
-    decided, plan = trial.decided, trial.decided
-    program = trial.partitioned.program
-    return estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, program, machine, profile)
+    decided, program = trial.decided, trial.partitioned.program
+    return estimate(decided.graph, decided.ops, decided.strategies, decided.cuts, program, machine, profile)

@@ -17,9 +17,10 @@ from planner.graph.model import Graph
 from planner.partition.build import partition
 from planner.search.decide import STRATEGIES, decide
 from planner.search.decided import Decided
+from planner.search.literature.restrictions import fully_sharded
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem, Restriction
-from planner.search.moves import restrictions as baselines
+from planner.search.moves import restrictions
 from planner.search.moves.megatron import tensor_parallel
 from planner.search.moves.recursion import search_recursively
 from planner.search.request import SearchRequest
@@ -29,7 +30,7 @@ MODELS = {"mlp-3x64": 32, "lenet-5": 8, "gpt-1x64-2h": 2, "gpt-1x32-4h-lm": 2, "
 """Small ones, with their batches."""
 SAMPLES = [(model, workers) for model, workers in product(MODELS, (2, 3, 4)) if (model, workers) != ("rnn-1-1k", 3)]
 FAST = [("mlp-3x64", 4), ("lenet-5", 3), ("gpt-1x32-4h-lm", 2), ("cnn-3x64-12", 4)]
-WAYS = (baselines.data_parallel, baselines.model_parallel, tensor_parallel, baselines.fully_sharded)
+WAYS = (restrictions.data_parallel, restrictions.model_parallel, tensor_parallel, fully_sharded)
 """By data, by layers' outputs, by heads and wide layers (Megatron-LM), by data with state cut (ZeRO-3, FSDP)."""
 
 
@@ -61,7 +62,7 @@ def by_hand(problem: Problem, cuts: tuple[int, ...]) -> Iterator[tuple[str, Rest
     for some in product(WAYS, repeat=len(cuts)):
         with suppress(ModelError, UnsupportedError):  # no batch, or no attention
             makers: tuple[Callable[[Problem], Restriction], ...] = some
-            yield " x ".join(one.__name__ for one in some), baselines.by_cut(tuple(make(problem) for make in makers))
+            yield " x ".join(one.__name__ for one in some), restrictions.by_cut(tuple(make(problem) for make in makers))
 
 
 @pytest.mark.parametrize(("model", "workers"), chosen(SAMPLES, FAST))

@@ -35,8 +35,8 @@ class Incumbent(Protocol):
 
     best: Found
 
-    def look_at(self, tilings: tuple[Tiling, ...]) -> bool:
-        """Takes an assignment, if it is a plan and better; says whether it was."""
+    def look_at(self, tilings: tuple[Tiling, ...]) -> None:
+        """Takes an assignment, if it is a plan and better."""
 
 
 def certify(

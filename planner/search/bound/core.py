@@ -44,7 +44,6 @@ class Core:
     Attributes:
         constant: what every assignment costs beside the tables that are left.
         eliminated_entries: entries of all buckets that were computed.
-        kinds: of the variables; equal for those that are alike.
     """
 
     def __init__(self, problem: Problem, choices: Choices, order: Order) -> None:
@@ -62,7 +61,6 @@ class Core:
         self.constant = self._reduced.constant
         self.eliminated_entries = self._reduced.entries
         self._core = sorted(order.core, key=problem.times.__getitem__)
-        self.kinds = [problem.content[variable] for variable in self._core]
         number = {variable: position for position, variable in enumerate(self._core)}
         self._kept: list[NDArray[np.int64]] = [np.arange(sizes[variable]) for variable in self._core]
         self._own: list[Table] = [np.zeros(sizes[variable], dtype=np.int64) for variable in self._core]
@@ -107,11 +105,8 @@ class Core:
 
     def original(self, values: Sequence[int]) -> Ints:
         """The values of all variables, when those of the core have these (positions among the kept)."""
-        return self._original(self._kept, values)
-
-    def _original(self, kept: Sequence[NDArray[np.int64]], values: Sequence[int]) -> Ints:
         found = np.zeros(len(self._choices), dtype=np.int64)
-        for variable, own, value in zip(self._core, kept, values, strict=True):
+        for variable, own, value in zip(self._core, self._kept, values, strict=True):
             found[variable] = own[value]
         self._reduced.complete(found)
         return found
@@ -157,9 +152,7 @@ class Core:
         Args:
             most_entries: of a bucket; None is returned where one would be larger.
         """
-        return self._solve(self._kept, most_entries)
-
-    def _solve(self, kept: Sequence[NDArray[np.int64]], most_entries: int) -> tuple[int, Ints] | None:
+        kept = self._kept
         sizes = [len(values) for values in kept]
         pairs = list(self._pairs)
         scopes = [(place,) for place in range(len(sizes))] + pairs
@@ -171,4 +164,4 @@ class Core:
         tables += [self._pairs[pair][np.ix_(kept[pair[0]], kept[pair[1]])] for pair in pairs]
         squeezed = [table.reshape([sizes[place] for place in scope]) for table, scope in zip(tables, free, strict=True)]
         solution = eliminate(order, squeezed, np.arange(len(squeezed), dtype=np.int64))
-        return self.constant + solution.total, self._original(kept, solution.values.tolist())
+        return self.constant + solution.total, self.original(solution.values.tolist())

@@ -15,15 +15,16 @@ import numpy as np
 
 from planner.algebra.tiling import UNCUT
 from planner.cost.tables import Candidates
+from planner.search.literature import restrictions
 from planner.search.literature.layers import search_layers
 from planner.search.literature.levels import search_by_levels
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
-from planner.search.moves import restrictions as baselines
 from planner.search.moves.fusion import improve
 from planner.search.moves.megatron import tensor_parallel
 from planner.search.moves.move import Ground
 from planner.search.moves.recursion import search_recursively
+from planner.search.moves.restrictions import data_parallel, first_dim, model_parallel, partitioned
 from planner.search.moves.starts import grouped, hybrids
 
 Search: TypeAlias = Callable[[Ground], tuple[tuple[int, ...], Found]]
@@ -70,12 +71,12 @@ def _under(ground: Ground, cuts: tuple[int, ...], restriction: Restriction) -> F
 
 def _hybrid(problem: Problem, cuts: int) -> list[Restriction]:
     """Data parallelism across groups, model parallelism within, of all group sizes; by data where there are none."""
-    return hybrids(problem, cuts) or [baselines.data_parallel(problem)]
+    return hybrids(problem, cuts) or [data_parallel(problem)]
 
 
 def _megatron(problem: Problem, cuts: int) -> list[Restriction]:
     """Data parallelism across groups, Megatron-LM's tensor parallelism within, of all group sizes from 2."""
-    return grouped(baselines.data_parallel(problem), tensor_parallel(problem), cuts, range(max(1, cuts)))
+    return grouped(data_parallel(problem), tensor_parallel(problem), cuts, range(max(1, cuts)))
 
 
 def _all_at_once(cuts: tuple[int, ...]) -> tuple[int, ...]:
@@ -86,13 +87,13 @@ def _all_at_once(cuts: tuple[int, ...]) -> tuple[int, ...]:
 def _equal_chop(ground: Ground) -> tuple[tuple[int, ...], Found]:
     """Every tensor and op is chopped along one dim only, into as many pieces as there are workers."""
     cuts = _all_at_once(ground.cuts)
-    return cuts, _under(ground, cuts, baselines.partitioned(ground.problem))
+    return cuts, _under(ground, cuts, partitioned(ground.problem))
 
 
 def _spartan(ground: Ground) -> tuple[tuple[int, ...], Found]:
     """The largest tensor first, along its best dim; then the ops at it; then the next largest."""
     problem, cuts, progress = ground.problem, _all_at_once(ground.cuts), ground.progress
-    restrict = ground.narrow(baselines.partitioned(problem), cuts)
+    restrict = ground.narrow(partitioned(problem), cuts)
     if not cuts:
         return cuts, search_recursively(problem, cuts, restrict, progress)
     start = UNCUT
@@ -118,7 +119,7 @@ def _spartan(ground: Ground) -> tuple[tuple[int, ...], Found]:
         chosen[variable] = int(total.argmin())
 
     tensors = [variable for variable in problem.variables if variable.op is None]
-    for tensor in sorted(tensors, key=lambda v: (-baselines.elements_of(problem, v), v.number)):
+    for tensor in sorted(tensors, key=lambda v: (-restrictions.elements_of(problem, v), v.number)):
         choose(tensor.number)
         for number in touching.get(tensor.number, ()):
             op = factors[number].variables[-1]
@@ -140,25 +141,27 @@ def _nothing(problem: Problem) -> Restriction:
 
 
 _ALL = (
-    Method("tofu-recursion", "Tofu, section 5.2: cut by cut, nothing replicated", _recursive(baselines.partitioned)),
+    Method("tofu-recursion", "Tofu, section 5.2: cut by cut, nothing replicated", _recursive(partitioned)),
     Method("soybean", "SoyBean, section 4: cut by cut, with replication", _recursive(_nothing)),
     Method("soybean-levels", "SoyBean, section 4: its dynamic programme over breadth-first levels", search_by_levels),
     Method("layer-wise", "ICML'18, section 5: layers by node and edge elimination, for the least time", search_layers),
-    Method("data", "data parallelism", _recursive(baselines.data_parallel), True),
-    Method("model", "model parallelism (SoyBean, section 4.1)", _recursive(baselines.model_parallel)),
+    Method("data", "data parallelism", _recursive(data_parallel), True),
+    Method("model", "model parallelism (SoyBean, section 4.1)", _recursive(model_parallel)),
     Method(
-        "mixed", "one weird trick: convolutions by data, dense layers by model", _recursive(baselines.one_weird_trick)
+        "mixed",
+        "one weird trick: convolutions by data, dense layers by model",
+        _recursive(restrictions.one_weird_trick),
     ),
     Method("hybrid", "data across groups, model within, the best group size", _best_of(_hybrid), True),
     Method("megatron", "Megatron-LM: heads and wide layers divided in a group, data across", _best_of(_megatron), True),
-    Method("fsdp", "ZeRO-3 or FSDP: compute by data, state cut", _recursive(baselines.fully_sharded), True),
-    Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(baselines.first_dim)),
+    Method("fsdp", "ZeRO-3 or FSDP: compute by data, state cut", _recursive(restrictions.fully_sharded), True),
+    Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(first_dim)),
     Method("spartan", "the largest tensor first (Tofu, section 7.3)", _spartan),
     Method("equalchop", "every tensor along one dim only (Tofu, section 7.3)", _equal_chop),
     Method(
         "icml18",
         "without output reduction (Tofu, section 7.3)",
-        _recursive(baselines.no_output_reduction, improved=True),
+        _recursive(restrictions.no_output_reduction, improved=True),
     ),
 )
 

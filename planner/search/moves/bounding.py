@@ -24,13 +24,11 @@ class Proposals:
         self._problem = problem
         self.best = best
 
-    def look_at(self, tilings: tuple[Tiling, ...]) -> bool:
+    def look_at(self, tilings: tuple[Tiling, ...]) -> None:
         """Takes an assignment for the best plan, if it is a plan and costs less."""
         cost = self._problem.cost(tilings)
-        if cost >= self.best.cost or not self._problem.are_local(tilings):
-            return False
-        self.best = replace(self.best, tilings=tilings, cost=cost)
-        return True
+        if cost < self.best.cost and self._problem.are_local(tilings):
+            self.best = replace(self.best, tilings=tilings, cost=cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +38,9 @@ class LowerBound:
     limits: BoundLimits
 
     def __call__(self, ground: Ground, known: Known) -> Known:
-        """The bound, where there is none yet, and where the best plan is not too dear to stand."""
+        """The bound, where the best plan is not too dear to stand."""
         best = known.best
-        if known.lower is not None or (ground.to_beat is not None and best.cost > ground.to_beat.most_cost):
+        if ground.to_beat is not None and best.cost > ground.to_beat.most_cost:
             return known
         incumbent = Proposals(ground.problem, best)
         lower = certify(ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress)

@@ -21,7 +21,7 @@ from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Solution
 from planner.search.exact.order import find_order
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
-from planner.search.moves import restrictions as baselines
+from planner.search.moves import restrictions
 
 
 def solved(
@@ -65,12 +65,15 @@ def solved(
 
 def _starts(problem: Problem, choices: Choices) -> Iterator[tuple[tuple[Tiling, ...], Solution]]:
     """The best strategy of every op under several tilings of all tensors."""
-    preferences: list[Restriction] = [no_restriction, baselines.keeping(lambda _, placement: placement == Replicate())]
+    preferences: list[Restriction] = [
+        no_restriction,
+        restrictions.keeping(lambda _, placement: placement == Replicate()),
+    ]
     with contextlib.suppress(ModelError):  # a model without a batch has no such plan
-        preferences.append(baselines.data_parallel(problem))
+        preferences.append(restrictions.data_parallel(problem))
     tensors = [variable for variable in problem.variables if variable.op is None]
     each_op = problem.with_settled({variable.number for variable in tensors})
-    for preference in map(baselines.preferring, preferences):
+    for preference in map(restrictions.preferring, preferences):
         lists = [choices[number] for number in range(len(choices))]
         for variable in tensors:
             lists[variable.number] = problem.intern((_first(preference, variable, choices[variable.number]),))

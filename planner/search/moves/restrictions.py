@@ -1,9 +1,8 @@
-"""Restrictions that the strategies of the literature, and the starts of tofu's own, put on the same search."""
+"""Restrictions that starts of tofu's own search and strategies of the literature put on the search."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import TypeAlias
 
 from planner.algebra.tiling import Partial, Placement, Replicate, Shard, Tiling
@@ -116,39 +115,6 @@ def model_parallel(problem: Problem) -> Restriction:
     return keeping(keep)
 
 
-def one_weird_trick(problem: Problem) -> Restriction:
-    """Mixed parallelism (SoyBean, section 3; Krizhevsky): convolutions by data, dense layers by model.
-
-    A tensor or op belongs to the convolutional part if it has an image (rank 4 or more).
-    """
-    by_data, by_model = data_parallel(problem), model_parallel(problem)
-    images = {
-        variable.number
-        for variable in problem.variables
-        if any(len(shape) >= 4 for shape in _shapes(problem, variable))
-    }
-    of_images = {
-        problem.variable_of_tensor[name]
-        for bound in problem.ops
-        if problem.variable_of_op[bound.op.name] in images
-        for name in (*bound.op.inputs, *bound.op.outputs)
-        if name in problem.variable_of_tensor
-    }
-
-    def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
-        part = by_data if variable.number in images or variable.number in of_images else by_model
-        return part(variable, candidates)
-
-    return restrict
-
-
-def _shapes(problem: Problem, variable: SearchVariable) -> list[tuple[int, ...]]:
-    if variable.op is None:
-        return [problem.graph.tensors[name].shape for name in variable.tensors]
-    node = variable.op.node
-    return [shape for shape in (*node.input_shapes, *node.output_shapes) if shape is not None]
-
-
 def first_dim(problem: Problem) -> Restriction:
     """AllRow-Greedy (Tofu, section 7.3): every tensor along its first dim, every op by its best strategy then."""
     return keeping(
@@ -156,44 +122,6 @@ def first_dim(problem: Problem) -> Restriction:
     )
 
 
-def no_output_reduction(problem: Problem) -> Restriction:
-    """ICML18 as Tofu describes it (section 7.3): no op is cut along a reduction variable, no tensor replicated."""
-
-    def keep(variable: SearchVariable, placement: Placement) -> bool:
-        if not isinstance(placement, Shard):
-            return variable.op is not None
-        return variable.op is None or variable.op.variables[placement.dim].reducer is None
-
-    return keeping(keep)
-
-
 def partitioned(problem: Problem) -> Restriction:
     """Tofu (section 5): every tensor is cut at every step; none is replicated where it can be cut."""
     return keeping(lambda variable, placement: variable.op is not None or isinstance(placement, Shard))
-
-
-def fully_sharded(problem: Problem) -> Restriction:
-    """ZeRO-3 or FSDP: compute by data, state cut; weights are gathered, gradients reduced and scattered.
-
-    What has no batch dim (gradients of weights, the optimizer's ops) is cut as the state is.
-    """
-    places = problem.directions.reachable(batch_places(problem.graph))
-
-    def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
-        split, along = [], []
-        for candidate in candidates:
-            placement = candidate.placements[-1]
-            if isinstance(placement, Shard):
-                split.append(candidate)
-                if place_of(variable, placement) in places:
-                    along.append(candidate)
-        if along:
-            return tuple(along)
-        return tuple(split) if split and is_state(problem, variable) else candidates
-
-    return restrict
-
-
-def elements_of(problem: Problem, variable: SearchVariable) -> int:
-    """Elements of a tensor variable; 0 for an op."""
-    return max((prod(problem.graph.tensors[name].shape) for name in variable.tensors), default=0)
