@@ -9,7 +9,6 @@ from planner.search.bound.certify import certify
 from planner.search.effort import BoundLimits
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem
-from planner.search.moves.fusion import improve
 from planner.search.moves.move import Ground, Known
 
 
@@ -44,7 +43,4 @@ class LowerBound:
             return known
         incumbent = Proposals(ground.problem, best)
         lower = certify(ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress)
-        found = incumbent.best
-        if found is not best and found.cost != lower:
-            found = improve(ground.problem, ground.cuts, ground.free, found, ground.progress)
-        return replace(known.with_best(found), lower=lower)
+        return replace(known.with_best(incumbent.best), lower=lower)
