@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from planner.artifacts.program import Source
-from planner.partition.lower import Epoch, LocalWork, Lowered
+from planner.partition.local_work import LocalWork
+from planner.partition.lower import Epoch, Lowered
 
 
 def without_dead_work(lowered: Lowered) -> Lowered:

@@ -1,16 +1,133 @@
 """From boxes to fetches: who takes what from whom.
 
-This file alone decides what moves; the tables of the search predict it.
+This file alone decides what moves; the tables of the search predict it. It decides it without names: a ``Round`` says
+which workers take which boxes from which workers, and is the same for all equal ops of a network. Names are put in at
+the end (``Round.fetches``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece, Source
+
+NOTHING = -1
+"""In the place of the number of a buffer's name: the worker has no such buffer."""
+Box: TypeAlias = tuple[Region, tuple[int, ...]]
+"""A box, and the workers that it is taken from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Where a tensor lies, but for names; the same object for equal layouts, so that it is its own key."""
+
+    regions: tuple[Region, ...]
+    """By worker: which part it holds."""
+    buffers: tuple[int, ...]
+    """By worker: the number of the name of the buffer that holds it; ``NOTHING`` where it holds no part."""
+
+    @property
+    def held(self) -> dict[int, Region]:
+        """The part of each worker that holds one."""
+        return {worker: self.regions[worker] for worker, number in enumerate(self.buffers) if number != NOTHING}
+
+
+class Layouts:
+    """The different layouts of a program."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[Region, ...], tuple[int, ...]], Layout] = {}
+
+    def of(self, regions: Sequence[Region], buffers: Sequence[int]) -> Layout:
+        """The layout of these parts in these buffers."""
+        key = (tuple(regions), tuple(buffers))
+        return self._known.setdefault(key, Layout(*key))
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What one worker takes in a round."""
+
+    worker: int
+    target: int
+    """The number of the name of the buffer that it fills."""
+    pieces: tuple[int, ...]
+    """Numbers of the round's pieces."""
+    moved_elements: int
+    """Elements that it takes from other workers."""
+    is_joined: bool
+    """Whether a piece has several sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What several workers take of one tensor at the same time, but for names."""
+
+    sources: tuple[tuple[int, int], ...]
+    """Workers, and the numbers of the names of their buffers."""
+    pieces: tuple[tuple[Region, tuple[int, ...]], ...]
+    """Boxes, and the numbers of their sources."""
+    routes: tuple[Route, ...]
+
+    @classmethod
+    def of(cls, taken: Sequence[tuple[int, int, Sequence[Box]]], buffers: Sequence[int]) -> Round:
+        """The round in which workers take these boxes.
+
+        Args:
+            taken: workers, the number of the name of the buffer that each fills, and what it takes.
+            buffers: by worker the number of the name of the buffer from which others take.
+        """
+        sources: dict[tuple[int, int], int] = {}
+        pieces: dict[Box, int] = {}
+        routes = []
+        for worker, target, boxes in taken:
+            routes.append(
+                Route(
+                    worker,
+                    target,
+                    tuple(pieces.setdefault(box, len(pieces)) for box in boxes),
+                    sum(region.elements * sum(one != worker for one in givers) for region, givers in boxes),
+                    any(len(givers) > 1 for _, givers in boxes),
+                )
+            )
+        numbered = tuple(
+            (region, tuple(sources.setdefault((one, buffers[one]), len(sources)) for one in givers))
+            for region, givers in pieces
+        )
+        return cls(tuple(sources), numbered, tuple(routes))
+
+    def fetches(
+        self, names: Sequence[str], targets: Sequence[str], reducer: Reducer | None, item_bytes: int
+    ) -> list[tuple[int, Fetch]]:
+        """The fetch of each worker.
+
+        Args:
+            names: of the buffers that are read, by number.
+            targets: of the buffers that are filled, by number.
+            reducer: how the sources of a piece are joined.
+            item_bytes: size of an element.
+        """
+        sources = [Source(worker, names[number]) for worker, number in self.sources]
+        pieces = [Piece(region, tuple([sources[number] for number in numbers])) for region, numbers in self.pieces]
+        called = [f"fetch {target}" for target in targets]
+        return [
+            (
+                route.worker,
+                Fetch(
+                    called[route.target],
+                    targets[route.target],
+                    tuple([pieces[number] for number in route.pieces]),
+                    reducer if route.is_joined else None,
+                    route.moved_elements * item_bytes,
+                ),
+            )
+            for route in self.routes
+        ]
 
 
 def nearest_first(worker: int, ways: Sequence[int], apart: Sequence[float] = ()) -> tuple[int, ...]:
@@ -34,62 +151,93 @@ def nearest_first(worker: int, ways: Sequence[int], apart: Sequence[float] = ())
     return tuple(sorted(range(total), key=distance))
 
 
-def copied(region: Region, owners: Mapping[int, tuple[str, Region]], order: Sequence[int]) -> tuple[Piece, ...]:
-    """Covers a region from the buffers of its owners, the first in ``order`` that has a part giving it.
+def copied(region: Region, owners: Mapping[int, Region], order: Sequence[int]) -> list[Box]:
+    """Covers a region with parts of its owners, the first in ``order`` that has a part giving it.
 
     Args:
         region: what is needed.
-        owners: by worker the buffer and the region that it holds.
+        owners: by worker the region that it holds.
         order: workers, the preferred one first; the reader itself should lead.
     """
-    pieces: list[Piece] = []
+    boxes: list[Box] = []
     missing = [region]
     for worker in order:
         if worker not in owners or not missing:
             continue
-        buffer, held = owners[worker]
+        held = owners[worker]
         rest: list[Region] = []
         for box in missing:
             common = box.intersect(held)
             if common.is_empty:
                 rest.append(box)
             else:
-                pieces.append(Piece(common, (Source(worker, buffer),)))
+                boxes.append((common, (worker,)))
                 rest.extend(box.subtract(common))
         missing = rest
     assert not missing, f"nobody owns {missing[0]}"
-    return tuple(pieces)
+    return boxes
 
 
-def reduced(region: Region, makers: Mapping[int, tuple[str, Region]], contributors: Sequence[int]) -> tuple[Piece, ...]:
+def reduced(region: Region, makers: Mapping[int, Region], contributors: Sequence[int]) -> list[Box]:
     """Covers a region by reducing partial results, contributors in worker order.
 
     Args:
         region: what is needed.
-        makers: by worker the buffer and the region of its partial result; equal or disjoint regions.
+        makers: by worker the region of its partial result; equal or disjoint regions.
         contributors: the workers whose results are joined.
     """
-    by_region: dict[Region, list[Source]] = {}
+    by_region: dict[Region, list[int]] = {}
     for worker in sorted(contributors):
         if worker in makers:
-            buffer, held = makers[worker]
-            by_region.setdefault(held, []).append(Source(worker, buffer))
-    pieces = []
-    for held, sources in by_region.items():
-        common = region.intersect(held)
-        if not common.is_empty:
-            pieces.append(Piece(common, tuple(sources)))
-    assert sum(piece.region.elements for piece in pieces) == region.elements, f"partial results do not cover {region}"
-    return tuple(pieces)
+            by_region.setdefault(makers[worker], []).append(worker)
+    boxes = [(region.intersect(held), tuple(workers)) for held, workers in by_region.items()]
+    boxes = [(common, workers) for common, workers in boxes if not common.is_empty]
+    assert sum(common.elements for common, _ in boxes) == region.elements, f"partial results do not cover {region}"
+    return boxes
 
 
-def make_fetch(
-    name: str, worker: int, target: str, pieces: tuple[Piece, ...], reducer: Reducer | None, item_bytes: int
-) -> Fetch:
-    """A fetch with the bytes that it takes from other workers."""
-    moved = sum(
-        piece.region.elements * sum(source.worker != worker for source in piece.sources) * item_bytes
-        for piece in pieces
+@dataclass(frozen=True, slots=True)
+class Need:
+    """How workers come by what they need of a tensor as it lies."""
+
+    buffers: tuple[int, ...]
+    """By worker: the number of the name of the buffer that has just that; ``BROUGHT``, or ``NOTHING``."""
+    brought: tuple[tuple[int, Region], ...]
+    """Workers that have not just that, and what they need."""
+    sliced: tuple[tuple[int, int, Region, Region], ...]
+    """Of these, workers that hold more: the number of the buffer's name, what that holds, and what is needed of it."""
+    taken: Round | None
+    """What the rest of them takes."""
+
+
+BROUGHT = -2
+"""In the place of the number of a buffer's name: the worker has what it needs brought, or cut out of what it holds."""
+
+
+def need(regions: Sequence[Region], layout: Layout, givers: Callable[[int], Sequence[int]]) -> Need:
+    """How workers come by what they need.
+
+    Args:
+        regions: by worker, what it needs.
+        layout: how the tensor lies.
+        givers: by worker, from whom it may take parts, the preferred one first.
+    """
+    owners = layout.held
+    buffers, brought, sliced, taken = [], [], [], []
+    for worker, region in enumerate(regions):
+        if region.is_empty:
+            buffers.append(NOTHING)
+            continue
+        own = owners.get(worker)
+        if own == region:
+            buffers.append(layout.buffers[worker])
+            continue
+        buffers.append(BROUGHT)
+        brought.append((worker, region))
+        if own is not None and own.contains(region):
+            sliced.append((worker, layout.buffers[worker], own, region))
+        else:
+            taken.append((worker, 0, copied(region, owners, givers(worker))))
+    return Need(
+        tuple(buffers), tuple(brought), tuple(sliced), Round.of(taken, layout.buffers) if taken else None
     )
-    joins = any(len(piece.sources) > 1 for piece in pieces)
-    return Fetch(name, target, pieces, reducer if joins else None, moved)

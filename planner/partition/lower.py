@@ -4,11 +4,14 @@ Every op becomes a local op on each worker, in the original order. What an op ne
 one fetch for what would be split, copy and concatenate. Fetches are delayed until somebody needs them; a round of
 fetches and the run of ops behind it are an *epoch*, the same on all workers. Fetches that free memory are not delayed
 that long: partial results are joined, and next states brought over their states, when the next epoch begins.
+
+Equal ops are divided once, and what is brought to them and from them is found once (``planner.partition.fetches``);
+for each op of a network only names are put in. Workers that do the same share one object that says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,30 +19,23 @@ import numpy as np
 from planner.algebra.delivery import contributors, made_tiling, reduced_boxes, reducer_of
 from planner.algebra.partial import holders, partial_cuts, settled
 from planner.algebra.region import Region, index_space
-from planner.algebra.tiling import Tiling
+from planner.algebra.tiling import Reducer, Tiling
 from planner.artifacts.plan import Decision
-from planner.artifacts.program import Buffer, Fetch, Piece
+from planner.artifacts.program import Buffer, Fetch
 from planner.graph.deliveries import is_delivery
 from planner.graph.fills import is_fill
 from planner.graph.model import DType, Graph, Shape, is_used
-from planner.partition.fetches import copied, make_fetch, nearest_first, reduced
+from planner.partition.fetches import BROUGHT, NOTHING, Layout, Layouts, Need, Round, copied, need, nearest_first, reduced
+from planner.partition.local_work import LocalWork, cut_out, different, named
 from planner.tdl.bind import BoundOp
-from planner.tdl.local import LocalNode, Part
+from planner.tdl.local import LocalOp, Part
 
 _MUCH = 32
 """A fetch gets an epoch of its own if it frees more than 1/32 of the bytes that a worker holds before the first op."""
 SMALL_CONSTANT_BYTES = 1024
 """Constants up to this size stand in the code; larger ones are arrays of the worker."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalWork:
-    """One op's local nodes on one worker, on buffers and on values of its own."""
-
-    op: str
-    nodes: tuple[LocalNode, ...]
-    constants: Mapping[str, np.ndarray]
-    """Small constants that the nodes read, by name."""
+_OWN, _MADE, _REDUCED = range(3)
+"""Numbers of the names of a tensor's buffers: of its tiles, of what an op makes, of what is joined on the way."""
 
 
 @dataclass
@@ -65,10 +61,12 @@ class Lowered:
     """By worker: buffers that hold tiles of results and next states at the end."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Division:
-    """An op's work divided by a strategy: equal for repeated layers."""
+    """An op's work divided by a strategy: the same object for equal ops, so that it is its own key."""
 
+    busy: tuple[int, ...]
+    """Workers that have a part."""
     parts: tuple[Part, ...]
     """By worker."""
     reads: Mapping[int, tuple[Region, ...]]
@@ -77,21 +75,47 @@ class _Division:
     """By output: what each worker makes of it; () for an absent one."""
     made_as: tuple[Tiling | None, ...]
     """By output: the tiling in which it is made."""
+    local: tuple[int, ...]
+    """By worker: the number of its local op."""
+    local_ops: tuple[LocalOp, ...]
+    """The different ones."""
 
     @classmethod
     def of(cls, bound: BoundOp, strategy: Tiling) -> _Division:
         """Divides an op."""
         ranges = bound.ranges(strategy)
         reads, made, reducers = bound.reads(ranges), bound.all_made(ranges), bound.reducers(strategy)
+        parts = tuple(bound.part(ranges, reads, worker, made) for worker in range(ranges.workers))
+        busy = strategy.busy
+        numbers, local_ops = different([bound.local_op(parts[worker]) for worker in busy])
+        local = dict(zip(busy, numbers, strict=True))
         return cls(
-            tuple(bound.part(ranges, reads, worker, made) for worker in range(ranges.workers)),
+            busy,
+            parts,
             {slot: tuple(read.boxes) for slot, read in reads.items()},
             tuple(() if boxes is None else tuple(boxes) for boxes in made),
             tuple(
                 None if dims is None else made_tiling(strategy, dims, reducers, bound.analysis.steps_of(position))
                 for position, dims in enumerate(bound.analysis.outputs)
             ),
+            tuple(local.get(worker, NOTHING) for worker in range(ranges.workers)),
+            local_ops,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How an output comes from where it is made to where it is owned; names are numbered as above."""
+
+    made: tuple[int, ...]
+    """By worker: the number of the name of the buffer that its op fills, ``NOTHING`` where it makes no part."""
+    filled: tuple[tuple[int, int, Region], ...] = ()
+    """Workers, and numbers and regions of the buffers that fetches fill."""
+    rounds: tuple[tuple[Round, Reducer | None], ...] = ()
+    owned: Layout | None = None
+    """None: nobody reads it, and it is never brought anywhere."""
+    freed_elements: int = 0
+    """By how many the largest part that is made is larger than the largest tile."""
 
 
 class Lowering:
@@ -120,13 +144,15 @@ class Lowering:
         self._buffers: list[dict[str, Buffer]] = [{} for _ in every]
         self._fixed: list[dict[str, np.ndarray]] = [{} for _ in every]
         self._absent: list[dict[str, None]] = [{} for _ in every]
-        self._computed: set[tuple[int, str]] = set()
-        """Buffers that an op made, by worker; those that are loaded or fetched are not here."""
-        self._owners: dict[str, dict[int, tuple[str, Region]]] = {}
-        self._divisions: dict[object, _Division] = {}
-        self._tiles: dict[tuple[Tiling, Shape], tuple[Region, ...]] = {}
+        self._owned: dict[str, tuple[Layout, tuple[str, ...]]] = {}
+        """How each tensor lies, and the names of its buffers."""
         self._pending: dict[str, list[tuple[int, Fetch]]] = {}
         """Fetches that bring an op's results to where they are owned, until somebody needs them."""
+        self._layouts = Layouts()
+        self._tiles: dict[tuple[Tiling, Shape], Layout] = {}
+        self._divisions: dict[object, _Division] = {}
+        self._needs: dict[object, Need] = {}
+        self._ways: dict[object, _Way] = {}
 
     def run(self, ops: Sequence[BoundOp]) -> Lowered:
         """Lowers every op."""
@@ -143,129 +169,149 @@ class Lowering:
         return Lowered(tuple(self._epochs), tuple(self._buffers), tuple(self._fixed), absent, collected)
 
     def _lower(self, bound: BoundOp) -> None:
-        strategy = self._plan.strategies[bound.op.name].tiling
-        if is_delivery(bound.op) and strategy == self._plan.tilings[bound.op.outputs[0]]:
+        op, strategy = bound.op, self._plan.strategies[bound.op.name].tiling
+        if is_delivery(op) and strategy == self._plan.tilings[op.outputs[0]]:
             self._deliver(bound)
             return
-        key = (bound.content, strategy)
-        if key not in self._divisions:
-            self._divisions[key] = _Division.of(bound, strategy)
-        division = self._divisions[key]
-        arriving = [fetch for name in dict.fromkeys(bound.op.inputs) for fetch in self._pending.pop(name, [])]
-        inputs: list[dict[int, str]] = [{} for _ in range(self._workers)]
-        sliced: list[list[tuple[tuple[str, Region], str, Region]]] = [[] for _ in range(self._workers)]
+        division = self._divided(bound, strategy)
+        arriving = [fetch for name in dict.fromkeys(op.inputs) for fetch in self._pending.pop(name, [])]
+        inputs: dict[int, list[str | None]] = {}
+        sliced: list[tuple[int, LocalWork]] = []
         for slot, shared in bound.delivered_slots.items():
-            name = bound.op.inputs[slot]
+            name = op.inputs[slot]
             if name in self._graph.constants:
                 continue
+            if shared != slot:
+                inputs[slot] = inputs[shared]
+                continue
             held = self._plan.tilings[name]
-            assert partial_cuts(held) == partial_cuts(strategy), f"{bound.op.name} cannot read {name}, which is {held}"
-            for worker, region in enumerate(division.reads[slot]):
-                if region.is_empty:
-                    continue
-                if shared != slot:
-                    inputs[worker][slot] = inputs[worker][shared]
-                    continue
-                own = self._owners[name].get(worker)
-                if own is not None and own[1] == region:
-                    inputs[worker][slot] = own[0]
-                    continue
-                inputs[worker][slot] = target = self._derived(f"{name}@{bound.op.name}.{slot}")
-                self._add_buffer(worker, target, name, region)
-                if own is not None and own[1].contains(region):
-                    sliced[worker].append((own, target, region))
-                    continue
-                pieces = copied(region, self._owners[name], self._givers(name, worker))
-                arriving.append((worker, self._fetch(worker, target, name, pieces)))
+            assert partial_cuts(held) == partial_cuts(strategy), f"{op.name} cannot read {name}, which is {held}"
+            layout, names = self._owned[name]
+            partial = held if held.has_partial else None
+            key = (division, slot, layout, partial)
+            if key not in self._needs:
+                self._needs[key] = need(division.reads[slot], layout, self._givers(partial))
+            needed = self._needs[key]
+            target = self._derived(f"{name}@{op.name}.{slot}") if needed.brought else ""
+            inputs[slot] = _input_names(needed.buffers, names, target)
+            cuttings, fetches = self._bring(op.name, needed, names, target, name)
+            sliced += cuttings
+            arriving += fetches
         self._place(arriving)
-        for worker in strategy.busy:
-            for (buffer, frame), target, region in sliced[worker]:
-                self._epochs[-1].work[worker].append(_slice(bound.op.name, buffer, frame, target, region))
-            outputs = self._output_buffers(bound, division, worker)
-            part = division.parts[worker]
-            local = bound.local_op(part)
-            self._work_on(bound, worker, local.nodes, local.constants, inputs[worker], outputs, part.inputs)
-        for position, name in enumerate(bound.op.outputs):
+        epoch = self._epochs[-1]
+        for worker, work in sliced:
+            epoch.work[worker].append(work)
+        self._work(bound, division, inputs)
+        for position, name in enumerate(op.outputs):
             if name:
-                self._bring_home(bound, position, division)
+                self._bring_home(name, division, position)
+
+    def _divided(self, bound: BoundOp, strategy: Tiling) -> _Division:
+        """An op's work, divided once for all equal ops: of the same content, and with the same constants."""
+        constants = tuple(map(self._constant_key, bound.op.inputs))
+        key = (bound.content, strategy, constants if any(constants) else ())
+        if key not in self._divisions:
+            self._divisions[key] = _Division.of(bound, strategy)
+        return self._divisions[key]
+
+    def _constant_key(self, name: str) -> Hashable:
+        """Equal for equal constants; None for what is none."""
+        if name not in self._graph.constants:
+            return None
+        value = self._graph.constants[name]
+        if value is None or value.nbytes > SMALL_CONSTANT_BYTES:
+            return name
+        return str(value.dtype), value.shape, value.tobytes()
+
+    def _bring(
+        self, op: str, needed: Need, names: Sequence[str], target: str, tensor: str
+    ) -> tuple[list[tuple[int, LocalWork]], list[tuple[int, Fetch]]]:
+        """What is cut out of what workers hold, and the fetches that bring the rest.
+
+        Args:
+            op: for which it is done.
+            needed: how workers come by what they need.
+            names: of the buffers that hold it, by number.
+            target: the buffer for it.
+            tensor: of which it is a part.
+        """
+        for worker, region in needed.brought:
+            self._add_buffer(worker, target, tensor, region)
+        known: dict[object, LocalWork] = {}
+        sliced = []
+        for worker, number, frame, region in needed.sliced:
+            cut = cut_out(op, names[number], frame, target, region)
+            sliced.append((worker, known.setdefault(cut.key, cut.work)))
+        if needed.taken is None:
+            return sliced, []
+        item_bytes = self._graph.tensors[tensor].dtype.item_bytes
+        return sliced, needed.taken.fetches(names, (target,), None, item_bytes)
 
     def _deliver(self, bound: BoundOp) -> None:
         """Brings a tensor into the tiling of a shared delivery: by a fetch, and not at all where a worker has it so."""
         source, name = bound.op.inputs[0], bound.op.outputs[0]
         arriving = self._pending.pop(source, [])
-        sliced: list[tuple[int, str, Region, Region]] = []
-        self._owners[name] = {}
-        for worker in range(self._workers):
-            region = self._own_region(name, worker)
-            if region.is_empty:
-                continue
-            held = self._owners[source].get(worker)
-            if held is not None and held[1] == region:
-                self._owners[name][worker] = held
-                continue
-            self._owners[name][worker] = (name, region)
-            self._add_buffer(worker, name, source, region)
-            if held is not None and held[1].contains(region):
-                sliced.append((worker, *held, region))
-            else:
-                pieces = copied(region, self._owners[source], self._order[worker])
-                arriving.append((worker, self._fetch(worker, name, source, pieces)))
-        self._place(arriving)
-        for worker, buffer, frame, region in sliced:
-            self._epochs[-1].work[worker].append(_slice(bound.op.name, buffer, frame, name, region))
-            self._computed.add((worker, name))
+        layout, names = self._owned[source]
+        tiles = self._layout(name)
+        key = (tiles, layout)
+        if key not in self._needs:
+            self._needs[key] = need(tiles.regions, layout, self._order.__getitem__)
+        needed = self._needs[key]
+        delivered = tuple(len(names) if number == BROUGHT else number for number in needed.buffers)
+        self._owned[name] = (self._layouts.of(tiles.regions, delivered), (*names, name))
+        sliced, fetches = self._bring(bound.op.name, needed, names, name, source)
+        self._place([*arriving, *fetches])
+        for worker, work in sliced:
+            self._epochs[-1].work[worker].append(work)
 
-    def _output_buffers(self, bound: BoundOp, division: _Division, worker: int) -> dict[int, str]:
-        """The buffers that a worker's local op fills: the owned tile itself where it makes just that."""
-        outputs: dict[int, str] = {}
-        for position, (name, regions) in enumerate(zip(bound.op.outputs, division.made, strict=True)):
-            if not name:
-                continue
-            region, made_as = regions[worker], self._made(name, division, position)
-            in_place = not made_as.has_partial and self._own_region(name, worker) == region
-            buffer = name if in_place else self._derived(f"{name}@made")
-            self._add_buffer(worker, buffer, name, region)
-            outputs[position] = buffer
-        return outputs
-
-    def _work_on(
-        self,
-        bound: BoundOp,
-        worker: int,
-        nodes: Sequence[LocalNode],
-        constants: Mapping[str, np.ndarray],
-        inputs: Mapping[int, str],
-        outputs: Mapping[int, str],
-        regions: Sequence[Region | None],
-    ) -> None:
-        """Adds a local op to the current epoch, its names replaced by buffers."""
-        names = {f"in{slot}": buffer for slot, buffer in inputs.items()}
-        names.update({f"out{position}": buffer for position, buffer in outputs.items()})
+    def _work(self, bound: BoundOp, division: _Division, inputs: Mapping[int, Sequence[str | None]]) -> None:
+        """Adds an op's local ops to the current epoch, their names replaced by buffers."""
+        op = bound.op
+        columns: list[Sequence[str | None]] = list(inputs.values())
+        variables = [f"in{slot}" for slot in inputs]
+        for position, name in enumerate(op.outputs):
+            if name:
+                variables.append(f"out{position}")
+                columns.append(self._output_buffers(name, division, position))
         small: dict[str, np.ndarray] = {}
-        wanted = {name for node in nodes for name in node.inputs if name}
-        for slot, name in enumerate(bound.op.inputs):
-            if f"in{slot}" in wanted and name in self._graph.constants:
-                region = regions[slot] if slot in bound.delivered_slots else None
-                names[f"in{slot}"] = self._constant(worker, name, region, small)
-        for key, value in constants.items():
-            names[key] = self._local_constant(worker, self._derived(f"{bound.op.name}.{key}"), value, small)
-        for node in nodes:
-            for name in node.outputs:
-                if name:
-                    names.setdefault(name, self._derived(f"{bound.op.name}.{name}"))
-        renamed = tuple(
-            LocalNode(
-                node.op_type,
-                tuple(names[name] if name else "" for name in node.inputs),
-                tuple(names[name] if name else "" for name in node.outputs),
-                node.attributes,
-                node.domain,
-            )
-            for node in nodes
-        )
-        self._epochs[-1].work[worker].append(LocalWork(bound.op.name, renamed, small))
-        for buffer in outputs.values():
-            self._computed.add((worker, buffer))
+        for slot, name in enumerate(op.inputs):
+            if name in self._graph.constants:
+                variables.append(f"in{slot}")
+                columns.append(self._constant_names(bound, division, slot, small))
+        rows = list(zip(division.local, *columns, strict=True))
+        known: dict[tuple[object, ...], LocalWork] = {}
+        work = self._epochs[-1].work
+        for worker in division.busy:
+            row = rows[worker]
+            done = known.get(row)
+            if done is None:
+                local = division.local_ops[division.local[worker]]
+                names = {key: value for key, value in zip(variables, row[1:], strict=True) if value is not None}
+                assert all(isinstance(one, str) for one in names.values())
+                done = known[row] = named(op.name, local, names, small, self._derived, SMALL_CONSTANT_BYTES)
+            for label, value in done.large.items():
+                self._fix(worker, label, value)
+            work[worker].append(done)
+
+    def _output_buffers(self, name: str, division: _Division, position: int) -> list[str | None]:
+        """The buffers that workers' local ops fill: the owned tile itself where one makes just that."""
+        way = self._way(name, division, position)
+        names = (name, self._derived(f"{name}@made") if _MADE in way.made else "")
+        for worker in division.busy:
+            self._add_buffer(worker, names[way.made[worker]], name, division.made[position][worker])
+        return [None if number == NOTHING else names[number] for number in way.made]
+
+    def _constant_names(
+        self, bound: BoundOp, division: _Division, slot: int, small: dict[str, np.ndarray]
+    ) -> list[str | None]:
+        """Where each worker has the part of a constant that it reads; None where it reads none."""
+        found: list[str | None] = [None] * self._workers
+        wanted = [any(f"in{slot}" in node.inputs for node in local.nodes) for local in division.local_ops]
+        for worker in division.busy:
+            if wanted[division.local[worker]]:
+                region = division.parts[worker].inputs[slot] if slot in bound.delivered_slots else None
+                found[worker] = self._constant(worker, bound.op.inputs[slot], region, small)
+        return found
 
     def _constant(self, worker: int, name: str, region: Region | None, small: dict[str, np.ndarray]) -> str:
         """The part of a constant that a worker reads; all of it where the op's description does not read it.
@@ -283,113 +329,125 @@ class Lowering:
         part = value if region == whole else value[region.within(whole)]
         if not is_fill(part):
             part = np.ascontiguousarray(part)
-        return self._local_constant(worker, label, part, small, name, region)
+        if part.nbytes <= SMALL_CONSTANT_BYTES:
+            small[label] = part
+        else:
+            self._fix(worker, label, part, name, region)
+        return label
 
-    def _local_constant(
-        self,
-        worker: int,
-        label: str,
-        value: np.ndarray,
-        small: dict[str, np.ndarray],
-        tensor: str = "",
-        region: Region | None = None,
-    ) -> str:
-        if value.nbytes <= SMALL_CONSTANT_BYTES:
-            small[label] = value
-            return label
+    def _fix(self, worker: int, label: str, value: np.ndarray, tensor: str = "", region: Region | None = None) -> None:
+        """Notes an array of a worker's own, unless it has that."""
         if label not in self._fixed[worker]:
             self._fixed[worker][label] = value
             dtype = self._graph.tensors[tensor].dtype if tensor else DType(str(value.dtype))
             self._buffers[worker][label] = Buffer(
                 label, tensor or label, region or Region.whole(value.shape), value.shape, dtype
             )
-        return label
 
-    def _made(self, name: str, division: _Division, position: int) -> Tiling:
-        """How an output is made, as far as it is joined on its way to where it is owned."""
+    def _givers(self, partial: Tiling | None) -> Callable[[int], Sequence[int]]:
+        """From whom a worker may copy a tensor as it is owned, the nearest first: not other contributions.
+
+        Args:
+            partial: the tensor's tiling, if it is partial.
+        """
+        if partial is None:
+            return self._order.__getitem__
+        same = holders(partial)
+        return lambda worker: [other for other in self._order[worker] if same[worker][other]]
+
+    def _way(self, name: str, division: _Division, position: int) -> _Way:
+        """How an output comes from where it is made to where it is owned."""
+        owned, is_read = self._plan.tilings[name], is_used(self._graph, name)
+        key = (division, position, owned, is_read)
+        if key not in self._ways:
+            self._ways[key] = self._found_way(name, division, position, owned, is_read=is_read)
+        return self._ways[key]
+
+    def _found_way(self, name: str, division: _Division, position: int, owned: Tiling, *, is_read: bool) -> _Way:
         made = division.made_as[position]
         assert made is not None, "an absent output is never made"
-        inside = settled(made, self._plan.tilings[name]) if is_used(self._graph, name) else made
-        assert inside is not None, f"{name} is made as {made}, and owned as {self._plan.tilings[name]}"
-        return inside
-
-    def _givers(self, name: str, worker: int) -> Sequence[int]:
-        """Workers from which a worker may copy a tensor as it is owned, the nearest first: not other contributions."""
-        tiling = self._plan.tilings[name]
-        if not tiling.has_partial:
-            return self._order[worker]
-        same = holders(tiling)[worker]
-        return [other for other in self._order[worker] if same[other]]
-
-    def _bring_home(self, bound: BoundOp, position: int, division: _Division) -> None:
-        """Prepares the fetches that bring an output from where it was made to where it is owned."""
-        name = bound.op.outputs[position]
-        if not is_used(self._graph, name):
-            return
-        made = self._made(name, division, position)
-        makers = {
-            worker: (name if (worker, name) in self._computed else self._derived(f"{name}@made"), region)
-            for worker, region in enumerate(division.made[position])
-            if not region.is_empty
-        }
-        self._owners[name] = {}
-        fetches: list[tuple[int, Fetch]] = []
+        if is_read:
+            inside = settled(made, owned)
+            assert inside is not None, f"{name} is made as {made}, and owned as {owned}"
+            made = inside
+        regions, tiles = division.made[position], self._layout(name)
+        busy = set(division.busy)
+        numbers = [
+            (_OWN if not made.has_partial and tiles.regions[worker] == region else _MADE) if worker in busy else NOTHING
+            for worker, region in enumerate(regions)
+        ]
+        if not is_read:
+            return _Way(tuple(numbers))
+        filled: list[tuple[int, int, Region]] = []
+        rounds: list[tuple[Round, Reducer | None]] = []
+        makers = self._layouts.of(
+            regions, [NOTHING if region.is_empty else number for number, region in zip(numbers, regions, strict=True)]
+        )
         if made.has_partial:
-            makers = self._reduce(name, made, makers, fetches)
-        for worker in range(self._workers):
-            region = self._own_region(name, worker)
-            if region.is_empty:
+            shape = index_space(self._graph.tensors[name].shape)
+            makers = self._joined(made, owned, shape, makers, tiles, filled, rounds)
+        givers = self._givers(owned if owned.has_partial else None)
+        taken = []
+        held = makers.held
+        for worker, region in enumerate(tiles.regions):
+            if region.is_empty or (makers.buffers[worker] == _OWN and makers.regions[worker] == region):
                 continue
-            self._owners[name][worker] = (name, region)
-            if makers.get(worker) == (name, region):
-                continue
-            self._add_buffer(worker, name, name, region)
-            pieces = copied(region, makers, self._givers(name, worker))
-            fetches.append((worker, self._fetch(worker, name, name, pieces)))
-        self._pending[name] = fetches
-        if name not in self._following:
-            freed = max(region.elements for region in division.made[position])
-            freed -= max((region.elements for _, region in self._owners[name].values()), default=0)
-            if freed > 0:
-                self._returning.append(name)
-            if freed * self._graph.tensors[name].dtype.item_bytes > self._much:
-                self._start_epoch()
+            filled.append((worker, _OWN, region))
+            taken.append((worker, _OWN, copied(region, held, givers(worker))))
+        if taken:
+            rounds.append((Round.of(taken, makers.buffers), None))
+        freed = max(region.elements for region in regions) - max((one.elements for one in tiles.regions), default=0)
+        return _Way(tuple(numbers), tuple(filled), tuple(rounds), tiles, freed)
 
-    def _reduce(
+    def _joined(
         self,
-        name: str,
         made: Tiling,
-        makers: Mapping[int, tuple[str, Region]],
-        fetches: list[tuple[int, Fetch]],
-    ) -> dict[int, tuple[str, Region]]:
-        """Prepares the fetches that join partial results, spread over the workers; returns who then has what."""
-        middle = reduced_boxes(made, self._plan.tilings[name], index_space(self._graph.tensors[name].shape))
+        owned: Tiling,
+        shape: Shape,
+        makers: Layout,
+        tiles: Layout,
+        filled: list[tuple[int, int, Region]],
+        rounds: list[tuple[Round, Reducer | None]],
+    ) -> Layout:
+        """Adds the round that joins partial results, spread over the workers; returns who then has what."""
+        middle = tuple(reduced_boxes(made, owned, shape))
         joined = contributors(made)
-        found: dict[int, tuple[str, Region]] = {}
+        numbers, taken = [], []
         for worker, region in enumerate(middle):
             if region.is_empty:
+                numbers.append(NOTHING)
                 continue
-            target = name if region == self._own_region(name, worker) else self._derived(f"{name}@reduced")
-            self._add_buffer(worker, target, name, region)
+            numbers.append(_OWN if region == tiles.regions[worker] else _REDUCED)
+            filled.append((worker, numbers[-1], region))
             sources = [other for other in range(self._workers) if joined[worker, other]]
-            pieces = reduced(region, makers, sources)
-            fetches.append((worker, self._fetch(worker, target, name, pieces, reducing=made)))
-            found[worker] = (target, region)
-        return found
+            taken.append((worker, numbers[-1], reduced(region, makers.held, sources)))
+        rounds.append((Round.of(taken, makers.buffers), reducer_of(made)))
+        return self._layouts.of(middle, numbers)
+
+    def _bring_home(self, name: str, division: _Division, position: int) -> None:
+        """Prepares the fetches that bring an output from where it was made to where it is owned."""
+        way = self._way(name, division, position)
+        if way.owned is None:
+            return
+        self._owned[name] = (way.owned, (name,))
+        names = (name, self._derived(f"{name}@made"), self._derived(f"{name}@reduced"))
+        for worker, number, region in way.filled:
+            self._add_buffer(worker, names[number], name, region)
+        item_bytes = self._graph.tensors[name].dtype.item_bytes
+        self._pending[name] = [
+            fetch for taken, reducer in way.rounds for fetch in taken.fetches(names, names, reducer, item_bytes)
+        ]
+        if name not in self._following:
+            if way.freed_elements > 0:
+                self._returning.append(name)
+            if way.freed_elements * item_bytes > self._much:
+                self._start_epoch()
 
     def _derived(self, name: str) -> str:
         """A name for a buffer or value of our own: the one given, unless the model has a tensor of that name."""
         while name in self._graph.tensors:
             name += "'"
         return name
-
-    def _fetch(
-        self, worker: int, target: str, tensor: str, pieces: tuple[Piece, ...], reducing: Tiling | None = None
-    ) -> Fetch:
-        reducer = reducer_of(reducing) if reducing is not None else None
-        return make_fetch(
-            f"fetch {target}", worker, target, pieces, reducer, self._graph.tensors[tensor].dtype.item_bytes
-        )
 
     def _place(self, fetches: Sequence[tuple[int, Fetch]]) -> None:
         """Puts fetches behind all work so far: at the front of the current epoch, or of a new one if it has some."""
@@ -410,23 +468,28 @@ class Lowering:
 
     def _own(self, name: str) -> None:
         """Notes who owns an input of the graph."""
-        self._owners[name] = {}
-        for worker in range(self._workers):
-            region = self._own_region(name, worker)
-            if not region.is_empty:
-                self._add_buffer(worker, name, name, region)
-                self._owners[name][worker] = (name, region)
+        layout = self._layout(name)
+        self._owned[name] = (layout, (name,))
+        for worker, region in layout.held.items():
+            self._add_buffer(worker, name, name, region)
 
-    def _own_region(self, name: str, worker: int) -> Region:
+    def _layout(self, name: str) -> Layout:
+        """The tiles of a tensor as it is owned."""
         key = self._plan.tilings[name], self._graph.tensors[name].shape
         if key not in self._tiles:
-            self._tiles[key] = tuple(key[0].boxes(key[1]))
-        return self._tiles[key][worker]
+            regions = tuple(key[0].boxes(key[1]))
+            self._tiles[key] = self._layouts.of(regions, [NOTHING if one.is_empty else _OWN for one in regions])
+        return self._tiles[key]
 
     def _add_buffer(self, worker: int, name: str, tensor: str, region: Region) -> None:
         symbol = self._graph.tensors[tensor]
         shape = region.shape if symbol.shape else ()
         self._buffers[worker][name] = Buffer(name, tensor, region, shape, symbol.dtype)
+
+
+def _input_names(numbers: Sequence[int], names: Sequence[str], target: str) -> list[str | None]:
+    """By worker, the buffer that has what it needs of an input; None where it needs nothing."""
+    return [None if one == NOTHING else target if one == BROUGHT else names[one] for one in numbers]
 
 
 def _replaced(graph: Graph) -> dict[str, list[str]]:
@@ -441,13 +504,3 @@ def _replaced(graph: Graph) -> dict[str, list[str]]:
             ops = [last[name] for name in (pair.current, pair.following) if name in last]
             found.setdefault(max(ops, key=number.__getitem__), []).append(pair.following)
     return found
-
-
-def _slice(op: str, source: str, frame: Region, target: str, region: Region) -> LocalWork:
-    """Takes a part of what the worker holds: cheaper inside a segment than as a fetch between two."""
-    dims = [dim for dim in range(region.rank) if (region.lo[dim], region.hi[dim]) != (frame.lo[dim], frame.hi[dim])]
-    starts = np.array([region.lo[dim] - frame.lo[dim] for dim in dims], dtype=np.int64)
-    ends = np.array([region.hi[dim] - frame.lo[dim] for dim in dims], dtype=np.int64)
-    names = tuple(f"{target}.{part}" for part in ("starts", "ends", "axes"))
-    constants = dict(zip(names, (starts, ends, np.array(dims, dtype=np.int64)), strict=True))
-    return LocalWork(op, (LocalNode("Slice", (source, *names), (target,)),), constants)

@@ -23,6 +23,8 @@ Span: TypeAlias = tuple[int, int, int]
 Packed: TypeAlias = tuple[tuple[int, ...], int]
 """The offset of each buffer, and the size of the block; both in bytes."""
 
+_NEAR: Final = 1024
+"""An arena that is larger than the least by no more than 1/1024 of it is small enough, unless a limit says otherwise."""
 _MOST_PLACED: Final = 40_000
 """Buffers that are placed again at most, in all rounds together: seconds at worst."""
 _MOST_ROUNDS: Final = 120
@@ -55,8 +57,34 @@ class _Attempt:
 def best_fit(spans: Sequence[Span], enough_bytes: int = 0, limit_bytes: int = 0) -> Packed:
     """Offsets of buffers in one arena, and the arena's size; both in bytes.
 
+    What is needed all the time lies at the bottom, which costs nothing: no gap between two such buffers could be more
+    than a gap above them.
+
     Args:
         spans: of each buffer.
+        enough_bytes: an arena that takes no more need not be smaller.
+        limit_bytes: if the arena takes more and need not, a smaller one is looked for for longer.
+    """
+    stop = max((last for _, _, last in spans), default=0)
+    offsets, total, passing = [0] * len(spans), 0, []
+    for index, (size, first, last) in enumerate(spans):
+        if first > 0 or last < stop:
+            passing.append(index)
+        else:
+            offsets[index] = total
+            total += _aligned(size)
+    within, size = _best_above([spans[index] for index in passing], total, enough_bytes, limit_bytes)
+    for index, offset in zip(passing, within, strict=True):
+        offsets[index] = total + offset
+    return tuple(offsets), total + size
+
+
+def _best_above(spans: Sequence[Span], below: int, enough_bytes: int, limit_bytes: int) -> Packed:
+    """Offsets of buffers, and the size of what they take, above so many bytes that are taken.
+
+    Args:
+        spans: of each buffer.
+        below: bytes.
         enough_bytes: an arena that takes no more need not be smaller.
         limit_bytes: if the arena takes more and need not, a smaller one is looked for for longer.
 
@@ -67,7 +95,11 @@ def best_fit(spans: Sequence[Span], enough_bytes: int = 0, limit_bytes: int = 0)
     above one that no arena keeps to.
     """
     least = least_bytes(spans)
-    enough = max(least, enough_bytes)
+    near = least + (below + least) // _NEAR
+    if limit_bytes > 0:
+        limit_bytes = max(1, limit_bytes - below)
+        near = min(near, limit_bytes)
+    enough = max(least, enough_bytes - below, near)
     found: list[_Attempt] = []
     for key, is_lowest in ((_fullest_first(spans), False), *((key, False) for key in _ORDERS), (_ORDERS[0], True)):
         order = sorted(range(len(spans)), key=lambda index: (*key(spans[index]), index))

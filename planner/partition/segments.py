@@ -20,7 +20,8 @@ from planner.graph.model import Graph, GraphAttribute, Op
 from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.to_onnx import domain_version
 from planner.partition.alive import sources_read
-from planner.partition.lower import LocalWork, Lowered
+from planner.partition.local_work import LocalWork
+from planner.partition.lower import Lowered
 from planner.tdl.local import LocalNode
 
 

@@ -1,0 +1,120 @@
+"""One op's local nodes on a worker, on buffers: what a local rule says, with names put in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.algebra.region import Region
+from planner.tdl.local import LocalNode, LocalOp
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalWork:
+    """One op's local nodes on one worker, on buffers and on values of its own; workers that do the same share it."""
+
+    op: str
+    nodes: tuple[LocalNode, ...]
+    constants: Mapping[str, np.ndarray]
+    """Small constants that the nodes read, by name."""
+    large: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Constants that are too large to stand in the code, and that the local rule has made, by name."""
+
+
+class Cut(NamedTuple):
+    """The cutting of a part out of a buffer."""
+
+    key: Hashable
+    """Equal for equal work of one op."""
+    work: LocalWork
+
+
+def different(local_ops: Sequence[LocalOp]) -> tuple[list[int], tuple[LocalOp, ...]]:
+    """The number of each local op among those that differ, and these."""
+    numbers: dict[Hashable, int] = {}
+    found: list[LocalOp] = []
+    numbered = []
+    for local in local_ops:
+        key = (
+            tuple(
+                (node.op_type, node.inputs, node.outputs, tuple(sorted(node.attributes.items())), node.domain)
+                for node in local.nodes
+            ),
+            tuple((name, str(one.dtype), one.shape, one.tobytes()) for name, one in local.constants.items()),
+        )
+        if key not in numbers:
+            numbers[key] = len(found)
+            found.append(local)
+        numbered.append(numbers[key])
+    return numbered, tuple(found)
+
+
+def named(
+    op: str,
+    local: LocalOp,
+    names: Mapping[str, str],
+    small: Mapping[str, np.ndarray],
+    derived: Callable[[str], str],
+    most_bytes: int,
+) -> LocalWork:
+    """A local op on buffers.
+
+    Args:
+        op: the op's name.
+        local: its local op.
+        names: the buffers, or constants, that are its inputs and outputs.
+        small: values of constants of the model that stand in the code, by name.
+        derived: makes a name of our own.
+        most_bytes: of a constant that stands in the code.
+    """
+    names = dict(names)
+    constants = {name: small[name] for name in names.values() if name in small}
+    large = {}
+    for key, value in local.constants.items():
+        names[key] = label = derived(f"{op}.{key}")
+        if value.nbytes <= most_bytes:
+            constants[label] = value
+        else:
+            large[label] = value
+    for node in local.nodes:
+        for name in node.outputs:
+            if name and name not in names:
+                names[name] = derived(f"{op}.{name}")
+    names[""] = ""
+    nodes = tuple(
+        [
+            LocalNode(
+                node.op_type,
+                tuple([names[name] for name in node.inputs]),
+                tuple([names[name] for name in node.outputs]),
+                node.attributes,
+                node.domain,
+            )
+            for node in local.nodes
+        ]
+    )
+    return LocalWork(op, nodes, constants, large)
+
+
+def cut_out(op: str, source: str, frame: Region, target: str, region: Region) -> Cut:
+    """Takes a part of what a worker holds: cheaper inside a segment than as a fetch between two.
+
+    Args:
+        op: for which it is done.
+        source: the buffer.
+        frame: the region that it holds.
+        target: the buffer for the part.
+        region: of the part.
+    """
+    dims = [dim for dim in range(region.rank) if (region.lo[dim], region.hi[dim]) != (frame.lo[dim], frame.hi[dim])]
+    starts = [region.lo[dim] - frame.lo[dim] for dim in dims]
+    ends = [region.hi[dim] - frame.lo[dim] for dim in dims]
+    labels = tuple(f"{target}.{part}" for part in ("starts", "ends", "axes"))
+    values = (np.array(one, dtype=np.int64) for one in (starts, ends, dims))
+    work = LocalWork(
+        op, (LocalNode("Slice", (source, *labels), (target,)),), dict(zip(labels, values, strict=True))
+    )
+    return Cut((source, *starts, *ends, *dims), work)
