@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from planner.artifacts.program import Source
 from planner.partition.local_work import LocalWork
 from planner.partition.lower import Epoch, Lowered
 
@@ -19,9 +18,11 @@ def without_dead_work(lowered: Lowered) -> Lowered:
     collected, and the parts of constants that these read.
     """
     wanted = [{*names} for names in lowered.collected]
-    for _, source in sources_read(lowered.epochs):
-        wanted[source.worker].add(source.buffer)
-    kept = [_kept(lowered, worker, needed) for worker, needed in enumerate(wanted)]
+    for names in sources_read(lowered.epochs):
+        for worker, needed in enumerate(wanted):
+            needed.update(names[worker])
+    known: dict[tuple[int, ...], LocalWork] = {}
+    kept = [_kept(lowered, worker, needed, known) for worker, needed in enumerate(wanted)]
     by_epoch = zip(*kept, strict=True)
     epochs = tuple(Epoch(epoch.fetches, [*work]) for epoch, work in zip(lowered.epochs, by_epoch, strict=True))
     fixed = tuple(
@@ -34,29 +35,47 @@ def without_dead_work(lowered: Lowered) -> Lowered:
     return replace(lowered, epochs=epochs, fixed=fixed, absent=absent)
 
 
-def sources_read(epochs: Sequence[Epoch]) -> Iterator[tuple[int, Source]]:
-    """Every buffer that a fetch on any worker reads, with the number of its epoch."""
-    for number, epoch in enumerate(epochs):
-        for fetches in epoch.fetches:
-            for fetch in fetches:
-                for piece in fetch.pieces:
-                    for source in piece.sources:
-                        yield number, source
+def sources_read(epochs: Sequence[Epoch]) -> Iterator[tuple[set[str], ...]]:
+    """For every epoch, by worker, the buffers that fetches on any worker read."""
+    for epoch in epochs:
+        found: tuple[set[str], ...] = tuple(set() for _ in epoch.fetches)
+        # Workers of a round share its pieces, and pieces their sources.
+        pieces = {id(piece): piece for fetches in epoch.fetches for fetch in fetches for piece in fetch.pieces}
+        for source in {id(source): source for piece in pieces.values() for source in piece.sources}.values():
+            found[source.worker].add(source.buffer)
+        yield found
 
 
-def _kept(lowered: Lowered, worker: int, needed: set[str]) -> list[list[LocalWork]]:
-    """A worker's work by epoch; ``needed``, which grows, is what fetches read and what is collected."""
+def _kept(
+    lowered: Lowered, worker: int, needed: set[str], known: dict[tuple[int, ...], LocalWork]
+) -> list[list[LocalWork]]:
+    """A worker's work by epoch.
+
+    Args:
+        lowered: the program.
+        worker: whose.
+        needed: what fetches read and what is collected; it grows.
+        known: work that is left of other, which workers share.
+    """
     kept: list[list[LocalWork]] = []
     for epoch in reversed(lowered.epochs):
         works: list[LocalWork] = []
         for work in reversed(epoch.work[worker]):
+            if needed.isdisjoint(work.makes):
+                continue
+            if len(work.nodes) == 1:
+                needed.update(work.reads)
+                works.append(work)
+                continue
             nodes = []
             for node in reversed(work.nodes):
                 if not needed.isdisjoint(node.outputs):
                     needed.update(node.inputs)
                     needed.discard("")  # an absent output is nothing that somebody wants
                     nodes.append(node)
-            if nodes:  # an op of which nobody has a part has no nodes at all
-                works.append(work if len(nodes) == len(work.nodes) else replace(work, nodes=tuple(reversed(nodes))))
+            if len(nodes) < len(work.nodes):
+                left = tuple(reversed(nodes))
+                work = known.setdefault((id(work), *map(id, left)), replace(work, nodes=left))
+            works.append(work)
         kept.append(works[::-1])
     return kept[::-1]

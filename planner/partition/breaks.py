@@ -20,9 +20,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.artifacts.program import Source
 from planner.graph.model import Graph
 from planner.partition.alive import sources_read
+from planner.partition.local_work import LocalWork
 from planner.partition.lower import Epoch, Lowered
 from planner.partition.workspace import MOVING
 
@@ -80,7 +80,8 @@ def broken(graph: Graph, lowered: Lowered, *, lean: bool = False) -> Lowered:
     """
     number = {op.name: position for position, op in enumerate(graph.ops)}
     runs = _runs(lowered.epochs, number)
-    every = (_holding(graph, lowered, runs, worker) for worker in range(len(lowered.buffers)))
+    taken = tuple(sources_read(lowered.epochs))
+    every = (_holding(graph, lowered, runs, taken, worker) for worker in range(len(lowered.buffers)))
     limits = [_Limit(one, lean=lean) for one in {one.key: one for one in every}.values()]
     firsts = _firsts(runs, _needed_before(lowered.epochs, runs), limits)
     return replace(lowered, epochs=tuple(_parts(lowered.epochs, runs, firsts)))
@@ -170,10 +171,9 @@ def _runs(epochs: Sequence[Epoch], number: Mapping[str, int]) -> list[_Run]:
     start = 0
     for epoch in epochs:
         moving: dict[str, bool] = {}
-        for works in epoch.work:
-            for work in works:
-                is_moving = all(node.op_type in MOVING for node in work.nodes)
-                moving[work.op] = moving.get(work.op, True) and is_moving
+        for work in {id(work): work for works in epoch.work for work in works}.values():
+            is_moving = all(node.op_type in MOVING for node in work.nodes)
+            moving[work.op] = moving.get(work.op, True) and is_moving
         ops = tuple(sorted(moving, key=number.__getitem__))
         runs.append(_Run(start, ops, tuple(moving[op] for op in ops)))
         start = runs[-1].stop
@@ -182,40 +182,53 @@ def _runs(epochs: Sequence[Epoch], number: Mapping[str, int]) -> list[_Run]:
 
 def _needed_before(epochs: Sequence[Epoch], runs: Sequence[_Run]) -> list[int]:
     """By op: the last one, on any worker, on whose results depends what is fetched before it; -1 if none does."""
-    made: dict[Source, int] = {}
+    made: list[dict[str, int]] = [{} for _ in (epochs[0].work if epochs else ())]
+    """By worker."""
     found = [-1] * (runs[-1].stop if runs else 0)
     for epoch, run in zip(epochs, runs, strict=True):
         for worker, fetches in enumerate(epoch.fetches):
             for fetch in fetches:
-                last = max(made.get(source, -1) for piece in fetch.pieces for source in piece.sources)
-                made[Source(worker, fetch.target)] = last
+                sources = [source for piece in fetch.pieces for source in piece.sources]
+                last = max([made[source.worker].get(source.buffer, -1) for source in sources])
+                made[worker][fetch.target] = last
                 found[run.start] = max(found[run.start], last)
         number = {op: run.start + position for position, op in enumerate(run.ops)}
         for worker, works in enumerate(epoch.work):
+            mine = made[worker]
             for work in works:
-                made.update((Source(worker, name), number[work.op]) for node in work.nodes for name in node.outputs)
+                mine.update(dict.fromkeys(work.makes, number[work.op]))
     return found
 
 
-def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], worker: int) -> _Holding:
+def _holding(
+    graph: Graph, lowered: Lowered, runs: Sequence[_Run], taken: Sequence[tuple[set[str], ...]], worker: int
+) -> _Holding:
+    """What a worker holds.
+
+    Args:
+        graph: that was planned.
+        lowered: the program.
+        runs: the ops of each epoch.
+        taken: of each epoch, the buffers that fetches read (``sources_read``).
+        worker: whose.
+    """
     buffers = lowered.buffers[worker]
     filled: dict[str, int] = {}
     until: dict[str, int] = {}
-    read: dict[int, dict[str, None]] = {}
-    """What each op reads."""
+    works_of: dict[int, list[LocalWork]] = {}
+    """Of each op."""
     for epoch, run in zip(lowered.epochs, runs, strict=True):
-        filled.update((fetch.target, 2 * run.start) for fetch in epoch.fetches[worker])
+        filled.update(dict.fromkeys([fetch.target for fetch in epoch.fetches[worker]], 2 * run.start))
         number = {op: run.start + position for position, op in enumerate(run.ops)}
         for work in epoch.work[worker]:
             op = number[work.op]
-            reads = read.setdefault(op, {})
-            for node in work.nodes:
-                reads.update(dict.fromkeys(node.inputs))
-                until.update(dict.fromkeys(node.inputs, 2 * op + 1))
-                filled.update((name, 2 * op + 1) for name in node.outputs if name in buffers)
-    for epoch_number, source in sources_read(lowered.epochs):
-        if source.worker == worker:
-            until[source.buffer] = max(until.get(source.buffer, 0), 2 * runs[epoch_number].start)
+            works_of.setdefault(op, []).append(work)
+            until.update(dict.fromkeys(work.reads, 2 * op + 1))
+            filled.update(dict.fromkeys(work.makes, 2 * op + 1))
+    filled = {name: time for name, time in filled.items() if name in buffers}
+    for run, names in zip(runs, taken, strict=True):
+        for name in names[worker]:
+            until[name] = max(until.get(name, 0), 2 * run.start)
     stop = runs[-1].stop if runs else 0
     over = {
         pair.following: pair.current
@@ -226,20 +239,23 @@ def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], worker: int) 
         and buffers[pair.current].region == buffers[pair.following].region
         and until.get(pair.current, 0) < filled[pair.following] + filled[pair.following] % 2
     }
-    readers: dict[str, list[int]] = {name: [] for name in over.values()}
-    for op, reads in read.items():
-        for name in readers.keys() & reads.keys():
-            readers[name].append(op)
+    states = set(over.values())
+    readers: dict[str, list[int]] = {name: [] for name in states}
+    for op, works in works_of.items():
+        for work in works:
+            if not states.isdisjoint(work.reads):
+                for name in states.intersection(work.reads):
+                    readers[name].append(op)
     behind = np.full(stop, -1, np.int64)
     for following, current in over.items():
         op, is_made = divmod(filled[following], 2)
         if is_made:
-            last = _last_apart(op, [reader for reader in readers[current] if reader < op], read, filled)
+            last = _last_apart(op, [reader for reader in readers[current] if reader < op], works_of, filled)
         else:
             last = until.get(current, 0) // 2
         behind[op] = max(behind[op], last)
     until.update(dict.fromkeys(lowered.collected[worker], 2 * stop + 1))
-    names = sorted(filled, key=lambda name: (filled[name], name))
+    names = sorted(sorted(filled), key=filled.__getitem__)
     return _Holding(
         np.array([filled[name] for name in names], np.int64),
         np.array([max(filled[name], until.get(name, 0)) for name in names], np.int64),
@@ -250,7 +266,7 @@ def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], worker: int) 
 
 
 def _last_apart(
-    op: int, earlier: Sequence[int], read: Mapping[int, Mapping[str, None]], filled: Mapping[str, int]
+    op: int, earlier: Sequence[int], works_of: Mapping[int, Sequence[LocalWork]], filled: Mapping[str, int]
 ) -> int:
     """The last of some ops before ``op`` on which that one does not depend; -1 if there is none."""
     waiting = [-op]
@@ -260,7 +276,7 @@ def _last_apart(
             taken = heapq.heappop(waiting)
             while waiting and waiting[0] == taken:
                 heapq.heappop(waiting)
-            for name in read.get(-taken, ()):
+            for name in {name: None for work in works_of.get(-taken, ()) for name in work.reads}:
                 maker, is_made = divmod(filled.get(name, 0), 2)
                 if is_made and maker < -taken:  # nodes of one op read what others of it make
                     heapq.heappush(waiting, -maker)

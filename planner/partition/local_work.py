@@ -22,6 +22,14 @@ class LocalWork:
     """Small constants that the nodes read, by name."""
     large: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Constants that are too large to stand in the code, and that the local rule has made, by name."""
+    reads: tuple[str, ...] = field(init=False)
+    """What its nodes read, in order, each once."""
+    makes: tuple[str, ...] = field(init=False)
+    """What its nodes make, in order."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reads", tuple(dict.fromkeys(name for node in self.nodes for name in node.inputs if name)))
+        object.__setattr__(self, "makes", tuple([name for node in self.nodes for name in node.outputs if name]))
 
 
 class Cut(NamedTuple):

@@ -45,8 +45,9 @@ def assemble(graph: Graph, lowered: Lowered, *, lean: bool = False) -> Partition
         lean: segments hand out what only their own ops read, too.
     """
     read_by_fetches: list[set[str]] = [set() for _ in lowered.buffers]
-    for _, source in sources_read(lowered.epochs):
-        read_by_fetches[source.worker].add(source.buffer)
+    for names in sources_read(lowered.epochs):
+        for read, found in zip(read_by_fetches, names, strict=True):
+            read.update(found)
     bodies: dict[str, onnx.FunctionProto] = {}
     programs = []
     for worker, (buffers, collected) in enumerate(zip(lowered.buffers, lowered.collected, strict=True)):
