@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from operator import ge
 
@@ -22,6 +23,16 @@ def index_space(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _extent(lo: int, hi: int) -> int:
     return hi - lo if hi > lo else 0
+
+
+@lru_cache(maxsize=1 << 16)
+def _shape(lo: tuple[int, ...], hi: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(_extent, lo, hi))
+
+
+@lru_cache(maxsize=1 << 16)
+def _elements(lo: tuple[int, ...], hi: tuple[int, ...]) -> int:
+    return prod(map(_extent, lo, hi))
 
 
 def _volume(extents: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
@@ -54,11 +65,11 @@ class Region:
     @property
     def shape(self) -> tuple[int, ...]:
         """Extent of every dim; 0 where the region is empty there."""
-        return tuple(map(_extent, self.lo, self.hi))
+        return _shape(self.lo, self.hi)
 
     @property
     def elements(self) -> int:
-        return prod(self.shape)
+        return _elements(self.lo, self.hi)
 
     @property
     def is_empty(self) -> bool:

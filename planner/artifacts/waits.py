@@ -48,22 +48,27 @@ def writers(program: WorkerProgram) -> dict[str, int]:
 def last_local_reads(program: WorkerProgram) -> dict[str, int]:
     """The number of the last step of its own worker that reads each buffer, counted from 1; none where none does."""
     last: dict[str, int] = {}
-    for number, step in enumerate(program.steps):
-        for source in needs(program, step):
-            if source.worker == program.worker:
-                last[source.buffer] = number + 1
+    for number, step in enumerate(program.steps, start=1):
+        if isinstance(step, Fetch):
+            for piece in step.pieces:
+                for source in piece.sources:
+                    if source.worker == program.worker:
+                        last[source.buffer] = number
+        else:
+            last.update(dict.fromkeys(step.inputs, number))
     return last
 
 
-def remote_readers(programs: Sequence[WorkerProgram]) -> dict[Source, dict[int, int]]:
-    """For each buffer that other workers read: who, and the number of the last step there that does, from 1."""
-    found: dict[Source, dict[int, int]] = {}
+def remote_readers(programs: Sequence[WorkerProgram]) -> tuple[dict[str, dict[int, int]], ...]:
+    """For each buffer of each worker that others read: who, and the number of the last step there that does, from 1."""
+    found: tuple[dict[str, dict[int, int]], ...] = tuple({} for _ in programs)
     for program in programs:
-        for number, step in enumerate(program.steps):
+        for number, step in enumerate(program.steps, start=1):
             if isinstance(step, Fetch):
-                for source in needs(program, step):
-                    if source.worker != program.worker:
-                        found.setdefault(source, {})[program.worker] = number + 1
+                for piece in step.pieces:
+                    for source in piece.sources:
+                        if source.worker != program.worker:
+                            found[source.worker].setdefault(source.buffer, {})[program.worker] = number
     return found
 
 
@@ -76,10 +81,12 @@ def data_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
         for step in program.steps:
             counts: dict[int, int] = {}
             if isinstance(step, Fetch):
-                for source in needs(program, step):
-                    count = ready[source.worker][source.buffer]
-                    if source.worker != program.worker and count:
-                        counts[source.worker] = max(count, counts.get(source.worker, 0))
+                for piece in step.pieces:
+                    for source in piece.sources:
+                        worker = source.worker
+                        count = ready[worker][source.buffer]
+                        if count > counts.get(worker, 0) and worker != program.worker:
+                            counts[worker] = count
             waits.append(counts)
         found.append(tuple(waits))
     return tuple(found)
@@ -91,7 +98,8 @@ def reuse_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
     found = []
     for program in programs:
         waits: list[dict[int, int]] = [{} for _ in program.steps]
-        read = [name for name in program.buffers if Source(program.worker, name) in readers]
+        others = readers[program.worker]
+        read = [name for name in program.buffers if name in others]
         if program.arena is not None and read:
             ready = writers(program)
             start = np.array([program.arena.offsets[name] for name in read])
@@ -99,7 +107,7 @@ def reuse_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
             since = np.array([ready[name] for name in read])
             counts = np.zeros((len(programs), len(read)), np.int64)
             for index, name in enumerate(read):
-                for other, count in readers[Source(program.worker, name)].items():
+                for other, count in others[name].items():
                     counts[other, index] = count
             for number, step in enumerate(program.steps):
                 for name in outputs_of(step):

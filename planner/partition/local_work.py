@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.algebra.region import Region
+from planner.graph.model import Attribute, GraphAttribute, TensorAttribute
 from planner.tdl.local import LocalNode, LocalOp
 
 
@@ -26,10 +27,18 @@ class LocalWork:
     """What its nodes read, in order, each once."""
     makes: tuple[str, ...] = field(init=False)
     """What its nodes make, in order."""
+    untold: tuple[str, ...] = field(init=False)
+    """Of that, what ops of other domains, and control flow, make: of its shapes ONNX cannot tell."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reads", tuple(dict.fromkeys(name for node in self.nodes for name in node.inputs if name)))
+        untold = (node for node in self.nodes if node.domain or _has_graphs(node))
+        object.__setattr__(self, "untold", tuple([name for node in untold for name in node.outputs if name]))
         object.__setattr__(self, "makes", tuple([name for node in self.nodes for name in node.outputs if name]))
+
+
+def _has_graphs(node: LocalNode) -> bool:
+    return any(isinstance(value, GraphAttribute) for value in node.attributes.values())
 
 
 class Cut(NamedTuple):
@@ -40,6 +49,14 @@ class Cut(NamedTuple):
     work: LocalWork
 
 
+def told_apart(attributes: Mapping[str, Attribute]) -> Hashable:
+    """Equal for equal attributes: 1 and 1.0 are not, nor are 0.0 and -0.0."""
+    return tuple(
+        (name, value if isinstance(value, TensorAttribute | GraphAttribute) else repr(value))
+        for name, value in sorted(attributes.items())
+    )
+
+
 def different(local_ops: Sequence[LocalOp]) -> tuple[list[int], tuple[LocalOp, ...]]:
     """The number of each local op among those that differ, and these."""
     numbers: dict[Hashable, int] = {}
@@ -48,7 +65,7 @@ def different(local_ops: Sequence[LocalOp]) -> tuple[list[int], tuple[LocalOp, .
     for local in local_ops:
         key = (
             tuple(
-                (node.op_type, node.inputs, node.outputs, tuple(sorted(node.attributes.items())), node.domain)
+                (node.op_type, node.inputs, node.outputs, told_apart(node.attributes), node.domain)
                 for node in local.nodes
             ),
             tuple((name, str(one.dtype), one.shape, one.tobytes()) for name, one in local.constants.items()),

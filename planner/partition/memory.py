@@ -12,12 +12,13 @@ original order; here the order of a worker's steps is fixed, so offsets are comp
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from onnx import FunctionProto
 
-from planner.artifacts.program import Arena, Program, Segment, Source, WorkerProgram
+from planner.artifacts.program import Arena, Program, Segment, WorkerProgram
 from planner.artifacts.waits import last_local_reads, levels, remote_readers, writers
 from planner.graph.model import StatePair
 from planner.partition.packing import Packed, Span, best_fit, least_bytes
@@ -52,11 +53,12 @@ def needs(program: Program, bodies: Mapping[str, FunctionProto], workspaces: Map
         workspaces: bytes of the tensors inside of each function, at most (``workspace.py``).
     """
     level = levels(program.workers)
+    overwrites = overwriting(bodies)
     readers = remote_readers(program.workers)
     found = []
     for worker in program.workers:
         spans = live_spans(worker, level, readers)
-        over = in_place(worker, program.state, bodies, level, readers)
+        over = in_place(worker, program.state, overwrites, level, readers)
         placed = tuple(name for name in worker.buffers if name not in over)
         workspace = max(
             (workspaces[step.function] for step in worker.steps if isinstance(step, Segment)),
@@ -88,14 +90,14 @@ def with_arenas(program: Program, every: Sequence[Need], enough_bytes: int = 0, 
 
 
 def live_spans(
-    program: WorkerProgram, level: Sequence[Sequence[int]], readers: Mapping[Source, Mapping[int, int]]
+    program: WorkerProgram, level: Sequence[Sequence[int]], readers: Sequence[Mapping[str, Mapping[int, int]]]
 ) -> dict[str, Span]:
     """When each buffer of a worker is needed.
 
     Args:
         program: the worker's.
         level: of every step of every worker.
-        readers: on other workers, of each buffer (``order.remote_readers``).
+        readers: on other workers, of each worker's buffers (``waits.remote_readers``).
     """
     ready, read = writers(program), last_local_reads(program)
     mine = level[program.worker]
@@ -105,7 +107,7 @@ def live_spans(
     for name, buffer in program.buffers.items():
         first = 0 if name in resident else ready[name] - 1
         until = max(first, read.get(name, 0) - 1)
-        for other, count in readers.get(Source(program.worker, name), {}).items():
+        for other, count in readers[program.worker].get(name, {}).items():
             until = max(until, bisect_right(mine, level[other][count - 1]) - 1)
         if name in resident or name in collected:
             until = last
@@ -113,12 +115,24 @@ def live_spans(
     return spans
 
 
+def overwriting(bodies: Mapping[str, FunctionProto]) -> Callable[[str, int, int], bool]:
+    """Tells of a function, the position of an input and that of an output whether the output may lie where the input
+    lies; many segments ask it of one function.
+    """
+
+    @cache
+    def is_over(function: str, source: int, target: int) -> bool:
+        return is_in_place_body(bodies[function], source, target)
+
+    return is_over
+
+
 def in_place(
     program: WorkerProgram,
     state: Sequence[StatePair],
-    bodies: Mapping[str, FunctionProto],
+    overwrites: Callable[[str, int, int], bool],
     level: Sequence[Sequence[int]],
-    readers: Mapping[Source, Mapping[int, int]],
+    readers: Sequence[Mapping[str, Mapping[int, int]]],
 ) -> dict[str, str]:
     """Next states that may be written over their states: by the next state's buffer, the state's.
 
@@ -136,14 +150,14 @@ def in_place(
         if program.buffers[now].region != program.buffers[then].region:
             continue
         number = ready[then] - 1
-        elsewhere = readers.get(Source(program.worker, now), {})
+        elsewhere = readers[program.worker].get(now, {})
         if any(level[other][count - 1] >= mine[number] for other, count in elsewhere.items()):
             continue
         last = read.get(now, 0) - 1
         step = program.steps[number]
         is_over = last < number
         if last == number and isinstance(step, Segment):
-            is_over = is_in_place_body(bodies[step.function], step.inputs.index(now), step.outputs.index(then))
+            is_over = overwrites(step.function, step.inputs.index(now), step.outputs.index(then))
         if is_over:
             found[then] = now
     return found

@@ -6,9 +6,8 @@ Equal runs on equal shapes share one function, on all workers, so that the runti
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import onnx
@@ -16,13 +15,12 @@ from onnx import helper, numpy_helper
 
 from planner.artifacts.program import Buffer, Fetch, Program, Segment, Step, WorkerProgram
 from planner.artifacts.worker_model import make_body
-from planner.graph.model import Graph, GraphAttribute, Op
+from planner.graph.model import Graph, Op
 from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.to_onnx import domain_version
 from planner.partition.alive import sources_read
-from planner.partition.local_work import LocalWork
+from planner.partition.local_work import LocalWork, told_apart
 from planner.partition.lower import Lowered
-from planner.tdl.local import LocalNode
 
 
 @dataclass(frozen=True)
@@ -48,18 +46,16 @@ def assemble(graph: Graph, lowered: Lowered, *, lean: bool = False) -> Partition
     for names in sources_read(lowered.epochs):
         for read, found in zip(read_by_fetches, names, strict=True):
             read.update(found)
-    bodies: dict[str, onnx.FunctionProto] = {}
+    bodies = _Bodies(graph)
     programs = []
     for worker, (buffers, collected) in enumerate(zip(lowered.buffers, lowered.collected, strict=True)):
-        wanted = read_by_fetches[worker].union(collected)
-        last_read = _last_reads([epoch.work[worker] for epoch in lowered.epochs])
+        work = [epoch.work[worker] for epoch in lowered.epochs]
+        handed_out = _handed_out(work, buffers, lean=lean) | read_by_fetches[worker].union(collected)
         steps: list[Step] = []
         for number, epoch in enumerate(lowered.epochs):
             steps.extend(epoch.fetches[worker])
             if epoch.work[worker]:
-                later = number - 1 if lean else number
-                kept = partial(_is_handed_out, wanted, buffers, last_read, later)
-                steps.append(_segment(graph, f"segment {number}", epoch.work[worker], buffers, kept, bodies))
+                steps.append(bodies.segment(f"segment {number}", epoch.work[worker], buffers, handed_out))
         loaded = (*(name for name in graph.inputs if name in buffers), *lowered.absent[worker])
         used = _used_buffers(steps).union(collected, loaded)
         programs.append(
@@ -73,24 +69,23 @@ def assemble(graph: Graph, lowered: Lowered, *, lean: bool = False) -> Partition
             )
         )
     program = Program(tuple(programs), graph.inputs, graph.outputs, graph.state)
-    return Partitioned(program, bodies, lowered.fixed)
+    return Partitioned(program, bodies.made, lowered.fixed)
 
 
-def _last_reads(alive: Sequence[Sequence[LocalWork]]) -> dict[str, int]:
-    """The last epoch in which a worker's own ops read each name."""
-    found: dict[str, int] = {}
-    for number, works in enumerate(alive):
-        for work in works:
-            for node in work.nodes:
-                found.update(dict.fromkeys(node.inputs, number))
-    return found
-
-
-def _is_handed_out(
-    wanted: set[str], buffers: Mapping[str, Buffer], last_read: Mapping[str, int], epoch: int, name: str
-) -> bool:
-    """Whether what a node makes is a buffer that is read after an epoch, or by a fetch."""
-    return name in wanted or (name in buffers and last_read.get(name, -1) > epoch)
+def _handed_out(work: Sequence[Sequence[LocalWork]], buffers: Mapping[str, Buffer], *, lean: bool) -> set[str]:
+    """The buffers of a worker that its ops make and later ones read; lean: that any of its ops read."""
+    last: dict[str, int] = {}
+    for number, works in enumerate(work):
+        for one in works:
+            last.update(dict.fromkeys(one.reads, number))
+    later = -1 if lean else 0
+    return {
+        name
+        for number, works in enumerate(work)
+        for one in works
+        for name in one.makes
+        if last.get(name, -1) > number + later and name in buffers
+    }
 
 
 def _used_buffers(steps: Iterable[Step]) -> set[str]:
@@ -105,75 +100,158 @@ def _used_buffers(steps: Iterable[Step]) -> set[str]:
     return used
 
 
-def _segment(
-    graph: Graph,
-    name: str,
-    work: Sequence[LocalWork],
-    buffers: Mapping[str, Buffer],
-    kept: Callable[[str], bool],
-    bodies: dict[str, onnx.FunctionProto],
-) -> Segment:
-    """One segment; its function is added to ``bodies`` unless an equal one is there."""
-    constants = {key: value for part in work for key, value in part.constants.items()}
-    made = {output for part in work for node in part.nodes for output in node.outputs if output}
-    read = [name for part in work for node in part.nodes for name in node.inputs if name]
-    inputs = tuple(dict.fromkeys(name for name in read if name not in made and name not in constants))
-    outputs = tuple(
-        name for name in dict.fromkeys(o for part in work for n in part.nodes for o in n.outputs) if kept(name)
-    )
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """A run of ops without the shapes of its buffers."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    ops: tuple[str, ...]
+    content: Hashable
+    """Equal for runs that do the same, whatever their buffers are called."""
+
+
+class _Bodies:
+    """The functions of segments: one for equal runs on equal shapes.
+
+    Attributes:
+        made: by name.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.made: dict[str, onnx.FunctionProto] = {}
+        self._graph = graph
+        self._outlines: dict[tuple[Hashable, ...], _Outline] = {}
+        self._inside: dict[tuple[int, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._names: dict[Hashable, str] = {}
+        self._attributes: dict[int, Hashable] = {}
+
+    def segment(
+        self, name: str, work: Sequence[LocalWork], buffers: Mapping[str, Buffer], handed_out: set[str]
+    ) -> Segment:
+        """A run of ops on a worker.
+
+        Args:
+            name: of the segment.
+            work: in order.
+            buffers: of the worker.
+            handed_out: buffers that are read after the run, or by a fetch.
+        """
+        alike = tuple(map(id, work))  # workers that do the same share what says so
+        if alike not in self._inside:
+            self._inside[alike] = _read_and_made(work)
+        inputs, made = self._inside[alike]
+        outputs = tuple([name for name in made if name in handed_out])
+        key = (alike, outputs)
+        if key not in self._outlines:
+            self._outlines[key] = self._outline(work, inputs, outputs)
+        outline = self._outlines[key]
+        kinds = "".join([f"{buffers[value].dtype.value}{buffers[value].shape}" for value in (*inputs, *outputs)])
+        inner = _untold(work, buffers, {*inputs, *outputs})
+        content = (outline.content, kinds, tuple((buffers[value].dtype, buffers[value].shape) for value in inner))
+        if content not in self._names:
+            body = self._body(work, inputs, outputs, buffers, inner)
+            body.name = _digest(body.SerializeToString(deterministic=True) + kinds.encode())
+            self.made.setdefault(body.name, body)
+            self._names[content] = body.name
+        return Segment(name, self._names[content], inputs, outputs, outline.ops)
+
+    def _outline(self, work: Sequence[LocalWork], inputs: tuple[str, ...], outputs: tuple[str, ...]) -> _Outline:
+        canonical = _canonical(work, inputs, outputs)
+        nodes = []
+        constants: list[Hashable] = []
+        for part in work:
+            for node in part.nodes:
+                key = id(node.attributes)  # those of equal ops are one object
+                if key not in self._attributes:
+                    self._attributes[key] = told_apart(node.attributes)
+                reads, makes = (tuple([canonical[value] for value in names]) for names in (node.inputs, node.outputs))
+                nodes.append((node.op_type, node.domain, self._attributes[key], reads, makes))
+            for name, value in part.constants.items():
+                if name in canonical:
+                    constants.append((canonical[name], str(value.dtype), value.shape, value.tobytes()))
+        ops = tuple(dict.fromkeys([part.op for part in work]))
+        return _Outline(inputs, outputs, ops, (len(inputs), len(outputs), tuple(nodes), tuple(constants)))
+
+    def _body(
+        self,
+        work: Sequence[LocalWork],
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        buffers: Mapping[str, Buffer],
+        inner: Sequence[str],
+    ) -> onnx.FunctionProto:
+        """The function of a run; ``inner``: buffers of whose types ONNX cannot tell."""
+        constants = {key: value for part in work for key, value in part.constants.items()}
+        canonical = _canonical(work, inputs, outputs)
+        nodes: list[onnx.NodeProto] = []
+        written: set[str] = set()
+        for part in work:
+            for node in part.nodes:
+                for value in node.inputs:
+                    if value in constants and value not in written:
+                        written.add(value)
+                        tensor = numpy_helper.from_array(constants[value])
+                        nodes.append(helper.make_node("Constant", [], [canonical[value]], value=tensor))
+                nodes.append(
+                    op_to_node(
+                        Op(
+                            name="",
+                            op_type=node.op_type,
+                            inputs=tuple(canonical[value] for value in node.inputs),
+                            outputs=tuple(canonical[value] for value in node.outputs),
+                            attributes=tuple(sorted(node.attributes.items())),
+                            domain=node.domain,
+                        )
+                    )
+                )
+        domains = {node.domain: domain_version(self._graph, node.domain) for node in nodes if node.domain}
+        return make_body(
+            "f",
+            [canonical[value] for value in inputs],
+            [canonical[value] for value in outputs],
+            nodes,
+            self._graph.opset,
+            domains=dict(sorted(domains.items())),
+            types=[
+                helper.make_tensor_value_info(
+                    canonical[name], elem_type_of(buffers[name].dtype), list(buffers[name].shape)
+                )
+                for name in inner
+            ],
+        )
+
+
+def _digest(content: bytes) -> str:
+    return "f" + hashlib.sha256(content).hexdigest()[:16]
+
+
+def _read_and_made(work: Sequence[LocalWork]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a run of ops reads from outside of it, and what it makes, each once, in order."""
+    made = dict.fromkeys([output for part in work for output in part.makes])
+    constants = {name for part in work for name in part.constants}
+    read = dict.fromkeys([name for part in work for name in part.reads])
+    return tuple([name for name in read if name not in made and name not in constants]), tuple(made)
+
+
+def _canonical(work: Sequence[LocalWork], inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, str]:
+    """What values are called in a function: equal in equal runs."""
+    constants = {name for part in work for name in part.constants}
     canonical: dict[str, str] = {"": ""}
     canonical.update({buffer: f"i{number}" for number, buffer in enumerate(inputs)})
     canonical.update({buffer: f"o{number}" for number, buffer in enumerate(outputs)})
-    nodes: list[onnx.NodeProto] = []
     for part in work:
         for node in part.nodes:
             for value in node.inputs:
                 if value in constants and value not in canonical:
                     canonical[value] = f"c{len(canonical)}"
-                    tensor = numpy_helper.from_array(constants[value])
-                    nodes.append(helper.make_node("Constant", [], [canonical[value]], value=tensor))
             for value in node.outputs:
-                canonical.setdefault(value, f"t{len(canonical)}")
-            nodes.append(
-                op_to_node(
-                    Op(
-                        name="",
-                        op_type=node.op_type,
-                        inputs=tuple(canonical[value] for value in node.inputs),
-                        outputs=tuple(canonical[value] for value in node.outputs),
-                        attributes=tuple(sorted(node.attributes.items())),
-                        domain=node.domain,
-                    )
-                )
-            )
-    domains = {node.domain: domain_version(graph, node.domain) for node in nodes if node.domain}
-    body = make_body(
-        "f",
-        [canonical[value] for value in inputs],
-        [canonical[value] for value in outputs],
-        nodes,
-        graph.opset,
-        domains=dict(sorted(domains.items())),
-        types=_types_inside(work, buffers, canonical, {*inputs, *outputs}),
-    )
-    kinds = "".join(f"{buffers[value].dtype.value}{buffers[value].shape}" for value in (*inputs, *outputs))
-    body.name = "f" + hashlib.sha256(body.SerializeToString(deterministic=True) + kinds.encode()).hexdigest()[:16]
-    bodies.setdefault(body.name, body)
-    return Segment(name, body.name, inputs, outputs, tuple(dict.fromkeys(part.op for part in work)))
+                if value not in canonical:
+                    canonical[value] = f"t{len(canonical)}"
+    return canonical
 
 
-def _types_inside(
-    work: Sequence[LocalWork], buffers: Mapping[str, Buffer], canonical: Mapping[str, str], outside: set[str]
-) -> list[onnx.ValueInfoProto]:
-    """Shapes and dtypes of what ops of other domains, and control flow, make inside of a segment: ONNX cannot tell."""
-    untold = [node for part in work for node in part.nodes if node.domain or _has_graphs(node)]
-    made = [name for node in untold for name in node.outputs]
-    return [
-        helper.make_tensor_value_info(canonical[name], elem_type_of(buffers[name].dtype), list(buffers[name].shape))
-        for name in dict.fromkeys(made)
-        if name in buffers and name not in outside
-    ]
-
-
-def _has_graphs(node: LocalNode) -> bool:
-    return any(isinstance(value, GraphAttribute) for value in node.attributes.values())
+def _untold(work: Sequence[LocalWork], buffers: Mapping[str, Buffer], outside: set[str]) -> list[str]:
+    """Buffers inside of a run that ops of other domains, and control flow, make: ONNX cannot tell their types."""
+    made = dict.fromkeys([name for part in work for name in part.untold])
+    return [name for name in made if name in buffers and name not in outside]

@@ -12,7 +12,7 @@ from planner.artifacts.waits import levels, remote_readers
 from planner.graph.model import Graph
 from planner.partition import breaks
 from planner.partition.build import partition
-from planner.partition.memory import in_place, live_spans
+from planner.partition.memory import in_place, live_spans, overwriting
 from planner.partition.packing import least_bytes
 from planner.partition.segments import Partitioned
 from planner.search.decided import Decided
@@ -37,7 +37,7 @@ def needed_bytes(found: Partitioned) -> list[int]:
     totals = []
     for worker in program.workers:
         spans = live_spans(worker, level, readers)
-        for name in in_place(worker, program.state, found.bodies, level, readers):
+        for name in in_place(worker, program.state, overwriting(found.bodies), level, readers):
             del spans[name]
         totals.append(least_bytes(list(spans.values())) + worker.workspace_bytes)
     return totals

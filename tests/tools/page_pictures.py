@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 from page_example import SHOWN, WORKERS, example, executed
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Shard, Tiling
-from planner.artifacts.program import Fetch, Source, WorkerProgram
+from planner.artifacts.program import Fetch, WorkerProgram
 from planner.artifacts.waits import data_waits, last_local_reads, remote_readers, writers
 from planner.units import format_bytes
 
@@ -215,10 +215,10 @@ def program() -> Picture:
 
 def _last_needed(workers: Sequence[WorkerProgram]) -> dict[str, int]:
     """By buffer of worker 0 the number of the last step of any worker that needs it, from 1; outputs: of all steps."""
-    mine, remote = workers[0], remote_readers(workers)
+    mine, remote = workers[0], remote_readers(workers)[0]
     last = dict(last_local_reads(mine))
     for name in mine.buffers:
-        last[name] = max(last.get(name, 0), writers(mine)[name], *remote.get(Source(0, name), {0: 0}).values())
+        last[name] = max(last.get(name, 0), writers(mine)[name], *remote.get(name, {0: 0}).values())
     return last | dict.fromkeys(mine.collected, len(mine.steps))
 
 
