@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from onnx import AttributeProto, NodeProto, helper
+from onnx import AttributeProto, NodeProto
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
@@ -59,20 +59,23 @@ def encode_fetch(fetch: Fetch, worker: int, target: Buffer) -> NodeProto:
     """
     assert fetch.target == target.name, f"fetch {fetch.name!r} fills {fetch.target!r}, not {target.name!r}"
     sources = [source for piece in fetch.pieces for source in piece.sources]
-    here = dict.fromkeys(source.buffer for source in sources if source.worker == worker)
+    here = dict.fromkeys([source.buffer for source in sources if source.worker == worker])
     node = NodeProto(name=fetch.name, domain=DOMAIN, op_type=OP_TYPE, input=list(here), output=[fetch.target])
-    values = {
-        "tensor": target.tensor,
+    numbers = {
         "region": _corners(target.region),
         "pieces": [number for piece in fetch.pieces for number in _corners(piece.region)],
         "counts": [len(piece.sources) for piece in fetch.pieces],
         "workers": [source.worker for source in sources],
-        "buffers": [source.buffer for source in sources],
-        "bytes": fetch.predicted_bytes,
     }
-    node.attribute.extend(helper.make_attribute(name, value, attr_type=_TYPES[name]) for name, value in values.items())
+    # Attributes are made in place: onnx.helper would look at every number, and there are thousands of fetches.
+    add = node.attribute.add
+    add(name="tensor", type=AttributeProto.STRING, s=target.tensor.encode())
+    for name, values in numbers.items():
+        add(name=name, type=AttributeProto.INTS, ints=values)
+    add(name="buffers", type=AttributeProto.STRINGS, strings=[source.buffer.encode() for source in sources])
+    add(name="bytes", type=AttributeProto.INT, i=fetch.predicted_bytes)
     if fetch.reducer is not None:
-        node.attribute.append(helper.make_attribute("reducer", fetch.reducer.value))
+        add(name="reducer", type=AttributeProto.STRING, s=fetch.reducer.value.encode())
     return node
 
 

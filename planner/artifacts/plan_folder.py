@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +87,7 @@ def try_place(directory: Path, *, force: bool = False) -> None:
 
 def write_folder(
     directory: Path,
-    files: Mapping[str, bytes],
+    files: Iterable[tuple[str, bytes]],
     program: Program,
     data_folder: Path | None = None,
     *,
@@ -97,7 +97,7 @@ def write_folder(
 
     Args:
         directory: see ``try_place``.
-        files: content by file name, without the manifest.
+        files: names and contents, without the manifest; each is written before the next is asked for.
         program: the partitioned program of the plan.
         data_folder: where the model's external data lie; None if it has none.
         force: a plan that is there is replaced.
@@ -106,18 +106,20 @@ def write_folder(
         UsageError: the folder exists, or cannot be written.
     """
     try_place(directory, force=force)
-    manifest = {
-        "schema_version": SCHEMA_VERSION,
-        "files": {name: digest(content) for name, content in sorted(files.items())},
-        "inputs": list(program.inputs),
-        "outputs": list(program.outputs),
-        "state": [[pair.current, pair.following] for pair in program.state],
-        **({} if data_folder is None else {"data_folder": record(data_folder, directory)}),
-    }
-    complete = {**files, MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode()}
+    digests = {}
     with whole_folder(directory) as folder:
-        for name, content in complete.items():
+        for name, content in files:
+            digests[name] = digest(content)
             (folder / name).write_bytes(content)
+        manifest = {
+            "schema_version": SCHEMA_VERSION,
+            "files": dict(sorted(digests.items())),
+            "inputs": list(program.inputs),
+            "outputs": list(program.outputs),
+            "state": [[pair.current, pair.following] for pair in program.state],
+            **({} if data_folder is None else {"data_folder": record(data_folder, directory)}),
+        }
+        (folder / MANIFEST).write_bytes((json.dumps(manifest, indent=1) + "\n").encode())
 
 
 def open_folder(directory: Path) -> PlanFolder:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeVar
 
 import numpy as np
@@ -28,6 +29,7 @@ from planner.artifacts import fetch_node
 from planner.artifacts.program import Arena, Buffer, Fetch, Segment, Step, WorkerProgram
 from planner.errors import ModelError
 from planner.graph.fills import fill_nodes, fills_of, is_fill_node, is_large_fill
+from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of, elem_type_of, stored_array
 from planner.graph.wellformed import fresh_name
 from planner.strict_json import JsonError, Value, parse_json
@@ -253,7 +255,12 @@ def _step(node: NodeProto, ops: Mapping[str, Sequence[str]], model: str) -> Step
 
 
 def _value(buffer: Buffer) -> ValueInfoProto:
-    return helper.make_tensor_value_info(buffer.name, elem_type_of(buffer.dtype), list(buffer.shape))
+    return ValueInfoProto(name=buffer.name, type=_type(buffer.dtype, buffer.shape))
+
+
+@lru_cache(maxsize=1 << 12)
+def _type(dtype: DType, shape: Shape) -> TypeProto:
+    return helper.make_tensor_type_proto(elem_type_of(dtype), list(shape))
 
 
 def _initializer(buffer: Buffer, array: np.ndarray) -> TensorProto:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -120,11 +120,11 @@ def complete_plan(decided: Decision, program: Program, model: str, model_digest:
     return Plan(**{**told, "model": model, "model_digest": model_digest, **others})
 
 
-def plan_files(graph: Graph, model: bytes, decided: Plan, partitioned: Partitioned) -> dict[str, bytes]:
-    """The files of a plan's folder, without the manifest."""
+def plan_files(graph: Graph, model: bytes, decided: Plan, partitioned: Partitioned) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files of a plan's folder, without the manifest, one made after the other."""
     text = decided.to_json().encode()
-    files = {PLAN: text, MODEL: model}
+    yield PLAN, text
+    yield MODEL, model
     for program, fixed in zip(partitioned.program.workers, partitioned.fixed, strict=True):
         worker = write_worker_model(program, partitioned.bodies, fixed, opset=graph.opset, plan_digest=digest(text))
-        files[worker_file(program.worker)] = worker.SerializeToString(deterministic=True)
-    return files
+        yield worker_file(program.worker), worker.SerializeToString(deterministic=True)

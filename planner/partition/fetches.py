@@ -238,6 +238,4 @@ def need(regions: Sequence[Region], layout: Layout, givers: Callable[[int], Sequ
             sliced.append((worker, layout.buffers[worker], own, region))
         else:
             taken.append((worker, 0, copied(region, owners, givers(worker))))
-    return Need(
-        tuple(buffers), tuple(brought), tuple(sliced), Round.of(taken, layout.buffers) if taken else None
-    )
+    return Need(tuple(buffers), tuple(brought), tuple(sliced), Round.of(taken, layout.buffers) if taken else None)

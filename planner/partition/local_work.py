@@ -31,7 +31,9 @@ class LocalWork:
     """Of that, what ops of other domains, and control flow, make: of its shapes ONNX cannot tell."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reads", tuple(dict.fromkeys(name for node in self.nodes for name in node.inputs if name)))
+        object.__setattr__(
+            self, "reads", tuple(dict.fromkeys(name for node in self.nodes for name in node.inputs if name))
+        )
         untold = (node for node in self.nodes if node.domain or _has_graphs(node))
         object.__setattr__(self, "untold", tuple([name for node in untold for name in node.outputs if name]))
         object.__setattr__(self, "makes", tuple([name for node in self.nodes for name in node.outputs if name]))
@@ -139,7 +141,5 @@ def cut_out(op: str, source: str, frame: Region, target: str, region: Region) ->
     ends = [region.hi[dim] - frame.lo[dim] for dim in dims]
     labels = tuple(f"{target}.{part}" for part in ("starts", "ends", "axes"))
     values = (np.array(one, dtype=np.int64) for one in (starts, ends, dims))
-    work = LocalWork(
-        op, (LocalNode("Slice", (source, *labels), (target,)),), dict(zip(labels, values, strict=True))
-    )
+    work = LocalWork(op, (LocalNode("Slice", (source, *labels), (target,)),), dict(zip(labels, values, strict=True)))
     return Cut((source, *starts, *ends, *dims), work)

@@ -25,7 +25,18 @@ from planner.artifacts.program import Buffer, Fetch
 from planner.graph.deliveries import is_delivery
 from planner.graph.fills import is_fill
 from planner.graph.model import DType, Graph, Shape, is_used
-from planner.partition.fetches import BROUGHT, NOTHING, Layout, Layouts, Need, Round, copied, need, nearest_first, reduced
+from planner.partition.fetches import (
+    BROUGHT,
+    NOTHING,
+    Layout,
+    Layouts,
+    Need,
+    Round,
+    copied,
+    nearest_first,
+    need,
+    reduced,
+)
 from planner.partition.local_work import LocalWork, cut_out, different, named
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalOp, Part

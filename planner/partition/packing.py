@@ -24,7 +24,7 @@ Packed: TypeAlias = tuple[tuple[int, ...], int]
 """The offset of each buffer, and the size of the block; both in bytes."""
 
 _NEAR: Final = 1024
-"""An arena that is larger than the least by no more than 1/1024 of it is small enough, unless a limit says otherwise."""
+"""An arena that is larger than the least by at most 1/1024 of it is small enough, unless a limit says otherwise."""
 _MOST_PLACED: Final = 40_000
 """Buffers that are placed again at most, in all rounds together: seconds at worst."""
 _MOST_ROUNDS: Final = 120

@@ -128,7 +128,7 @@ class Case:
         for worker in self.program.workers:
             model = write_worker_model(worker, self.bodies, self.constants, opset=OPSET, plan_digest=digest(text))
             files[worker_file(worker.worker)] = model.SerializeToString()
-        write_folder(directory, files, self.program)
+        write_folder(directory, files.items(), self.program)
         return directory
 
 

@@ -166,7 +166,7 @@ def test_a_worker_of_another_plan_is_refused(training: Any, tmp_path: Path) -> N
     files = {file.name: file.read_bytes() for file in directory.iterdir() if file.name != "manifest.json"}
     stranger = write_worker_model(program.workers[1], training.bodies, training.constants, opset=21, plan_digest="x")
     files["worker1.onnx"] = stranger.SerializeToString()
-    write_folder(tmp_path / "other", files, program)
+    write_folder(tmp_path / "other", files.items(), program)
     with pytest.raises(ModelError, match="worker models of another plan") as caught:
         run_plan(tmp_path / "other")
     assert caught.value.facts == ("worker1.onnx",)
