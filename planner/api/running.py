@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from opdefs import load_file
@@ -50,7 +50,7 @@ def run(
     opdefs: Path | None = None,
     custom_ops: Sequence[Path] = (),
     progress: Progress = silent,
-    notice: Progress = silent,
+    notice: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
     """Runs a plan.
 
@@ -124,7 +124,7 @@ def _line(report: StepReport) -> str:
     return f"step {report.step} of {report.steps}{loss}"
 
 
-def _tell(drawn: Drawn, notes: Progress) -> None:
+def _tell(drawn: Drawn, notes: Callable[[str], None]) -> None:
     """Says what a run makes up, in a line each for weights and for data."""
     if drawn.weights:
         amount = "1 tensor" if len(drawn.weights) == 1 else f"{len(drawn.weights):,} tensors"

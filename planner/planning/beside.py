@@ -22,6 +22,7 @@ from planner.planning.room import fits
 from planner.results import Beside, OtherCount
 from planner.search.decided import Decided
 from planner.search.effort import MANY_OPS
+from planner.stop import StoppedError
 from planner.units import format_seconds
 
 NOTABLY = 0.99
@@ -32,6 +33,8 @@ NO_SPEED = (
     "the topology does not say how fast its devices compute, so the plan is for the least cost in bytes and not for "
     "the least time: add compute and memory_bandwidth to its device, or give --profile"
 )
+
+OTHER_COUNTS = "other numbers of workers"
 
 LARGE = (
     "on so many devices a plan for the least time takes minutes, so the plan is for the least cost in bytes: write "
@@ -70,14 +73,19 @@ def others(request: PlanRequest, search: Search) -> Iterator[OtherCount]:
         machine, tables = part(target.whole, count), CostTables(request.rates)
         goal = least_time(machine, tables, target.profile)
         times = Times(machine, goal, tables, target.profile)
-        request.progress(f"{count} of the machine's devices, to compare with")
+        if request.stop.leaves_out(OTHER_COUNTS):
+            return
+        request.progress(f"planning for {count} of the machine's devices, to compare with")
         found: list[Trial] = []
         for name in (strategy,) if strategy != "tofu" else ("data", "tofu"):
             is_enough = bool(found) and (count == 1 or len(found[0].decided.ops) > MANY_OPS)
             if is_enough:
                 break
             by_time = request.objective == "time" and name == "tofu"
-            with contextlib.suppress(TofuError):  # it has no plan of this graph, or none that keeps to the rules
+            if request.stop.leaves_out(OTHER_COUNTS):
+                return
+            # It has no plan of this graph, or none that keeps to the rules, or there is no time to find one.
+            with contextlib.suppress(TofuError, StoppedError):
                 decided = search(machine, name, goal.tables if by_time else tables)
                 found.append(trial_of(decided, tables if by_time else None))
         if found and not times.has_many_parts(found[0].decided):

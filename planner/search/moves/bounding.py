@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from planner.algebra.tiling import Tiling
-from planner.search.bound.certify import certify
+from planner.search.bound.certify import BOUND, certify
 from planner.search.effort import BoundLimits
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem
@@ -41,6 +41,8 @@ class LowerBound:
         best = known.best
         if ground.to_beat is not None and best.cost > ground.to_beat.most_cost:
             return known
+        if ground.stop.leaves_out(BOUND):
+            return known
         incumbent = Proposals(ground.problem, best)
-        lower = certify(ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress)
+        lower = certify(ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress, ground.stop)
         return replace(known.with_best(incumbent.best), lower=lower)
