@@ -80,6 +80,7 @@ def decide_with_bodies(
     return replace(
         cut if _is_better(cut, plain) else plain,
         search_seconds=first.search_seconds + second.search_seconds,
+        bound_seconds=first.bound_seconds + second.bound_seconds,
         table_entries=tables.entries,
         largest_table=max(first.largest_table, second.largest_table),
     )

@@ -84,7 +84,7 @@ def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> 
     again = replace(ask, incumbent=decided, is_needed=False)
     paying = paid_for_twice(decided, tables)
     best = with_savings(decided, savings(decided, paying), descriptions, tables)
-    seconds, entries = decided.search_seconds, decided.eliminated_entries
+    seconds, bounding, entries = decided.search_seconds, decided.bound_seconds, decided.eliminated_entries
     for deliveries in _worth_searching(decided, paying, schedule_of(ask.effort)):
         if ask.stop.leaves_out(_SHARED):
             break
@@ -98,8 +98,9 @@ def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> 
                 ask.stop.leaves_out(_SHARED)
                 break
             best = _better(best, _without_idle(decided, found, deliveries, descriptions, tables), found)
-            seconds, entries = seconds + found.search_seconds, entries + found.eliminated_entries
-    return replace(best, search_seconds=seconds, eliminated_entries=entries)
+            seconds, bounding = seconds + found.search_seconds, bounding + found.bound_seconds
+            entries += found.eliminated_entries
+    return replace(best, search_seconds=seconds, bound_seconds=bounding, eliminated_entries=entries)
 
 
 def _worth_searching(

@@ -227,6 +227,7 @@ def _decided(
             bound.op.name for bound, other in zip(ops, standing, strict=True) if problem.variable_of_op[other] in stuck
         ),
         decided_apart=problem.decided_apart if gap != 0 else 0,
+        bound_seconds=found.bound_seconds,
         largest_table=found.largest_table,
         eliminated_entries=problem.eliminated_entries,
     )

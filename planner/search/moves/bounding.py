@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 from planner.algebra.tiling import Tiling
@@ -43,6 +44,8 @@ class LowerBound:
             return known
         if ground.stop.leaves_out(BOUND):
             return known
+        started = time.perf_counter()
         incumbent = Proposals(ground.problem, best)
         lower = certify(ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress, ground.stop)
-        return replace(known.with_best(incumbent.best), lower=lower)
+        seconds = time.perf_counter() - started
+        return replace(known.with_best(incumbent.best), lower=lower, bound_seconds=seconds)

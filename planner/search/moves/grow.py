@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.errors import InfeasibleError
 from planner.progress import in_part
@@ -41,4 +41,4 @@ class Grow:
                 if isinstance(error, StoppedError):
                     stop.leaves_out(FURTHER_PLANS)
         is_exact = len(cuts) < 2 and not problem.decided_apart and not known.plans  # one cut is solved exactly
-        return Known((*known.plans, *found), found[0].cost if is_exact else known.lower)
+        return replace(known, plans=(*known.plans, *found), lower=found[0].cost if is_exact else known.lower)

@@ -59,6 +59,8 @@ class Known:
     plans: tuple[Found, ...] = ()
     lower: int | None = None
     """No plan of the problem costs less; None where that is not known."""
+    bound_seconds: float = 0.0
+    """What the bound took."""
 
     @property
     def best(self) -> Found:
@@ -106,4 +108,4 @@ def made(moves: Sequence[Move], ground: Ground, first: int = 1) -> Found:
             ground.stop.plan_is_there()
         if known.is_proven:
             break
-    return replace(known.best, lower=known.lower)
+    return replace(known.best, lower=known.lower, bound_seconds=known.bound_seconds)
