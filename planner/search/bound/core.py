@@ -58,7 +58,10 @@ class Core:
         self._choices = choices
         sizes = choices.sizes.tolist()
         known = KnownTables()
-        self._reduced = Reduced(order, known, *known.interned(*problem.joint_tables(choices)), check)
+        check()
+        tables, which = problem.joint_tables(choices)
+        check()
+        self._reduced = Reduced(order, known, *known.interned(tables, which), check)
         self.constant = self._reduced.constant
         self.eliminated_entries = self._reduced.entries
         self._core = sorted(order.core, key=problem.times.__getitem__)
