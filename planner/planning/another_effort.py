@@ -36,7 +36,7 @@ def another_effort(decided: Decided, effort: EffortName, stop: Stop, *, shares: 
         return AnotherEffort(effort, f"with more time: {', '.join(stop.left_out)}")
     if not following:
         return AnotherEffort(None, "no effort tries more")
-    own, other = _bound(schedule_of(effort)), _bound(schedule_of(following[0]))
+    own, other = _limits_of(schedule_of(effort)), _limits_of(schedule_of(following[0]))
     if own is None or other is None:
         return AnotherEffort(following[0], "a bound, and plans from further starts", 2 * decided.search_seconds)
     if decided.certified_gap is None:
@@ -46,5 +46,5 @@ def another_effort(decided: Decided, effort: EffortName, stop: Stop, *, shares: 
     return AnotherEffort(following[0], f"up to {other.rounds} rounds of the bound for {own.rounds}", about)
 
 
-def _bound(schedule: Schedule) -> BoundLimits | None:
+def _limits_of(schedule: Schedule) -> BoundLimits | None:
     return next((move.limits for move in schedule.moves if isinstance(move, LowerBound)), None)
