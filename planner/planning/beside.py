@@ -7,7 +7,6 @@ Plans that do not fit into the memory there is are not told of.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from planner.cost.tables import CostTables
@@ -84,10 +83,14 @@ def others(request: PlanRequest, search: Search) -> Iterator[OtherCount]:
             by_time = request.objective == "time" and name == "tofu"
             if request.stop.leaves_out(OTHER_COUNTS):
                 return
-            # It has no plan of this graph, or none that keeps to the rules, or there is no time to find one.
-            with contextlib.suppress(TofuError, StoppedError):
+            try:
                 decided = search(machine, name, goal.tables if by_time else tables)
-                found.append(trial_of(decided, tables if by_time else None))
+            except TofuError:  # it has no plan of this graph, or none that keeps to the rules
+                continue
+            except StoppedError:
+                request.stop.leaves_out(OTHER_COUNTS)
+                return
+            found.append(trial_of(decided, tables if by_time else None))
         if found and not times.has_many_parts(found[0].decided):
             fitting = times.fastest(found, memory_limits(request.memory_bytes, machine, count)).fitting
             if fitting is not None:

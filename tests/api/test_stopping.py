@@ -178,19 +178,24 @@ def test_a_price_that_was_not_looked_for_is_no_price(capsys: pytest.CaptureFixtu
 
 
 def test_with_a_limit_on_memory_the_first_plan_is_one_that_fits() -> None:
-    peak = max(planned(Stop()).plan.peak_bytes)
+    peak = max(planned(Stop(), gpus=4, effort="quick").plan.peak_bytes)
+    limit = peak * 7 // 10
+    tight = {"gpus": 4, "memory": f"{limit}B", "effort": "quick"}
     counting = StopAt()
-    tight = {"memory": f"{peak * 3 // 4}B", "effort": "normal"}
     whole = planned(counting, **tight)
-    assert counting.asked > 3
-    assert max(whole.plan.peak_bytes) <= peak * 3 // 4
+    assert counting.asked > 50
+    costs = set()
     for number in moments(counting):
         result = planned(StopAt(number), **tight)
-        assert max(result.plan.peak_bytes) <= peak * 3 // 4
-        assert result.plan.cost >= whole.plan.cost
+        assert max(result.plan.peak_bytes) <= limit
+        assert read() == result.plan
         assert result.plan.stopped_by == "interrupt"
+        assert "cheaper plans within the limit on memory" in result.left_out
+        costs.add(result.plan.cost)
+    assert min(costs) == whole.plan.cost
     timed = planned(StopAt(1, "time", from_the_beginning=True), **tight)
-    assert max(timed.plan.peak_bytes) <= peak * 3 // 4
+    assert max(timed.plan.peak_bytes) <= limit
+    assert timed.plan.stopped_by == "time"
 
 
 def test_planning_for_the_least_time_can_be_stopped() -> None:
