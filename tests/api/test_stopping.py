@@ -77,7 +77,8 @@ def test_a_search_that_is_stopped_at_random_moments_has_a_plan_that_runs_verifie
     counting = StopAt()
     planned(counting, model=model)
     drawn = np.random.default_rng(5).integers(1, counting.asked + 1, examples(20))
-    for number in sorted(set(drawn.tolist())):
+    assert len(drawn) > 5
+    for number in drawn.tolist():
         result = planned(StopAt(number), model=model)
         assert read() == result.plan
         assert result.plan.stopped_by == "interrupt"
