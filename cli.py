@@ -29,8 +29,7 @@ from planner.commands.ops import ops
 from planner.commands.plan import plan
 from planner.commands.profile import profile
 from planner.commands.run import run
-from planner.commands.show import say
-from planner.commands.streams import drop_output, has_no_reader, is_closed, take_stdin
+from planner.commands.streams import drop_output, has_no_reader, is_closed, say, take_stdin
 from planner.commands.termination import TerminationError, termination_raised
 from planner.commands.zoo import zoo
 from planner.errors import TofuError, UsageError, did_you_mean, out_of_memory

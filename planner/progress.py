@@ -1,12 +1,67 @@
-"""Telling what is being done, line by line."""
+"""Telling what is being done, and how good the best plan is so far."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
-Progress: TypeAlias = Callable[[str], None]
+from typing import Protocol
 
 
-def silent(line: str) -> None:
+class Progress(Protocol):
+    """Told what is being done."""
+
+    def __call__(self, doing: str, *, cost: int | None = None, lower: int | None = None) -> None:
+        """Takes note.
+
+        Args:
+            doing: what is being done, in a few words.
+            cost: of the best plan of the whole network so far, in bytes; None where none is known.
+            lower: no plan of those that are searched costs less; None where no bound is known.
+        """
+
+
+def silent(doing: str, *, cost: int | None = None, lower: int | None = None) -> None:
     """Progress that nobody wants."""
+
+
+def without_costs(progress: Progress) -> Progress:
+    """Tells what is being done, and no cost: where a cost is not of the network that the user asked for.
+
+    Args:
+        progress: told.
+    """
+
+    def tell(doing: str, *, cost: int | None = None, lower: int | None = None) -> None:
+        progress(doing)
+
+    return tell
+
+
+def in_part(progress: Progress, part: str) -> Progress:
+    """Tells of which part of the work what is being done is.
+
+    Args:
+        progress: told.
+        part: such as ``start 2 of 7``.
+    """
+
+    def tell(doing: str, *, cost: int | None = None, lower: int | None = None) -> None:
+        progress(f"{part}: {doing}", cost=cost, lower=lower)
+
+    return tell
+
+
+def with_best(progress: Progress, best: int | None, lower_of_best: int | None = None) -> Progress:
+    """Tells the cost of the best plan that is known beside what a part of the search says.
+
+    Args:
+        progress: told.
+        best: cost of the best plan that is known, in bytes; None where none is.
+        lower_of_best: no plan costs less; None where no bound is known.
+    """
+
+    def tell(doing: str, *, cost: int | None = None, lower: int | None = None) -> None:
+        if best is None or (cost is not None and (cost < best or (cost == best and lower is not None))):
+            progress(doing, cost=cost, lower=lower)
+        else:
+            progress(doing, cost=best, lower=lower_of_best)
+
+    return tell

@@ -11,6 +11,7 @@ from planner.artifacts.estimate import ComputeSources
 from planner.artifacts.plan import Plan
 from planner.graph.model import Role, Shape
 from planner.machine.device_profile import DeviceProfile
+from planner.search.effort import EffortName
 from planner.search.user_rules.prices import Price
 
 
@@ -85,6 +86,22 @@ class PlanResult:
     """What else is estimated on the machine; None without one, or where it cannot be."""
     warnings: tuple[str, ...] = ()
     """What would be faster, and how to have it."""
+    left_out: tuple[str, ...] = ()
+    """What was not done since the search was stopped, in words."""
+    another_effort: AnotherEffort | None = None
+    """What else could be tried; None where nothing depends on effort."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnotherEffort:
+    """What else could be tried for a plan."""
+
+    effort: EffortName | None
+    """That tries it; None where no effort tries more, or finds anything better."""
+    tries: str
+    """In words."""
+    about_seconds: float | None = None
+    """How long its search takes, about, by what this search took; None where that tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)

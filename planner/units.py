@@ -32,6 +32,7 @@ class Quantity(enum.Enum):
     SECONDS = "a time such as 5us"
     FLOP_PER_S = "a speed such as 4.1TFLOP/s"
     RATIO = "a share such as 1% or 0.01"
+    DURATION = "a time such as 30s, 5m or 1h"
 
 
 _UNITS: Mapping[Quantity, Mapping[str, Fraction]] = MappingProxyType(
@@ -52,6 +53,7 @@ _UNITS: Mapping[Quantity, Mapping[str, Fraction]] = MappingProxyType(
             **{f"{prefix}FLOPS": Fraction(scale) for prefix, scale in _DECIMAL.items()},
         },
         Quantity.RATIO: {"": Fraction(1), "%": Fraction(1, 100)},
+        Quantity.DURATION: {"s": Fraction(1), "m": Fraction(60), "h": Fraction(3600)},
     }
 )
 
@@ -63,6 +65,7 @@ _PRINTED: Mapping[Quantity, tuple[str, ...]] = MappingProxyType(
         Quantity.SECONDS: ("s", "ms", "us", "ns"),
         Quantity.FLOP_PER_S: ("FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"),
         Quantity.RATIO: ("%",),
+        Quantity.DURATION: ("s", "m", "h"),
     }
 )
 
@@ -131,6 +134,18 @@ def parse_bytes_per_s(text: str, field: str) -> Fraction:
 def parse_seconds(text: str, field: str) -> Fraction:
     """Read a time in seconds, e.g. ``5us``; raises UsageError."""
     return parse(text, Quantity.SECONDS, field)
+
+
+def parse_duration(text: str, field: str) -> float:
+    """Read a time that somebody is ready to wait, e.g. ``5m``, in seconds.
+
+    Raises:
+        UsageError: the text is no such time, or the time is 0.
+    """
+    seconds = float(parse(text, Quantity.DURATION, field))
+    if not seconds:
+        raise UsageError(f"{field}: {text.strip()!r} is no time at all", hint=f"write {Quantity.DURATION.value}")
+    return seconds
 
 
 def parse_flop_per_s(text: str, field: str) -> Fraction:

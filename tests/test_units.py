@@ -148,3 +148,14 @@ def test_seconds_in_tables(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(("share", "text"), [(0.01, "1%"), (0.00025, "0.025%"), (0.8612, "86.1%"), (0, "0%")])
 def test_shares_in_tables(share: float, text: str) -> None:
     assert units.format_ratio(share) == text
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("30s", 30.0), ("5m", 300.0), ("1.5h", 5400.0), (" 2 m ", 120.0)])
+def test_a_time_to_wait(text: str, seconds: float) -> None:
+    assert units.parse_duration(text, "--time") == seconds
+
+
+@pytest.mark.parametrize("text", ["0s", "0m", "-1s", "5", "5 minutes", "ms", "", "1e999s", "inf", "5M"])
+def test_no_time_to_wait(text: str) -> None:
+    with pytest.raises(UsageError, match="--time"):
+        units.parse_duration(text, "--time")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import perf_counter
+from types import MappingProxyType
 
 from planner.collection import without_collection
 from planner.descriptions import UnknownOps
@@ -20,6 +21,15 @@ from planner.progress import Progress, silent
 from planner.results import PlanResult
 from planner.search.effort import EffortName
 from planner.search.user_rules.rules import Replication, Rules
+from planner.stop import Stop, StoppedBy
+from planner.units import parse_duration
+
+_STOPPED: Mapping[StoppedBy, str] = MappingProxyType(
+    {
+        "time": "the time is over: the best plan so far is written",
+        "interrupt": "interrupted: the best plan so far is written; Ctrl-C again ends without it",
+    }
+)
 
 
 @without_collection()
@@ -40,7 +50,8 @@ def plan(
     inputs: str = "free",
     through_bodies: bool = True,
     share: Sharing = "auto",
-    effort: EffortName = "normal",
+    effort: EffortName | None = None,
+    time: str | None = None,
     out: Path | None = None,
     force: bool = False,
     state: Path | None = None,
@@ -49,6 +60,8 @@ def plan(
     opdefs: Path | None = None,
     unknown_ops: UnknownOps = "refuse",
     progress: Progress = silent,
+    notice: Callable[[str], None] = lambda line: None,
+    stop: Stop | None = None,
 ) -> PlanResult:
     """Plans a training graph, and writes the plan and one model for each worker.
 
@@ -74,7 +87,11 @@ def plan(
         share: ``auto``: what several readers have brought to them is brought once where that saves bytes and there is
             memory; ``none``: every reader has its own delivery. The literature's strategies always have that.
         effort: ``quick``: no bound of what a plan can be; ``normal``: where it takes seconds, and a better plan where
-            the bound's search finds one; ``thorough``: where it takes minutes, too.
+            the bound's search finds one; ``thorough``: where it takes minutes, too. None: ``normal``, or ``thorough``
+            with a time.
+        time: how long to search, such as ``30s``, ``5m`` or ``1h``; then the search ends with what it has, and
+            ``stopped_by`` of the plan says so if anything was left out. The first plan is made however long it takes:
+            as ``quick`` does, and one that fits where memory has a limit. None: until all is done.
         out: the folder to write; MODEL.tofuK in the working directory if None.
         force: a plan that is there is replaced.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
@@ -83,11 +100,17 @@ def plan(
         opdefs: descriptions of the user's own (docs/describe-an-operator.md); the file is executed.
         unknown_ops: ``refuse`` operators without a description, or ``replicate`` them: every worker runs them whole.
         progress: told what is being done.
+        notice: told, before the plan is written, that the search was stopped.
+        stop: ends the search when its owner says so; None: nobody does.
 
     Raises:
         TofuError: the model cannot be read or planned, or the folder not written.
     """
-    started = time.perf_counter()
+    started = perf_counter()
+    stop = Stop() if stop is None else stop
+    if time is not None:
+        stop.end_after(parse_duration(time, "--time"))
+        effort = effort or "thorough"
     target, memory_bytes = target_of(gpus, topology, profile), memory_of(memory)
     request = PlanRequest(
         source_of(model, dim, value, state, opdefs, unknown_ops),
@@ -101,14 +124,19 @@ def plan(
         partitioned_inputs=inputs == "partitioned",
         through_bodies=through_bodies,
         shares=share == "auto",
-        effort=effort,
+        effort=effort or "normal",
         progress=progress,
+        stop=stop,
     )
+    stop.must_fit = request.limits is not None
     directory = out if out is not None else Path(f"{model.stem}.tofu{target.workers}")
     destination = Destination(directory, force, sharding_annotations)
     destination.try_it()
     session = Session(request)
     planned = session.planned()
+    if stop.stopped_by is not None:
+        notice(_STOPPED[stop.stopped_by])
+    progress("making the plan's files")
     complete = session.complete(planned.trial)
     destination.write(session, complete, planned.trial.partitioned)
     return result_of(session, planned, complete, directory, started)

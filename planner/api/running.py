@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from opdefs import load_file
@@ -14,7 +14,7 @@ from planner.progress import Progress, silent
 from planner.runtime.engine.patience import PATIENCE_SECONDS
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
-from planner.runtime.run_report import RunResult, StepReport
+from planner.runtime.run_report import RunResult
 from planner.runtime.values.results import write_arrays
 from planner.runtime.values.schedule import parse_schedule
 from planner.runtime.values.state import Drawn
@@ -50,7 +50,7 @@ def run(
     opdefs: Path | None = None,
     custom_ops: Sequence[Path] = (),
     progress: Progress = silent,
-    notice: Progress = silent,
+    notice: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
     """Runs a plan.
 
@@ -85,6 +85,7 @@ def run(
     Raises:
         TofuError: the plan or the inputs cannot be used, weights cannot be read, or a worker failed.
     """
+    progress("reading the plan")
     where = directory if directory is not None else newest_folder(Path())
     if result is not None:
         try_file(result)
@@ -109,7 +110,7 @@ def run(
         patience_seconds=patience,
         libraries=tuple(custom_ops),
         references={} if opdefs is None else load_file(opdefs).references,
-        progress=lambda report: progress(_line(report)),
+        doing=progress,
         told=lambda drawn: _tell(drawn, notice),
         notice=notice,
     )
@@ -119,12 +120,7 @@ def run(
     return outcome
 
 
-def _line(report: StepReport) -> str:
-    loss = "" if report.loss is None else f", loss {report.loss:.6f}"
-    return f"step {report.step} of {report.steps}{loss}"
-
-
-def _tell(drawn: Drawn, notes: Progress) -> None:
+def _tell(drawn: Drawn, notes: Callable[[str], None]) -> None:
     """Says what a run makes up, in a line each for weights and for data."""
     if drawn.weights:
         amount = "1 tensor" if len(drawn.weights) == 1 else f"{len(drawn.weights):,} tensors"

@@ -14,6 +14,7 @@ from planner.artifacts.estimate import TimeEstimate
 from planner.errors import ModelError, UsageError
 from planner.graph.deliveries import SharedDelivery
 from planner.machine.rates import Rates
+from planner.stop import STOPPED_BY, StoppedBy
 from planner.strict_json import JsonError, Value, parse_json
 
 SCHEMA_VERSION = 2
@@ -141,6 +142,8 @@ class Plan(Decision):
     in_place: Mapping[str, str] | None = None
     """By tensor of the model that the planned graph, its canonical form, has no more, the tensor that is read or made
     in its place; None of a plan of the model as it is."""
+    stopped_by: StoppedBy | None = None
+    """Why the search ended before its work was done; None where nothing was left out."""
     kept: tuple[str, ...] = ()
     """Tensors that would be among these, and have a tiling because a rule names them."""
 
@@ -164,6 +167,7 @@ class Plan(Decision):
             "estimate": None if self.estimate is None else self.estimate.as_dict(),
             "certified_gap": self.certified_gap,
             "gap_of": self.gap_of,
+            **({} if self.stopped_by is None else {"stopped_by": self.stopped_by}),
             "decided_apart": self.decided_apart,
             "computing_bytes": self.computing_bytes,
             "excess_bytes": self.excess_bytes,
@@ -216,6 +220,7 @@ def _plan(data: Value) -> Plan:
         raise data["tensor_bytes"].fault(f"lacks {absent!r}")
     deliveries, undescribed = data.get("deliveries"), data.get("undescribed")
     apart, in_place, kept = data.get("decided_apart"), data.get("in_place"), data.get("kept")
+    stopped = data.get("stopped_by")
     return Plan(
         model=data["model"].text(),
         model_digest=data["model_digest"].text(),
@@ -238,6 +243,7 @@ def _plan(data: Value) -> Plan:
         if described_by is None
         else DescriptionFile(described_by["name"].text(), described_by["sha256"].text()),
         decided_apart=0 if apart is None else apart.count(),
+        stopped_by=None if stopped is None else _stopped_by(stopped),
         undescribed=tuple(_undescribed(op) for op in ([] if undescribed is None else undescribed.values())),
         estimate=None if estimate is None else TimeEstimate.from_json(estimate),
         in_place=None if in_place is None else {name: held.text() for name, held in in_place.members().items()},
@@ -255,6 +261,14 @@ def _gap_of(data: Value) -> GapOf:
         if text == known:
             return known
     raise data.fault(f"is neither bytes nor time: {text}")
+
+
+def _stopped_by(data: Value) -> StoppedBy:
+    text = data.text()
+    for known in STOPPED_BY:
+        if text == known:
+            return known
+    raise data.fault(f"is neither time nor interrupt: {text}")
 
 
 def _rates(data: Value) -> Rates:

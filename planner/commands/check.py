@@ -19,7 +19,7 @@ from planner.commands.options import (
     by_name,
     sizes,
 )
-from planner.commands.show import progress, show
+from planner.commands.show import show
 
 
 @click.command(short_help="Whether plans cost more than they did: a gate for CI.")
@@ -64,7 +64,7 @@ def check(
     from planner.report import gate
 
     result = show(
-        lambda: api.check(
+        lambda line: api.check(
             models,
             gpus=gpus,
             baseline=baseline,
@@ -75,7 +75,7 @@ def check(
             state=state,
             opdefs=opdefs,
             unknown_ops=unknown_ops,
-            progress=progress(),
+            progress=line,
         ),
         gate.check_json,
         gate.print_check,

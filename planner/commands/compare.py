@@ -22,7 +22,7 @@ from planner.commands.options import (
     check_count,
     sizes,
 )
-from planner.commands.show import progress, show
+from planner.commands.show import show
 
 
 @click.command(short_help="Every strategy of the literature beside the found plan.")
@@ -71,7 +71,7 @@ def compare(
     from planner.report import as_json, tables
 
     show(
-        lambda: api.compare(
+        lambda line: api.compare(
             model,
             gpus=gpus,
             topology=topology,
@@ -82,7 +82,7 @@ def compare(
             profile=profile,
             opdefs=opdefs,
             unknown_ops=unknown_ops,
-            progress=progress(),
+            progress=line,
         ),
         as_json.compare,
         tables.compare,

@@ -35,7 +35,9 @@ def explain(directory: str | None, subject: str | None, opdefs: Path | None, jso
     from planner import api
     from planner.report import as_json, tables
 
-    show(lambda: api.explain(folder, subject=subject, opdefs=opdefs), as_json.explain, tables.explain, json_wanted)
+    show(
+        lambda _line: api.explain(folder, subject=subject, opdefs=opdefs), as_json.explain, tables.explain, json_wanted
+    )
     return EXIT_DONE
 
 

@@ -22,7 +22,7 @@ from planner.commands.options import (
     by_name,
     sizes,
 )
-from planner.commands.show import progress, show
+from planner.commands.show import show
 from planner.errors import UsageError
 
 
@@ -120,7 +120,7 @@ def grad(
     from planner.report import as_json, tables
 
     show(
-        lambda: api.grad(
+        lambda line: api.grad(
             model,
             loss=loss,
             optimizer=optimizer,
@@ -130,7 +130,7 @@ def grad(
             dim=sizes(dims),
             value=by_name(values, "--value"),
             output=output or Path(f"{model.stem}.train.onnx"),
-            progress=progress(),
+            progress=line,
             **stated,
         ),
         as_json.grad,

@@ -10,7 +10,7 @@ from planner.commands.exit_codes import EXIT_DONE, EXIT_NO
 from planner.commands.options import (
     JSON,
 )
-from planner.commands.show import progress, show
+from planner.commands.show import show
 from planner.errors import UsageError
 
 
@@ -42,13 +42,13 @@ def ops(
     if gradients:
         if verify or file is not None:
             raise UsageError("--gradients goes with neither --verify nor --opdefs")
-        show(lambda: operators.gradients(op_type), report.gradients_json, report.print_gradients, json_wanted)
+        show(lambda _line: operators.gradients(op_type), report.gradients_json, report.print_gradients, json_wanted)
         return EXIT_DONE
     if onnx_cases:
         if verify:
             raise UsageError("--onnx-cases does not go with --verify")
         found = show(
-            lambda: Operators(file).onnx_cases(op_type, progress()),
+            lambda line: Operators(file).onnx_cases(op_type, line),
             report.conformance_json,
             report.print_conformance,
             json_wanted,
@@ -56,7 +56,7 @@ def ops(
         return EXIT_DONE if found.is_right else EXIT_NO
     if verify:
         result = show(
-            lambda: Operators(file).verify(op_type, progress()),
+            lambda line: Operators(file).verify(op_type, line),
             report.verification_json,
             report.print_verification,
             json_wanted,
@@ -64,11 +64,11 @@ def ops(
         return EXIT_DONE if result.is_right else EXIT_NO
     if op_type is not None:
         show(
-            lambda: Operators(file).page(op_type),
+            lambda _line: Operators(file).page(op_type),
             lambda found: report.page_json(*found),
             lambda found, out: report.print_page(*found, out),
             json_wanted,
         )
         return EXIT_DONE
-    show(lambda: Operators(file).coverage(), report.coverage_json, report.print_coverage, json_wanted)
+    show(lambda _line: Operators(file).coverage(), report.coverage_json, report.print_coverage, json_wanted)
     return EXIT_DONE

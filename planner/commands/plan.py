@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -24,7 +24,13 @@ from planner.commands.options import (
     check_count,
     sizes,
 )
-from planner.commands.show import progress, show
+from planner.commands.progress_line import ProgressLine
+from planner.commands.show import show
+from planner.commands.termination import interrupts_end
+from planner.stop import Stop
+
+if TYPE_CHECKING:
+    from planner.results import PlanResult
 
 
 @click.command(short_help="Decide how everything is split, for K GPUs.")
@@ -94,9 +100,14 @@ from planner.commands.show import progress, show
 @click.option(
     "--effort",
     type=click.Choice(["quick", "normal", "thorough"]),
-    default="normal",
-    show_default=True,
-    help="Work on a bound for all plans, and on plans nearer to it: none, as much as seconds do, or minutes.",
+    help="Work on a bound for all plans, and on plans nearer to it: none, as much as seconds do, or minutes.  "
+    "[default: normal; thorough with --time]",
+)
+@click.option(
+    "--time",
+    "time",
+    metavar="TIME",
+    help="End the search after 30s, 5m or 1h with the best plan so far, as Ctrl-C does.  [default: when all is done]",
 )
 @click.option(
     "--out",
@@ -131,7 +142,8 @@ def plan(
     replicate: Literal["weights", "all", "none"],
     inputs: str,
     share: Literal["none", "auto"],
-    effort: Literal["quick", "normal", "thorough"],
+    effort: Literal["quick", "normal", "thorough"] | None,
+    time: str | None,
     out: Path | None,
     force: bool,
     state: Path | None,
@@ -143,6 +155,8 @@ def plan(
 ) -> int:
     """Decide how each tensor and operator of MODEL is split, and write one ONNX model per worker.
 
+    Ctrl-C, once there is a plan, ends the search: the best plan so far is written.
+
     \b
     Examples:
       tofu plan train.onnx --gpus 8
@@ -152,6 +166,7 @@ def plan(
       tofu plan train.onnx --topology dgx-h100 --profile h100.yaml
       tofu plan train.onnx --gpus 8 --memory 12GiB
       tofu plan train.onnx --gpus 8 --rates link=25GB/s,memory=860GB/s,compute=91TFLOP/s
+      tofu plan train.onnx --gpus 8 --time 5m
       tofu plan train.onnx --gpus 4 --strategy data --json
       tofu plan train.onnx --gpus 4 --pin fc.weight='S(0)' --pin '*.bias=R' --forbid 'act*=R'
       tofu plan train.onnx --gpus 4 --replicate none
@@ -160,37 +175,41 @@ def plan(
     """
     check_count("plan", gpus, topology)
     stated: dict[str, Any] = {} if state is None else {"state": state}
-    from planner import api
     from planner.report import as_json, tables
 
-    show(
-        lambda: api.plan(
-            model,
-            gpus=gpus,
-            topology=topology,
-            objective=objective,
-            rates=rates,
-            memory=memory,
-            dim=sizes(dims),
-            value=by_name(values, "--value"),
-            strategy=strategy,
-            pin=by_name(pins, "--pin"),
-            forbid=tuple(dict.fromkeys(forbid)),
-            replicate=replicate,
-            inputs=inputs,
-            share=share,
-            effort=effort,
-            out=out,
-            force=force,
-            sharding_annotations=sharding_annotations,
-            profile=profile,
-            opdefs=opdefs,
-            unknown_ops=unknown_ops,
-            progress=progress(),
-            **stated,
-        ),
-        as_json.plan,
-        tables.plan,
-        json_wanted,
-    )
+    def work(line: ProgressLine) -> PlanResult:
+        from planner import api
+
+        stop = Stop()
+        with interrupts_end(stop):
+            return api.plan(
+                model,
+                gpus=gpus,
+                topology=topology,
+                objective=objective,
+                rates=rates,
+                memory=memory,
+                dim=sizes(dims),
+                value=by_name(values, "--value"),
+                strategy=strategy,
+                pin=by_name(pins, "--pin"),
+                forbid=tuple(dict.fromkeys(forbid)),
+                replicate=replicate,
+                inputs=inputs,
+                share=share,
+                effort=effort,
+                time=time,
+                out=out,
+                force=force,
+                sharding_annotations=sharding_annotations,
+                profile=profile,
+                opdefs=opdefs,
+                unknown_ops=unknown_ops,
+                progress=line,
+                notice=line.note,
+                stop=stop,
+                **stated,
+            )
+
+    show(work, as_json.plan, tables.plan, json_wanted, f"reading {model}")
     return EXIT_DONE

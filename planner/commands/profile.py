@@ -9,7 +9,7 @@ import click
 
 from planner.commands.exit_codes import EXIT_DONE
 from planner.commands.options import CUSTOM_OPS, DIM, JSON, MODEL, OPDEFS, STATE, UNKNOWN_OPS, VALUE, by_name, sizes
-from planner.commands.show import progress, show
+from planner.commands.show import show
 
 
 @click.command(short_help="Measure what ops take on this machine, for estimates of time.")
@@ -70,7 +70,7 @@ def profile(
     from planner.report import device_profile
 
     show(
-        lambda: api.profile(
+        lambda line: api.profile(
             model,
             gpus=gpus,
             topology=topology,
@@ -83,7 +83,7 @@ def profile(
             unknown_ops=unknown_ops,
             custom_ops=custom_ops,
             out=out,
-            progress=progress(),
+            progress=line,
         ),
         device_profile.profile_json,
         device_profile.print_profile,

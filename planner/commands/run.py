@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,8 +14,12 @@ from planner.commands.options import (
     JSON,
     POSITIVE,
 )
-from planner.commands.show import progress, say, show
+from planner.commands.progress_line import ProgressLine
+from planner.commands.show import show
 from planner.errors import UsageError
+
+if TYPE_CHECKING:
+    from planner.runtime.run_report import RunResult
 
 
 @click.command(short_help="Run a plan, and verify it.")
@@ -147,11 +152,12 @@ def run(
       tofu run plan --inputs batches/ --steps 1000 --lr cosine:0.1,0.001,1000 --checkpoint-dir ck --checkpoint-every 100
       tofu run plan --inputs batches/ --steps 1000 --checkpoint-dir ck --resume --export weights.safetensors
     """
-    from planner import api
     from planner.report import as_json, tables
 
-    outcome = show(
-        lambda: api.run(
+    def work(line: ProgressLine) -> RunResult:
+        from planner import api
+
+        return api.run(
             directory,
             inputs=inputs,
             weights=weights,
@@ -174,13 +180,11 @@ def run(
             patience=patience,
             custom_ops=custom_ops,
             opdefs=opdefs,
-            progress=progress(),
-            notice=say,
-        ),
-        as_json.run,
-        tables.run,
-        json_wanted,
-    )
+            progress=line,
+            notice=line.note,
+        )
+
+    outcome = show(work, as_json.run, tables.run, json_wanted, "reading the plan")
     return EXIT_NO if outcome.verified is False else EXIT_DONE
 
 

@@ -1,4 +1,4 @@
-"""The process's own streams: which of them are closed, or have no reader."""
+"""The process's own streams: which of them are closed or have no reader, and what is said on stderr."""
 
 from __future__ import annotations
 
@@ -9,6 +9,31 @@ import os
 import select
 import sys
 from typing import TextIO
+
+from planner.report.text import printable
+
+
+def say(text: str) -> None:
+    """Print on stderr; control characters of a model's names do not reach the terminal.
+
+    Args:
+        text: without the line break at its end.
+    """
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(encodable(printable(text, keep="\n"), sys.stderr) + "\n")
+            sys.stderr.flush()
+
+
+def encodable(text: str, stream: TextIO) -> str:
+    """The text with what a stream cannot encode written as an escape.
+
+    Args:
+        text: to be written.
+        stream: that it is written to.
+    """
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def is_closed(stream: TextIO | None) -> bool:

@@ -1,4 +1,7 @@
-"""SIGTERM ends a command as Ctrl-C does: workers are ended, and what is half written is removed."""
+"""SIGTERM and Ctrl-C. SIGTERM ends a command at once: workers are ended, and what is half written is removed.
+
+So does Ctrl-C, but for a search that has a plan already: that is asked to end, and a second Ctrl-C ends it at once.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
+
+from planner.stop import Stop
 
 
 class TerminationError(KeyboardInterrupt):
@@ -31,6 +36,36 @@ def termination_raised() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def interrupts_end(stop: Stop) -> Iterator[None]:
+    """Has the first Ctrl-C end a search that has a plan; any other one raises ``KeyboardInterrupt``, as usual.
+
+    Nothing is done outside of the main thread, or where somebody has said already what the signal means.
+
+    Args:
+        stop: is asked whether there is a plan, and told to end the search.
+    """
+    is_usual = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if not is_usual:
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if stop.has_plan and not stop.is_interrupted:
+            stop.interrupt()
+        else:
+            signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _raise(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -10,7 +10,7 @@ from planner.commands.exit_codes import EXIT_DONE
 from planner.commands.options import (
     JSON,
 )
-from planner.commands.show import progress, show
+from planner.commands.show import show
 from planner.errors import UsageError
 
 
@@ -41,11 +41,11 @@ def zoo(name: str | None, batch: int | None, optimizer: str | None, output: Path
     if name is None:
         if output is not None or batch is not None or optimizer is not None:
             raise UsageError("zoo: which model?", hint="write its name; `tofu zoo` alone lists them")
-        show(api.zoo_models, as_json.zoo_models, tables.zoo_models, json_wanted)
+        show(lambda _line: api.zoo_models(), as_json.zoo_models, tables.zoo_models, json_wanted)
         return EXIT_DONE
     show(
-        lambda: api.zoo(
-            name, batch=batch, optimizer=optimizer, output=output or Path(f"{name}.onnx"), progress=progress()
+        lambda line: api.zoo(
+            name, batch=batch, optimizer=optimizer, output=output or Path(f"{name}.onnx"), progress=line
         ),
         as_json.zoo,
         tables.zoo,

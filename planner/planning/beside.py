@@ -7,7 +7,6 @@ Plans that do not fit into the memory there is are not told of.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from planner.cost.tables import CostTables
@@ -22,6 +21,7 @@ from planner.planning.room import fits
 from planner.results import Beside, OtherCount
 from planner.search.decided import Decided
 from planner.search.effort import MANY_OPS
+from planner.stop import StoppedError
 from planner.units import format_seconds
 
 NOTABLY = 0.99
@@ -32,6 +32,8 @@ NO_SPEED = (
     "the topology does not say how fast its devices compute, so the plan is for the least cost in bytes and not for "
     "the least time: add compute and memory_bandwidth to its device, or give --profile"
 )
+
+OTHER_COUNTS = "other numbers of workers"
 
 LARGE = (
     "on so many devices a plan for the least time takes minutes, so the plan is for the least cost in bytes: write "
@@ -70,16 +72,25 @@ def others(request: PlanRequest, search: Search) -> Iterator[OtherCount]:
         machine, tables = part(target.whole, count), CostTables(request.rates)
         goal = least_time(machine, tables, target.profile)
         times = Times(machine, goal, tables, target.profile)
-        request.progress(f"{count} of the machine's devices, to compare with")
+        if request.stop.leaves_out(OTHER_COUNTS):
+            return
+        request.progress(f"planning for {count} of the machine's devices, to compare with")
         found: list[Trial] = []
         for name in (strategy,) if strategy != "tofu" else ("data", "tofu"):
             is_enough = bool(found) and (count == 1 or len(found[0].decided.ops) > MANY_OPS)
             if is_enough:
                 break
             by_time = request.objective == "time" and name == "tofu"
-            with contextlib.suppress(TofuError):  # it has no plan of this graph, or none that keeps to the rules
+            if request.stop.leaves_out(OTHER_COUNTS):
+                return
+            try:
                 decided = search(machine, name, goal.tables if by_time else tables)
-                found.append(trial_of(decided, tables if by_time else None))
+            except TofuError:  # it has no plan of this graph, or none that keeps to the rules
+                continue
+            except StoppedError:
+                request.stop.leaves_out(OTHER_COUNTS)
+                return
+            found.append(trial_of(decided, tables if by_time else None))
         if found and not times.has_many_parts(found[0].decided):
             fitting = times.fastest(found, memory_limits(request.memory_bytes, machine, count)).fitting
             if fitting is not None:

@@ -24,9 +24,12 @@ from planner.search.decided import Decided
 from planner.search.effort import LITTLE_SAVED
 from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
+from planner.stop import StoppedError
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.interval import Interval
+
+_THROUGH_BODIES = "a plan through the bodies of composite ops"
 
 
 def decide_with_bodies(
@@ -45,7 +48,7 @@ def decide_with_bodies(
 
     Raises:
         UnsupportedError: operators without a description and without a body.
-        UsageError, InfeasibleError: see ``decide``.
+        UsageError, InfeasibleError, StoppedError: see ``decide``.
     """
     ask = replace(
         ask,
@@ -63,14 +66,21 @@ def decide_with_bodies(
     most = expand(graph)
     if len(most.bodies) == len(least.bodies) or not first.cost:
         return plain
-    ask.progress("again, through the bodies of composite ops")
+    if ask.stop.leaves_out(_THROUGH_BODIES):
+        return plain
+    ask.progress("planning again: through the bodies of composite ops", cost=first.cost)
     whole = {bound.op.name: bound for bound in ops}
     inner = _bound(descriptions, most.graph, whole)
-    second = decide(most.graph, inner, replace(ask, incumbent=first))
+    try:
+        second = decide(most.graph, inner, replace(ask, incumbent=first, is_needed=False))
+    except StoppedError:
+        ask.stop.leaves_out(_THROUGH_BODIES)
+        return plain
     cut = _put_back(most, whole, second, tables, descriptions)
     return replace(
         cut if _is_better(cut, plain) else plain,
         search_seconds=first.search_seconds + second.search_seconds,
+        bound_seconds=first.bound_seconds + second.bound_seconds,
         table_entries=tables.entries,
         largest_table=max(first.largest_table, second.largest_table),
     )

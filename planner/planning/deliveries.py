@@ -36,6 +36,7 @@ from planner.search.decided import Decided
 from planner.search.repeats.unrolled import find_copies
 from planner.search.request import SearchRequest
 from planner.search.schedule import Schedule, schedule_of
+from planner.stop import StoppedError
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 
@@ -44,6 +45,8 @@ Sharing: TypeAlias = Literal["none", "auto"]
 
 _LEAST_SHARED = 1e-4
 """Readers share a delivery only if that saves at least this share of the moved bytes."""
+
+_SHARED = "a search with deliveries that readers share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +81,26 @@ def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> 
             patterns may match: no delivery.
     """
     tables = ask.tables
-    again = replace(ask, incumbent=decided)
+    again = replace(ask, incumbent=decided, is_needed=False)
     paying = paid_for_twice(decided, tables)
     best = with_savings(decided, savings(decided, paying), descriptions, tables)
-    seconds, entries = decided.search_seconds, decided.eliminated_entries
+    seconds, bounding, entries = decided.search_seconds, decided.bound_seconds, decided.eliminated_entries
     for deliveries in _worth_searching(decided, paying, schedule_of(ask.effort)):
+        if ask.stop.leaves_out(_SHARED):
+            break
         graph = with_deliveries(decided.graph, deliveries)
         ops = _bound(graph, decided.ops, descriptions)
         with contextlib.suppress(InfeasibleError):  # too entangled with deliveries: what is known stays
-            ask.progress("again, with deliveries that readers may share")
-            found = decide(graph, ops, again)
+            ask.progress("planning again: with deliveries that readers share", cost=best.cost)
+            try:
+                found = decide(graph, ops, again)
+            except StoppedError:
+                ask.stop.leaves_out(_SHARED)
+                break
             best = _better(best, _without_idle(decided, found, deliveries, descriptions, tables), found)
-            seconds, entries = seconds + found.search_seconds, entries + found.eliminated_entries
-    return replace(best, search_seconds=seconds, eliminated_entries=entries)
+            seconds, bounding = seconds + found.search_seconds, bounding + found.bound_seconds
+            entries += found.eliminated_entries
+    return replace(best, search_seconds=seconds, bound_seconds=bounding, eliminated_entries=entries)
 
 
 def _worth_searching(

@@ -21,7 +21,7 @@ from planner.partition.build import Unplaced, unplaced
 from planner.partition.occupancy import tightest
 from planner.partition.segments import Partitioned
 from planner.planning.refusal import does_not_fit
-from planner.progress import silent
+from planner.progress import Progress, silent
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.effort import HIGHEST_PRICE
@@ -30,6 +30,7 @@ from planner.search.memory.limit import Fit, Measured, Part, Prices, components,
 from planner.search.memory.nearby import Nearby
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
+from planner.stop import Stop, StoppedError
 from planner.tdl.bind import BoundOp
 
 _MOST_SOLVED = 96
@@ -140,15 +141,20 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) 
         held = residence.of(trial.decided)
         # No program takes less than the residence: where that is too much already, none is made.
         lacking = -(-(int(held.max(initial=0)) - sum(limits)) // len(limits))
-        return Measured(trial, goal.of(trial), held, lacking if lacking > 0 else trial.lacking(limits))
+        lacking = lacking if lacking > 0 else trial.lacking(limits)
+        if lacking <= 0:
+            ask.stop.plan_is_there(is_fitting=True)
+        return Measured(trial, goal.of(trial), held, lacking)
 
     def planned(rules: Rules, charged: CostTables) -> Decided:
-        again = replace(ask, rules=rules, effort="quick", tables=charged, progress=silent)
+        is_needed = not ask.stop.has_plan
+        again = replace(ask, rules=rules, effort="quick", tables=charged, progress=silent, is_needed=is_needed)
         return decide(decided.graph, decided.ops, again)
 
     def fitted(start: Measured[Trial], rules: Rules) -> Fit[Trial]:
         def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Trial]:
-            progress(f"the plan does not fit: planning again, memory at a price at {len(prices)} moments")
+            end_if_due(ask.stop)
+            progress(f"planning within the limit on memory: memory has a price at {len(prices)} moments")
             priced = PricedTables(goal.tables, residence, prices, tilt)
             return measured(trial_of(planned(rules, priced), tables, lean=True))
 
@@ -159,13 +165,17 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) 
     for stricter in ask.rules.with_less_replication() if is_free else ():
         if tried[-1].best.is_fitting:
             break
-        progress("no plan fits: planning again, with less replication")
+        progress("planning within the limit on memory: with less replication")
         with contextlib.suppress(InfeasibleError, UsageError):  # other rules may leave no plan at all
             start = measured(trial_of(planned(stricter, goal.tables), tables, lean=True))
             tried.append(_above(leanest, fitted(start, stricter)))
     found = min(tried, key=lambda one: max(0, one.best.excess_bytes))
     if found.best.is_fitting:
-        found = replace(found, best=_closed(found, measured, goal.tables, residence, tables, progress))
+        try:
+            found = replace(found, best=_closed(found, measured, goal.tables, residence, tables, progress, ask.stop))
+        except StoppedError:
+            fitting = (one for one in known.values() if one.is_fitting)
+            found = replace(found, best=min(fitting, key=lambda one: one.objective))
     else:
         found = replace(found, cheaper=(leanest,))
     best = _branched(found, measured, goal, residence, ask)
@@ -177,6 +187,16 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) 
         )
     usual = trial_of(best.plan.decided, limit_bytes=min(limits))
     return usual if usual.lacking(limits) <= 0 else best.plan
+
+
+def end_if_due(stop: Stop) -> None:
+    """Ends the search for cheaper plans that fit, where one that fits is known.
+
+    Raises:
+        StoppedError: the search is to end.
+    """
+    if stop.has_plan and stop.leaves_out("cheaper plans within the limit on memory"):
+        raise StoppedError
 
 
 def _above(first: Measured[Trial], found: Fit[Trial]) -> Fit[Trial]:
@@ -214,7 +234,8 @@ def _closed(
     goal_tables: CostTables,
     residence: Residence,
     tables: CostTables,
-    progress: Callable[[str], None],
+    progress: Progress,
+    stop: Stop,
 ) -> Measured[Trial]:
     """Takes what may be taken of plans that are cheaper and do not fit."""
     best = found.best
@@ -224,8 +245,9 @@ def _closed(
         parts = _parts(over, under, goal_tables, priced)
         if len(parts) < 2:
             continue
-        progress(f"closing the gap between two plans, which differ in {len(parts)} parts")
-        best = min(best, mixed(parts, _with_parts(over, under, measured, tables)), key=lambda plan: plan.objective)
+        progress(f"mixing a plan that fits with a cheaper one: they differ in {len(parts)} parts")
+        measure = _with_parts(over, under, measured, tables, stop)
+        best = min(best, mixed(parts, measure), key=lambda plan: plan.objective)
     return best
 
 
@@ -255,8 +277,13 @@ def _branched(
 
     def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[tuple[Tiling, ...]] | None:
         nonlocal leanest, solved
+        if best.is_fitting:
+            end_if_due(ask.stop)
         solved += 1
-        ask.progress(f"dividing the plans between the best that fits and cheaper ones: search {solved} of {most}")
+        ask.progress(
+            f"planning within the limit on memory: branch and bound, search {solved} of {most}",
+            cost=best.plan.decided.cost if best.is_fitting else None,
+        )
         priced = PricedTables(goal.tables, residence, prices, charges=nearby.charges(charges))
         found = nearby.solve(priced, spans)
         if found is None:
@@ -276,18 +303,21 @@ def _branched(
 
     room = np.full_like(best.residence, best.most_bytes - workers * best.excess_bytes)
     below = columns[0].objective if best.is_fitting else _UNKNOWN
-    branched(columns, solve, room, nearby.variables(), below, accept, goal.highest_price, Budget(most, _TOLERANCE))
+    budget = Budget(most, _TOLERANCE)
+    with contextlib.suppress(StoppedError):
+        branched(columns, solve, room, nearby.variables(), below, accept, goal.highest_price, budget)
     if not best.is_fitting:
         accept(leanest)
     return best
 
 
 def _with_parts(
-    over: Decided, under: Decided, measured: Callable[[Trial], Measured[Trial]], tables: CostTables
+    over: Decided, under: Decided, measured: Callable[[Trial], Measured[Trial]], tables: CostTables, stop: Stop
 ) -> Callable[[Sequence[Part[str]]], Measured[Trial]]:
     """Makes and measures the first plan with parts of the second."""
 
     def with_parts(chosen: Sequence[Part[str]]) -> Measured[Trial]:
+        end_if_due(stop)
         names = {name for part in chosen for name in part.variables}
         exchanged = _exchanged(over, under, names)
         return measured(trial_of(_with_cost(exchanged, tables), lean=True))

@@ -31,6 +31,7 @@ from planner.progress import Progress, silent
 from planner.search.decided import Decided
 from planner.search.literature.methods import METHODS
 from planner.search.model.cuts import cuts_of_levels
+from planner.stop import Stop, StoppedError
 
 Objective: TypeAlias = Literal["bytes", "time"]
 
@@ -118,7 +119,7 @@ def timed(again: Callable[[CostTables], Decided], goal: Goal, tables: CostTables
 
 
 def of_the_literature(
-    names: Sequence[str], search: Callable[[str], Decided], progress: Progress = silent
+    names: Sequence[str], search: Callable[[str], Decided], progress: Progress = silent, stop: Stop | None = None
 ) -> Iterator[tuple[str, Trial | TofuError]]:
     """The plans of strategies of the literature, by name.
 
@@ -126,16 +127,23 @@ def of_the_literature(
         names: of the strategies.
         search: makes a plan by the strategy of this name.
         progress: told what is being done.
+        stop: asked before each whether the search is to end; None: it is not.
 
     Yields:
         A strategy's name and its plan, or why it has none of this graph, or none that keeps to the rules.
     """
     for number, name in enumerate(names, start=1):
+        what = f"the plan of the strategy {name}"
+        if stop is not None and stop.leaves_out(what):
+            continue
         progress(f"strategy {number} of {len(names)} of the literature: {name}")
         try:
             yield name, trial_of(search(name))
         except TofuError as error:
             yield name, error
+        except StoppedError:
+            if stop is None or not stop.leaves_out(what):
+                raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +213,7 @@ class Times:
         each = (op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in decided.ops)
         return sum(each) / PICOSECONDS
 
-    def fastest(self, trials: Sequence[Trial], limits: Sequence[int] | None) -> Fastest:
+    def fastest(self, trials: Sequence[Trial], limits: Sequence[int] | None, stop: Stop | None = None) -> Fastest:
         """The fastest plan.
 
         A program takes longer to make than its plan's tables: those that are promising come first, and one that cannot
@@ -214,6 +222,7 @@ class Times:
         Args:
             trials: plans; of equally fast ones the first is taken.
             limits: the memory there is, in any order; None: enough.
+            stop: asked, once there is a plan, whether the search is to end; None: it is not.
         """
         different: dict[object, Trial] = {}
         for trial in trials:
@@ -226,6 +235,8 @@ class Times:
             wanted = best if limits is None else fitting
             if wanted is not None and self.seconds(wanted) <= self.at_least(trial.decided):
                 continue
+            if stop is not None and wanted is not None and stop.leaves_out("estimates of further plans"):
+                break
             if best is None or self.seconds(trial) < self.seconds(best):
                 best = trial
             is_faster = fitting is None or self.seconds(trial) < self.seconds(fitting)

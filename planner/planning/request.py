@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner.artifacts.plan import DescriptionFile
@@ -19,6 +19,7 @@ from planner.search.decide import STRATEGIES
 from planner.search.effort import EffortName
 from planner.search.schedule import schedule_of
 from planner.search.user_rules.rules import NO_RULES, Rules
+from planner.stop import Stop
 from planner.tdl.descriptions import Descriptions
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import read_step
@@ -113,6 +114,8 @@ class PlanRequest:
     """How much work a search may be (``planner.search.schedule``)."""
     progress: Progress = silent
     """Told what is being done."""
+    stop: Stop = field(default_factory=Stop)
+    """Asked whether the search is to end."""
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:

@@ -9,6 +9,7 @@ from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch, Segment
 from planner.graph.reading.values import values_of
 from planner.partition.collectives import collectives, counted
+from planner.planning.another_effort import another_effort
 from planner.planning.session import Planned, Session
 from planner.results import PlanResult
 
@@ -23,7 +24,7 @@ def result_of(session: Session, planned: Planned, plan: Plan, directory: Path, s
         directory: where it was written.
         started: when, by ``time.perf_counter``.
     """
-    decided, partitioned = planned.trial.decided, planned.trial.partitioned
+    request, decided, partitioned = session.request, planned.trial.decided, planned.trial.partitioned
     program, graph = partitioned.program, session.graph
     steps = [step for worker in program.workers for step in worker.steps]
     beside, warnings = session.beside(planned, plan)
@@ -42,8 +43,10 @@ def result_of(session: Session, planned: Planned, plan: Plan, directory: Path, s
         collectives=counted(collectives(program)),
         prices=planned.prices,
         values=values_of(session.whole.notes),
-        objective=session.request.objective,
+        objective=request.objective,
         found_by=decided.strategy,
         beside=beside,
         warnings=warnings,
+        left_out=request.stop.left_out,
+        another_effort=another_effort(decided, request.effort, request.stop, shares=request.shares and request.is_free),
     )

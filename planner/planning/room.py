@@ -63,9 +63,10 @@ def shared_where_room(
     chosen: list[Saving] = []
     waiting = sorted(possible, key=lambda saving: -saving.saved_bytes)
     for number in range(_MOST_TRIALS):
-        if not waiting:
+        if not waiting or ask.stop.leaves_out("deliveries that readers share where there is memory"):
             break
-        ask.progress(f"sharing deliveries where there is memory: {len(chosen)} of {number} that were tried")
+        doing = f"sharing deliveries where there is memory: {len(chosen)} of {number} tried"
+        ask.progress(doing, cost=best.decided.cost)
         saving = waiting.pop(0)
         found = better([*chosen, saving])
         if found is not None:

@@ -8,7 +8,7 @@ them, and sources that are near on the machine; and what is known only of the pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,12 +40,14 @@ from planner.planning.request import PlanRequest
 from planner.planning.room import fits, shared_where_room
 from planner.planning.sources import from_the_nearest
 from planner.planning.undescribed import undescribed_ops
+from planner.progress import in_part, without_costs
 from planner.results import Beside
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
 from planner.search.user_rules.prices import Price, prices
 from planner.search.user_rules.rules import Rules
+from planner.stop import StoppedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Session:
         self.whole, self.data_folder = without_data_folder(read), data_folder_of(read, _folder(model))
         self._form, self._kept = canonical_under(request.rules, self.whole)
         self.graph = self._form.graph
-        request.progress(f"analysing {len(self.graph.ops)} ops")
+        request.progress(f"analysing {len(self.graph.ops):,} ops")
         self._tables = CostTables(request.rates)
         self._ask = SearchRequest(
             request.target.workers,
@@ -100,6 +102,7 @@ class Session:
             effort=request.effort,
             tables=self._tables,
             progress=request.progress,
+            stop=request.stop,
         )
         self._may_share = request.shares and request.is_free
 
@@ -142,18 +145,25 @@ class Session:
         Raises:
             TofuError: it has none of this model, or none that keeps to the rules.
         """
-        return self._search(self.graph, replace(self._ask, strategy=name, effort="normal"))
+        ask = replace(self._ask, strategy=name, effort="normal", progress=without_costs(self.request.progress))
+        return self._search(self.graph, replace(ask, is_needed=False))
 
     def _search(self, graph: Graph, ask: SearchRequest) -> Decided:
         source = self.request.source
         return decide_with_bodies(graph, source.descriptions, ask, through_bodies=self.request.through_bodies)
 
     def _searched(self, rules: Rules) -> tuple[Decided, Decided]:
-        """The plan in which every reader has its own delivery, and the one in which some may be shared."""
+        """The plan in which every reader has its own delivery, and the one in which some may be shared.
+
+        Raises:
+            StoppedError: the search is to end, and these are not the rules that were asked for.
+        """
         is_own = rules is self.request.rules
         graph = self.graph if is_own else canonical_under(rules, self.whole)[0].graph
         kept = replace(rules, names=frozenset(graph.tensors))
-        ask = replace(self._ask, rules=kept, effort=self.request.effort_for_bytes)
+        ask = replace(self._ask, rules=kept, effort=self.request.effort_for_bytes, is_needed=is_own)
+        if not is_own:
+            ask = replace(ask, progress=without_costs(ask.progress))
         plain = self._search(graph, ask)
         return plain, shared(plain, self.request.source.descriptions, ask) if self._may_share else plain
 
@@ -163,7 +173,7 @@ class Session:
         def cost_under(rules: Rules) -> int:
             return self._searched(rules)[1].cost
 
-        return prices(self.request.rules, found.cost, cost_under, self.request.progress)
+        return prices(self.request.rules, found.cost, cost_under, self.request.progress, self.request.stop)
 
     def _times(self) -> Times:
         target = self.request.target
@@ -175,7 +185,7 @@ class Session:
         """Plans that may be faster; else the one of data parallelism, to compare with."""
         request = self.request
         names = LITERATURE if request.is_free and request.objective == "time" else ("data",)
-        walked = of_the_literature(names, self.by_strategy, request.progress)
+        walked = of_the_literature(names, self.by_strategy, request.progress, request.stop)
         return [found for _, found in walked if isinstance(found, Trial)]
 
     def _chosen(self, plain: Decided, found: Decided, times: Times | None, known: Sequence[Trial]) -> Trial:
@@ -184,30 +194,41 @@ class Session:
         trial, fitting, goal = trial_of(found), None, least_cost(self._tables)
         if times is not None and request.objective == "time":
             goal = times.goal
-            own = [trial, self._by_tables_of_time(goal)]
-            trial = times.fastest(own, None).best
-            fitting = times.fastest([*own, *known] if request.is_free else own, request.limits).fitting
-        request.progress("writing a program for each worker")
+            own = [trial, *self._by_tables_of_time(goal)]
+            trial = times.fastest(own, None, request.stop).best
+            among = [*own, *known] if request.is_free else own
+            fitting = times.fastest(among, request.limits, request.stop).fitting
+            if fitting is not None:
+                request.stop.plan_is_there(is_fitting=True)
+        request.progress("making a program for each worker", cost=trial.decided.cost, lower=_lower(trial.decided))
         trial = self._within_memory(trial, plain, fitting, goal)
         if times is not None and fitting is not None:
             trial = min(fitting, trial, key=times.seconds)
         return self._nearest(self._with_room_used(trial, goal))
 
-    def _by_tables_of_time(self, goal: Goal) -> Trial:
-        """The plan for the least time as the search's tables add it up."""
-        self.request.progress("planning again, for the least time")
-        ask = replace(self._ask, effort=schedule_of(self.request.effort).for_time)
-        return timed(lambda tables: self._search(self.graph, replace(ask, tables=tables)), goal, self._tables)
+    def _by_tables_of_time(self, goal: Goal) -> Iterator[Trial]:
+        """The plan for the least time as the search's tables add it up; none where the search is to end."""
+        stop, what = self.request.stop, "a plan for the least time"
+        if stop.leaves_out(what):
+            return
+        told = in_part(without_costs(self.request.progress), "planning again, for the least time")
+        effort = schedule_of(self.request.effort).for_time
+        ask = replace(self._ask, effort=effort, progress=told, is_needed=False)
+        try:
+            yield timed(lambda tables: self._search(self.graph, replace(ask, tables=tables)), goal, self._tables)
+        except StoppedError:
+            stop.leaves_out(what)
 
     def _within_memory(self, trial: Trial, plain: Decided, fitting: Trial | None, goal: Goal) -> Trial:
         """A plan that fits: the given one, or one that is found for the limits, or one that is known to fit."""
         limits = self.request.limits
         if limits is None or fits(trial, limits):
+            self.request.stop.plan_is_there(is_fitting=True)
             return trial
         first = trial_of(plain) if trial.decided.deliveries else trial
         try:
             return within(first, self._ask, limits, goal)
-        except InfeasibleError:
+        except (InfeasibleError, StoppedError):
             if fitting is None:
                 raise
             return fitting
@@ -243,6 +264,7 @@ class Session:
             undescribed=undescribed_ops(decided, source.descriptions.is_unknown),
             in_place=self._form.in_place,
             kept=self._kept,
+            stopped_by=self.request.stop.stopped_by,
         )
 
     def beside(self, planned: Planned, plan: Plan) -> tuple[Beside | None, tuple[str, ...]]:
@@ -271,8 +293,17 @@ class Session:
             strategy=strategy,
             effort="quick",
             tables=tables,
+            progress=without_costs(self._ask.progress),
+            is_needed=False,
         )
         return self._search(self.graph, ask)
+
+
+def _lower(decided: Decided) -> int | None:
+    """The bound in bytes; None where there is none."""
+    if decided.certified_gap is None or decided.gap_of != "bytes":
+        return None
+    return round(decided.cost / (1 + decided.certified_gap))
 
 
 def _folder(model: Path) -> Path:

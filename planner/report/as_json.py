@@ -62,6 +62,8 @@ def plan(result: PlanResult) -> dict[str, Any]:
         "found_by": result.found_by,
         **({} if result.beside is None else _beside(result.beside)),
         "warnings": list(result.warnings),
+        **({"left_out": list(result.left_out)} if result.left_out else {}),
+        "another_effort": None if result.another_effort is None else asdict(result.another_effort),
         "directory": str(result.directory),
         "search_seconds": result.search_seconds,
         "total_seconds": result.total_seconds,
@@ -86,7 +88,8 @@ def _beside(beside: Beside) -> dict[str, Any]:
 
 
 def _price(price: Price) -> dict[str, Any]:
-    return {price.kind: price.rule, "price_bytes": price.price_bytes}
+    is_found = {} if price.is_found else {"is_found": False}
+    return {price.kind: price.rule, "price_bytes": price.price_bytes, **is_found}
 
 
 def explain(result: Explanation) -> dict[str, Any]:
@@ -103,6 +106,7 @@ def explain(result: Explanation) -> dict[str, Any]:
         "soybean_bytes": result.plan.soybean_bytes,
         "estimated_seconds": _seconds(result.plan.estimate),
         "estimate": None if result.plan.estimate is None else result.plan.estimate.as_dict(),
+        **({} if result.plan.stopped_by is None else {"stopped_by": result.plan.stopped_by}),
         "described_by": None if result.plan.described_by is None else asdict(result.plan.described_by),
         "undescribed": [asdict(op) for op in result.plan.undescribed],
         "tensors": [

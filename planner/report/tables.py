@@ -10,6 +10,7 @@ from planner.machine.rates import Rates
 from planner.report.console import ReportConsole
 from planner.report.estimate import beside_facts, beside_measurement, estimate_facts
 from planner.results import (
+    AnotherEffort,
     Comparison,
     ComparisonRow,
     Explanation,
@@ -113,6 +114,9 @@ def _plan_facts(plan: Plan, objective: Sequence[tuple[str, str]] = ()) -> list[t
         *_rates(plan.rates),
         ("gap to the optimum", gap),
     ]
+    if plan.stopped_by is not None:
+        why = {"time": "the time for it was over", "interrupt": "it was interrupted"}[plan.stopped_by]
+        facts.append(("search stopped", f"{why}; it had more to do"))
     if plan.decided_apart:
         apart = f"{plan.decided_apart:,} of the tensors and ops apart from the others"
         facts.append(("search restricted", f"the graph is too entangled to be decided all at once: {apart}"))
@@ -168,6 +172,7 @@ def plan(result: PlanResult, file: TextIO) -> None:
             ("search", format_seconds(result.search_seconds)),
             ("from file to files", format_seconds(result.total_seconds)),
             ("written to", str(result.directory)),
+            *([("left out", ", ".join(result.left_out))] if result.left_out else []),
         ],
     )
     if result.prices:
@@ -180,6 +185,17 @@ def plan(result: PlanResult, file: TextIO) -> None:
         rows = [(name, str(result.plan.tilings[name]), format_bytes(moved)) for name, moved in costly if moved]
         console.print_table(("what moves most", "tiling", "moved"), rows, ("moved",))
     _undescribed(console, result.plan.undescribed)
+    if result.another_effort is not None:
+        console.print()
+        console.print_line(_another_effort(result.another_effort))
+
+
+def _another_effort(another: AnotherEffort) -> str:
+    if another.effort is None:
+        return another.tries
+    if another.about_seconds is None:
+        return f"--effort {another.effort} would try: {another.tries}"
+    return f"--effort {another.effort} would try, in about {format_seconds(another.about_seconds)}: {another.tries}"
 
 
 def _objective(result: PlanResult) -> list[tuple[str, str]]:
@@ -191,11 +207,11 @@ def _objective(result: PlanResult) -> list[tuple[str, str]]:
 
 def _price(price: Price) -> str:
     """What a rule costs, against a plan without it."""
-    return (
-        "no plan without it"
-        if price.price_bytes is None
-        else f"{format_bytes(price.price_bytes)} more (moved and excess)"
-    )
+    if not price.is_found:
+        return "not found: the search was stopped"
+    if price.price_bytes is None:
+        return "no plan without it"
+    return f"{format_bytes(price.price_bytes)} more (moved and excess)"
 
 
 def explain(result: Explanation, file: TextIO) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from planner.errors import ModelError
 from planner.graph.model import Graph
 from planner.graph.reading.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
+from planner.progress import Progress, silent
 from planner.runtime.check_model import check_against_model
 
 
@@ -42,16 +44,21 @@ class LoadedPlan:
 
 
 @without_collection()
-def load_plan(directory: Path) -> LoadedPlan:
+def load_plan(directory: Path, progress: Progress = silent) -> LoadedPlan:
     """Reads a plan's folder and checks that its files belong together.
+
+    Args:
+        directory: the folder.
+        progress: told what is being read.
 
     Raises:
         UsageError: it is no plan's folder.
         ModelError: its files do not belong together, or cannot be read.
     """
+    progress("reading the plan")
     folder = open_folder(directory)
     paths = tuple(folder.worker(worker) for worker in range(folder.plan.workers))
-    models = tuple(_worker_model(path) for path in paths)
+    models = tuple(_worker_models(paths, progress))
     plan_digest = digest((directory / PLAN).read_bytes())
     strangers = tuple(
         path.name for path, model in zip(paths, models, strict=True) if model.plan_digest not in ("", plan_digest)
@@ -80,11 +87,18 @@ def load_plan(directory: Path) -> LoadedPlan:
             ),
             hint="plan the model again with `tofu plan`",
         )
+    progress("reading the model")
     graph = read_model(folder.model, operators=EVERY_OPERATOR)
     check_against_model(graph, program, str(directory))
     return LoadedPlan(
         graph, program, models, paths, folder.plan.model_digest, stated, folder.plan.estimate, folder.data_folders
     )
+
+
+def _worker_models(paths: Sequence[Path], progress: Progress) -> Iterator[WorkerModel]:
+    for number, path in enumerate(paths, start=1):
+        progress(f"reading worker {number} of {len(paths)}")
+        yield _worker_model(path)
 
 
 def _worker_model(path: Path) -> WorkerModel:

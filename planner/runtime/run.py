@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from planner.runtime.measure.fetch_bytes import FetchBytes, check_bytes, fetch_t
 from planner.runtime.measure.profile import profile_of
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.run_options import RunOptions, check_options
-from planner.runtime.run_report import Progress, RunResult, StepReport
+from planner.runtime.run_report import RunResult, StepReport
 from planner.runtime.values import schedule
 from planner.runtime.values.checkpoint import newest_checkpoint, remove_older, write_checkpoint
 from planner.runtime.values.export import check_export, export_weights
@@ -41,7 +41,7 @@ def run_plan(
     verify: bool = False,
     seed: int = 0,
     loss: str | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[StepReport], None] | None = None,
     transport: Transport | None = None,
 ) -> RunResult:
     """``run_with``, with the usual options as arguments; see ``RunOptions``."""
@@ -70,7 +70,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
     """
     check_options(options)
     check_libraries(options.libraries)
-    loaded = plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan))
+    loaded = plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan), options.doing)
     graph = loaded.graph
     name = loss_of(graph, options.loss)
     if options.export is not None:
@@ -79,6 +79,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         raise UsageError(
             f"--lr: the model has no input {schedule.INPUT!r}", facts=(f"inputs: {', '.join(graph.inputs)}",)
         )
+    options.doing("reading the inputs")
     sources: list[TileSource] = []
     first, seed = 1, options.seed
     if options.resume:
@@ -124,6 +125,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             check_kernels(graph, options.libraries)
         judge = None
         if options.verify:
+            options.doing("preparing the reference")
             judge = Judge(_with_constants(graph, values), options.references, options.libraries)
         engine = stack.enter_context(_engine(loaded, transport, _device_map(loaded, options), options))
         return _Run(loaded, engine, judge, name, replace(options, seed=seed)).go(values, feed, first)
@@ -187,7 +189,9 @@ def _engine(
             device_map=device_map,
             libraries=options.libraries,
             patience_seconds=options.patience_seconds,
+            progress=options.doing,
         )
+    options.doing("making sessions")
     return InProcessEngine(plan.models, plan.program.state, transport=transport, libraries=options.libraries)
 
 
@@ -207,6 +211,7 @@ class _Run:
         outputs: dict[str, np.ndarray] = {}
         fetches: tuple[FetchBytes, ...] = ()
         whole = {name: values.whole(name) for name in self._plan.graph.inputs} if self._judge is not None else {}
+        options.doing("filling the workers' tiles")
         fill_tiles(self._engine, values.tile)
         for step in range(first, options.steps + 1):
             is_last = step == options.steps
@@ -214,6 +219,8 @@ class _Run:
             if fresh:
                 load_tiles(self._engine, fresh, fresh.keys())
                 whole.update(fresh if self._judge is not None else {})
+            loss = f", loss {losses[-1]:.6f} after step {step - 1}" if losses else ""
+            options.doing(f"step {step} of {options.steps}{loss}")
             start = time.perf_counter()
             iterations.append(self._engine.iterate(timed=options.profile))
             seconds.append(time.perf_counter() - start)
@@ -227,10 +234,12 @@ class _Run:
             if self._loss:
                 losses.append(float(outputs[self._loss].reshape(())))
             if self._judge is not None:
+                options.doing(f"judging step {step} of {options.steps}")
                 comparison, right = self._judge.compare(step, outputs, whole)
                 comparisons.append(comparison)
                 whole = {**whole, **{pair.current: right[pair.following] for pair in program.state}}
             if options.checkpoint_dir is not None and (is_last or self._is_due(step)):
+                options.doing(f"writing a checkpoint of step {step}")
                 self._save(options.checkpoint_dir, step, whole)
             if not is_last:
                 if self._judge is not None:
@@ -238,9 +247,9 @@ class _Run:
                 else:
                     self._engine.advance()
             if options.progress is not None:
-                loss = losses[-1] if losses else None
+                last = losses[-1] if losses else None
                 judged = comparisons[-1] if comparisons else None
-                options.progress(StepReport(step, options.steps, loss, moved_bytes, seconds[-1], judged))
+                options.progress(StepReport(step, options.steps, last, moved_bytes, seconds[-1], judged))
         found = tuple(comparisons)
         return RunResult(
             steps=options.steps - first + 1,

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import UsageError
-from planner.progress import silent
+from planner.progress import Progress, silent
 from planner.runtime.engine.patience import PATIENCE_SECONDS
 from planner.runtime.judge.reference import ForeignReference
-from planner.runtime.run_report import Progress
+from planner.runtime.run_report import StepReport
 from planner.runtime.values.export import try_export
 from planner.runtime.values.schedule import Schedule
 from planner.runtime.values.state import Drawn
@@ -66,11 +66,13 @@ class RunOptions:
     """Of custom operators, for ONNX Runtime."""
     references: Mapping[tuple[str, str], ForeignReference] = field(default_factory=dict)
     """By (domain, op type), operators that ONNX does not define in NumPy, to verify by."""
-    progress: Progress | None = None
+    progress: Callable[[StepReport], None] | None = None
     """Called after each step."""
+    doing: Progress = silent
+    """Told what is being done."""
     told: Callable[[Drawn], None] | None = None
     """Called before the first step with what is made up."""
-    notice: Callable[[str], None] = silent
+    notice: Callable[[str], None] = lambda line: None
     """Told what the user should know before the run."""
 
 

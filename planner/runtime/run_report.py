@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
@@ -29,9 +28,6 @@ class StepReport:
     """Of the workers' iteration alone."""
     comparison: StepComparison | None
     """With verification."""
-
-
-Progress: TypeAlias = Callable[[StepReport], None]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from planner.collection import without_collection
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
+from planner.progress import Progress, with_best, without_costs
 from planner.search.decided import Decided
 from planner.search.effort import MANY_OPS
 from planner.search.literature.methods import METHODS
@@ -28,6 +29,7 @@ from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
 from planner.search.user_rules.pins import ruled
 from planner.search.user_rules.rules import Rules
+from planner.stop import Stop
 from planner.tdl.bind import BoundOp
 
 STRATEGIES: Mapping[str, str] = MappingProxyType(
@@ -56,6 +58,7 @@ def decide(
         UsageError: a rule that cannot be kept, or fewer than one worker.
         ModelError: no tensor has elements.
         InfeasibleError: more workers than the largest tensor has elements.
+        StoppedError: the search is to end, has no plan yet, and need not have one.
     """
     workers, strategy = ask.workers, ask.strategy
     if workers < 1:
@@ -71,7 +74,8 @@ def decide(
             hint=f"at most {largest} workers can have something to do",
         )
     started = time.perf_counter()
-    ask.progress("tables of the graph")
+    progress = ask.progress if ask.incumbent is None else with_best(ask.progress, ask.incumbent.cost)
+    progress("tables of the graph")
     method = None if strategy == "tofu" else METHODS[strategy]
     cuts = cuts_of_levels(ask.levels or (workers,))
     schedule = schedule_of(ask.effort)
@@ -79,7 +83,7 @@ def decide(
     are_alike = ask.tables.are_of_content and not ask.rules and not ask.held
     is_brief = schedule.shortens and method is None and are_alike and len(ops) > MANY_OPS
 
-    def searched(graph: Graph, ops: tuple[BoundOp, ...]) -> tuple[Problem, tuple[int, ...], Found]:
+    def searched(graph: Graph, ops: tuple[BoundOp, ...], progress: Progress) -> tuple[Problem, tuple[int, ...], Found]:
         problem = Problem(
             graph,
             ops,
@@ -91,21 +95,25 @@ def decide(
         beaten = None
         if ask.incumbent is not None and len(ops) > MANY_OPS:
             beaten = PlanToBeat(ceil(ask.incumbent.cost * (1 - ask.least_saved)) - 1, _kept(ask.incumbent))
-        ground = Ground(problem, cuts, partial(_narrowed, problem, ask.rules, ask.held), beaten, ask.progress)
+        narrow = partial(_narrowed, problem, ask.rules, ask.held)
+        # A method of the literature is one part of the work: where it is needed, nothing ends it.
+        stop = Stop() if method is not None and ask.is_needed else ask.stop
+        ground = Ground(problem, cuts, narrow, beaten, progress, stop, ask.is_needed)
         if method is None:
-            return problem, cuts, made(schedule.moves, ground)
+            return problem, cuts, made(schedule.moves, ground, schedule.first)
         return problem, *method.search(ground)
 
     short = shortened(graph, ops) if is_brief else None
     answer, whole = None, None
     if short is not None:
-        answer = searched(short.graph, short.ops)
+        answer = searched(short.graph, short.ops, without_costs(ask.progress))
         whole = short.expanded(*_by_name(answer[0], answer[2]))
     if answer is None or whole is None:
         # Neither the order of the file nor names decide between plans of equal cost.
-        answer = searched(*in_order(graph, ops))
+        answer = searched(*in_order(graph, ops), progress)
         whole = Whole(*_by_name(answer[0], answer[2]), {})
     decided = _decided(graph, ops, strategy, whole, *answer)
+    ask.stop.plan_is_there()
     seconds = time.perf_counter() - started
     return replace(decided, search_seconds=seconds, table_entries=ask.tables.entries)
 
@@ -219,6 +227,7 @@ def _decided(
             bound.op.name for bound, other in zip(ops, standing, strict=True) if problem.variable_of_op[other] in stuck
         ),
         decided_apart=problem.decided_apart if gap != 0 else 0,
+        bound_seconds=found.bound_seconds,
         largest_table=found.largest_table,
         eliminated_entries=problem.eliminated_entries,
     )

@@ -20,6 +20,8 @@ class Decided(Decision):
     """Of that graph, in its order, with their descriptions."""
     search_seconds: float = field(default=0.0, compare=False)
     """From the graph in memory to what is decided."""
+    bound_seconds: float = field(default=0.0, compare=False)
+    """Of that, what bounds took."""
     table_entries: int = field(default=0, compare=False)
     """Entries of all tables."""
     largest_table: int = field(default=0, compare=False)

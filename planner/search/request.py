@@ -11,6 +11,7 @@ from planner.cost.tables import CostTables
 from planner.progress import Progress, silent
 from planner.search.effort import EffortName
 from planner.search.user_rules.rules import NO_RULES, Rules
+from planner.stop import Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +43,7 @@ class SearchRequest:
     twice."""
     progress: Progress = silent
     """Told what is being done."""
+    stop: Stop = field(default_factory=Stop)
+    """Asked whether the search is to end."""
+    is_needed: bool = True
+    """A plan is made in any case; else the search may end before it has one, since there is another plan."""

@@ -25,6 +25,8 @@ class Schedule:
     """One after the other, until the best plan is proven best."""
     for_time: EffortName
     """The effort of searches by tables of time: their bounds take longer, and the plan's program is the judge."""
+    first: int = 2
+    """How many of the moves make the first plan: those of ``quick``. They are made whatever ends the search."""
     shortens: bool = False
     """A deep network is planned by a short one, without most of its equal blocks (``planner.search.repeats``)."""
     least_saved_by_bodies: float = LITTLE_SAVED

@@ -62,7 +62,7 @@ def test_what_cannot_be_kept_is_refused_and_nothing_is_written(here: Path, capsy
 
 def test_progress_says_which_price_is_sought() -> None:
     told: list[str] = []
-    api.plan(Path("m.onnx"), gpus=2, pin={"w1": "R"}, progress=told.append)
+    api.plan(Path("m.onnx"), gpus=2, pin={"w1": "R"}, progress=lambda doing, **_: told.append(doing))
     assert "price 1 of 1: planning without --pin w1=R" in told
 
 

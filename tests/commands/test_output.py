@@ -25,14 +25,25 @@ def test_the_result_alone_is_on_stdout(command: str, door: Door, capsys: pytest.
 
 
 @pytest.mark.parametrize("command", ["grad", "plan", "run"])
-def test_progress_is_for_a_terminal(
+def test_progress_is_one_line_on_a_terminal(
     command: str, door: Door, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     assert cli.main([*GOOD_LINES[command].split(), "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["command"] == command
-    assert err == "reading [conv1]\na library speaks\n"
+    assert err.endswith("\r0 s  reading [conv1]\x1b[Ka library speaks\n\r\x1b[K")
+
+
+@pytest.mark.parametrize("term", ["dumb", ""])
+def test_a_terminal_that_cannot_erase_gets_no_line_of_a_short_command(
+    term: str, door: Door, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", term)
+    assert cli.main(GOOD_LINES["plan"].split()) == 0
+    assert capsys.readouterr().err == "a library speaks\n"
 
 
 @pytest.mark.parametrize("content", [{"x": float("nan")}, {"x": Path()}])

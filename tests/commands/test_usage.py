@@ -48,6 +48,11 @@ def test_imports_only_the_layer_below() -> None:
         "planner.report.operators",
         "planner.report.tables",
         "planner.report.text.printable",
+        "planner.results.PlanResult",
+        "planner.runtime.run_report.RunResult",
+        "planner.stop.Stop",
+        "planner.units.format_bytes",
+        "planner.units.format_ratio",
     }
 
 

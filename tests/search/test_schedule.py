@@ -60,7 +60,7 @@ def test_a_quick_plan_of_a_transformer_grows_out_of_two(monkeypatch: pytest.Monk
 def test_fusion_takes_back_what_recursion_decided_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, workers = zoo.build("mlp-5x300"), 8
     found = planned(graph, workers, "quick")
-    monkeypatch.setattr(grow, "improve", lambda problem, cuts, restrict, plan, progress: plan)
+    monkeypatch.setattr(grow, "improve", lambda problem, cuts, restrict, plan, progress, stop: plan)
     assert found.cost < 0.9 * planned(graph, workers, "quick").cost
 
 
@@ -78,9 +78,10 @@ def test_where_a_gap_is_left_a_plan_grows_out_of_every_other_start() -> None:
     ops = opdefs.standard().bind_all(graph)
     for workers, starts in ((16, 2 + 10), (8, 2)):
         lines.clear()
-        gap = decide(graph, ops, SearchRequest(workers, progress=lines.append)).certified_gap
+        ask = SearchRequest(workers, progress=lambda doing, **_: lines.append(doing))
+        gap = decide(graph, ops, ask).certified_gap
         assert gap == (0.0 if starts == 2 else None)
-        assert sum(line.startswith("cut 1 ") for line in lines) == starts
+        assert sum("deciding cut 1 of " in line for line in lines) == starts
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ class Door:
     def call(self, command: str, *args: Any, **options: Any) -> object:
         tell = options.pop("progress", None)
         options.pop("notice", None)
+        options.pop("stop", None)
         self.calls.append((command, args, options))
         if tell is not None:
             tell("reading [conv1]")

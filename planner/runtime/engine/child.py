@@ -4,7 +4,8 @@ It reads one JSON object per line from stdin and answers each with one on stdout
 
     {"models": [path, ...], "state": [[current, next], ...], "memory": descriptor,
      "devices": [GPU of each worker, ...] or null, "libraries": [path, ...]}    first, and once
-        -> {"sessions": count, "threads": [ident of each worker's thread, ...],
+        -> {"doing": what is being done}, any number of times, and then
+           {"sessions": count, "threads": [ident of each worker's thread, ...],
             "staging_bytes": [of each worker, ...]}
     {"do": "iterate", "timed": bool}
         -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]}
@@ -38,6 +39,7 @@ from planner.artifacts.worker_model import read_worker_model
 from planner.collection import without_collection
 from planner.errors import TofuError, out_of_memory
 from planner.graph.model import StatePair
+from planner.progress import Progress
 from planner.runtime.engine.backend import Backend
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.executor import Executor
@@ -59,7 +61,7 @@ def main() -> NoReturn:
         request = requests.get()
         try:
             if executor is None:
-                executor = _start(request)
+                executor = _start(request, partial(_tell, replies))
                 gc.freeze()  # the program is there for the life of the process
                 reply = {
                     "sessions": executor.session_count,
@@ -78,6 +80,12 @@ def main() -> NoReturn:
         replies.flush()
 
 
+def _tell(replies: TextIO, doing: str, *, cost: int | None = None, lower: int | None = None) -> None:
+    """Says what is being done, before the answer."""
+    replies.write(json.dumps({"doing": doing}) + "\n")
+    replies.flush()
+
+
 def _refusal(error: TofuError) -> dict[str, Any]:
     return {"error": {"kind": type(error).__name__, "what": error.what, "facts": error.facts, "hint": error.hint}}
 
@@ -93,8 +101,11 @@ def _listen(lines: TextIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 
 @without_collection()
-def _start(request: Mapping[str, Any]) -> Executor:
-    models = [read_worker_model(ModelProto.FromString(Path(path).read_bytes())) for path in request["models"]]
+def _start(request: Mapping[str, Any], progress: Progress) -> Executor:
+    models = []
+    for worker, path in enumerate(request["models"], start=1):
+        progress(f"loading worker {worker} of {len(request['models'])}")
+        models.append(read_worker_model(ModelProto.FromString(Path(path).read_bytes())))
     exchange = Exchange([model.program for model in models], request["memory"])
     state = [StatePair(current, following) for current, following in request["state"]]
     libraries = [Path(path) for path in request.get("libraries", ())]
@@ -106,7 +117,7 @@ def _start(request: Mapping[str, Any]) -> Executor:
         cupy, _ = require_cuda()
         make_session = partial(cuda_session, libraries=libraries)
         backend = CudaBackend([model.program for model in models], exchange, request["devices"], cupy, make_session)
-    return Executor(models, exchange, state, is_shared=True, backend=backend, libraries=libraries)
+    return Executor(models, exchange, state, is_shared=True, backend=backend, libraries=libraries, progress=progress)
 
 
 def _serve(executor: Executor, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from planner.artifacts.waits import Waits
 from planner.artifacts.worker_model import WorkerModel
 from planner.errors import WorkerError
 from planner.graph.model import StatePair
+from planner.progress import Progress, silent
 from planner.runtime.engine.backend import Backend, CpuBackend
 from planner.runtime.engine.check import check_programs, describe
 from planner.runtime.engine.exchange import IDLE, Exchange
@@ -115,6 +116,7 @@ class Executor:
         is_shared: sessions share one thread pool and one arena (see ``SessionMaker``).
         backend: where the workers compute; None: on CPUs.
         libraries: of custom operators, on CPUs.
+        progress: told whose sessions are made.
 
     Raises:
         ModelError: the programs do not fit together.
@@ -131,6 +133,7 @@ class Executor:
         is_shared: bool = False,
         backend: Backend | None = None,
         libraries: Sequence[Path] = (),
+        progress: Progress = silent,
     ) -> None:
         self._programs = tuple(model.program for model in models)
         waits = check_programs(self._programs, state)
@@ -141,7 +144,10 @@ class Executor:
         self._progress = _Progress(len(models))
         self._arrays = [self._backend.arrays(model) for model in models]
         awaited = frozenset((other, count) for steps in waits for wanted in steps for other, count in wanted.items())
-        self._actions = [self._prepare(model, mine, awaited) for model, mine in zip(models, waits, strict=True)]
+        self._actions: list[tuple[_Action, ...]] = []
+        for worker, (model, mine) in enumerate(zip(models, waits, strict=True), start=1):
+            progress(f"making sessions: worker {worker} of {len(models)}")
+            self._actions.append(self._prepare(model, mine, awaited))
         self._pairs = [state_buffers(program, state) for program in self._programs]
         self._failure: Failure | None = None
         self._failing = threading.Lock()

@@ -26,6 +26,7 @@ from planner import errors
 from planner.artifacts.program import WorkerProgram
 from planner.errors import TofuError, WorkerError
 from planner.graph.model import StatePair
+from planner.progress import Progress, silent
 from planner.runtime.engine.check import describe
 from planner.runtime.engine.exchange import Exchange, check_room
 from planner.runtime.engine.executor import Iteration
@@ -48,6 +49,7 @@ class SupervisedEngine(Engine):
         device_map: the GPU of each worker; None: on CPUs.
         libraries: of custom operators.
         patience_seconds: how long the workers may go on without a finished step.
+        progress: told what the child does until it is ready.
         command: what to start instead of the child, for tests of its death.
 
     Raises:
@@ -63,9 +65,11 @@ class SupervisedEngine(Engine):
         device_map: Sequence[int] | None = None,
         libraries: Sequence[Path] = (),
         patience_seconds: float = PATIENCE_SECONDS,
+        progress: Progress = silent,
         command: Sequence[str] = _COMMAND,
     ) -> None:
         self.programs = tuple(programs)
+        self._progress = progress
         if device_map is None:
             check_room(self.programs)
         self._exchange = Exchange(self.programs)
@@ -175,9 +179,14 @@ class SupervisedEngine(Engine):
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
+        answer: dict[str, Any] = {}
         try:
             _write_all(self._process.stdin, json.dumps(request).encode() + b"\n")
-            line = self._answers.line(self._sign)
+            while (line := self._answers.line(self._sign)).endswith(b"\n"):
+                answer = json.loads(line)
+                if "doing" not in answer:
+                    break
+                self._progress(str(answer["doing"]))
         except BrokenPipeError:
             line = b""
         except StallError:
@@ -189,7 +198,6 @@ class SupervisedEngine(Engine):
             ) from None
         if not line.endswith(b"\n"):
             raise self._death()
-        answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise _told(answer["error"])
         return answer

@@ -13,7 +13,6 @@ A bound holds for the search's own problem: these cuts, these candidates, one ti
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isqrt
 from typing import Protocol
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.tables import Candidates
+from planner.progress import Progress, silent
 from planner.search.bound.coarse import begin_coarsely
 from planner.search.bound.core import Core, core_entries, rounding_error
 from planner.search.effort import BOUND_PASSES, CORE_ENTRIES, EXACT_AT_ONCE, NORMAL_BOUND, BoundLimits
@@ -28,6 +28,10 @@ from planner.search.exact.choices import Choices
 from planner.search.exact.order import Ints, find_order
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
+from planner.stop import Stop, StoppedError
+
+BOUND = "a bound"
+"""What is left out where a search ends before it has one."""
 
 
 class Incumbent(Protocol):
@@ -45,7 +49,8 @@ def certify(
     restrict: Restriction,
     incumbent: Incumbent,
     limits: BoundLimits = NORMAL_BOUND,
-    progress: Callable[[str], None] = lambda line: None,
+    progress: Progress = silent,
+    stop: Stop | None = None,
 ) -> int | None:
     """Bounds what a plan can be.
 
@@ -56,10 +61,13 @@ def certify(
         incumbent: the best plan known; is told of assignments that may be better ones.
         limits: how much work may be done.
         progress: told what is being done.
+        stop: asked between passes, and between parts of the tables, whether the search is to end; None: it is not.
 
     Returns:
-        No plan costs less, the best one that is known in the end included; None if a bound would be more work.
+        No plan costs less, the best one that is known in the end included; None if a bound would be more work, or if
+        there is none yet where the search is to end.
     """
+    stop = Stop() if stop is None else stop
     choices = every_tiling(problem, cuts, restrict, incumbent.best, limits)
     if choices is None or problem.table_entries(choices) > limits.table_entries:
         return None
@@ -67,8 +75,12 @@ def certify(
     order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=CORE_ENTRIES)
     if core_entries(order, sizes) > limits.pair_entries:
         return None
-    progress("tables of all cuts together")
-    core = Core(problem, choices, order)
+    progress("tables of every tiling, for a bound", cost=incumbent.best.cost)
+    try:
+        core = Core(problem, choices, order, stop.check)
+    except StoppedError:
+        stop.leaves_out(BOUND)
+        return None
     problem.eliminated_entries += core.eliminated_entries
     dual = core.dual()
 
@@ -80,17 +92,26 @@ def certify(
         look_at(values)
         return max(lower, min(total, incumbent.best.cost))
 
+    lower = 0
+
+    def so_far() -> int:
+        """The bound where the search is to end."""
+        stop.leaves_out("more rounds of the bound")
+        known = core.constant + _rounded_up(dual.lower) if np.isfinite(dual.lower) else 0
+        return min(max(lower, known), incumbent.best.cost)
+
     exact = core.solve(EXACT_AT_ONCE)
     if exact is not None:
         return closed(*exact, 0)
     if limits.coarse_rounds:
-        progress("a bound that leaves the order of cuts open")
-        groups = core.without_order()
-        begin_coarsely(dual, groups, incumbent.best.cost - core.constant, limits.coarse_rounds, limits.least_gain)
-    lower = 0
+        progress("a bound that leaves the order of cuts open", cost=incumbent.best.cost)
+        groups, cap = core.without_order(), incumbent.best.cost - core.constant
+        begin_coarsely(dual, groups, cap, limits.coarse_rounds, limits.least_gain, stop)
     for number in range(limits.rounds):
-        progress(f"bounding the plan, round {number + 1}: {incumbent.best.cost:,} bytes, at least {max(lower, 0):,}")
+        progress(f"bounding all plans, round {number + 1}", cost=incumbent.best.cost, lower=max(lower, 0))
         for _ in range(BOUND_PASSES):
+            if stop.is_due():
+                return so_far()
             guess = dual.forward()
             if core.constant + dual.cost(guess) < incumbent.best.cost - 0.5:
                 look_at(core.original(guess))
@@ -98,7 +119,10 @@ def certify(
         before, lower = lower, max(lower, core.constant + _rounded_up(dual.lower))
         if lower >= incumbent.best.cost or not core.take_out(dual, incumbent.best):
             return incumbent.best.cost
-        exact = core.solve(limits.exact_entries)
+        try:
+            exact = core.solve(limits.exact_entries, stop.check)
+        except StoppedError:
+            return so_far()
         if exact is not None:
             return closed(*exact, lower)
         if lower - before < limits.least_gain * (incumbent.best.cost - lower):

@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 
 from planner.search.bound.dual import Dual, Floats
 from planner.search.effort import BOUND_PASSES
+from planner.stop import Stop
 
 Groups = NDArray[np.int64]
 """By value the number of its group, from 0."""
 
 
-def begin_coarsely(dual: Dual, groups: Sequence[Groups], cap: float, rounds: int, least_gain: float) -> None:
+def begin_coarsely(
+    dual: Dual, groups: Sequence[Groups], cap: float, rounds: int, least_gain: float, stop: Stop | None = None
+) -> None:
     """Passes over the merged values until that brings little, and gives the bound what they have found.
 
     Args:
@@ -29,6 +32,7 @@ def begin_coarsely(dual: Dual, groups: Sequence[Groups], cap: float, rounds: int
         cap: what the best assignment known costs.
         rounds: of passes, at most.
         least_gain: a round that closes a smaller share of what is missing is the last.
+        stop: asked between passes whether the search is to end; None: it is not.
     """
     merged = Dual(
         [_merged(costs, group, 0) for costs, group in zip(dual.own, groups, strict=True)], _merged_pairs(dual, groups)
@@ -36,6 +40,8 @@ def begin_coarsely(dual: Dual, groups: Sequence[Groups], cap: float, rounds: int
     for _ in range(rounds):
         before = merged.lower
         for _ in range(BOUND_PASSES):
+            if stop is not None and stop.is_due():
+                break
             merged.forward()
             merged.backward()
         if merged.lower - before < least_gain * (cap - merged.lower):

@@ -8,7 +8,7 @@ is solved exactly as soon as its tables are small enough.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from planner.search.bound.dual import Dual, Floats
 from planner.search.effort import ROUNDING
 from planner.search.exact.buckets import KnownTables
 from planner.search.exact.choices import Choices
-from planner.search.exact.eliminate import Reduced, eliminate
+from planner.search.exact.eliminate import Reduced, eliminate, go_on
 from planner.search.exact.order import Ints, Order, find_order
 from planner.search.exact.sums import Table
 from planner.search.model.found import Found
@@ -46,18 +46,22 @@ class Core:
         eliminated_entries: entries of all buckets that were computed.
     """
 
-    def __init__(self, problem: Problem, choices: Choices, order: Order) -> None:
+    def __init__(self, problem: Problem, choices: Choices, order: Order, check: Callable[[], None] = go_on) -> None:
         """Eliminates.
 
         Args:
             problem: the graph's variables and tables.
             choices: every tiling of each variable.
             order: of the variables of few neighbours.
+            check: called between parts of the work; what it raises ends it.
         """
         self._choices = choices
         sizes = choices.sizes.tolist()
         known = KnownTables()
-        self._reduced = Reduced(order, known, *known.interned(*problem.joint_tables(choices)))
+        check()
+        tables, which = problem.joint_tables(choices)
+        check()
+        self._reduced = Reduced(order, known, *known.interned(tables, which), check)
         self.constant = self._reduced.constant
         self.eliminated_entries = self._reduced.entries
         self._core = sorted(order.core, key=problem.times.__getitem__)
@@ -146,11 +150,12 @@ class Core:
         self._kept = [kept[values] for kept, values in zip(self._kept, keep, strict=True)]
         return True
 
-    def solve(self, most_entries: int) -> tuple[int, Ints] | None:
+    def solve(self, most_entries: int, check: Callable[[], None] = go_on) -> tuple[int, Ints] | None:
         """The exact minimum over the values that are left, and where it is.
 
         Args:
             most_entries: of a bucket; None is returned where one would be larger.
+            check: called between parts of the work; what it raises ends it.
         """
         kept = self._kept
         sizes = [len(values) for values in kept]
@@ -163,5 +168,5 @@ class Core:
         tables = [costs[values] for costs, values in zip(self._own, kept, strict=True)]
         tables += [self._pairs[pair][np.ix_(kept[pair[0]], kept[pair[1]])] for pair in pairs]
         squeezed = [table.reshape([sizes[place] for place in scope]) for table, scope in zip(tables, free, strict=True)]
-        solution = eliminate(order, squeezed, np.arange(len(squeezed), dtype=np.int64))
+        solution = eliminate(order, squeezed, np.arange(len(squeezed), dtype=np.int64), check)
         return self.constant + solution.total, self.original(solution.values.tolist())

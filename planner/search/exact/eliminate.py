@@ -11,7 +11,7 @@ of their numbers, done for a whole batch at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,19 +100,26 @@ def refuse_larger(entries: float, max_table_entries: int) -> None:
         )
 
 
-def eliminate(order: Order, tables: Sequence[Table], which: Ints) -> Solution:
+def go_on() -> None:
+    """Between parts of the work: nothing ends it."""
+
+
+def eliminate(order: Order, tables: Sequence[Table], which: Ints, check: Callable[[], None] = go_on) -> Solution:
     """Finds the least sum of factors over all assignments; of equal values the first wins.
 
     Args:
         order: over the factors' scopes.
         tables: the different tables.
         which: the number of each factor's table, shape [factors].
+        check: called between parts of the work; what it raises ends it.
     """
     known = KnownTables()
-    return eliminate_known(order, known, *known.interned(tables, which))
+    return eliminate_known(order, known, *known.interned(tables, which), check)
 
 
-def eliminate_known(order: Order, known: KnownTables, numbers: Ints, constant: int) -> Solution:
+def eliminate_known(
+    order: Order, known: KnownTables, numbers: Ints, constant: int, check: Callable[[], None] = go_on
+) -> Solution:
     """The same, for tables that are known by number.
 
     Args:
@@ -120,8 +127,9 @@ def eliminate_known(order: Order, known: KnownTables, numbers: Ints, constant: i
         known: the tables, and what was found out about them before.
         numbers: of each factor's table, shape [factors].
         constant: what was taken out of the tables.
+        check: called between parts of the work; what it raises ends it.
     """
-    reduced = Reduced(order, known, numbers, constant)
+    reduced = Reduced(order, known, numbers, constant, check)
     values = np.zeros(order.variables, dtype=np.int64)
     reduced.complete(values)
     return Solution(values, reduced.constant, reduced.largest_table, reduced.entries)
@@ -136,7 +144,9 @@ class Reduced:
         entries: entries of all buckets that were computed and not known before.
     """
 
-    def __init__(self, order: Order, known: KnownTables, numbers: Ints, constant: int) -> None:
+    def __init__(
+        self, order: Order, known: KnownTables, numbers: Ints, constant: int, check: Callable[[], None] = go_on
+    ) -> None:
         """Eliminates.
 
         Args:
@@ -144,6 +154,7 @@ class Reduced:
             known: the tables, and what was found out about them before.
             numbers: of each factor's table, shape [factors].
             constant: what was taken out of the tables.
+            check: called between batches; what it raises ends the work.
         """
         before = known.entries
         self._order = order
@@ -155,6 +166,7 @@ class Reduced:
         self.largest_table = 1
         self._done: list[tuple[list[Bucket], Ints]] = []
         for batch in order.batches:
+            check()
             pattern = np.array([known.pattern(pattern) for pattern in batch.patterns], dtype=np.int64)
             rows = np.concatenate([pattern[batch.pattern][:, None], table_of[batch.factors]], axis=1)
             distinct, group = _distinct(rows, max(known.count, len(pattern)))

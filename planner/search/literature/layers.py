@@ -55,7 +55,7 @@ def search_layers(ground: Ground) -> tuple[tuple[int, ...], Found]:
     """
     problem, cuts = ground.problem, ground.cuts
     forward = Forward(problem, cuts)
-    ground.progress(f"{len(forward.layers)} layers")
+    ground.progress(f"deciding {len(forward.layers)} layers")
     fixed = forward.fixed(least(forward.layer_costs(), forward.edge_costs()).configurations)
 
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
@@ -65,7 +65,7 @@ def search_layers(ground: Ground) -> tuple[tuple[int, ...], Found]:
             return candidates
         return (tiling.outermost(depth),)
 
-    return cuts, search_recursively(problem, cuts, ground.narrow(restrict, cuts), ground.progress)
+    return cuts, search_recursively(problem, cuts, ground.narrow(restrict, cuts), ground.progress, ground.stop)
 
 
 @dataclass(frozen=True, slots=True)

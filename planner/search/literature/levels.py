@@ -45,7 +45,8 @@ def search_by_levels(ground: Ground) -> tuple[tuple[int, ...], Found]:
         sizes = [len(values) for values in options]
         factors = problem.factors(options)
         levels = levels_of(sizes, factors)
-        ground.progress(f"cut {number} of {len(cuts)}, {len(levels.core)} levels: {ways} ways")
+        ground.stop.check()
+        ground.progress(f"deciding cut {number} of {len(cuts)}, by {len(levels.core)} breadth-first levels")
         try:
             solution = minimise(sizes, factors, LEVEL_STATES, levels.sequence)
         except InfeasibleError as error:

@@ -47,9 +47,9 @@ class Method:
 def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False) -> Search:
     def search(ground: Ground) -> tuple[tuple[int, ...], Found]:
         restrict = ground.narrow(make(ground.problem), ground.cuts)
-        found = search_recursively(ground.problem, ground.cuts, restrict, ground.progress)
+        found = search_recursively(ground.problem, ground.cuts, restrict, ground.progress, ground.stop)
         if improved:
-            found = improve(ground.problem, ground.cuts, restrict, found, ground.progress)
+            found = improve(ground.problem, ground.cuts, restrict, found, ground.progress, ground.stop)
         return ground.cuts, found
 
     return search
@@ -66,7 +66,8 @@ def _best_of(make: Callable[[Problem, int], list[Restriction]]) -> Search:
 
 
 def _under(ground: Ground, cuts: tuple[int, ...], restriction: Restriction) -> Found:
-    return search_recursively(ground.problem, cuts, ground.narrow(restriction, cuts), ground.progress)
+    restrict = ground.narrow(restriction, cuts)
+    return search_recursively(ground.problem, cuts, restrict, ground.progress, ground.stop)
 
 
 def _hybrid(problem: Problem, cuts: int) -> list[Restriction]:
@@ -95,7 +96,7 @@ def _spartan(ground: Ground) -> tuple[tuple[int, ...], Found]:
     problem, cuts, progress = ground.problem, _all_at_once(ground.cuts), ground.progress
     restrict = ground.narrow(partitioned(problem), cuts)
     if not cuts:
-        return cuts, search_recursively(problem, cuts, restrict, progress)
+        return cuts, search_recursively(problem, cuts, restrict, progress, ground.stop)
     start = UNCUT
     options = [restrict(variable, problem.extensions(variable, start, cuts[0])) for variable in problem.variables]
     factors = problem.factors(options)
@@ -133,7 +134,7 @@ def _spartan(ground: Ground) -> tuple[tuple[int, ...], Found]:
     def keep(variable: SearchVariable, candidates: Candidates) -> Candidates:
         return (fixed[variable.number],)
 
-    return cuts, search_recursively(problem, cuts, keep, progress)
+    return cuts, search_recursively(problem, cuts, keep, progress, ground.stop)
 
 
 def _nothing(problem: Problem) -> Restriction:

@@ -12,6 +12,7 @@ have nothing to do with each other, each part can be taken from either: ``mixed`
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from planner.search.effort import EQUAL_AIMS, HIGHEST_PRICE, LOWEST_PRICE, MOST_GIVEN_BACK, MOST_TRIALS, PRICE_TILTS
 from planner.search.memory.prices import cheapest_mixture
+from planner.stop import StoppedError
 
 P = TypeVar("P")
 N = TypeVar("N", bound=Hashable)
@@ -96,7 +98,8 @@ def fit(
     prices: Prices = {first.fullest: LOWEST_PRICE}
     tried = [first, plan_for(prices, Fraction(0))]
     if not tried[-1].is_fitting:
-        prices = _hunt(tried, plan_for, workers, highest_price)
+        with contextlib.suppress(StoppedError):  # what was tried until then is there
+            prices = _hunt(tried, plan_for, workers, highest_price)
     fitting = [one for one in tried if one.is_fitting]
     if not fitting:
         return Fit(min(tried, key=lambda one: (one.excess_bytes, one.objective)), (), prices, len(tried) - 1)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 from planner.algebra.tiling import Tiling
-from planner.search.bound.certify import certify
+from planner.search.bound.certify import BOUND, certify
 from planner.search.effort import BoundLimits
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem
@@ -41,6 +42,10 @@ class LowerBound:
         best = known.best
         if ground.to_beat is not None and best.cost > ground.to_beat.most_cost:
             return known
+        if ground.stop.leaves_out(BOUND):
+            return known
+        started = time.perf_counter()
         incumbent = Proposals(ground.problem, best)
-        lower = certify(ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress)
-        return replace(known.with_best(incumbent.best), lower=lower)
+        lower = certify(ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress, ground.stop)
+        seconds = time.perf_counter() - started
+        return replace(known.with_best(incumbent.best), lower=lower, bound_seconds=seconds)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from planner.algebra.tiling import Partial, Replicate, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError, ModelError
+from planner.progress import Progress, silent
 from planner.search.effort import ENTANGLED_ROUNDS, FEWER_ENTRIES, MAX_TABLE_ENTRIES, MOVE_ENTRIES, STAYING_AT_ONCE
 from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Solution
@@ -27,7 +28,7 @@ from planner.search.moves import restrictions
 def solved(
     problem: Problem,
     choices: Choices,
-    progress: Callable[[str], None] = lambda line: None,
+    progress: Progress = silent,
     *,
     max_table_entries: int = MAX_TABLE_ENTRIES,
 ) -> tuple[tuple[Tiling, ...], Solution]:
@@ -46,7 +47,7 @@ def solved(
     """
     with contextlib.suppress(InfeasibleError):
         return problem.solve(choices, max_table_entries)
-    progress("the graph is too entangled to be decided all at once")
+    progress("deciding an entangled graph in parts")
     starts = [*_starts(problem, choices)]
     tilings, solution = min(starts, key=lambda start: (not problem.is_possible(start[0]), start[1].total))
     stayed: Counter[int] = Counter()

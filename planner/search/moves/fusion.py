@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from math import factorial
@@ -18,11 +18,13 @@ from math import factorial
 from planner.algebra.tiling import UNCUT, Placement, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
+from planner.progress import Progress, silent
 from planner.search.effort import FUSION_ORDERS, FUSION_ROUNDS, MOVE_ENTRIES
 from planner.search.exact.choices import Choices
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.model.space import Space
+from planner.stop import Stop
 
 
 def improve(
@@ -30,7 +32,8 @@ def improve(
     cuts: tuple[int, ...],
     restrict: Restriction,
     found: Found,
-    progress: Callable[[str], None] = lambda line: None,
+    progress: Progress = silent,
+    stop: Stop | None = None,
 ) -> Found:
     """Improves a plan until it is stable.
 
@@ -40,6 +43,7 @@ def improve(
         restrict: narrows the candidates of a variable.
         found: the plan to start from.
         progress: told what is being done.
+        stop: asked between rounds whether the search is to end; None: it is not.
 
     Returns:
         A plan that costs no more.
@@ -49,13 +53,15 @@ def improve(
     near = Neighbourhood(problem, cuts, restrict)
     best, is_settled = found, False
     for _ in range(FUSION_ROUNDS):
-        progress(f"improving the plan: {best.cost:,} bytes")
+        if _ends(stop):
+            break
+        progress("improving a plan", cost=best.cost)
         try:
             better = _solved(problem, near.of(best, near.kinds), best)
         except InfeasibleError:  # too entangled for all at once
             if is_settled:
                 break
-            better, is_settled = _one_by_one(problem, near, best, progress), True
+            better, is_settled = _one_by_one(problem, near, best, progress, stop), True
         else:
             is_settled = False
         if better is best:
@@ -64,7 +70,11 @@ def improve(
     return best
 
 
-def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: Callable[[str], None]) -> Found:
+def _ends(stop: Stop | None) -> bool:
+    return stop is not None and stop.leaves_out("improving a plan")
+
+
+def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: Progress, stop: Stop | None) -> Found:
     """One kind of change after the other, until none makes the plan better.
 
     What a kind of change leads to it cannot make better, and need not be asked again before another has.
@@ -72,7 +82,10 @@ def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: C
     best = found
     settled = 0
     for kind in itertools.islice(itertools.cycle(near.kinds), FUSION_ROUNDS * len(near.kinds)):
-        better = _better(problem, near, kind, best, progress)
+        if _ends(stop):
+            break
+        progress("improving a plan", cost=best.cost)
+        better = _better(problem, near, kind, best)
         if better is best:
             settled += 1
         else:
@@ -83,9 +96,8 @@ def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: C
     return best
 
 
-def _better(problem: Problem, near: Neighbourhood, kind: int, found: Found, progress: Callable[[str], None]) -> Found:
+def _better(problem: Problem, near: Neighbourhood, kind: int, found: Found) -> Found:
     """The best plan with changes of one kind; the same object if none is better, or if they are too entangled."""
-    progress(f"improving the plan: {found.cost:,} bytes")
     with contextlib.suppress(InfeasibleError):
         return _solved(problem, near.of(found, (kind,)), found)
     return found

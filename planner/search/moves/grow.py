@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.errors import InfeasibleError
+from planner.progress import in_part
 from planner.search.model.found import Found
 from planner.search.moves.fusion import improve
 from planner.search.moves.move import Ground, Known
 from planner.search.moves.recursion import search_recursively
 from planner.search.moves.starts import Starts
+from planner.stop import StoppedError
+
+FURTHER_PLANS = "plans from further starts"
+"""What is left out where a search ends before its last start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +26,19 @@ class Grow:
     def __call__(self, ground: Ground, known: Known) -> Known:
         """Finds the plans; a start under which the user's rules leave none adds none, but the first must."""
         found: list[Found] = []
-        problem, cuts, progress = ground.problem, ground.cuts, ground.progress
-        for start in self.starts(ground):
-            with contextlib.suppress(InfeasibleError) if known.plans else contextlib.nullcontext():
-                plan = search_recursively(problem, cuts, ground.narrow(start, cuts), progress)
-                found.append(improve(problem, cuts, ground.free, plan, progress))
+        problem, cuts, stop = ground.problem, ground.cuts, ground.stop
+        starts = self.starts(ground)
+        for number, start in enumerate(starts, start=1):
+            if known.plans and stop.leaves_out(FURTHER_PLANS):
+                break
+            told = in_part(ground.progress, f"start {number} of {len(starts)}") if len(starts) > 1 else ground.progress
+            try:
+                plan = search_recursively(problem, cuts, ground.narrow(start, cuts), told, stop)
+                found.append(improve(problem, cuts, ground.free, plan, told, stop))
+            except (InfeasibleError, StoppedError) as error:
+                if not known.plans:
+                    raise
+                if isinstance(error, StoppedError):
+                    stop.leaves_out(FURTHER_PLANS)
         is_exact = len(cuts) < 2 and not problem.decided_apart and not known.plans  # one cut is solved exactly
-        return Known((*known.plans, *found), found[0].cost if is_exact else known.lower)
+        return replace(known, plans=(*known.plans, *found), lower=found[0].cost if is_exact else known.lower)

@@ -8,11 +8,13 @@ effort it is part of nor what else is in the list.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from planner.progress import Progress, silent, with_best
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, no_restriction
+from planner.stop import Stop
 
 Narrow: TypeAlias = Callable[[Restriction, tuple[int, ...]], Restriction]
 """Puts the user's rules above a restriction, for these cuts."""
@@ -37,8 +39,12 @@ class Ground:
     """The ways of each cut, outermost first."""
     narrow: Narrow
     to_beat: PlanToBeat | None = None
-    progress: Callable[[str], None] = lambda line: None
+    progress: Progress = silent
     """Told what is being done."""
+    stop: Stop = field(default_factory=Stop)
+    """Asked whether the search is to end."""
+    is_needed: bool = True
+    """A plan is made in any case; else the search may end before it has one."""
 
     @property
     def free(self) -> Restriction:
@@ -53,6 +59,8 @@ class Known:
     plans: tuple[Found, ...] = ()
     lower: int | None = None
     """No plan of the problem costs less; None where that is not known."""
+    bound_seconds: float = 0.0
+    """What the bound took."""
 
     @property
     def best(self) -> Found:
@@ -74,16 +82,30 @@ Move: TypeAlias = Callable[[Ground, Known], Known]
 """Makes plans from those that are known, makes them better, or bounds what all of them cost."""
 
 
-def made(moves: Sequence[Move], ground: Ground) -> Found:
-    """The best plan after all moves, or after the one that proves it best; with its bound.
+def made(moves: Sequence[Move], ground: Ground, first: int = 1) -> Found:
+    """The best plan after all moves, or after the one that proves it best, or where the search is to end.
 
     Args:
         moves: the first of which makes a plan.
         ground: what they are made on.
+        first: how many moves make the first plan, which is made in any case where it is needed.
+
+    Returns:
+        The plan, with its bound.
+
+    Raises:
+        StoppedError: the search is to end, has no plan yet, and need not have one.
     """
     known = Known()
-    for move in moves:
-        known = move(ground, known)
+    for number, move in enumerate(moves):
+        told = ground
+        if known.plans:
+            told = replace(ground, progress=with_best(ground.progress, known.best.cost, known.lower))
+        if number < first and ground.is_needed:
+            told = replace(told, stop=Stop())
+        known = move(told, known)
+        if number + 1 == first:
+            ground.stop.plan_is_there()
         if known.is_proven:
             break
-    return replace(known.best, lower=known.lower)
+    return replace(known.best, lower=known.lower, bound_seconds=known.bound_seconds)

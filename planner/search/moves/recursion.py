@@ -7,21 +7,23 @@ last cut's total is what the plan costs. For one cut the result is the optimum; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.errors import InfeasibleError
+from planner.progress import Progress, silent
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction
 from planner.search.moves.entangled import solved
+from planner.stop import Stop
 
 
 def search_recursively(
     problem: Problem,
     cuts: tuple[int, ...],
     restrict: Restriction,
-    progress: Callable[[str], None] = lambda line: None,
+    progress: Progress = silent,
+    stop: Stop | None = None,
 ) -> Found:
     """Finds a tiling for every tensor and op.
 
@@ -30,14 +32,18 @@ def search_recursively(
         cuts: the ways of each cut, outermost first.
         restrict: narrows the candidates of a variable; must leave at least one.
         progress: told what is being done.
+        stop: asked before each cut whether the search is to end; None: it is not.
 
     Raises:
         InfeasibleError: what must be partial cannot be.
+        StoppedError: the search is to end.
     """
     tilings: tuple[Tiling, ...] = (UNCUT,) * len(problem.variables)
     total, largest = 0, 1
     for number, ways in enumerate(cuts, start=1):
-        progress(f"cut {number} of {len(cuts)}: {ways} ways")
+        if stop is not None:
+            stop.check()
+        progress(f"deciding cut {number} of {len(cuts)}")
         offer = partial(problem.proposals, ways=ways)
         tilings, solution = solved(problem, problem.choices(tilings, offer, restrict), progress)
         total, largest = solution.total, max(largest, solution.largest_table)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from planner.errors import InfeasibleError
+from planner.progress import Progress, silent
 from planner.search.user_rules.rules import Rules
+from planner.stop import Stop, StoppedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +20,18 @@ class Price:
     rule: str
     """As the user wrote it: ``W=S(0)``."""
     price_bytes: int | None
-    """What the plan costs more than a plan without this rule, all others kept; None where that has no plan."""
+    """What the plan costs more than a plan without this rule, all others kept; None where that has no plan, and where
+    the price was not found."""
+    is_found: bool = True
+    """Whether the plan without the rule was looked for to the end; not so where the search was stopped."""
 
 
 def prices(
     rules: Rules,
     cost: int,
     cost_under: Callable[[Rules], int],
-    progress: Callable[[str], None] = lambda line: None,
+    progress: Progress = silent,
+    stop: Stop | None = None,
 ) -> tuple[Price, ...]:
     """Prices every pin and every prohibition by planning again without it.
 
@@ -37,6 +43,7 @@ def prices(
         cost: what it costs.
         cost_under: plans again under other rules, and says what that plan costs.
         progress: told which plan is being made.
+        stop: asked before and after each plan whether the search is to end; None: it is not.
     """
     kept = [("pin", f"{name}={text}", rules.without_pin(name)) for name, text in rules.pins.items()]
     kept += [
@@ -45,10 +52,20 @@ def prices(
     ]
     found = []
     for number, (kind, rule, others) in enumerate(kept, start=1):
-        progress(f"price {number} of {len(kept)}: planning without --{kind} {rule}")
+        what = f"the price of --{kind} {rule}"
+        if stop is not None and stop.leaves_out(what):
+            found.append(Price(kind, rule, None, is_found=False))
+            continue
+        progress(f"price {number} of {len(kept)}: planning without --{kind} {rule}", cost=cost)
         try:
             price = max(0, cost - cost_under(others))
         except InfeasibleError:
             price = None
-        found.append(Price(kind, rule, price))
+        except StoppedError:
+            price = None
+        # A plan that was not looked for to the end tells no price.
+        is_found = stop is None or stop.stopped_by is None
+        if stop is not None and not is_found:
+            stop.leaves_out(what)
+        found.append(Price(kind, rule, price if is_found else None, is_found))
     return tuple(found)

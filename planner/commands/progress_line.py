@@ -1,0 +1,166 @@
+"""The one line on stderr that tells what is being done, for how long, and how good the best plan is so far.
+
+On a terminal the line is written again in its place, and removed at the end. Elsewhere, and on a terminal that cannot
+do that, a line is printed every ten seconds, and none in a shorter command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TextIO
+
+from planner.commands.streams import encodable, say
+from planner.report.text import printable
+
+TICK_SECONDS: Final = 1.0
+"""Between two looks at the clock on a terminal."""
+EVERY_SECONDS: Final = 10.0
+"""Between two lines where there is no terminal."""
+_USUAL_COLUMNS: Final = 80
+_START_OF_LINE: Final = "\r"
+_ERASE: Final = "\x1b[K"
+
+
+class ProgressLine:
+    """What is told of a command's progress (``planner.progress.Progress``).
+
+    Attributes:
+        is_in_place: the line is written again in its place.
+    """
+
+    def __init__(
+        self, stream: TextIO | None, *, is_in_place: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Tells nothing yet.
+
+        Args:
+            stream: where lines go; None: nowhere.
+            is_in_place: the stream is a terminal that can erase a line.
+            clock: in seconds.
+        """
+        self.is_in_place = is_in_place
+        self._stream = stream
+        self._clock = clock
+        self._started = self._told_at = clock()
+        self._doing = ""
+        self._cost: int | None = None
+        self._lower: int | None = None
+        self._is_shown = False
+        self._lock = threading.Lock()
+
+    def __call__(self, doing: str, *, cost: int | None = None, lower: int | None = None) -> None:
+        """See ``Progress``."""
+        with self._lock:
+            self._doing, self._cost, self._lower = doing, cost, lower
+        self.tick()
+
+    def tick(self) -> None:
+        """Shows what is being done now: at once where the line is in place, else when it is time for a line."""
+        with self._lock:
+            now = self._clock()
+            if not self._doing:
+                return
+            if self.is_in_place:
+                self._write(_START_OF_LINE + _cut(self._text(now), self._columns() - 1) + _ERASE)
+                self._is_shown = True
+            elif now - self._told_at >= EVERY_SECONDS:
+                self._told_at = now
+                self._write(self._text(now) + "\n")
+
+    def note(self, text: str) -> None:
+        """Prints a line that stays."""
+        with self._lock:
+            self._remove()
+            say(text)
+
+    def end(self) -> None:
+        """Removes the line; nothing is shown any more."""
+        with self._lock:
+            self._doing = ""
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._is_shown:
+            self._write(_START_OF_LINE + _ERASE)
+            self._is_shown = False
+
+    def _text(self, now: float) -> str:
+        parts = [_elapsed(now - self._started), self._doing]
+        if self._cost is not None:
+            # Imported where it is needed: --help needs no arithmetic of quantities.
+            from planner.units import format_bytes, format_ratio
+
+            parts.append(f"cost {format_bytes(self._cost)}")
+            if self._lower is not None and 0 < self._lower <= self._cost:
+                parts.append(f"gap {format_ratio(self._cost / self._lower - 1)}")
+        return printable("  ".join(parts))
+
+    def _columns(self) -> int:
+        assert self._stream is not None, "where nothing is shown, nothing is in place"
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or _USUAL_COLUMNS
+        except (OSError, ValueError):  # no file, or no terminal behind it
+            return _USUAL_COLUMNS
+
+    def _write(self, text: str) -> None:
+        if self._stream is not None:
+            with contextlib.suppress(OSError, ValueError):  # nobody reads any more; the result's stream says so
+                self._stream.write(encodable(text, self._stream))
+                self._stream.flush()
+
+
+def _elapsed(seconds: float) -> str:
+    """Seconds, or minutes with seconds.
+
+    >>> _elapsed(7.9), _elapsed(75), _elapsed(3661)
+    ('7 s', '1:15 min', '61:01 min')
+    """
+    whole = int(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60}:{whole % 60:02} min"
+
+
+def _cut(text: str, columns: int) -> str:
+    """The beginning of a text that fits into so many columns, with a sign that it goes on."""
+    widths = [2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text]
+    if sum(widths) <= columns:
+        return text
+    kept = 0
+    while kept < len(text) and sum(widths[: kept + 1]) <= columns - 1:
+        kept += 1
+    return f"{text[:kept]}…"
+
+
+def _can_erase(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+@contextmanager
+def progress_line(beginning: str) -> Iterator[ProgressLine]:
+    """Tells what is being done while a command works, and how long that takes.
+
+    Args:
+        beginning: what is done first.
+    """
+    line = ProgressLine(sys.stderr, is_in_place=_can_erase(sys.stderr))
+    ended = threading.Event()
+
+    def keep_time() -> None:
+        while not ended.wait(TICK_SECONDS if line.is_in_place else EVERY_SECONDS):
+            line.tick()
+
+    line(beginning)
+    ticking = threading.Thread(target=keep_time, name="progress", daemon=True)
+    ticking.start()
+    try:
+        yield line
+    finally:
+        ended.set()
+        line.end()
+        ticking.join(TICK_SECONDS)

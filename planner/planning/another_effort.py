@@ -1,0 +1,50 @@
+"""What a search with another effort, or with more time, would try beyond the one that was made."""
+
+from __future__ import annotations
+
+from planner.results import AnotherEffort
+from planner.search.decided import Decided
+from planner.search.effort import EFFORTS, BoundLimits, EffortName
+from planner.search.moves.bounding import LowerBound
+from planner.search.schedule import Schedule, schedule_of
+from planner.stop import Stop
+
+
+def another_effort(decided: Decided, effort: EffortName, stop: Stop, *, shares: bool) -> AnotherEffort | None:
+    """What another effort would try.
+
+    The next effort begins as this one does. Of what it does then only the work is known, and not how soon it ends:
+    where there is no bound yet, the bound and further plans are taken for as much work as all that was done; where
+    there is one, its time grows as the number of its rounds.
+
+    Args:
+        decided: the plan.
+        effort: with which it was found.
+        stop: what ended the search early, if anything did.
+        shares: readers may share deliveries.
+
+    Returns:
+        None of a strategy of the literature, which no effort changes.
+    """
+    if decided.strategy != "tofu":
+        return None
+    following = EFFORTS[EFFORTS.index(effort) + 1 :][:1]
+    if decided.certified_gap == 0:
+        but = ", but for one with more shared deliveries" if shares and decided.workers > 1 and following else ""
+        return AnotherEffort(None, f"the gap is 0: no other effort finds a better plan{but}")
+    if stop.left_out:
+        return AnotherEffort(effort, f"with more time: {', '.join(stop.left_out)}")
+    if not following:
+        return AnotherEffort(None, "no effort tries more")
+    own, other = _limits_of(schedule_of(effort)), _limits_of(schedule_of(following[0]))
+    if own is None or other is None:
+        return AnotherEffort(following[0], "a bound, and plans from further starts", 2 * decided.search_seconds)
+    if decided.certified_gap is None:
+        more = f"a bound, by up to {other.table_entries:,} entries of tables for {own.table_entries:,}"
+        return AnotherEffort(following[0], more)
+    about = decided.search_seconds + decided.bound_seconds * (other.rounds / own.rounds - 1)
+    return AnotherEffort(following[0], f"up to {other.rounds} rounds of the bound for {own.rounds}", about)
+
+
+def _limits_of(schedule: Schedule) -> BoundLimits | None:
+    return next((move.limits for move in schedule.moves if isinstance(move, LowerBound)), None)

@@ -1,0 +1,97 @@
+"""When a search is to end before all of its work is done, and what it leaves out then.
+
+Nothing is broken off: a search asks between parts of its work, where all that it knows is whole. So an end comes as
+late as the part takes that is under way, and what is found is as good as if nothing more had been asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Literal, TypeAlias
+
+StoppedBy: TypeAlias = Literal["time", "interrupt"]
+"""Why a search ended early: the time that it was given is over, or somebody interrupted it."""
+STOPPED_BY: tuple[StoppedBy, ...] = ("time", "interrupt")
+
+
+class StoppedError(Exception):
+    """A search ended before it had a plan of its own; who has another plan goes on with that one."""
+
+
+class Stop:
+    """Says whether a search is to end; of itself it is not.
+
+    Attributes:
+        stopped_by: why work was left out; None where none was.
+        has_plan: there is a plan that can be written: from here on an interrupt need not lose all.
+        must_fit: only a plan that was seen to fit into a limit on memory can be written.
+    """
+
+    def __init__(self) -> None:
+        self.stopped_by: StoppedBy | None = None
+        self.has_plan = False
+        self.must_fit = False
+        self._ends_at: float | None = None
+        self._is_interrupted = False
+        self._left_out: dict[str, None] = {}
+
+    def end_after(self, seconds: float) -> None:
+        """Has the search end when so many seconds from now are over.
+
+        Args:
+            seconds: more than 0.
+        """
+        self._ends_at = time.monotonic() + seconds
+
+    def interrupt(self) -> None:
+        """Has the search end; may be called by a signal's handler."""
+        self._is_interrupted = True
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether somebody interrupted the search, be there work left or not."""
+        return self._is_interrupted
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What was left out, in words, in the order in which it would have been done."""
+        return tuple(self._left_out)
+
+    def plan_is_there(self, *, is_fitting: bool = False) -> None:
+        """Takes note that there is a plan.
+
+        Args:
+            is_fitting: it was seen to fit.
+        """
+        self.has_plan = self.has_plan or is_fitting or not self.must_fit
+
+    def is_due(self) -> bool:
+        """Whether the search is to end here, with work left; once it is, it stays so."""
+        if self.stopped_by is None:
+            self.stopped_by = self.reason()
+        return self.stopped_by is not None
+
+    def reason(self) -> StoppedBy | None:
+        """Why the search is to end now; None: it goes on."""
+        if self._is_interrupted:
+            return "interrupt"
+        return "time" if self._ends_at is not None and time.monotonic() >= self._ends_at else None
+
+    def leaves_out(self, what: str) -> bool:
+        """Whether work is left out since the search is to end; what is left out is noted.
+
+        Args:
+            what: the work, in words.
+        """
+        if self.is_due():
+            self._left_out[what] = None
+        return self.stopped_by is not None
+
+    def check(self) -> None:
+        """Ends a search that has no plan of its own.
+
+        Raises:
+            StoppedError: it is to end.
+        """
+        if self.is_due():
+            raise StoppedError

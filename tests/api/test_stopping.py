@@ -1,0 +1,238 @@
+"""Searches that end before all of their work is done: what they have is a plan, and says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cli
+from plan_digests import MODELS, digest
+from planner import api
+from planner.artifacts.plan import Plan
+from planner.errors import ModelError, UsageError
+from planner.graph.to_onnx import write_model
+from planner.results import PlanResult
+from planner.stop import Stop
+from planner.zoo import build
+from stopping import StopAt
+
+MODEL = Path("m.onnx")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_model(build("mlp-2x24", batch=36), tmp_path / MODEL)
+    return tmp_path
+
+
+def planned(stop: Stop, out: str = "plan", model: Path = MODEL, **options: object) -> PlanResult:
+    """A plan of 8 workers, thoroughly."""
+    wanted = {"gpus": 8, "effort": "thorough", **options}
+    return api.plan(model, out=Path(out), force=True, stop=stop, **wanted)  # type: ignore[arg-type]
+
+
+def moments(counting: StopAt) -> range:
+    """A dozen of the questions that a search has asked, the first among them."""
+    return range(1, counting.asked + 1, -(-counting.asked // 12))
+
+
+def read(folder: str = "plan") -> Plan:
+    return Plan.from_json((Path(folder) / "plan.json").read_bytes())
+
+
+def test_a_search_that_is_not_stopped_says_nothing_of_it() -> None:
+    result = planned(Stop())
+    assert "stopped_by" not in json.loads(Path("plan/plan.json").read_text())
+    assert (read().stopped_by, result.left_out) == (None, ())
+
+
+def test_wherever_a_search_is_stopped_there_is_a_plan_that_runs() -> None:
+    counting = StopAt()
+    whole = planned(counting)
+    assert counting.asked > 10
+    first = planned(Stop(), "quick", effort="quick", share="none", through_bodies=False)
+    for number in moments(counting):
+        result = planned(StopAt(number))
+        plan = read()
+        assert plan == result.plan
+        assert plan.stopped_by == "interrupt"
+        assert result.left_out
+        assert whole.plan.cost <= plan.cost <= first.plan.cost
+        if plan.certified_gap is not None and whole.plan.certified_gap is not None:
+            assert plan.cost / (1 + plan.certified_gap) <= whole.plan.cost * (1 + 1e-9), "a bound is one of all plans"
+    assert api.run(Path("plan"), verify=True).verified
+    assert planned(StopAt(counting.asked + 1)).plan.stopped_by is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert_step.onnx", "lenet-5"])
+def test_a_search_that_is_stopped_at_random_moments_has_a_plan_that_runs_verified(name: str) -> None:
+    model = MODELS / name
+    if not model.exists():
+        model = Path("zoo.onnx")
+        write_model(build(name, batch=8), model)
+    counting = StopAt()
+    planned(counting, model=model)
+    drawn = np.random.default_rng(5).integers(1, counting.asked + 1, 20)
+    assert len(drawn) > 5
+    for number in drawn.tolist():
+        result = planned(StopAt(number), model=model)
+        assert read() == result.plan
+        assert result.plan.stopped_by == "interrupt"
+        outcome = api.run(Path("plan"), verify=True)
+        assert outcome.verified, f"stopped at question {number} of {counting.asked}"
+        assert outcome.moved_bytes == result.plan.moved_bytes
+
+
+def test_a_search_that_is_stopped_at_the_same_question_finds_the_same_plan() -> None:
+    counting = StopAt()
+    planned(counting)
+    for number in (None, 1, counting.asked // 2):
+        planned(StopAt(number), "one")
+        planned(StopAt(number), "two")
+        assert digest(Path("one")) == digest(Path("two"))
+
+
+def test_what_ends_before_the_first_plan_ends_after_it() -> None:
+    """The time may be over from the beginning: then the plan is the one that ``quick`` makes at first."""
+    result = planned(StopAt(1, "time", from_the_beginning=True))
+    first = planned(Stop(), "quick", effort="quick", share="none", through_bodies=False)
+    assert result.plan.stopped_by == "time"
+    assert result.plan.cost == first.plan.cost
+    assert result.plan.certified_gap is None
+
+
+def test_a_time_of_hardly_anything_leaves_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["plan", "m.onnx", "--gpus", "8", "--time", "0.001s", "--out"]
+    assert cli.main([*line, "one", "--json"]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert found["stopped_by"] == "time"
+    assert found["left_out"]
+    assert found["another_effort"]["effort"] == "thorough"
+    assert err == "the time is over: the best plan so far is written\n"
+    assert cli.main([*line, "two"]) == 0
+    out = capsys.readouterr().out
+    assert "search stopped" in out
+    assert "\nleft out" in out
+    assert out.splitlines()[-1].startswith("--effort thorough would try: with more time: a bound")
+    assert cli.main(["explain", "two"]) == 0
+    assert "search stopped" in capsys.readouterr().out
+    assert cli.main(["explain", "two", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stopped_by"] == "time"
+
+
+def test_time_that_is_enough_is_the_work_of_thorough() -> None:
+    result = api.plan(MODEL, gpus=8, time="1h", out=Path("timed"))
+    assert result.plan.stopped_by is None
+    planned(Stop(), "whole")
+    assert digest(Path("timed")) == digest(Path("whole"))
+    api.plan(MODEL, gpus=8, time="1h", effort="quick", out=Path("short"))
+    planned(Stop(), "quick", effort="quick")
+    assert digest(Path("short")) == digest(Path("quick"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("0", "--time: '0' has no unit\nhint: write a time such as 30s, 5m or 1h"),
+        ("0s", "--time: '0s' is no time at all\nhint: write a time such as 30s, 5m or 1h"),
+        ("-5m", "--time: '-5m' is negative\nhint: write a time such as 30s, 5m or 1h"),
+        ("5", "--time: '5' has no unit\nhint: write a time such as 30s, 5m or 1h"),
+        ("5min", "--time: '5min' has the unknown unit 'min'\nhint: write a time such as 30s, 5m or 1h"),
+        ("soon", "--time: 'soon' is not a time such as 30s, 5m or 1h"),
+        ("nan", "--time: 'nan' is not a time such as 30s, 5m or 1h"),
+    ],
+)
+def test_what_is_no_time_is_refused(text: str, says: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan", "m.onnx", "--gpus", "2", f"--time={text}"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"error: {says}\n")
+    assert [file.name for file in here.iterdir()] == ["m.onnx"]
+    with pytest.raises(UsageError):
+        api.plan(MODEL, gpus=2, time=text)
+
+
+def test_a_price_that_was_not_looked_for_is_no_price(capsys: pytest.CaptureFixture[str]) -> None:
+    counting = StopAt()
+    rules = {"gpus": 4, "pin": {"w1": "R"}, "forbid": (("x*", "R"),)}
+    whole = planned(counting, **rules)
+    assert all(price.is_found for price in whole.prices)
+    found = set()
+    for number in moments(counting):
+        result = planned(StopAt(number), **rules)
+        for price, wanted in zip(result.prices, whole.prices, strict=True):
+            assert price == wanted or (price.price_bytes is None and not price.is_found)
+            told = f"the price of --{price.kind} {price.rule}"
+            assert (told in result.left_out) == (not price.is_found)
+        found.add(sum(price.is_found for price in result.prices))
+    assert found >= {0, 1}
+    line = ["plan", "m.onnx", "--gpus", "4", "--pin", "w1=R", "--time", "0.001s", "--out"]
+    assert cli.main([*line, "one"]) == 0
+    assert "not found: the search was stopped" in capsys.readouterr().out
+    assert cli.main([*line, "two", "--json"]) == 0
+    [price] = json.loads(capsys.readouterr().out)["prices"]
+    assert price == {"pin": "w1=R", "price_bytes": None, "is_found": False}
+
+
+def test_with_a_limit_on_memory_the_first_plan_is_one_that_fits() -> None:
+    peak = max(planned(Stop(), gpus=4, effort="quick").plan.peak_bytes)
+    limit = peak * 7 // 10
+    tight = {"gpus": 4, "memory": f"{limit}B", "effort": "quick"}
+    counting = StopAt()
+    whole = planned(counting, **tight)
+    assert counting.asked > 50
+    costs = set()
+    for number in moments(counting):
+        result = planned(StopAt(number), **tight)
+        assert max(result.plan.peak_bytes) <= limit
+        assert read() == result.plan
+        assert result.plan.stopped_by == "interrupt"
+        assert "cheaper plans within the limit on memory" in result.left_out
+        costs.add(result.plan.cost)
+    assert min(costs) == whole.plan.cost
+    timed = planned(StopAt(1, "time", from_the_beginning=True), **tight)
+    assert max(timed.plan.peak_bytes) <= limit
+    assert timed.plan.stopped_by == "time"
+
+
+def test_planning_for_the_least_time_can_be_stopped() -> None:
+    counting = StopAt()
+    machine = {"gpus": 4, "topology": "p2.8xlarge", "effort": "normal"}
+    planned(counting, **machine)
+    assert counting.asked > 5
+    for number in moments(counting):
+        result = planned(StopAt(number), **machine)
+        assert read() == result.plan
+        assert result.left_out
+        assert result.plan.estimate is not None
+    assert api.run(Path("plan"), verify=True).verified
+
+
+def test_another_effort_is_told_with_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    def last(*line: str) -> str:
+        assert cli.main(["plan", "m.onnx", "--force", "--out", "plan", *line]) == 0
+        return capsys.readouterr().out.splitlines()[-1]
+
+    proven = "the gap is 0: no other effort finds a better plan"
+    assert last("--gpus", "8", "--effort", "thorough") == proven
+    assert last("--gpus", "8") == f"{proven}, but for one with more shared deliveries"
+    assert last("--gpus", "8", "--share", "none") == proven
+    assert last("--gpus", "8", "--effort", "quick").startswith("--effort normal would try, in about ")
+    assert "effort" not in last("--gpus", "4", "--strategy", "data")
+    assert cli.main(["plan", "m.onnx", "--gpus", "8", "--effort", "quick", "--json", "--out", "two"]) == 0
+    another = json.loads(capsys.readouterr().out)["another_effort"]
+    assert another["effort"] == "normal"
+    assert another["about_seconds"] > 0
+
+
+def test_a_plan_that_was_stopped_by_something_else_is_refused() -> None:
+    planned(StopAt(1))
+    text = Path("plan/plan.json").read_text()
+    assert Plan.from_json(text).to_json() == text
+    with pytest.raises(ModelError, match="neither time nor interrupt"):
+        Plan.from_json(text.replace('"stopped_by": "interrupt"', '"stopped_by": "boredom"'))
