@@ -19,9 +19,10 @@ from planner.cost.tables import CostTables
 from planner.graph.bodies import Body, Expanded, expand, has_body
 from planner.graph.bodies.expand import fused, without_copies
 from planner.graph.model import Graph
+from planner.search.bound.certify import BOUND
 from planner.search.decide import decide
 from planner.search.decided import Decided
-from planner.search.effort import LITTLE_SAVED
+from planner.search.effort import MANY_OPS
 from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
 from planner.stop import StoppedError
@@ -50,46 +51,53 @@ def decide_with_bodies(
         UnsupportedError: operators without a description and without a body.
         UsageError, InfeasibleError, StoppedError: see ``decide``.
     """
-    ask = replace(
-        ask,
-        rules=replace(ask.rules, names=frozenset(graph.tensors)),
-        least_saved=schedule_of(ask.effort).least_saved_by_bodies,
-    )
-    tables = ask.tables
+    ask = replace(ask, rules=replace(ask.rules, names=frozenset(graph.tensors)))
+    tables, schedule = ask.tables, schedule_of(ask.effort)
     undescribed = {op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op)}
     least = expand(graph, undescribed)
     ops = descriptions.bind_all(least.graph)
-    first = decide(least.graph, ops, ask)
-    plain = _put_back(least, {}, first, tables, descriptions)
-    if not through_bodies or ask.strategy != "tofu" or ask.workers == 1:
-        return plain
-    most = expand(graph)
-    if len(most.bodies) == len(least.bodies) or not first.cost:
-        return plain
-    if ask.stop.leaves_out(_THROUGH_BODIES):
-        return plain
-    ask.progress("planning again: through the bodies of composite ops", cost=first.cost)
+    if ask.strategy != "tofu":
+        return _put_back(least, {}, decide(least.graph, ops, ask), tables, descriptions)
     whole = {bound.op.name: bound for bound in ops}
-    inner = _bound(descriptions, most.graph, whole)
-    try:
-        second = decide(most.graph, inner, replace(ask, incumbent=first, is_needed=False))
-    except StoppedError:
-        ask.stop.leaves_out(_THROUGH_BODIES)
-        return plain
-    cut = _put_back(most, whole, second, tables, descriptions)
+    quickly = replace(ask, effort="quick")
+    first = decide(least.graph, ops, quickly)
+    plain = best = _put_back(least, {}, first, tables, descriptions)
+    chosen, begun, searches = least, first, [first]
+    most = expand(graph)
+    is_cut = through_bodies and ask.workers > 1 and len(most.bodies) > len(least.bodies) and first.cost > 0
+    if is_cut and not ask.stop.leaves_out(_THROUGH_BODIES):
+        ask.progress("planning again: through the bodies of composite ops", cost=plain.cost)
+        inner = _bound(descriptions, most.graph, whole)
+        try:
+            second = decide(most.graph, inner, replace(quickly, incumbent=first, is_needed=False))
+        except StoppedError:
+            ask.stop.leaves_out(_THROUGH_BODIES)
+        else:
+            searches.append(second)
+            cut = _put_back(most, whole, second, tables, descriptions)
+            is_large = len(ops) > MANY_OPS
+            if cut.cost < plain.cost:
+                best = cut
+            if cut.cost < plain.cost * (1 - schedule.least_saved_by_bodies if is_large else 1):
+                chosen, begun = most, second
+    if schedule.rest and begun.certified_gap != 0:
+        bound = tuple(begun.ops)
+        try:
+            last = decide(chosen.graph, bound, replace(ask, begun=begun, is_needed=False))
+        except StoppedError:
+            ask.stop.leaves_out(BOUND)
+        else:
+            searches.append(last)
+            found = _put_back(chosen, whole if chosen is most else {}, last, tables, descriptions)
+            if found.cost <= best.cost or found.certified_gap is not None:
+                best = found
     return replace(
-        cut if _is_better(cut, plain) else plain,
-        search_seconds=first.search_seconds + second.search_seconds,
-        bound_seconds=first.bound_seconds + second.bound_seconds,
+        best,
+        search_seconds=sum(one.search_seconds for one in searches),
+        bound_seconds=sum(one.bound_seconds for one in searches),
         table_entries=tables.entries,
-        largest_table=max(first.largest_table, second.largest_table),
+        largest_table=max(one.largest_table for one in searches),
     )
-
-
-def _is_better(plan: Decided, other: Decided) -> bool:
-    """Whether a plan costs less; so little less that it was not bounded is not enough, where the other one is."""
-    is_bounded = plan.certified_gap is not None or other.certified_gap is None
-    return plan.cost < other.cost * (1.0 if is_bounded else 1 - LITTLE_SAVED)
 
 
 def _bound(descriptions: Descriptions, graph: Graph, known: Mapping[str, BoundOp]) -> tuple[BoundOp, ...]:

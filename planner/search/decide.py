@@ -23,10 +23,12 @@ from planner.search.model.cuts import cuts_of_levels
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.model.unsplit import unsplit
+from planner.search.moves.grow import Grow
 from planner.search.moves.move import Ground, PlanToBeat, made
+from planner.search.moves.starts import Starts
 from planner.search.repeats.shortened import Whole, in_order, shortened
 from planner.search.request import SearchRequest
-from planner.search.schedule import schedule_of
+from planner.search.schedule import FIRST, schedule_of
 from planner.search.user_rules.pins import ruled
 from planner.search.user_rules.rules import Rules
 from planner.stop import Stop
@@ -81,7 +83,7 @@ def decide(
     schedule = schedule_of(ask.effort)
     # Equal blocks are planned alike where neither rules nor prices of memory tell them apart.
     are_alike = ask.tables.are_of_content and not ask.rules and not ask.held
-    is_brief = schedule.shortens and method is None and are_alike and len(ops) > MANY_OPS
+    is_brief = not schedule.rest and method is None and are_alike and len(ops) > MANY_OPS
 
     def searched(graph: Graph, ops: tuple[BoundOp, ...], progress: Progress) -> tuple[Problem, tuple[int, ...], Found]:
         problem = Problem(
@@ -100,7 +102,8 @@ def decide(
         stop = Stop() if method is not None and ask.is_needed else ask.stop
         ground = Ground(problem, cuts, narrow, beaten, progress, stop, ask.is_needed)
         if method is None:
-            return problem, cuts, made(schedule.moves, ground, schedule.first)
+            first = FIRST if ask.begun is None else (Grow(_starting(_kept(ask.begun))),)
+            return problem, cuts, made((*first, *schedule.rest), ground, len(first))
         return problem, *method.search(ground)
 
     short = shortened(graph, ops) if is_brief else None
@@ -142,6 +145,11 @@ def _narrowed(
         return (strategy.outermost(depth),)
 
     return keep if held else restrict
+
+
+def _starting(keep: Restriction) -> Starts:
+    """A list of one start."""
+    return lambda ground: [keep]
 
 
 def _kept(plan: Decision) -> Restriction:

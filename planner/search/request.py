@@ -36,6 +36,8 @@ class SearchRequest:
     incumbent: Decision | None = None
     """A plan of nearly the same graph, to be beaten: in a large graph's search it stands in the place of all starts but
     the first; and the search states no bound where it finds no plan that costs less."""
+    begun: Decision | None = None
+    """A plan of this very graph with which the search goes on; None: it makes its first plan."""
     least_saved: float = 0.0
     """By how much less than the incumbent, as a share."""
     tables: CostTables = field(default_factory=CostTables)

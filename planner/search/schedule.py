@@ -21,14 +21,10 @@ from planner.search.moves.starts import freely, likely, others
 class Schedule:
     """What one effort does."""
 
-    moves: tuple[Move, ...]
-    """One after the other, until the best plan is proven best."""
+    rest: tuple[Move, ...]
+    """What comes after the moves that make the first plan, one after the other until the best plan is proven best."""
     for_time: EffortName
     """The effort of searches by tables of time: their bounds take longer, and the plan's program is the judge."""
-    first: int = 2
-    """How many of the moves make the first plan: those of ``quick``. They are made whatever ends the search."""
-    shortens: bool = False
-    """A deep network is planned by a short one, without most of its equal blocks (``planner.search.repeats``)."""
     least_saved_by_bodies: float = LITTLE_SAVED
     """Share of a plan's cost: a plan through bodies of composite ops that saves less is not bounded."""
     least_paid_again: float | None = None
@@ -40,17 +36,19 @@ class Schedule:
     """Readers of every tensor of any network are offered shared deliveries."""
 
 
-QUICK = Schedule((Grow(freely), Grow(likely)), for_time="quick", shortens=True)
+FIRST: tuple[Move, ...] = (Grow(freely), Grow(likely))
+"""The moves that make the first plan, whatever the effort is."""
+QUICK = Schedule((), for_time="quick")
 """A plan, and no bound but that of one cut."""
 NORMAL = Schedule(
-    (Grow(freely), Grow(likely), LowerBound(NORMAL_BOUND), Grow(others)),
+    (LowerBound(NORMAL_BOUND), Grow(others)),
     for_time="quick",
     least_paid_again=1 / 50,
     offers_all_copies=True,
 )
 """A plan, and a bound where that takes seconds; where that leaves a gap, plans from further starts."""
 THOROUGH = Schedule(
-    (Grow(freely), Grow(likely), LowerBound(THOROUGH_BOUND), Grow(others)),
+    (LowerBound(THOROUGH_BOUND), Grow(others)),
     for_time="normal",
     least_saved_by_bodies=0.0,
     least_paid_again=0.0,
