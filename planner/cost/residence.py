@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import Boxes, index_space
+from planner.algebra.tiling import UNCUT, Tiling
 from planner.artifacts.plan import Decision
 from planner.cost.tables import Candidates, Table
 from planner.graph.model import Graph, Tensor, is_used
@@ -144,6 +145,41 @@ class Residence:
                     change[stay.between.stop] -= between
                 if stay.counts_tiles:
                     change[0] += tiles
+        found: Ints = now + np.cumsum(change[:-1])
+        return found
+
+    def least(self) -> Ints:
+        """Bytes on all workers together that every plan takes at least, by moment: each element that is there once.
+
+        What lies there is what the last reader needs of a tensor, were it not divided; no element that a worker still
+        needs is on none of them.
+        """
+        change = np.zeros(self.moments + 1, dtype=np.int64)
+        now = np.zeros(self.moments, dtype=np.int64)
+        needed: dict[str, int] = {}
+        for bound in reversed(self._ops):
+            for slot, name in reversed(_inputs(self._graph, bound)):
+                stay, tensor = self._stays[bound.op.name, True, slot], self._graph.tensors[name]
+                read = int(self._there(bound, True, slot, UNCUT).elements.sum()) * tensor.dtype.item_bytes
+                needed.setdefault(name, read)  # its last reader comes first here
+                whole = tensor.elements * tensor.dtype.item_bytes
+                if not stay.is_kept:
+                    now[stay.moment] += read
+                if stay.between:
+                    lying = whole if stay.is_result else read
+                    change[stay.between.start] += lying
+                    change[stay.between.stop] -= lying
+                if stay.counts_tiles:
+                    change[0] += whole
+            for position, name in _outputs(self._graph, bound):
+                stay, tensor = self._stays[bound.op.name, False, position], self._graph.tensors[name]
+                whole = tensor.elements * tensor.dtype.item_bytes
+                if not stay.is_next:
+                    now[stay.moment] += whole
+                if stay.between:
+                    lying = needed.get(name, whole)
+                    change[stay.between.start] += lying
+                    change[stay.between.stop] -= lying
         found: Ints = now + np.cumsum(change[:-1])
         return found
 
