@@ -15,9 +15,7 @@ _MOST_TIMES_WORKERS = 64
 """A refusal suggests at most 64 times as many workers as there are: what each worker holds does not shrink for ever."""
 
 
-def does_not_fit(
-    program: Program, graph: Graph, limits: Sequence[int], least: Sequence[int]
-) -> InfeasibleError:
+def does_not_fit(program: Program, graph: Graph, limits: Sequence[int], least: Sequence[int]) -> InfeasibleError:
     """What takes the room in the plan that lacks the least, and what would do.
 
     Args:
