@@ -45,7 +45,7 @@ from planner.search.model.problem import Problem
 from planner.search.moves import grow
 from planner.search.moves.bounding import LowerBound
 from planner.search.moves.grow import Grow
-from planner.search.moves.starts import likely, others
+from planner.search.moves.starts import freely, others
 from planner.search.request import SearchRequest
 from planner.search.schedule import Schedule, schedule_of
 
@@ -80,7 +80,7 @@ def _scheduled(change: Callable[[Schedule], Schedule]) -> Change:
 
 def _without(is_out: Callable[[object], bool]) -> Change:
     """Lists without some moves."""
-    return _scheduled(lambda one: replace(one, moves=tuple(move for move in one.moves if not is_out(move))))
+    return _scheduled(lambda one: replace(one, rest=tuple(move for move in one.rest if not is_out(move))))
 
 
 def _whole_sums() -> contextlib.AbstractContextManager[object]:
@@ -92,10 +92,10 @@ def _whole_sums() -> contextlib.AbstractContextManager[object]:
 
 MECHANISMS: dict[str, Change] = {
     "fusion": lambda: mock.patch.object(grow, "improve", lambda *given: given[3]),
-    "second": _without(lambda move: isinstance(move, Grow) and move.starts is likely),
+    "second": lambda: mock.patch.object(decide, "FIRST", (Grow(freely),)),
     "bound": _without(lambda move: isinstance(move, LowerBound)),
     "others": _without(lambda move: isinstance(move, Grow) and move.starts is others),
-    "short": _scheduled(lambda one: replace(one, shortens=False)),
+    "short": lambda: mock.patch.object(decide, "shortened", return_value=None),
     "partial": _whole_sums,
     "bodies": contextlib.nullcontext,
 }

@@ -1,6 +1,6 @@
 """What less memory costs: plans within a sweep of limits, beside a bound of what any plan must move.
 
-    python bench/memory_limits.py [MODEL ...] [--workers 8] [--limits 6] [--solved 200] [--batch N]
+    python bench/memory_limits.py [MODEL ...] [--workers 8] [--limits 6] [--solved 32] [--batch N]
 
 Limits go from what a plan takes at least that moves the fewest bytes, as far as ``tofu plan --memory`` knows, down to
 the least that it reaches. Peaks are those of the programs' static layouts. MB = 1e6 bytes.
@@ -9,8 +9,8 @@ Beside each plan stands a lower bound: no plan of the search (these cuts, these 
 (``planner.cost.residence``) is within the limit on all workers together at every moment. A lean program never takes
 less than its plan's residence, so it is a bound of plans whose lean programs fit. Residence leaves out what depends on
 segments and on gaps between buffers: plans are counted in whose programs do not fit, the more the further residence
-lies below the peak, which the last column says. Plans are divided until no part can hold a cheaper one
-(``planner.search.memory.branches``), or ``--solved`` searches are done; each is Lagrangian, by the search's own
+lies below the peak, which the last column says. Plans are divided until no part can hold one that is 0.5%
+cheaper (``planner.search.memory.branches``), or ``--solved`` searches are done; each is Lagrangian, by the search's own
 certificate at prices of memory.
 
 "-": there is no certificate. A bound holds for plans that give one tiling to what the search ties (copies of a
@@ -49,6 +49,8 @@ from planner.search.moves.move import Ground, Known
 from planner.search.request import SearchRequest
 
 MODELS = ("mlp-4x8192", "cnn-5x2048-6", "lenet-5", "alexnet", "rnn-4-8k", "gpt-2x1024")
+_TOLERANCE = Fraction(1, 200)
+"""The search for a bound ends when it is within 0.5% of the plan."""
 HEADS = ("limit MB", "peak MB", "moved MB", "at least MB", "gap", "residence of peak")
 WIDTHS = (12, 12, 14, 14, 9, 0)
 
@@ -121,7 +123,7 @@ class Sweep:
         known = [column(nearby.tilings(one)) for one in (decided, plan)]
         variables = nearby.variables()
         least = branched(
-            known, solve, room, variables, plan.cost, lambda one: True, HIGHEST_PRICE, Budget(most_solved)
+            known, solve, room, variables, plan.cost, lambda one: True, HIGHEST_PRICE, Budget(most_solved, _TOLERANCE)
         ).least
         return float(least) if least > 0 else None
 
@@ -153,7 +155,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=list(MODELS), help="models of the zoo")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--limits", type=int, default=6, help="how many")
-    parser.add_argument("--solved", type=int, default=200, help="searches for each bound at most")
+    parser.add_argument("--solved", type=int, default=32, help="searches for each bound at most")
     parser.add_argument("--batch", type=int, help="samples; the paper's unless said")
     chosen = parser.parse_args()
     console = Console(width=200, highlight=False, soft_wrap=True)

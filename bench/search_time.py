@@ -18,6 +18,8 @@ Table 3.
 from __future__ import annotations
 
 import argparse
+import gc
+import resource
 import statistics
 import tempfile
 import time
@@ -29,20 +31,18 @@ from rich.table import Table
 
 import opdefs
 from planner import zoo
-from planner.artifacts.plan import digest
-from planner.artifacts.plan_folder import write_folder
-from planner.descriptions import in_force
+from planner.collection import without_collection
 from planner.graph.model import Graph
-from planner.graph.rewriting.randomness import lower_randomness
-from planner.graph.to_onnx import to_model, write_model
-from planner.partition.build import complete_plan, partition, plan_files
-from planner.planning.bodies import decide_with_bodies
+from planner.graph.to_onnx import write_model
+from planner.planning.folder import Destination
+from planner.planning.machines import target_of
+from planner.planning.request import PlanRequest, source_of
+from planner.planning.result import result_of
+from planner.planning.session import Session
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.request import SearchRequest
-from planner.tdl.bind import BoundOp
-from planner.training.doors.read import read_step
 
 RUNS = 3
 HEADS = (
@@ -121,36 +121,39 @@ def _line(console: Console, cells: tuple[str, ...], widths: tuple[int, ...]) -> 
     console.print(" ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)), markup=False)
 
 
-def stages(console: Console, model: str, workers: int) -> None:
+def stages(console: Console, model: str, workers: int, effort: EffortName) -> None:
     """What ``tofu plan`` does from file to files, and how long each stage takes."""
-    table = Table("stage", "seconds", "processor s", title=f"tofu plan {model} --gpus {workers}, one run")
+    heads = ("stage", "seconds", "processor s", "peak MB so far")
+    table = Table(*heads, title=f"tofu plan {model} --gpus {workers} --effort {effort}, one run")
+
     clock, processor = time.perf_counter(), time.process_time()
 
     def note(stage: str) -> None:
         nonlocal clock, processor
-        table.add_row(stage, f"{time.perf_counter() - clock:.2f}", f"{time.process_time() - processor:.2f}")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        passed = time.perf_counter() - clock, time.process_time() - processor
+        table.add_row(stage, f"{passed[0]:.2f}", f"{passed[1]:.2f}", f"{peak:.0f}")
         clock, processor = time.perf_counter(), time.process_time()
 
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.onnx"
+    with tempfile.TemporaryDirectory() as folder, without_collection():
+        file, directory = Path(folder) / "model.onnx", Path(folder) / "plan"
         write_model(zoo.build(model), file)
+        gc.collect()
         clock, processor = time.perf_counter(), time.process_time()
-        descriptions, _ = in_force(None, "refuse")
-        note("import and describe operators")
-        graph = lower_randomness(read_step(file, operators=descriptions))
-        note("read")
-        content = to_model(graph).SerializeToString(deterministic=True)
-        note("write the model again")
-        ops: tuple[BoundOp, ...] = descriptions.bind_all(graph)
-        note(f"bind {len(ops):,} ops")
-        decided = decide_with_bodies(graph, descriptions, SearchRequest(workers))
-        note("search, and bind again")
-        partitioned = partition(decided.graph, decided.ops, decided)
-        note("partition")
-        complete = complete_plan(decided, partitioned.program, graph.name, digest(content))
-        files = plan_files(graph, content, complete, partitioned)
-        write_folder(Path(folder) / "plan", files, partitioned.program)
-        note(f"write {len(files)} files, {sum(map(len, files.values())) / 1e6:.0f} MB")
+        source = source_of(file, None, None, None, None, "refuse")
+        request = PlanRequest(source, target_of(workers, None, None), None, None, effort=effort)
+        session = Session(request)
+        note(f"read, and the canonical form: {len(session.graph.ops):,} ops")
+        planned = session.planned()
+        note("search")
+        program = planned.trial.partitioned.program
+        note(f"make {sum(len(worker.steps) for worker in program.workers):,} steps, and place buffers")
+        plan = session.complete(planned.trial)
+        Destination(directory, force=False, annotated=None).write(session, plan, planned.trial.partitioned)
+        written = [one.stat().st_size for one in directory.iterdir()]
+        note(f"write {len(written)} files, {sum(written) / 1e6:.0f} MB")
+        result_of(session, planned, plan, directory, clock)
+        note("count for the summary")
     console.print(table)
 
 
@@ -165,7 +168,8 @@ def main() -> None:
     chosen = parser.parse_args()
     console = Console(width=200, highlight=False, soft_wrap=True)
     if chosen.plan:
-        stages(console, chosen.plan, 8)
+        name, _, count = chosen.plan.partition(":")
+        stages(console, name, int(count or 8), chosen.effort)
     elif chosen.models:
         pairs = [text.partition(":") for text in chosen.models]
         searches(console, tuple(Row(name, int(count or 8), "") for name, _, count in pairs), chosen.runs, chosen.effort)

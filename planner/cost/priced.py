@@ -42,11 +42,11 @@ class PricedTables(CostTables):
         super().__init__(plain.rates)
         self._plain = plain
         self._residence = residence
-        self._weights: dict[tuple[str, bool, int], Weights] = {
-            port: (rounded(during), rounded(between), rounded(always))
-            for port, (during, between, always) in residence.weights(prices, tilt, charges).items()
-            if during or between or always
+        weights = residence.weights(prices, tilt, charges)
+        as_rounded: dict[Weights, Weights] = {
+            one: (rounded(one[0]), rounded(one[1]), rounded(one[2])) for one in dict.fromkeys(weights.values())
         }
+        self._weights = {port: as_rounded[one] for port, one in weights.items()}
         self.lists, self.local = plain.lists, plain.local
 
     def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
@@ -62,7 +62,7 @@ class PricedTables(CostTables):
 
         What lies on the workers because of a link is at most what it may bring there.
         """
-        most = max((sum(weights) for weights in self._weights.values()), default=Fraction(0))
+        most = max((sum(weights) for weights in dict.fromkeys(self._weights.values())), default=Fraction(0))
         return self._plain.impossible(most_bytes) + most_bytes * ceil(most)
 
     def charges(self, bound: BoundOp, strategies: Candidates) -> Table:

@@ -18,6 +18,8 @@ what a worker needs: at least as much, if it is a lean one (``planner.partition.
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
-from planner.algebra.region import index_space
+from planner.algebra.region import Boxes, index_space
+from planner.algebra.tiling import UNCUT, Tiling
 from planner.artifacts.plan import Decision
 from planner.cost.tables import Candidates, Table
 from planner.graph.model import Graph, Tensor, is_used
@@ -92,6 +95,9 @@ class Residence:
         )
         self._first_port = dict(named)
         self._known: dict[tuple[object, ...], tuple[int, int, int]] = {}
+        self._tables: dict[tuple[object, ...], tuple[tuple[Table, Table, Table], tuple[Candidates, Candidates]]] = {}
+        """By an op's content, a port and lists of candidates, told apart by identity (``TableMemo``)."""
+        self._boxes: dict[tuple[object, ...], Boxes] = {}
 
     def _find_stays(self) -> Iterator[tuple[Port, Stay]]:
         graph = self._graph
@@ -130,7 +136,7 @@ class Residence:
                 tensor, tiling = self._graph.tensors[name], plan.tilings[name]
                 key = (bound.content, is_input, position, tensor.dtype, stay.kind, tiling, strategy)
                 if key not in self._known:
-                    tables = self.tables(bound, is_input, position, tensor, (tiling,), (strategy,))
+                    tables = self._counted(bound, is_input, position, tensor, (tiling,), (strategy,))
                     self._known[key] = (int(tables[0][0, 0]), int(tables[1][0, 0]), int(tables[2][0, 0]))
                 during, between, tiles = self._known[key]
                 now[stay.moment] += during
@@ -142,32 +148,73 @@ class Residence:
         found: Ints = now + np.cumsum(change[:-1])
         return found
 
+    def least(self) -> Ints:
+        """Bytes on all workers together that every plan takes at least, by moment: each element that is there once.
+
+        What lies there is what the last reader needs of a tensor, were it not divided; no element that a worker still
+        needs is on none of them.
+        """
+        change = np.zeros(self.moments + 1, dtype=np.int64)
+        now = np.zeros(self.moments, dtype=np.int64)
+        needed: dict[str, int] = {}
+        for bound in reversed(self._ops):
+            for slot, name in reversed(_inputs(self._graph, bound)):
+                stay, tensor = self._stays[bound.op.name, True, slot], self._graph.tensors[name]
+                read = int(self._there(bound, True, slot, UNCUT).elements.sum()) * tensor.dtype.item_bytes
+                needed.setdefault(name, read)  # its last reader comes first here
+                whole = tensor.elements * tensor.dtype.item_bytes
+                if not stay.is_kept:
+                    now[stay.moment] += read
+                if stay.between:
+                    lying = whole if stay.is_result else read
+                    change[stay.between.start] += lying
+                    change[stay.between.stop] -= lying
+                if stay.counts_tiles:
+                    change[0] += whole
+            for position, name in _outputs(self._graph, bound):
+                stay, tensor = self._stays[bound.op.name, False, position], self._graph.tensors[name]
+                whole = tensor.elements * tensor.dtype.item_bytes
+                if not stay.is_next:
+                    now[stay.moment] += whole
+                if stay.between:
+                    lying = needed.get(name, whole)
+                    change[stay.between.start] += lying
+                    change[stay.between.stop] -= lying
+        found: Ints = now + np.cumsum(change[:-1])
+        return found
+
     def weights(
         self,
         prices: Mapping[int, Fraction],
         tilt: Fraction = Fraction(0),
         charges: Mapping[str, Fraction] | None = None,
     ) -> dict[Port, Weights]:
-        """What a byte of each port's tables costs.
+        """What a byte of each port's tables costs, where it costs something.
 
         Args:
             prices: of a byte, by moment.
             tilt: the share by which a byte costs more at the last op's ports than at the first op's.
             charges: of a byte of a tensor's tiles, by tensor; not necessarily positive.
         """
-        always = sum(prices.values(), Fraction(0))
-        found = {}
+        moments = sorted(prices)
+        until = [Fraction(0), *itertools.accumulate(prices[moment] for moment in moments)]
+        nothing = Fraction(0)
+        found: dict[Port, Weights] = {}
+        known: dict[tuple[object, ...], Weights] = {}
         for port, stay in self._stays.items():
-            times = 1 + tilt * (stay.moment * _STEPS // self.moments) / _STEPS
-            found[port] = (
-                prices.get(stay.moment, Fraction(0)) * times,
-                sum((price for moment, price in prices.items() if moment in stay.between), Fraction(0)) * times,
-                always * times if stay.counts_tiles else Fraction(0),
-            )
+            between = bisect_left(moments, stay.between.start), bisect_left(moments, stay.between.stop)
+            step = stay.moment * _STEPS // self.moments if tilt else 0
+            key = (prices.get(stay.moment), between, stay.counts_tiles, step)
+            if key not in known:
+                times = 1 + tilt * step / _STEPS
+                during, lying = prices.get(stay.moment, nothing), until[between[1]] - until[between[0]]
+                known[key] = (during * times, lying * times, until[-1] * times if stay.counts_tiles else nothing)
+            if any(known[key]):
+                found[port] = known[key]
         for name, price in (charges or {}).items():
             port = self._first_port[name]
-            during, between, tiles = found[port]
-            found[port] = (during, between, tiles + price)
+            during, lying, tiles = found.get(port, (nothing, nothing, nothing))
+            found[port] = (during, lying, tiles + price)
         return found
 
     def kind(self, port: Port) -> tuple[bool, bool, bool]:
@@ -185,18 +232,26 @@ class Residence:
     ) -> tuple[Table, Table, Table]:
         """Bytes over all workers while the op runs, between ops, and of the tiles; each [tilings, strategies]."""
         stay = self._stays[bound.op.name, is_input, position]
-        space = index_space(tensor.shape)
-        if is_input:
-            boxes = [bound.reads(bound.ranges(strategy), position)[position].boxes for strategy in strategies]
-        else:
-            dims = bound.analysis.outputs[position]
-            assert dims is not None, "an absent output has no table"
-            steps = bound.analysis.steps_of(position)
-            made = [made_tiling(strategy, dims, bound.reducers(strategy), steps) for strategy in strategies]
-            boxes = [tiling.boxes(space) for tiling in made]
-        lo, hi = np.stack([one.lo for one in boxes])[None], np.stack([one.hi for one in boxes])[None]
-        owned = [tiling.boxes(space) for tiling in tilings]
-        own_lo, own_hi = np.stack([one.lo for one in owned])[:, None], np.stack([one.hi for one in owned])[:, None]
+        key = (bound.content, is_input, position, tensor.dtype, stay.kind, id(tilings), id(strategies))
+        known = self._tables.get(key)
+        if known is None:
+            found = self._counted(bound, is_input, position, tensor, tilings, strategies)
+            # The lists are kept with the tables: an identity means something only while its object lives.
+            known = self._tables[key] = (found, (tilings, strategies))
+        return known[0]
+
+    def _counted(
+        self,
+        bound: BoundOp,
+        is_input: bool,
+        position: int,
+        tensor: Tensor,
+        tilings: Candidates,
+        strategies: Candidates,
+    ) -> tuple[Table, Table, Table]:
+        stay = self._stays[bound.op.name, is_input, position]
+        lo, hi = (one[None] for one in _stacked([self._there(bound, is_input, position, one) for one in strategies]))
+        own_lo, own_hi = (one[:, None] for one in _stacked([self._owned(tensor.shape, one) for one in tilings]))
         there, tile = _elements(lo, hi), _elements(own_lo, own_hi)
         both = _elements(np.maximum(lo, own_lo), np.minimum(hi, own_hi))
         if not is_input:
@@ -211,6 +266,34 @@ class Residence:
         tiles = tile + 0 * there
         item = tensor.dtype.item_bytes
         return during.sum(axis=2) * item, between.sum(axis=2) * item, tiles.sum(axis=2) * item
+
+    def _there(self, bound: BoundOp, is_input: bool, position: int, strategy: Tiling) -> Boxes:
+        """What an op reads or makes on each worker."""
+        key = (bound.content, is_input, position, strategy)
+        found = self._boxes.get(key)
+        if found is None:
+            if is_input:
+                found = bound.reads(bound.ranges(strategy), position)[position].boxes
+            else:
+                dims = bound.analysis.outputs[position]
+                assert dims is not None, "an absent output has no table"
+                made = made_tiling(strategy, dims, bound.reducers(strategy), bound.analysis.steps_of(position))
+                shape = bound.node.output_shapes[position]
+                assert shape is not None, "an absent output has no table"
+                found = made.boxes(index_space(shape))
+            self._boxes[key] = found
+        return found
+
+    def _owned(self, shape: tuple[int, ...], tiling: Tiling) -> Boxes:
+        """The workers' tiles."""
+        key = (shape, tiling)
+        if key not in self._boxes:
+            self._boxes[key] = tiling.boxes(index_space(shape))
+        return self._boxes[key]
+
+
+def _stacked(boxes: Sequence[Boxes]) -> tuple[Ints, Ints]:
+    return np.stack([one.lo for one in boxes]), np.stack([one.hi for one in boxes])
 
 
 def _elements(lo: Ints, hi: Ints) -> Ints:

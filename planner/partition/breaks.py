@@ -226,8 +226,8 @@ def _holding(
             until.update(dict.fromkeys(work.reads, 2 * op + 1))
             filled.update(dict.fromkeys(work.makes, 2 * op + 1))
     filled = {name: time for name, time in filled.items() if name in buffers}
-    for run, names in zip(runs, taken, strict=True):
-        for name in names[worker]:
+    for run, read in zip(runs, taken, strict=True):
+        for name in read[worker]:
             until[name] = max(until.get(name, 0), 2 * run.start)
     stop = runs[-1].stop if runs else 0
     over = {

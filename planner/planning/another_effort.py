@@ -47,4 +47,4 @@ def another_effort(decided: Decided, effort: EffortName, stop: Stop, *, shares: 
 
 
 def _limits_of(schedule: Schedule) -> BoundLimits | None:
-    return next((move.limits for move in schedule.moves if isinstance(move, LowerBound)), None)
+    return next((move.limits for move in schedule.rest if isinstance(move, LowerBound)), None)

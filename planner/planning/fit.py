@@ -24,7 +24,7 @@ from planner.planning.refusal import does_not_fit
 from planner.progress import Progress, silent
 from planner.search.decide import decide
 from planner.search.decided import Decided
-from planner.search.effort import HIGHEST_PRICE
+from planner.search.effort import EXPLORED_PRICES, HIGHEST_PRICE, MOST_TRIALS
 from planner.search.memory.branches import Answer, Budget, Charges, Column, Spans, branched
 from planner.search.memory.limit import Fit, Measured, Part, Prices, components, fit, mixed
 from planner.search.memory.nearby import Nearby
@@ -39,6 +39,8 @@ _UNKNOWN = 1 << 60
 """Stands for a plan's objective where no plan fits yet: larger than any plan's."""
 _MOST_OPS_SOLVED = 20_000
 """Ops of all these plans together, about: of a large graph fewer are searched for."""
+_MOST_OPS_TRIED = 60_000
+"""Ops of all plans that are searched for at prices, about: of a large graph fewer are."""
 _TOLERANCE = Fraction(1, 200)
 """The search for a better plan within the limit ends when no plan can be better by more than 0.5%."""
 _MOST_MIXED = 3
@@ -126,6 +128,9 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) 
         return first
     decided, tables, progress = first.decided, ask.tables, ask.progress
     residence = Residence(decided.graph, decided.ops)
+    least = residence.least()
+    may_fit = int(least.max(initial=0)) <= sum(limits)
+    most_trials = min(MOST_TRIALS, max(EXPLORED_PRICES, _MOST_OPS_TRIED // len(decided.ops)))
     is_free = ask.strategy == "tofu"
     known: dict[tuple[Tiling, ...], Measured[Trial]] = {}
 
@@ -152,18 +157,37 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) 
         return decide(decided.graph, decided.ops, again)
 
     def fitted(start: Measured[Trial], rules: Rules) -> Fit[Trial]:
+        known = [start.plan.decided]
+        nearby: Nearby | None = None
+
+        def found_for(priced: PricedTables) -> Decided:
+            nonlocal nearby
+            if not is_free or len(known) <= EXPLORED_PRICES:
+                known.append(planned(rules, priced))
+                return known[-1]
+            if nearby is None:
+                nearby = Nearby(known, replace(ask, rules=rules, tables=goal.tables))
+            solved = nearby.solve(priced, {})
+            assert solved is not None, "a known plan is one of those near it"
+            return nearby.plan(solved[0])
+
         def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Trial]:
             end_if_due(ask.stop)
             progress(f"planning within the limit on memory: memory has a price at {len(prices)} moments")
             priced = PricedTables(goal.tables, residence, prices, tilt)
-            return measured(trial_of(planned(rules, priced), tables, lean=True))
+            return measured(trial_of(found_for(priced), tables, lean=True))
 
-        return fit(start, plan_for, len(limits), goal.highest_price)
+        return fit(start, plan_for, len(limits), goal.highest_price, most_trials)
 
     leanest = measured(trial_of(decided, lean=True))
-    tried = [fitted(leanest, ask.rules)]
-    for stricter in ask.rules.with_less_replication() if is_free else ():
-        if tried[-1].best.is_fitting:
+    try:
+        tried = [fitted(leanest, ask.rules)]
+    except StoppedError:
+        if ask.stop.has_plan:
+            raise
+        tried, may_fit = [Fit(leanest, (), {}, 0)], False
+    for stricter in ask.rules.with_less_replication() if is_free and may_fit else ():
+        if tried[-1].best.is_fitting or ask.stop.is_due():
             break
         progress("planning within the limit on memory: with less replication")
         with contextlib.suppress(InfeasibleError, UsageError):  # other rules may leave no plan at all
@@ -178,24 +202,23 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) 
             found = replace(found, best=min(fitting, key=lambda one: one.objective))
     else:
         found = replace(found, cheaper=(leanest,))
-    best = _branched(found, measured, goal, residence, ask)
+    best = _branched(found, measured, goal, residence, ask) if may_fit else found.best
     if not best.is_fitting:
         ends = [best.plan, *(end.best.plan for end in tried)]
         programs = [end.partitioned.program for end in ends]
-        raise does_not_fit(
-            min(programs, key=lambda program: _lacking(program.peak_bytes, limits)), decided.graph, limits
-        )
+        leanest_program = min(programs, key=lambda program: _lacking(program.peak_bytes, limits))
+        raise does_not_fit(leanest_program, decided.graph, limits, least.tolist())
     usual = trial_of(best.plan.decided, limit_bytes=min(limits))
     return usual if usual.lacking(limits) <= 0 else best.plan
 
 
 def end_if_due(stop: Stop) -> None:
-    """Ends the search for cheaper plans that fit, where one that fits is known.
+    """Ends the search for plans that fit.
 
     Raises:
         StoppedError: the search is to end.
     """
-    if stop.has_plan and stop.leaves_out("cheaper plans within the limit on memory"):
+    if stop.leaves_out(f"{'cheaper ' if stop.has_plan else ''}plans within the limit on memory"):
         raise StoppedError
 
 
@@ -277,8 +300,7 @@ def _branched(
 
     def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[tuple[Tiling, ...]] | None:
         nonlocal leanest, solved
-        if best.is_fitting:
-            end_if_due(ask.stop)
+        end_if_due(ask.stop)
         solved += 1
         ask.progress(
             f"planning within the limit on memory: branch and bound, search {solved} of {most}",

@@ -15,13 +15,14 @@ _MOST_TIMES_WORKERS = 64
 """A refusal suggests at most 64 times as many workers as there are: what each worker holds does not shrink for ever."""
 
 
-def does_not_fit(program: Program, graph: Graph, limits: Sequence[int]) -> InfeasibleError:
+def does_not_fit(program: Program, graph: Graph, limits: Sequence[int], least: Sequence[int]) -> InfeasibleError:
     """What takes the room in the plan that lacks the least, and what would do.
 
     Args:
         program: the plan's, with arenas.
         graph: that was planned.
         limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
+        least: what every plan takes at least on all workers together, by op.
     """
     peaks = program.peak_bytes
     worker, limit = tightest(peaks, limits)
@@ -30,6 +31,9 @@ def does_not_fit(program: Program, graph: Graph, limits: Sequence[int]) -> Infea
     facts = [
         f"of worker {worker}, at its fullest: " + ", ".join(f"{_size(size)} {role}" for role, size in found.by_role)
     ]
+    fullest = max(range(len(least)), key=least.__getitem__)
+    bound = -(-least[fullest] // workers)
+    facts.append(f"every plan takes {_size(bound)} at least on some worker, at {graph.ops[fullest].name}")
     facts += [f"{name} ({role}): {_size(size)}" for name, role, size in found.largest]
     enough = max(peaks)
     about = -(-workers * peaks[worker] // max(1, limit))

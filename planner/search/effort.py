@@ -119,6 +119,9 @@ LOWEST_PRICE = Fraction(1, 1024)
 """The first price that is tried, in the same unit: it only chooses, among plans of one cost, the one of less memory."""
 MOST_TRIALS = 16
 """Plans that are searched for at the prices of one limit, at most. Doubled, up to twice the time where none fits."""
+EXPLORED_PRICES = 2
+"""Prices of one limit for which a plan is searched for from nothing; for the others it is solved for near those plans.
+Doubled, up to twice the time."""
 MOST_GIVEN_BACK = 8
 """Parts of a cheaper plan that are tried one by one. Doubled, up to twice the programs that are made for it."""
 PRICE_TILTS = (Fraction(0), Fraction(1, 8), Fraction(-1, 8))

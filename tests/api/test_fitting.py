@@ -9,6 +9,7 @@ from functools import cache, partial
 import pytest
 
 import opdefs
+from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
 from planner.partition.occupancy import occupancy, tightest
@@ -89,7 +90,8 @@ def test_where_nothing_fits_the_error_says_what_takes_the_room_and_what_would_do
     with pytest.raises(InfeasibleError, match=r"no plan was found that fits: worker \d needs .* and has 1.0 KiB") as no:
         fitted(1024)
     assert "activation" in no.value.facts[0]
-    assert len(no.value.facts) == 6
+    assert len(no.value.facts) == 7
+    assert re.match(r"every plan takes .* at least on some worker, at ", no.value.facts[1])
     needed = int(no.value.hint.partition("--memory ")[2].partition("B)")[0])
     assert peak(fitted(needed)) <= needed, "what it says would do does"
     assert no.value.hint.endswith("so might a smaller batch, but no number of workers")
@@ -118,10 +120,12 @@ def test_where_nothing_fits_plans_with_less_replication_are_tried(monkeypatch: p
         """A search that prices of memory lead nowhere."""
         return first.decided if asked.rules == ask.rules else decide(graph, ops, asked)
 
-    least = told(1)
+    # What every plan takes at least: with less, nothing but the least is looked for.
+    bound = -(-int(Residence(first.decided.graph, first.decided.ops).least().max()) // ask.workers)
+    least = told(bound)
     with monkeypatch.context() as patched:
         patched.setattr(Rules, "with_less_replication", lambda self: ())
-        assert least < told(1)
+        assert least < told(bound)
         patched.setattr(fit, "decide", stuck)
         patched.setattr(fit, "Nearby", lambda plans, asked: Nearby(plans, bound_to(asked)))
         assert least < told(least)

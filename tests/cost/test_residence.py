@@ -97,3 +97,21 @@ def test_a_price_has_twelve_digits_and_is_not_raised() -> None:
         assert (found.denominator & (found.denominator - 1)) == 0
     assert rounded(Fraction(0)) == 0
     assert np.int64(2**40) * np.int64(rounded(Fraction(1, 3)).numerator) > 0
+
+
+@pytest.mark.parametrize(("name", "workers"), spread(MODELS, [6, 4, 2], one_of=3))
+def test_no_plan_takes_less_than_what_every_plan_takes(name: str, workers: int) -> None:
+    graph = build(name, batch=24)
+    ops = opdefs.standard().bind_all(graph)
+    residence = Residence(graph, ops)
+    least = int(residence.least().max())
+    for strategy in STRATEGIES:
+        program = trial_of(planned(graph, ops, workers, strategy), lean=True).partitioned.program
+        assert least <= sum(program.peak_bytes), strategy
+
+
+def test_on_one_worker_every_plan_takes_what_is_alive() -> None:
+    graph = mlp(3, 24, 36)
+    ops = opdefs.standard().bind_all(graph)
+    residence = Residence(graph, ops)
+    assert residence.least().tolist() == residence.of(planned(graph, ops, 1, "tofu")).tolist()

@@ -81,6 +81,7 @@ def fit(
     plan_for: Planner[P],
     workers: int,
     highest_price: Fraction = HIGHEST_PRICE,
+    most_trials: int = MOST_TRIALS,
 ) -> Fit[P]:
     """Searches for the cheapest plan of those that fit.
 
@@ -89,6 +90,7 @@ def fit(
         plan_for: makes and measures the plan for prices.
         workers: how many.
         highest_price: at which the plan takes the least memory, whatever it costs otherwise.
+        most_trials: plans that are searched for at most.
 
     Returns:
         The plan, which need not fit: then none that was found does.
@@ -99,7 +101,7 @@ def fit(
     tried = [first, plan_for(prices, Fraction(0))]
     if not tried[-1].is_fitting:
         with contextlib.suppress(StoppedError):  # what was tried until then is there
-            prices = _hunt(tried, plan_for, workers, highest_price)
+            prices = _hunt(tried, plan_for, workers, highest_price, most_trials)
     fitting = [one for one in tried if one.is_fitting]
     if not fitting:
         return Fit(min(tried, key=lambda one: (one.excess_bytes, one.objective)), (), prices, len(tried) - 1)
@@ -108,7 +110,9 @@ def fit(
     return Fit(best, tuple(cheaper), prices, len(tried) - 1)
 
 
-def _hunt(tried: list[Measured[P]], plan_for: Planner[P], workers: int, highest_price: Fraction) -> Prices:
+def _hunt(
+    tried: list[Measured[P]], plan_for: Planner[P], workers: int, highest_price: Fraction, most_trials: int
+) -> Prices:
     """Adds plans to those that were tried, aim by aim; the last prices of an aim at which a plan fits."""
     known: list[tuple[Prices, Fraction]] = []
     kept: Prices = {}
@@ -120,7 +124,7 @@ def _hunt(tried: list[Measured[P]], plan_for: Planner[P], workers: int, highest_
     low, high = 0, tried[0].most_bytes
     aim = aim_of(tried[0])
     while True:
-        while len(tried) <= MOST_TRIALS:
+        while len(tried) <= most_trials:
             prices = _prices(tried, aim, highest_price)
             tilt = next((tilt for tilt in PRICE_TILTS if (prices, tilt) not in known), None)
             if tilt is None:
@@ -134,7 +138,7 @@ def _hunt(tried: list[Measured[P]], plan_for: Planner[P], workers: int, highest_
         else:
             low = max(low, aim)
             kept = prices if best is not None else kept
-        if len(tried) > MOST_TRIALS or high - low <= 1 + high * EQUAL_AIMS:
+        if len(tried) > most_trials or high - low <= 1 + high * EQUAL_AIMS:
             return kept or prices
         following = aim_of(best) if best is not None else 0
         aim = following if low < following < high else (low + high) // 2

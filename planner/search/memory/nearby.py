@@ -47,7 +47,8 @@ class Nearby:
         Args:
             plans: of one graph, with the same cuts; at least one.
             ask: what they were asked for, with tables of what is to be small, without prices. Of the search's own
-                plans, what improvement would offer is offered; of the literature's, nothing but what is in the plans.
+                plans, what improvement would offer to the first one is offered, too; near the others, of which there
+                may be many, lie hardly any better plans. Of the literature's, nothing but what is in the plans.
         """
         self._graph, self._ops, self._like = plans[0].graph, plans[0].ops, plans[0]
         self._partitioned_inputs = ask.partitioned_inputs
@@ -61,11 +62,10 @@ class Nearby:
         if ask.strategy == "tofu":
             cuts = plans[0].cuts
             near = Neighbourhood(self._problem, cuts, ruled(self._problem, ask.rules, cuts, no_restriction))
-            for tilings in known:
-                offered = near.of(Found(tilings, 0, 0), near.kinds)
-                for number, own in enumerate(lists):
-                    own.update(dict.fromkeys(offered[number]))
-                self._choices.append(self._chosen(lists))
+            offered = near.of(Found(known[0], 0, 0), near.kinds)
+            for number, own in enumerate(lists):
+                own.update(dict.fromkeys(offered[number]))
+            self._choices.append(self._chosen(lists))
 
     def problem(self, tables: CostTables) -> Problem:
         """The graph's variables, with tables."""
