@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 
 from planner.cost.by_op import op_cost
@@ -22,7 +21,7 @@ from planner.graph.rewriting.randomness import lower_randomness
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.request import ModelSource
-from planner.progress import Progress, silent
+from planner.progress import Progress, in_part, silent
 from planner.runtime.values.results import write_bytes
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
@@ -109,7 +108,7 @@ def check(
             places.setdefault(model.keys[op.name], []).append(op.name)
         costs = {}
         for count in workers:
-            tell = partial(_tell, progress, f"{model.name} on {count} workers")
+            tell = in_part(progress, f"{model.name} on {count} workers")
             tell("planning")
             decided = decide_with_bodies(model.planned, descriptions, SearchRequest(count, progress=tell))
             costs[count] = _cost(model, decided)
@@ -121,10 +120,6 @@ def check(
     if update:
         write_bytes(baseline, Baseline(written).to_json().encode())
     return CheckResult(str(baseline), allowed, tuple(verdicts), update)
-
-
-def _tell(progress: Progress, what: str, line: str) -> None:
-    progress(f"{what}: {line}")
 
 
 def _refuse_repeated(models: Sequence[str], state: Path | None) -> None:

@@ -180,14 +180,9 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) 
         return fit(start, plan_for, len(limits), goal.highest_price, most_trials)
 
     leanest = measured(trial_of(decided, lean=True))
-    try:
-        tried = [fitted(leanest, ask.rules)]
-    except StoppedError:
-        if ask.stop.has_plan:
-            raise
-        tried, may_fit = [Fit(leanest, (), {}, 0)], False
+    tried = [fitted(leanest, ask.rules)]
     for stricter in ask.rules.with_less_replication() if is_free and may_fit else ():
-        if tried[-1].best.is_fitting or ask.stop.is_due():
+        if tried[-1].best.is_fitting:
             break
         progress("planning within the limit on memory: with less replication")
         with contextlib.suppress(InfeasibleError, UsageError):  # other rules may leave no plan at all
@@ -213,12 +208,12 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) 
 
 
 def end_if_due(stop: Stop) -> None:
-    """Ends the search for plans that fit.
+    """Ends the search for cheaper plans that fit, where one that fits is known.
 
     Raises:
         StoppedError: the search is to end.
     """
-    if stop.leaves_out(f"{'cheaper ' if stop.has_plan else ''}plans within the limit on memory"):
+    if stop.has_plan and stop.leaves_out("cheaper plans within the limit on memory"):
         raise StoppedError
 
 

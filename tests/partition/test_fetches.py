@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import opdefs
 from planner.algebra.region import Region
-from planner.artifacts.program import Fetch, Piece, Program, Source
+from planner.artifacts.program import Fetch, Piece, Program
 from planner.artifacts.waits import joined_waits, stuck
 from planner.graph.model import DType
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink
@@ -76,10 +76,10 @@ def test_all_workers_come_in_order_and_the_reader_first(ways: list[int], seed: i
 def test_of_two_owners_the_nearer_gives() -> None:
     """S(0)/2 R/2: workers 2 and 3 have the second half. By the cuts both are equally near to worker 0."""
     half = Region((4,), (8,))
-    owners = {0: ("t", Region((0,), (4,))), 2: ("t", half), 3: ("t", half)}
-    assert copied(half, owners, nearest_first(0, (2, 2))) == (Piece(half, (Source(2, "t"),)),)
+    owners = {0: Region((0,), (4,)), 2: half, 3: half}
+    assert copied(half, owners, nearest_first(0, (2, 2))) == [(half, (2,))]
     around = (0.0, 1.0, 2.0, 1.0)
-    assert copied(half, owners, nearest_first(0, (2, 2), around)) == (Piece(half, (Source(3, "t"),)),)
+    assert copied(half, owners, nearest_first(0, (2, 2), around)) == [(half, (3,))]
 
 
 @pytest.mark.parametrize("seed", range(4))

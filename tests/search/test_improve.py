@@ -71,7 +71,7 @@ def test_what_is_too_entangled_for_all_changes_together_is_changed_in_one_way_af
     assert together.cost <= apart.cost < start.cost
     near = improve.Neighbourhood(problem, cuts, no_restriction)
     assert len(near.kinds) == len(cuts) + 1
-    assert all(improve._better(problem, near, kind, apart, lambda line: None) is apart for kind in near.kinds)
+    assert all(improve._better(problem, near, kind, apart) is apart for kind in near.kinds)
 
 
 def test_the_last_cut_of_a_recursive_plan_is_settled() -> None:
@@ -81,5 +81,5 @@ def test_the_last_cut_of_a_recursive_plan_is_settled() -> None:
     start = search_recursively(problem, cuts, no_restriction)
     near = improve.Neighbourhood(problem, cuts, no_restriction)
     *others, last = near.kinds
-    assert improve._better(problem, near, last, start, lambda line: None) is start
-    assert any(improve._better(problem, near, kind, start, lambda line: None) is not start for kind in others)
+    assert improve._better(problem, near, last, start) is start
+    assert any(improve._better(problem, near, kind, start) is not start for kind in others)

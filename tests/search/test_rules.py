@@ -267,7 +267,7 @@ def test_each_rule_is_priced_with_all_others_kept() -> None:
     rules = Rules({"a": "R", "b": "S(0)"}, (("c", "R"), ("d", "R")), "none", frozenset("abcd"))
     seen, moved = moved_by({("b", "c", "d"): 70, ("a", "c", "d"): 100, ("a", "b", "d"): 110, ("a", "b", "c"): 0})
     told: list[str] = []
-    found = prices(rules, 100, moved, told.append)  # type: ignore[arg-type]
+    found = prices(rules, 100, moved, lambda line, **numbers: told.append(line))  # type: ignore[arg-type]
     assert found == (
         Price("pin", "a=R", 30),
         Price("pin", "b=S(0)", 0),
