@@ -136,7 +136,7 @@ def plan(
     planned = session.planned()
     if stop.stopped_by is not None:
         notice(_STOPPED[stop.stopped_by])
-    progress("making the plan's files")
+    progress("making a program for each worker")
     complete = session.complete(planned.trial)
     destination.write(session, complete, planned.trial.partitioned)
     return result_of(session, planned, complete, directory, started)

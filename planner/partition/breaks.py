@@ -276,10 +276,11 @@ def _last_apart(
             taken = heapq.heappop(waiting)
             while waiting and waiting[0] == taken:
                 heapq.heappop(waiting)
-            for name in {name: None for work in works_of.get(-taken, ()) for name in work.reads}:
-                maker, is_made = divmod(filled.get(name, 0), 2)
-                if is_made and maker < -taken:  # nodes of one op read what others of it make
-                    heapq.heappush(waiting, -maker)
+            for work in works_of.get(-taken, ()):
+                for name in work.reads:
+                    time = filled.get(name, 0)
+                    if time & 1 and time >> 1 < -taken:  # nodes of one op read what others of it make
+                        heapq.heappush(waiting, -(time >> 1))
         if not waiting or -waiting[0] != other:
             return other
     return -1

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from planner.algebra.region import Region
 from planner.artifacts.program import Fetch, Program
@@ -73,7 +74,10 @@ def _groups(fetches: Mapping[int, Fetch]) -> list[tuple[int, ...]]:
     """Workers that are tied by what they take from each other."""
     group_of: dict[int, set[int]] = {}
     for worker, fetch in fetches.items():
-        joined = {worker, *(source.worker for piece in fetch.pieces for source in piece.sources)}
+        joined = {source.worker for piece in fetch.pieces for source in piece.sources}
+        joined.add(worker)
+        if len(joined) == 1 and worker in group_of:
+            continue
         for other in tuple(joined):
             joined |= group_of.get(other, set())
         for other in joined:
@@ -88,7 +92,7 @@ def _kind(group: tuple[int, ...], fetches: Mapping[int, Fetch], regions: Mapping
         for worker, fetch in fetches.items()
     }
     distinct = set(regions.values())
-    are_disjoint = len(distinct) == len(regions) and _are_disjoint(distinct)
+    are_disjoint = len(distinct) == len(regions) and _are_disjoint(frozenset(distinct))
     if any(fetch.reducer is not None for fetch in fetches.values()):
         if any({source.worker for source in piece.sources} != everyone for f in fetches.values() for piece in f.pieces):
             return "exchange"
@@ -110,7 +114,9 @@ def _kind(group: tuple[int, ...], fetches: Mapping[int, Fetch], regions: Mapping
     return "exchange"
 
 
-def _are_disjoint(regions: Iterable[Region]) -> bool:
+@lru_cache(maxsize=4096)
+def _are_disjoint(regions: frozenset[Region]) -> bool:
+    """Equal layers ask of equal regions."""
     listed = list(regions)
     return all(one.intersect(other).is_empty for position, one in enumerate(listed) for other in listed[position + 1 :])
 
