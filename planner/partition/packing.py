@@ -208,9 +208,9 @@ def _earlier(spans: Sequence[Span], one: _Attempt, least: int) -> list[int]:
 def _placed(spans: Sequence[Span], order: Sequence[int], *, is_lowest: bool = False) -> Packed:
     """Each buffer in the smallest gap that holds it, or in the lowest, between those that were placed before."""
     count = len(spans)
-    table = np.zeros((4, count), np.int64)
-    firsts, lasts, starts, stops = table
-    """Of those that are placed, by place."""
+    firsts, lasts = np.zeros((2, count), np.int32)
+    starts, stops = np.zeros((2, count), np.int64)
+    """Of those that are placed, in the order in which they were."""
     ends = np.zeros(count + 1, np.int64)
     offsets = [0] * count
     total = 0
@@ -218,6 +218,7 @@ def _placed(spans: Sequence[Span], order: Sequence[int], *, is_lowest: bool = Fa
         size, first, last = spans[index]
         size = _aligned(size)
         among = ((firsts[:placed] <= last) & (lasts[:placed] >= first)).nonzero()[0]
+        among = among[starts[among].argsort(kind="stable")]
         np.maximum.accumulate(stops[among], out=ends[1 : len(among) + 1])
         gaps = starts[among] - ends[: len(among)]
         fitting = (gaps >= size).nonzero()[0]
@@ -225,9 +226,7 @@ def _placed(spans: Sequence[Span], order: Sequence[int], *, is_lowest: bool = Fa
         if fitting.size:
             chosen = fitting[0 if is_lowest else gaps[fitting].argmin()]
         start = int(ends[chosen])
-        place = int(starts[:placed].searchsorted(start, "right"))
-        table[:, place + 1 : placed + 1] = table[:, place:placed].copy()
-        table[:, place] = first, last, start, start + size
+        firsts[placed], lasts[placed], starts[placed], stops[placed] = first, last, start, start + size
         offsets[index] = start
         total = max(total, start + size)
     return tuple(offsets), total
