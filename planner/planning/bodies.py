@@ -66,8 +66,8 @@ def decide_with_bodies(
     most = expand(graph)
     is_cut = through_bodies and ask.workers > 1 and len(most.bodies) > len(least.bodies) and first.cost > 0
     if len(ops) > MANY_OPS and type(tables) is CostTables:  # not tables of something else than bytes
-        composites = {body.op.name for body in most.bodies} - undescribed
-        saved = sum(_most_saved(whole[name], graph, ask) for name in composites)
+        names = {body.op.name for body in most.bodies} - undescribed
+        saved = sum(_most_saved(whole[name], graph, ask) for name in names)
         is_cut = is_cut and saved > schedule.least_saved_by_bodies * first.cost
     if is_cut and not ask.stop.leaves_out(_THROUGH_BODIES):
         ask.progress("planning again: through the bodies of composite ops", cost=plain.cost)
@@ -104,15 +104,15 @@ def decide_with_bodies(
     )
 
 
-def _most_saved(composite: BoundOp, graph: Graph, ask: SearchRequest) -> int:
+def _most_saved(bound: BoundOp, graph: Graph, ask: SearchRequest) -> int:
     """What can be saved at most by cutting a composite op through its body, in bytes.
 
     The op can be executed whole by every worker, whatever its neighbours' tilings are: what it reads is joined, and
     brought to all; and what it makes can be joined and brought elsewhere.
     """
-    names = [name for name in (*composite.op.inputs, *composite.op.outputs) if name]
+    names = [name for name in (*bound.op.inputs, *bound.op.outputs) if name]
     size = sum(graph.tensors[name].size_bytes for name in names)
-    return 2 * (ask.workers - 1) * size + ask.tables.most_charged(composite, ask.workers)
+    return 2 * (ask.workers - 1) * size + ask.tables.most_charged(bound, ask.workers)
 
 
 def _bound(descriptions: Descriptions, graph: Graph, known: Mapping[str, BoundOp]) -> tuple[BoundOp, ...]:
