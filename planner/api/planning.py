@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
@@ -134,9 +135,11 @@ def plan(
     destination.try_it()
     session = Session(request)
     planned = session.planned()
-    if stop.stopped_by is not None:
-        notice(_STOPPED[stop.stopped_by])
     progress("making a program for each worker")
     complete = session.complete(planned.trial)
+    beside = session.beside(planned, complete)
+    complete = replace(complete, stopped_by=stop.stopped_by)
+    if stop.stopped_by is not None:
+        notice(_STOPPED[stop.stopped_by])
     destination.write(session, complete, planned.trial.partitioned)
-    return result_of(session, planned, complete, directory, started)
+    return result_of(session, planned, complete, beside, directory, started)

@@ -131,6 +131,8 @@ class Residence:
             strategy = plan.strategies[bound.op.name].tiling
             ports = [(True, slot, name) for slot, name in _inputs(self._graph, bound)]
             ports += [(False, position, name) for position, name in _outputs(self._graph, bound)]
+            read: dict[str, int] = {}
+            """Of tensors that lie there for this op alone, the most of all its places: one tile may serve them all."""
             for is_input, position, name in ports:
                 stay = self._stays[bound.op.name, is_input, position]
                 tensor, tiling = self._graph.tensors[name], plan.tilings[name]
@@ -139,7 +141,11 @@ class Residence:
                     tables = self._counted(bound, is_input, position, tensor, (tiling,), (strategy,))
                     self._known[key] = (int(tables[0][0, 0]), int(tables[1][0, 0]), int(tables[2][0, 0]))
                 during, between, tiles = self._known[key]
-                now[stay.moment] += during
+                if is_input and not stay.is_kept:
+                    now[stay.moment] += max(0, during - read.get(name, 0))
+                    read[name] = max(during, read.get(name, 0))
+                else:
+                    now[stay.moment] += during
                 if stay.between:
                     change[stay.between.start] += between
                     change[stay.between.stop] -= between
@@ -158,13 +164,16 @@ class Residence:
         now = np.zeros(self.moments, dtype=np.int64)
         needed: dict[str, int] = {}
         for bound in reversed(self._ops):
+            there: dict[str, int] = {}
+            """Of tensors that lie there for this op alone, the most of all its places: one tile may serve them all."""
             for slot, name in reversed(_inputs(self._graph, bound)):
                 stay, tensor = self._stays[bound.op.name, True, slot], self._graph.tensors[name]
                 read = int(self._there(bound, True, slot, UNCUT).elements.sum()) * tensor.dtype.item_bytes
                 needed.setdefault(name, read)  # its last reader comes first here
                 whole = tensor.elements * tensor.dtype.item_bytes
                 if not stay.is_kept:
-                    now[stay.moment] += read
+                    now[stay.moment] += max(0, read - there.get(name, 0))
+                    there[name] = max(read, there.get(name, 0))
                 if stay.between:
                     lying = whole if stay.is_result else read
                     change[stay.between.start] += lying

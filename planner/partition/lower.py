@@ -37,7 +37,7 @@ from planner.partition.fetches import (
     need,
     reduced,
 )
-from planner.partition.local_work import LocalWork, cut_out, different, named
+from planner.partition.local_work import LocalWork, cut_out, different, named, told_apart
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalOp, Part
 
@@ -218,9 +218,10 @@ class Lowering:
                 self._bring_home(name, division, position)
 
     def _divided(self, bound: BoundOp, strategy: Tiling) -> _Division:
-        """An op's work, divided once for all equal ops: of the same content, and with the same constants."""
+        """An op's work, divided once for all equal ops: of the same type, attributes, content and constants."""
         constants = tuple(map(self._constant_key, bound.op.inputs))
-        key = (bound.content, strategy, constants if any(constants) else ())
+        op, attributes = bound.op, told_apart(dict(bound.op.attributes))
+        key = (op.domain, op.op_type, attributes, bound.content, strategy, constants if any(constants) else ())
         if key not in self._divisions:
             self._divisions[key] = _Division.of(bound, strategy)
         return self._divisions[key]

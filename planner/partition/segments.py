@@ -148,7 +148,11 @@ class _Bodies:
         outline = self._outlines[key]
         kinds = "".join([f"{buffers[value].dtype.value}{buffers[value].shape}" for value in (*inputs, *outputs)])
         inner = _untold(work, buffers, {*inputs, *outputs})
-        content = (outline.content, kinds, tuple((buffers[value].dtype, buffers[value].shape) for value in inner))
+        content = (
+            outline.content,
+            kinds,
+            tuple((made.index(value), buffers[value].dtype, buffers[value].shape) for value in inner),
+        )
         if content not in self._names:
             body = self._body(work, inputs, outputs, buffers, inner)
             body.name = _digest(body.SerializeToString(deterministic=True) + kinds.encode())

@@ -93,7 +93,9 @@ def decide_with_bodies(
         else:
             searches.append(last)
             found = _put_back(chosen, whole if chosen is most else {}, last, tables, descriptions)
-            if found.cost <= best.cost or found.certified_gap is not None:
+            # A plan of a large network that is bounded may be a little dearer than one that is not.
+            lost = schedule.least_saved_by_bodies if chosen is least and len(ops) > MANY_OPS else 0.0
+            if found.cost <= best.cost * (1 + lost):
                 best = found
     return replace(
         best,
@@ -105,10 +107,10 @@ def decide_with_bodies(
 
 
 def _most_saved(bound: BoundOp, graph: Graph, ask: SearchRequest) -> int:
-    """What can be saved at most by cutting a composite op through its body, in bytes.
+    """By how much the best plan through a composite op's body can cost less than the best one with the op as it is.
 
     The op can be executed whole by every worker, whatever its neighbours' tilings are: what it reads is joined, and
-    brought to all; and what it makes can be joined and brought elsewhere.
+    brought to all; and what it makes can be joined and brought elsewhere. In bytes.
     """
     names = [name for name in (*bound.op.inputs, *bound.op.outputs) if name]
     size = sum(graph.tensors[name].size_bytes for name in names)

@@ -11,23 +11,31 @@ from planner.graph.reading.values import values_of
 from planner.partition.collectives import collectives, counted
 from planner.planning.another_effort import another_effort
 from planner.planning.session import Planned, Session
-from planner.results import PlanResult
+from planner.results import Beside, PlanResult
 
 
-def result_of(session: Session, planned: Planned, plan: Plan, directory: Path, started: float) -> PlanResult:
+def result_of(
+    session: Session,
+    planned: Planned,
+    plan: Plan,
+    beside: tuple[Beside | None, tuple[str, ...]],
+    directory: Path,
+    started: float,
+) -> PlanResult:
     """The plan, and what was found on the way to it and beside it.
 
     Args:
         session: in which it was found.
         planned: what was found.
         plan: that is complete.
+        beside: what else is estimated, and warnings (``Session.beside``).
         directory: where it was written.
         started: when, by ``time.perf_counter``.
     """
     request, decided, partitioned = session.request, planned.trial.decided, planned.trial.partitioned
     program, graph = partitioned.program, session.graph
     steps = [step for worker in program.workers for step in worker.steps]
-    beside, warnings = session.beside(planned, plan)
+    estimates, warnings = beside
     return PlanResult(
         plan=plan,
         directory=directory,
@@ -45,7 +53,7 @@ def result_of(session: Session, planned: Planned, plan: Plan, directory: Path, s
         values=values_of(session.whole.notes),
         objective=request.objective,
         found_by=decided.strategy,
-        beside=beside,
+        beside=estimates,
         warnings=warnings,
         left_out=request.stop.left_out,
         another_effort=another_effort(decided, request.effort, request.stop, shares=request.shares and request.is_free),

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil, prod
+from math import prod
 from types import MappingProxyType
 
 from planner.algebra.tiling import Tiling
@@ -96,13 +96,14 @@ def decide(
         )
         beaten = None
         if ask.incumbent is not None and len(ops) > MANY_OPS:
-            beaten = PlanToBeat(ceil(ask.incumbent.cost * (1 - ask.least_saved)) - 1, _kept(ask.incumbent))
+            beaten = PlanToBeat(ask.incumbent.cost - 1, _kept(ask.incumbent))
         narrow = partial(_narrowed, problem, ask.rules, ask.held)
         # A method of the literature is one part of the work: where it is needed, nothing ends it.
         stop = Stop() if method is not None and ask.is_needed else ask.stop
         ground = Ground(problem, cuts, narrow, beaten, progress, stop, ask.is_needed)
         if method is None:
-            first = FIRST if ask.begun is None else (Grow(_starting(_kept(ask.begun))),)
+            # One cut is solved exactly from nothing: a plan to go on from would only take that away.
+            first = FIRST if ask.begun is None or len(cuts) < 2 else (Grow(_starting(_kept(ask.begun))),)
             return problem, cuts, made((*first, *schedule.rest), ground, len(first))
         return problem, *method.search(ground)
 
@@ -118,6 +119,8 @@ def decide(
     decided = _decided(graph, ops, strategy, whole, *answer)
     ask.stop.plan_is_there()
     seconds = time.perf_counter() - started
+    if ask.begun is not None and decided.certified_gap != 0:
+        decided = replace(decided, decided_apart=max(decided.decided_apart, ask.begun.decided_apart))
     return replace(decided, search_seconds=seconds, table_entries=ask.tables.entries)
 
 

@@ -38,8 +38,6 @@ class SearchRequest:
     the first; and the search states no bound where it finds no plan that costs less."""
     begun: Decision | None = None
     """A plan of this very graph with which the search goes on; None: it makes its first plan."""
-    least_saved: float = 0.0
-    """By how much less than the incumbent, as a share."""
     tables: CostTables = field(default_factory=CostTables)
     """Of what is to be small. Searches with the same descriptions may share them, so that what all have is not counted
     twice."""

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import opdefs
 from fast_suite import chosen, spread
@@ -12,6 +13,7 @@ from planner.cost.priced import PricedTables, rounded
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.planning.fit import trial_of
 from planner.search.decide import decide
 from planner.search.decided import Decided
@@ -115,3 +117,21 @@ def test_on_one_worker_every_plan_takes_what_is_alive() -> None:
     ops = opdefs.standard().bind_all(graph)
     residence = Residence(graph, ops)
     assert residence.least().tolist() == residence.of(planned(graph, ops, 1, "tofu")).tolist()
+
+
+def test_a_tensor_that_an_op_reads_twice_lies_there_once() -> None:
+    """A worker's tile may serve both places."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="relu"),
+        helper.make_node("Concat", ["a", "a"], ["y"], name="concat", axis=0),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 64])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [128, 64])
+    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)])
+    graph = graph_from_proto(model)
+    ops = opdefs.standard().bind_all(graph)
+    residence = Residence(graph, ops)
+    for strategy in ("tofu", "data"):
+        decision = planned(graph, ops, 2, strategy)
+        program = trial_of(decision, lean=True).partitioned.program
+        assert int(residence.least().max()) <= int(residence.of(decision).max()) <= sum(program.peak_bytes), strategy

@@ -184,3 +184,13 @@ def test_equal_blocks_of_a_deep_network_are_planned_once(monkeypatch: pytest.Mon
     priced = PricedTables(CostTables(), Residence(graph, ops), {len(ops) // 2: Fraction(1)})
     decide(graph, ops, SearchRequest(4, effort="quick", tables=priced))
     assert seen[-1] == len(graph.ops), "memory has a price in the middle, which equal blocks elsewhere have not"
+
+
+def test_a_plan_to_go_on_from_proves_nothing() -> None:
+    """One cut is solved exactly, and not only near the plan that the search goes on from."""
+    graph = zoo.build("mlp-4x8192")
+    ops = opdefs.standard().bind_all(graph)
+    by_data = decide(graph, ops, SearchRequest(2, strategy="data"))
+    found = decide(graph, ops, SearchRequest(2, begun=by_data))
+    assert found.certified_gap == 0.0
+    assert found.cost == planned(graph, 2, "quick").cost < by_data.cost

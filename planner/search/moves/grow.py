@@ -10,7 +10,7 @@ from planner.search.model.found import Found
 from planner.search.moves.fusion import improve
 from planner.search.moves.move import Ground, Known
 from planner.search.moves.recursion import search_recursively
-from planner.search.moves.starts import Starts
+from planner.search.moves.starts import Starts, freely
 from planner.stop import StoppedError
 
 FURTHER_PLANS = "plans from further starts"
@@ -40,5 +40,6 @@ class Grow:
                     raise
                 if isinstance(error, StoppedError):
                     stop.leaves_out(FURTHER_PLANS)
-        is_exact = len(cuts) < 2 and not problem.decided_apart and not known.plans  # one cut is solved exactly
+        # One cut is solved exactly, where nothing is restricted.
+        is_exact = self.starts is freely and len(cuts) < 2 and not problem.decided_apart and not known.plans
         return replace(known, plans=(*known.plans, *found), lower=found[0].cost if is_exact else known.lower)
