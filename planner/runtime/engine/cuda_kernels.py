@@ -1,0 +1,101 @@
+"""Which ops have a CUDA kernel in ONNX Runtime, told without a GPU.
+
+``cuda_kernels.txt`` is the provider's own registry, of the version that pyproject.toml asks for
+(``tests/tools/cuda_kernel_table.py``). A kernel is registered for a range of an operator's versions and for types; one
+without an end is for the version that it begins with. What the registry does not say, since a kernel refuses it when
+it is made, is in ``_refused``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from importlib import resources
+from typing import Final, NamedTuple
+
+from onnx import NodeProto, defs
+
+from planner.graph.protos import dtype_of
+
+_ONNX: Final = "ai.onnx"
+_RECURRENT: Final = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+"""Their activations in each direction; cuDNN has no others."""
+
+
+class _Kernel(NamedTuple):
+    first: int
+    last: int | None
+    types: Mapping[str, frozenset[str]]
+
+    def is_of(self, version: int) -> bool:
+        return self.first == version if self.last is None else self.first <= version <= self.last
+
+
+@functools.cache
+def _kernels() -> Mapping[tuple[str, str], tuple[_Kernel, ...]]:
+    """By domain and operator."""
+    found: dict[tuple[str, str], list[_Kernel]] = {}
+    text = resources.files("planner.runtime.engine").joinpath("cuda_kernels.txt").read_text(encoding="ascii")
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        domain, name, versions, *constraints = line.split()
+        first, _, last = versions.partition("-")
+        types = (one.partition("=") for one in constraints)
+        kernel = _Kernel(
+            int(first), int(last) if last else None, {key: frozenset(kinds.split("|")) for key, _, kinds in types}
+        )
+        found.setdefault(("" if domain == _ONNX else domain, name), []).append(kernel)
+    return {key: tuple(kernels) for key, kernels in found.items()}
+
+
+def has_cuda_kernel(node: NodeProto, kinds: Mapping[str, int], opsets: Mapping[str, int]) -> bool:
+    """Whether ONNX Runtime's CUDA provider takes a node.
+
+    Args:
+        node: of a standard operator or of ``com.microsoft``.
+        kinds: by tensor, its ``TensorProto.DataType``; a tensor that is not there may be of any.
+        opsets: the model's, by domain.
+    """
+    domain = "" if node.domain == _ONNX else node.domain
+    kernels = _kernels().get((domain, node.op_type), ())
+    if not domain:
+        schema = defs.get_schema(node.op_type, opsets[domain])
+        version, types = schema.since_version, _types(node, schema, kinds)
+    else:
+        version, first = 1, next((kinds[name] for name in node.input if name in kinds), None)
+        types = {} if first is None else {"T": _name(first)}
+    return not _refused(node) and any(
+        kernel.is_of(version) and all(types.get(key, "") in ("", *allowed) for key, allowed in kernel.types.items())
+        for kernel in kernels
+    )
+
+
+def _types(node: NodeProto, schema: defs.OpSchema, kinds: Mapping[str, int]) -> dict[str, str]:
+    """The types of a node, by type variable and by parameter."""
+    found: dict[str, str] = {}
+    for names, parameters in ((node.input, schema.inputs), (node.output, schema.outputs)):
+        for number, name in enumerate(names):
+            parameter = parameters[min(number, len(parameters) - 1)]
+            if name and name in kinds:
+                for key in (parameter.type_str, parameter.name):
+                    found.setdefault(key, _name(kinds[name]))
+    return found
+
+
+def _name(kind: int) -> str:
+    dtype = dtype_of(kind)
+    return "unknown" if dtype is None else dtype.value
+
+
+def _refused(node: NodeProto) -> bool:
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    if node.op_type == "BatchNormalization":
+        return "training_mode" in attributes and attributes["training_mode"].i == 1
+    if node.op_type in _RECURRENT:
+        usual = _RECURRENT[node.op_type]
+        named = [name.decode() for name in attributes["activations"].strings] if "activations" in attributes else []
+        return any(name != usual[number % len(usual)] for number, name in enumerate(named)) or bool(
+            attributes.keys() & {"activation_alpha", "activation_beta", "clip"}
+        )
+    return False
