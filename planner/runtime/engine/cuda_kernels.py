@@ -90,12 +90,24 @@ def _name(kind: int) -> str:
 
 def _refused(node: NodeProto) -> bool:
     attributes = {attribute.name: attribute for attribute in node.attribute}
+
+    def number(name: str) -> int:
+        return attributes[name].i if name in attributes else 0
+
     if node.op_type == "BatchNormalization":
-        return "training_mode" in attributes and attributes["training_mode"].i == 1
+        return number("training_mode") == 1
+    if node.op_type in ("ArgMax", "ArgMin"):
+        return number("select_last_index") == 1
+    if node.op_type == "ConvTranspose":
+        return "auto_pad" in attributes and attributes["auto_pad"].s != b"NOTSET"
     if node.op_type in _RECURRENT:
         usual = _RECURRENT[node.op_type]
         named = [name.decode() for name in attributes["activations"].strings] if "activations" in attributes else []
-        return any(name != usual[number % len(usual)] for number, name in enumerate(named)) or bool(
-            attributes.keys() & {"activation_alpha", "activation_beta", "clip"}
+        return (
+            any(name != usual[place % len(usual)] for place, name in enumerate(named))
+            or bool(attributes.keys() & {"activation_alpha", "activation_beta", "clip"})
+            or (node.op_type == "GRU" and number("linear_before_reset") == 0)
+            or (node.op_type == "LSTM" and (number("input_forget") == 1 or any(node.input[7:8])))
+            or number("layout") == 1
         )
     return False

@@ -14,7 +14,8 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-_HALVES: Final = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+HALVES: Final = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+"""16-bit floats, as ``TensorProto.DataType``."""
 _KEPT: Final = frozenset({"Cast", "Constant"})
 """They have kernels of every float type."""
 _STATED: Final = frozenset({"dtype", "output_datatype", "stash_type"})
@@ -29,23 +30,61 @@ def in_float32(model: ModelProto) -> ModelProto:
     """
     if not any(_mentioned(model)):
         return model
-    kinds = _kinds(onnx.shape_inference.infer_shapes(model))
+    kinds = kinds_of(onnx.shape_inference.infer_shapes(model))
     nodes: list[NodeProto] = []
-    taken = {name for node in model.graph.node for name in node.output} | kinds.keys()
-    wide: dict[str, str] = {}
-    """By 16-bit tensor: the same numbers in float32."""
+    widening = Widening(model, kinds)
     for node in model.graph.node:
-        halves = [name for name in (*node.input, *node.output) if kinds.get(name) in _HALVES]
-        if not halves or node.op_type in _KEPT or any(attribute.HasField("g") for attribute in node.attribute):
+        if node.op_type in _KEPT or any(attribute.HasField("g") for attribute in node.attribute):
             nodes.append(node)
-            continue
+        else:
+            nodes.extend(widening.of(node))
+    return with_nodes(model, nodes)
+
+
+class Widening:
+    """Nodes of one model, made to compute in float32.
+
+    Args:
+        model: that they are of.
+        kinds: by tensor, its ``TensorProto.DataType``.
+    """
+
+    def __init__(self, model: ModelProto, kinds: Mapping[str, int]) -> None:
+        self._kinds = kinds
+        self._taken = {name for node in model.graph.node for name in node.output} | kinds.keys()
+        self._wide: dict[str, str] = {}
+        """By 16-bit tensor: the same numbers in float32."""
+
+    def of(self, node: NodeProto) -> list[NodeProto]:
+        """A node and the Casts around it; the node alone if it has no 16-bit floats."""
+        kinds, wide = self._kinds, self._wide
+        if not has_halves(node, kinds):
+            return [node]
+        nodes: list[NodeProto] = []
         for name in node.input:
-            if kinds.get(name) in _HALVES and name not in wide:
-                wide[name] = _free(f"{name}.float32", taken)
+            if kinds.get(name) in HALVES and name not in wide:
+                wide[name] = self.name(f"{name}.float32")
                 nodes.append(helper.make_node("Cast", [name], [wide[name]], to=TensorProto.FLOAT))
-        made = {name: _free(f"{name}.exact", taken) for name in node.output if kinds.get(name) in _HALVES}
+        made = {name: self.name(f"{name}.exact") for name in node.output if kinds.get(name) in HALVES}
         nodes.append(_widened(node, [wide.get(name, name) for name in node.input], made))
         nodes.extend(helper.make_node("Cast", [exact], [name], to=kinds[name]) for name, exact in made.items())
+        return nodes
+
+    def name(self, wanted: str) -> str:
+        """A name that no tensor of the model has."""
+        while wanted in self._taken:
+            wanted += "_"
+        self._taken.add(wanted)
+        return wanted
+
+
+def has_halves(node: NodeProto, kinds: Mapping[str, int]) -> bool:
+    """Whether a node reads or makes 16-bit floats."""
+    return any(kinds.get(name) in HALVES for name in (*node.input, *node.output))
+
+
+def with_nodes(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
+    """A copy of the model with other nodes, which are not held against the types of the former ones."""
     result = ModelProto()
     result.CopyFrom(model)
     del result.graph.node[:], result.graph.value_info[:]
@@ -57,19 +96,20 @@ def _mentioned(model: ModelProto) -> Iterable[bool]:
     """Where a 16-bit float can come from: inputs, constants, Casts, fills."""
     graph = model.graph
     for value in (*graph.input, *graph.output):
-        yield value.type.tensor_type.elem_type in _HALVES
+        yield value.type.tensor_type.elem_type in HALVES
     for tensor in graph.initializer:
-        yield tensor.data_type in _HALVES
+        yield tensor.data_type in HALVES
     for node in graph.node:
         for attribute in node.attribute:
             yield (
-                attribute.t.data_type in _HALVES
+                attribute.t.data_type in HALVES
                 if attribute.HasField("t")
-                else (attribute.name in (*_STATED, "to") and attribute.i in _HALVES)
+                else (attribute.name in (*_STATED, "to") and attribute.i in HALVES)
             )
 
 
-def _kinds(model: ModelProto) -> Mapping[str, int]:
+def kinds_of(model: ModelProto) -> Mapping[str, int]:
+    """By tensor, its ``TensorProto.DataType``, as far as the model says."""
     graph = model.graph
     values = (*graph.input, *graph.value_info, *graph.output)
     kinds = {value.name: value.type.tensor_type.elem_type for value in values}
@@ -84,16 +124,9 @@ def _widened(node: NodeProto, operands: list[str], made: Mapping[str, str]) -> N
     result.input.extend(operands)
     result.output.extend(made.get(name, name) for name in node.output)
     for attribute in result.attribute:
-        if attribute.name in _STATED and attribute.i in _HALVES:
+        if attribute.name in _STATED and attribute.i in HALVES:
             attribute.i = TensorProto.FLOAT
-        elif attribute.HasField("t") and attribute.t.data_type in _HALVES:
+        elif attribute.HasField("t") and attribute.t.data_type in HALVES:
             value = numpy_helper.to_array(attribute.t).astype(np.float32)
             attribute.t.CopyFrom(numpy_helper.from_array(value, attribute.t.name))
     return result
-
-
-def _free(wanted: str, taken: set[str]) -> str:
-    while wanted in taken:
-        wanted += "_"
-    taken.add(wanted)
-    return wanted

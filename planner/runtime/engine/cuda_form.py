@@ -1,0 +1,290 @@
+"""A model in the form in which ONNX Runtime's CUDA provider takes it.
+
+An op without a CUDA kernel (``cuda_kernels.py``) is changed, in this order, until all have one:
+
+    - widened: with 16-bit floats it computes in float32 and rounds, as on CPUs (``halves.py``); one that only moves
+      elements of a small type moves them in a larger one
+    - expanded: into the ops that the operator's specification gives for it, or that are given here
+    - otherwise it runs on the CPU: ONNX Runtime copies what it reads to the host, and what it makes back
+
+What was done is told with the model, since it costs time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner, numpy_helper
+
+from planner.graph.protos import dtype_of
+from planner.runtime.engine.cuda_kernels import has_cuda_kernel
+from planner.runtime.engine.halves import Widening, has_halves, kinds_of, with_nodes
+
+_MOVES: Final = frozenset(
+    {
+        *("Compress", "Concat", "DepthToSpace", "Expand", "Gather", "GatherElements", "GatherND", "Pad", "Resize"),
+        *("ReverseSequence", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split", "Tile", "Transpose"),
+        *("Trilu", "Where"),
+    }
+)
+"""Ops that move elements and do not change them, unless an attribute says so (``reduction``)."""
+_LARGER: Final = {
+    TensorProto.BOOL: (TensorProto.UINT8, TensorProto.INT32, TensorProto.FLOAT),
+    TensorProto.INT8: (TensorProto.INT32, TensorProto.FLOAT),
+    TensorProto.UINT8: (TensorProto.INT32, TensorProto.FLOAT),
+    TensorProto.INT16: (TensorProto.INT32, TensorProto.FLOAT),
+    TensorProto.UINT16: (TensorProto.INT32, TensorProto.FLOAT),
+}
+"""By ``TensorProto.DataType``, those that hold its elements exactly."""
+_WITH_SHAPES: Final = frozenset({"AffineGrid", "CenterCropPad", "SequenceMap"})
+"""Operators that the specification gives by ops on shapes, which run on the CPU, or by control flow."""
+_ROUNDS: Final = 8
+"""More than an expansion within an expansion needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaForm:
+    """A model for the CUDA provider, and what was done to it; an op is named with the dtype of its first operand."""
+
+    model: ModelProto
+    widened: frozenset[str]
+    expanded: frozenset[str]
+    on_cpu: frozenset[str]
+
+
+def cuda_form(model: ModelProto) -> CudaForm:
+    """The form of a model.
+
+    Args:
+        model: of standard operators and those of ``com.microsoft``, without local functions. Is left as it is.
+    """
+    opsets = {"" if one.domain == "ai.onnx" else one.domain: one.version for one in model.opset_import}
+    widened: set[str] = set()
+    expanded: set[str] = set()
+    on_cpu: set[str] = set()
+    for _ in range(_ROUNDS):
+        inferred = onnx.shape_inference.infer_shapes(model)
+        kinds = kinds_of(inferred)
+        lacking = [node for node in model.graph.node if not _is_taken(node, kinds, opsets)]
+        if not lacking:
+            break
+        on_cpu.clear()
+        changer = _Changer(model, inferred, kinds, opsets)
+        inlined: set[str] = set()
+        nodes: list[NodeProto] = []
+        missing = {id(node) for node in lacking}
+        for node in model.graph.node:
+            if id(node) not in missing:
+                nodes.append(node)
+                continue
+            name = _called(node, kinds)
+            if (wider := changer.widened(node)) is not None:
+                widened.add(name)
+                nodes.extend(wider)
+            elif (simpler := changer.expanded(node)) is not None:
+                expanded.add(name)
+                nodes.extend(simpler)
+            elif changer.has_body(node):
+                expanded.add(name)
+                inlined.add(node.op_type)
+                nodes.append(node)
+            else:
+                on_cpu.add(name)
+                nodes.append(node)
+        if not inlined and len(nodes) == len(model.graph.node):
+            break  # what is left runs on the CPU
+        model = with_nodes(model, nodes)
+        for name in sorted(inlined):
+            model = _inlined(model, name, opsets[""])
+    return CudaForm(model, frozenset(widened), frozenset(expanded), frozenset(on_cpu))
+
+
+def _is_taken(node: NodeProto, kinds: Mapping[str, int], opsets: Mapping[str, int]) -> bool:
+    """True, too, of control flow: what is inside is judged by ONNX Runtime alone."""
+    if node.op_type == "Constant" or any(attribute.HasField("g") for attribute in node.attribute):
+        return True
+    return has_cuda_kernel(node, kinds, opsets)
+
+
+def _called(node: NodeProto, kinds: Mapping[str, int]) -> str:
+    kind = next((kinds[name] for name in (*node.input, *node.output) if name in kinds), None)
+    dtype = None if kind is None else dtype_of(kind)
+    return node.op_type if dtype is None else f"{node.op_type} of {dtype.value}"
+
+
+def _inlined(model: ModelProto, op_type: str, opset: int) -> ModelProto:
+    """The model with the ops of one operator as its specification gives them."""
+    # The inliner asks for the types of operands, and takes no attribute for granted.
+    typed = onnx.shape_inference.infer_shapes(model)
+    for node in typed.graph.node:
+        if node.op_type == op_type and not node.domain:
+            given = {attribute.name for attribute in node.attribute}
+            for name, attribute in defs.get_schema(op_type, opset).attributes.items():
+                if name not in given and attribute.default_value.name:
+                    node.attribute.append(attribute.default_value)
+    result: ModelProto = inliner.inline_selected_functions(
+        typed, [("", op_type)], exclude=False, inline_schema_functions=True
+    )
+    del result.graph.value_info[:]
+    return result
+
+
+class _Changer:
+    """Nodes of one model, changed."""
+
+    def __init__(
+        self, model: ModelProto, inferred: ModelProto, kinds: Mapping[str, int], opsets: Mapping[str, int]
+    ) -> None:
+        self._kinds, self._opsets = kinds, opsets
+        self._widening = Widening(model, kinds)
+        graph = inferred.graph
+        self._shapes = {
+            value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+            for value in (*graph.input, *graph.value_info, *graph.output)
+            if value.type.tensor_type.HasField("shape")
+        } | {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+
+    def widened(self, node: NodeProto) -> list[NodeProto] | None:
+        """The node on larger types; None if that does not help."""
+        if node.op_type in ("Cast", "CastLike"):
+            return None
+        if has_halves(node, self._kinds):
+            return self._widening.of(node)
+        if node.op_type not in _MOVES or node.domain or any(a.name == "reduction" for a in node.attribute):
+            return None
+        kind = self._kinds.get(node.output[0], 0)
+        moved = [name for name in (*_moved(node), *node.output) if self._kinds.get(name) == kind]
+        for larger in _LARGER.get(kind, ()):
+            if has_cuda_kernel(node, {**self._kinds, **dict.fromkeys(moved, larger)}, self._opsets):
+                return self._moved_in(node, kind, larger, set(moved))
+        return None
+
+    def _moved_in(self, node: NodeProto, kind: int, larger: int, moved: set[str]) -> list[NodeProto]:
+        """The node between Casts of what it moves."""
+        names = {name: self._widening.name(f"{name}.moved") for name in sorted(moved)}
+        mine = {*_moved(node)}
+        result = NodeProto()
+        result.CopyFrom(node)
+        del result.input[:], result.output[:]
+        result.input.extend(names[name] if name in moved and name in mine else name for name in node.input)
+        result.output.extend(names.get(name, name) for name in node.output)
+        before = [helper.make_node("Cast", [name], [names[name]], to=larger) for name in dict.fromkeys(node.input)
+                  if name in moved and name in mine]  # fmt: skip
+        after = [helper.make_node("Cast", [names[name]], [name], to=kind) for name in node.output if name in moved]
+        return [*before, result, *after]
+
+    def has_body(self, node: NodeProto) -> bool:
+        """Whether the operator's specification gives it as ops."""
+        if node.domain not in ("", "ai.onnx") or node.op_type in _WITH_SHAPES or "" in node.input:
+            return False
+        schema = defs.get_schema(node.op_type, self._opsets[""])
+        return bool(schema.has_function or schema.has_context_dependent_function)
+
+    def expanded(self, node: NodeProto) -> list[NodeProto] | None:
+        """The node as ops that have kernels; None if nothing is known here."""
+        expand = _EXPANSIONS.get(node.op_type) if not node.domain else None
+        if expand is None or not _is_meant(node, self._opsets[""]):
+            return None
+        writer = _Writer(self._widening.name, node, self._opsets[""])
+        first = node.input[0]
+        expand(writer, node, self._kinds[first], self._shapes[first])
+        return writer.nodes
+
+
+def _moved(node: NodeProto) -> Sequence[str]:
+    """The operands whose elements a node moves."""
+    if node.op_type == "Where":
+        return node.input[1:]
+    if node.op_type in ("ScatterElements", "ScatterND"):
+        return [node.input[0], node.input[2]]
+    if node.op_type == "Pad":
+        return [node.input[0], *node.input[2:3]]
+    return node.input if node.op_type == "Concat" else node.input[:1]
+
+
+def _is_meant(node: NodeProto, opset: int) -> bool:
+    """Whether the expansions below are of this form of the operator."""
+    if node.op_type == "BatchNormalization":
+        return any(attribute.name == "training_mode" and attribute.i == 1 for attribute in node.attribute)
+    return node.op_type != "Hardmax" or opset >= 13
+
+
+class _Writer:
+    """Ops that stand for a node."""
+
+    def __init__(self, fresh: Callable[[str], str], node: NodeProto, opset: int) -> None:
+        self._fresh, self._prefix, self._opset = fresh, next(name for name in node.output if name), opset
+        self.nodes: list[NodeProto] = []
+
+    def op(self, op_type: str, *inputs: str, into: str = "", **attributes: Any) -> str:
+        """Adds an op; returns its result, which gets the given name if there is one."""
+        made = into or self._fresh(f"{self._prefix}.{op_type}")
+        self.nodes.append(helper.make_node(op_type, list(inputs), [made], **attributes))
+        return made
+
+    def constant(self, value: Any, kind: int) -> str:
+        """Adds a constant."""
+        array = np.asarray(value).astype(helper.tensor_dtype_to_np_dtype(kind))
+        return self.op("Constant", value=numpy_helper.from_array(array))
+
+    def mean(self, x: str, axes: Sequence[int]) -> str:
+        """The mean along some dims, which stay with an extent of 1."""
+        if self._opset < 18:
+            return self.op("ReduceMean", x, axes=list(axes), keepdims=1)
+        return self.op("ReduceMean", x, self.constant(axes, TensorProto.INT64), keepdims=1)
+
+    def reshaped(self, x: str, shape: Sequence[int], into: str = "") -> str:
+        """Laid out anew."""
+        return self.op("Reshape", x, self.constant(shape, TensorProto.INT64), into=into)
+
+
+def _batch_normalization(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) -> None:
+    """In training: with the statistics of the batch, which it also mixes into the running ones."""
+    attributes = {attribute.name: attribute.f for attribute in node.attribute}
+    epsilon, momentum = attributes.get("epsilon", 1e-5), attributes.get("momentum", 0.9)
+    x, scale, bias, *running = node.input
+    column, axes = [1, shape[1], *(1 for _ in shape[2:])], [dim for dim in range(len(shape)) if dim != 1]
+    op = writer.op
+    centred = op("Sub", x, mean := writer.mean(x, axes))
+    variance = writer.mean(op("Mul", centred, centred), axes)
+    deviation = op("Sqrt", op("Add", variance, writer.constant(epsilon, kind)))
+    normal = op("Div", centred, deviation)
+    scaled = op("Mul", normal, writer.reshaped(scale, column))
+    op("Add", scaled, writer.reshaped(bias, column), into=node.output[0])
+    for before, found, after in zip(running, (mean, variance), node.output[1:], strict=False):
+        if after:
+            kept = op("Mul", before, writer.constant(momentum, kind))
+            fresh = op("Mul", writer.reshaped(found, [shape[1]]), writer.constant(1 - momentum, kind))
+            op("Add", kept, fresh, into=after)
+
+
+def _mean(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) -> None:
+    total = writer.op("Sum", *node.input)
+    writer.op("Div", total, writer.constant(len(node.input), kind), into=node.output[0])
+
+
+def _tan(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) -> None:
+    (x,) = node.input
+    writer.op("Div", writer.op("Sin", x), writer.op("Cos", x), into=node.output[0])
+
+
+def _hardmax(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) -> None:
+    """1 where the first largest element along the axis is, 0 elsewhere."""
+    (x,) = node.input
+    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), -1) % len(shape)
+    largest = writer.op("ArgMax", x, axis=axis, keepdims=1)
+    places = writer.constant(np.arange(shape[axis]).reshape(-1, *(1 for _ in shape[axis + 1 :])), TensorProto.INT64)
+    writer.op("Cast", writer.op("Equal", places, largest), into=node.output[0], to=kind)
+
+
+_EXPANSIONS: Final[Mapping[str, Callable[[_Writer, NodeProto, int, Sequence[int]], None]]] = {
+    "BatchNormalization": _batch_normalization,
+    "Hardmax": _hardmax,
+    "Mean": _mean,
+    "Tan": _tan,
+}
+"""Operators whose specification gives no ops, and what they are; of operands that all have one dtype."""
