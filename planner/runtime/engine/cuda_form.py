@@ -100,7 +100,44 @@ def cuda_form(model: ModelProto) -> CudaForm:
         model = with_nodes(model, nodes)
         for name in sorted(inlined):
             model = _inlined(model, name, opsets[""])
+    if on_cpu:
+        model = _between_copies(model)
     return CudaForm(model, frozenset(widened), frozenset(expanded), frozenset(on_cpu))
+
+
+def _between_copies(model: ModelProto) -> ModelProto:
+    """The model with an op of the GPU between what is bound and each op of the CPU.
+
+    What an op of the CPU reads of the model's inputs is otherwise copied to the host once, when it is bound, and is the
+    same in every run; what it makes of the outputs is copied back on no stream of ours.
+    """
+    opsets = {"" if one.domain == "ai.onnx" else one.domain: one.version for one in model.opset_import}
+    kinds = kinds_of(onnx.shape_inference.infer_shapes(model))
+    names = Widening(model, kinds)
+    bound = {value.name for value in model.graph.input}
+    results = {value.name for value in model.graph.output}
+    inside: dict[str, str] = {}
+    nodes: list[NodeProto] = []
+    after: list[NodeProto] = []
+    for node in model.graph.node:
+        if not _is_taken(node, kinds, opsets):
+            changed = NodeProto()
+            changed.CopyFrom(node)
+            for place, name in enumerate(node.input):
+                if name in bound:
+                    if name not in inside:
+                        inside[name] = names.name(f"{name}.device")
+                        nodes.append(helper.make_node("Identity", [name], [inside[name]]))
+                    changed.input[place] = inside[name]
+            for place, name in enumerate(node.output):
+                if name in results:
+                    changed.output[place] = names.name(f"{name}.host")
+                    after.append(helper.make_node("Identity", [changed.output[place]], [name]))
+            node = changed
+        nodes.append(node)
+        nodes.extend(after)
+        after.clear()
+    return with_nodes(model, nodes)
 
 
 def _is_taken(node: NodeProto, kinds: Mapping[str, int], opsets: Mapping[str, int]) -> bool:

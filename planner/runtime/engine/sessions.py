@@ -6,7 +6,7 @@
       optimizers: that fallback is switched off
     - a thread pool and an arena of its own for every session are too much for hundreds of them: a process that has
       only our sessions shares one of each
-    - RunOptions, whatever they say, cost 26 us in every run: none are passed
+    - RunOptions without an entry ``gpu_graph_id`` cost 26 us in every run: none are passed, or some with it
 
 Raw pointers bind without a copy, also those of scalars, booleans and half precision.
 """
@@ -14,7 +14,7 @@ Raw pointers bind without a copy, also those of scalars, booleans and half preci
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -24,10 +24,13 @@ from onnx import FunctionProto, ModelProto, NodeProto, helper
 
 from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of, elem_type_of
+from planner.runtime.engine.cuda_form import CudaForm
 from planner.runtime.engine.halves import in_float32
 
 _PROVIDERS: Final = ["CPUExecutionProvider"]
 _LEFT_OUT: Final = ["NchwcTransformer"]
+_LEFT_OUT_WITH_CPU: Final = ["EliminateIdentity"]
+"""Of sessions with ops on the CPU: copies that ``cuda_form`` has put around them stay."""
 _ERRORS: Final = 3
 """ONNX Runtime's log severity; warnings about initializers that are not used tell a user nothing."""
 
@@ -99,18 +102,25 @@ def _register(options: Any, libraries: Sequence[Path]) -> None:
         options.register_custom_ops_library(str(path.resolve()))
 
 
-def cuda_session(model: ModelProto, device: int, stream: int, *, libraries: Sequence[Path] = ()) -> tuple[Any, Any]:
-    """A session on a GPU alone, which computes on a stream of the caller, and the options of its runs.
+def cuda_session(
+    form: CudaForm, device: int, stream: int, *, libraries: Sequence[Path] = (), sharing: Collection[int] = ()
+) -> tuple[Any, Any]:
+    """A session on a GPU, which computes on a stream of the caller, and the options of its runs.
 
-    Nothing falls back to the CPU: a node without a CUDA kernel is an error. Kernels are chosen by heuristics and not by
-    timing them, and do without TF32, so that two runs give the same bits and as good ones as on a CPU. A run returns
-    when its kernels are on the stream.
+    Nothing falls back to the CPU but the ops that the form names: another node without a CUDA kernel is an error.
+    Kernels are chosen by heuristics and not by timing them, and do without TF32, so that two runs give the same bits
+    and as good ones as on a CPU. A run returns when its kernels are on the stream, but for one with ops on the CPU.
+
+    No thread pool: kernels need none. No memory patterns: a session would keep its largest run's memory for itself.
+    The options of a run say that it is of no CUDA graph: where nothing is said, ONNX Runtime's wrapper raises and
+    catches an exception in every run, which takes 30 us under the interpreter's lock, against 2.
 
     Args:
-        model: of standard operators.
+        form: the model.
         device: the GPU's number.
         stream: the stream's address.
         libraries: of custom operators.
+        sharing: GPUs whose sessions take memory from one arena (``share_cuda_arena``).
 
     Raises:
         onnxruntime's exceptions: there is no such device, or a node has no kernel there.
@@ -119,8 +129,13 @@ def cuda_session(model: ModelProto, device: int, stream: int, *, libraries: Sequ
     options = runtime.SessionOptions()
     options.log_severity_level = _ERRORS
     options.use_deterministic_compute = True
+    options.intra_op_num_threads = 1
+    options.enable_mem_pattern = False
     _register(options, libraries)
-    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    if not form.on_cpu:
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    if device in sharing:
+        options.add_session_config_entry("session.use_env_allocators", "1")
     provider = {
         "device_id": str(device),
         "user_compute_stream": str(stream),
@@ -129,11 +144,28 @@ def cuda_session(model: ModelProto, device: int, stream: int, *, libraries: Sequ
         "use_tf32": "0",
     }
     session = runtime.InferenceSession(
-        model.SerializeToString(), options, providers=[("CUDAExecutionProvider", provider)], enable_fallback=0
+        form.model.SerializeToString(),
+        options,
+        providers=[("CUDAExecutionProvider", provider)],
+        disabled_optimizers=_LEFT_OUT_WITH_CPU if form.on_cpu else [],
+        enable_fallback=0,
     )
     run_options = runtime.RunOptions()
     run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    run_options.add_run_config_entry("gpu_graph_id", "-1")
     return session, run_options
+
+
+def share_cuda_arena(device: int) -> None:
+    """Makes one arena for all sessions of a GPU that are told to share it.
+
+    Only for a GPU with one stream: what one session gives back another one takes at once, which is right where their
+    kernels run one after the other. Once in a process for each GPU, before its first session.
+    """
+    runtime = onnxruntime()
+    place = runtime.OrtMemoryInfo("Cuda", runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, device, runtime.OrtMemType.DEFAULT)
+    config = runtime.OrtArenaCfg({"arena_extend_strategy": 1})
+    runtime.create_and_register_allocator_v2("CUDAExecutionProvider", place, {"device_id": str(device)}, config)
 
 
 def body_model(
