@@ -36,8 +36,12 @@ class Backend(ABC):
         """The memory of every buffer of a worker, fixed ones filled."""
 
     @abstractmethod
-    def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], int]:
-        """A segment, bound to its arrays; running it returns 0, the bytes that it takes from others."""
+    def array(self, worker: int, buffer: str) -> Any:
+        """The memory of a buffer of any worker, for fetches."""
+
+    @abstractmethod
+    def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], tuple[int, ...]]:
+        """A segment, bound to its arrays; running it returns (): it takes nothing from others."""
 
     @abstractmethod
     def enter(self, worker: int) -> None:
@@ -73,7 +77,8 @@ class CpuBackend(Backend):
 
     Args:
         exchange: the memory.
-        workers: how many share the processors.
+        workers: of the plan.
+        here: how many of them this process runs, which has their part of the processors.
         transport: how arrays get from worker to worker.
         is_shared: sessions share one thread pool and one arena (see ``SessionMaker``).
         libraries: of custom operators.
@@ -83,6 +88,7 @@ class CpuBackend(Backend):
         self,
         exchange: Exchange,
         workers: int,
+        here: int,
         *,
         transport: Transport | None = None,
         is_shared: bool = False,
@@ -91,7 +97,8 @@ class CpuBackend(Backend):
         self.transport = transport or NumpyTransport()
         self.staging_bytes = (0,) * workers
         self._exchange = exchange
-        self._maker: Final = SessionMaker(max(1, cores() // workers), is_shared=is_shared, libraries=libraries)
+        threads, pool = max(1, cores() // workers), max(1, cores() * here // workers)
+        self._maker: Final = SessionMaker(threads, pool=pool if is_shared else None, libraries=libraries)
         self._bodies: Final = BodyDigests()
         self._sessions: dict[str, Any] = {}
         """By what they compute (``BodyDigests.of``)."""
@@ -109,7 +116,11 @@ class CpuBackend(Backend):
             np.copyto(arrays[name], model.constants[name])
         return arrays
 
-    def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], int]:
+    def array(self, worker: int, buffer: str) -> np.ndarray:
+        """See ``Backend.array``."""
+        return self._exchange.array(worker, buffer)
+
+    def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], tuple[int, ...]]:
         """See ``Backend.segment``. Functions of equal content share one session, whatever their names."""
         buffers, body = model.program.buffers, model.bodies[segment.function]
         content = self._bodies.of(segment, model)
@@ -122,10 +133,9 @@ class CpuBackend(Backend):
         )
         binding = bind(session, inputs, outputs)
 
-        def compute() -> int:
-            # Without RunOptions: they would let a run be ended, and cost 26 us in each (but see ``cuda_session``).
+        def compute() -> tuple[int, ...]:
             session.run_with_iobinding(binding)
-            return 0
+            return ()
 
         return compute
 
