@@ -127,7 +127,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         if options.verify:
             options.doing("preparing the reference")
             judge = Judge(_with_constants(graph, values), options.references, options.libraries)
-        engine = stack.enter_context(_engine(loaded, transport, _device_map(loaded, options), options))
+        engine = stack.enter_context(_engine(loaded, transport, _device_map(options), options))
         return _Run(loaded, engine, judge, name, replace(options, seed=seed)).go(values, feed, first)
 
 
@@ -163,17 +163,13 @@ def loss_of(graph: Graph, wanted: str | None = None) -> str:
     return wanted
 
 
-def _device_map(plan: LoadedPlan, options: RunOptions) -> tuple[int, ...] | None:
-    """The GPU of each worker; None on CPUs."""
+def _device_map(options: RunOptions) -> tuple[int, ...] | None:
+    """The GPU of each worker, () where nobody says; None on CPUs. What there is, only the workers' process may ask."""
     if options.device == "cpu":
         if options.device_map is not None:
             raise UsageError("--map places workers on GPUs", hint="write --device cuda, too")
         return None
-    from planner.runtime.engine.cuda import devices_of
-    from planner.runtime.engine.devices import require_cuda
-
-    _, count = require_cuda()
-    return devices_of(len(plan.program.workers), options.device_map, count)
+    return options.device_map or ()
 
 
 def _engine(

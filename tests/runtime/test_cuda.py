@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 import five_models
-from fake_cupy import FakeCupy, FakeRuntime, copy_bytes, fake_session
+from fake_cupy import FakeArray, FakeCupy, FakeRuntime, FakeStream, copy_bytes, fake_session
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece, Source
-from planner.errors import DifferenceError, UsageError
+from planner.errors import DifferenceError, UsageError, WorkerError
 from planner.graph.model import DType
 from planner.runtime.engine.cuda import CudaBackend, devices_of
+from planner.runtime.engine.cuda_form import CudaForm
 from planner.runtime.engine.devices import probe_cuda, require_cuda
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.interface import InProcessEngine
@@ -188,6 +189,70 @@ def test_copies_that_wait_for_nobody_are_wrong(plan_of: Planner, monkeypatch: py
         lambda _, target, target_device, source, source_device, size, stream: copy_bytes(target, source, size),
     )
     assert not are_right(plan, engine_of(plan, [0, 1, 0, 1], FakeCupy(BLIND)), wanted)
+
+
+def test_a_constant_that_is_copied_on_another_stream_is_wrong(training: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream of all is not waited for: by streams that do not block, nor by the kernels of a worker."""
+    plan = training.plan
+    wanted = run_plan(plan, steps=3, seed=4).results
+    assert are_right(plan, engine_of(plan, [0, 0, 0]), wanted)
+    original = FakeArray.set
+    monkeypatch.setattr(FakeArray, "set", lambda array, host, stream=None: original(array, host))
+    assert not are_right(plan, engine_of(plan, [0, 0, 0]), wanted)
+
+
+def failing_on(error: str) -> Any:
+    """Makes sessions whose runs fail, as a kernel's failure is noticed."""
+
+    def make(form: CudaForm, device: int, stream: int) -> tuple[Any, Any]:
+        session, options = fake_session(form, device, stream)
+
+        def fail(*_: object) -> None:
+            raise RuntimeError(error)
+
+        session.run_with_iobinding = fail
+        return session, options
+
+    return make
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_a_failed_kernel_is_told_as_noticed(
+    training: Any, monkeypatch: pytest.MonkeyPatch, is_waiting: bool
+) -> None:
+    monkeypatch.setenv("TOFU_DEBUG_SYNC", "1" if is_waiting else "0")
+    plan = training.plan
+
+    def backend(exchange: Exchange) -> CudaBackend:
+        return CudaBackend(plan.program.workers, exchange, [0, 0, 0], FakeCupy(), failing_on("an illegal address"))
+
+    with InProcessEngine(plan.models, plan.program.state, make_backend=backend) as engine:
+        with pytest.raises(WorkerError, match="failed in segment") as caught:
+            engine.iterate()
+    (fact,) = caught.value.facts
+    assert "an illegal address" in fact
+    assert ("TOFU_DEBUG_SYNC=1" in fact) is not is_waiting
+
+
+def test_a_step_is_waited_for_when_it_is_asked(training: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a kernel that fails is noticed in its own step."""
+    waited: list[bool] = []
+    for wish in ("0", "1"):
+        monkeypatch.setenv("TOFU_DEBUG_SYNC", wish)
+        with engine_of(training.plan, [0, 0, 0]) as engine:
+            load_tiles(engine, starting_values(training.plan.graph, seed=4))
+            with monkeypatch.context() as patch:
+                count = [0]
+                original = FakeStream.synchronize
+
+                def counted(stream: FakeStream, count: list[int] = count) -> None:
+                    count[0] += 1
+                    original(stream)  # noqa: B023 -- it is the same in both rounds
+
+                patch.setattr(FakeStream, "synchronize", counted)
+                engine.iterate()
+            waited.append(count[0] > len(training.plan.program.workers))
+    assert waited == [False, True]
 
 
 def test_maps() -> None:

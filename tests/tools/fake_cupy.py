@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.runtime.engine.cuda_form import CudaForm
 from planner.runtime.engine.sessions import SessionMaker
 
 
@@ -92,10 +93,7 @@ class FakeArray:
         assert host.shape == self.shape
         assert host.dtype == self.dtype
         kept = host.copy()
-        if stream is None:
-            self.view[...] = kept
-        else:
-            stream.put(lambda: np.copyto(self.view, kept))
+        (stream or FakeCupy.current_stream()).put(lambda: np.copyto(self.view, kept))
 
     def get(self, stream: FakeStream, out: np.ndarray) -> None:
         stream.put(lambda: np.copyto(out, self.view))
@@ -198,6 +196,10 @@ class FakeRuntime:
         )
         return device
 
+    def memGetInfo(self) -> tuple[int, int]:  # noqa: N802 -- CUDA's name
+        used = sum(block.nbytes for device, block in self.blocks if device == FakeDevice.current())
+        return FakeCupy.memory_bytes - used, FakeCupy.memory_bytes
+
     def deviceCanAccessPeer(self, one: int, other: int) -> int:  # noqa: N802 -- CUDA's name
         return int((one, other) not in self.blind)
 
@@ -218,6 +220,9 @@ class FakeCupy:
 
     lock = threading.RLock()
     current = threading.local()
+    null_stream = FakeStream()
+    """What is put here without a stream is done when somebody synchronises this one: no stream of ours waits for it."""
+    memory_bytes = 1 << 30
 
     def __init__(self, blind: Collection[tuple[int, int]] = ()) -> None:
         self.runtime = FakeRuntime(blind)
@@ -231,11 +236,15 @@ class FakeCupy:
         self.cuda = type("cuda", (), members)
         self.ndarray, self.RawKernel = FakeArray, partial(FakeKernel, self.runtime)
 
+    @classmethod
+    def current_stream(cls) -> FakeStream:
+        return getattr(cls.current, "stream", cls.null_stream)
+
     def asarray(self, numbers: np.ndarray) -> FakeArray:
         return FakeArray((), None, view=numbers.copy())
 
     def copyto(self, target: FakeArray, source: FakeArray) -> None:
-        FakeCupy.current.stream.put(lambda: np.copyto(target.view, source.view))
+        self.current_stream().put(lambda: np.copyto(target.view, source.view))
 
 
 class FakeSession:
@@ -265,5 +274,5 @@ class FakeSession:
         self.stream.put(lambda: self.session.run_with_iobinding(binding.inner))
 
 
-def fake_session(model: Any, device: int, stream: int) -> tuple[Any, Any]:
-    return FakeSession(SessionMaker(1).session(model), stream), "asynchronous"
+def fake_session(form: CudaForm, device: int, stream: int) -> tuple[Any, Any]:
+    return FakeSession(SessionMaker(1).session(form.model), stream), "asynchronous"

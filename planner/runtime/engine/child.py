@@ -46,7 +46,7 @@ from planner.progress import Progress
 from planner.runtime.engine.backend import Backend
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.executor import Executor, Orders
-from planner.runtime.engine.sessions import cuda_session
+from planner.runtime.engine.sessions import cuda_session, share_cuda_arena
 from planner.runtime.engine.shared_peers import SharedPeers
 
 
@@ -120,12 +120,20 @@ def _start(request: Mapping[str, Any], progress: Progress) -> Executor:
     libraries = [Path(path) for path in request.get("libraries", ())]
     backend: Backend | None = None
     if request.get("devices") is not None:
-        from planner.runtime.engine.cuda import CudaBackend
+        from planner.runtime.engine.cuda import CudaBackend, devices_of
         from planner.runtime.engine.devices import require_cuda
 
-        cupy, _ = require_cuda()
-        make_session = partial(cuda_session, libraries=libraries)
-        backend = CudaBackend([model.program for model in models], exchange, request["devices"], cupy, make_session)
+        # cuBLAS otherwise takes another workspace for each stream, and may give other bits on two runs.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        wanted = request["devices"] or None
+        progress("trying the GPUs")
+        cupy, count = require_cuda(wanted)
+        devices = devices_of(len(models), wanted, count)
+        sharing = frozenset(device for device in devices if devices.count(device) == 1)
+        for device in sorted(sharing):
+            share_cuda_arena(device)
+        make_session = partial(cuda_session, libraries=libraries, sharing=sharing)
+        backend = CudaBackend([model.program for model in models], exchange, devices, cupy, make_session)
     return Executor(
         models,
         exchange,

@@ -13,8 +13,9 @@ CUDA C++ Programming Guide, "Unified Virtual Address Space" and "Peer-to-Peer Me
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -26,13 +27,16 @@ from planner.graph.model import DType
 from planner.graph.protos import elem_type_of, numpy_dtype
 from planner.runtime.engine import multifetch
 from planner.runtime.engine.backend import Backend, BodyDigests, segment_model
+from planner.runtime.engine.cuda_form import CudaForm, cuda_form
 from planner.runtime.engine.exchange import Exchange, arena_of
 from planner.runtime.engine.sessions import carried_name, cuda_session
 from planner.runtime.engine.staging import Staging, staging_of
 from planner.runtime.engine.transport import BoundFetch, Locate, Transport
 
-MakeSession = Callable[[Any, int, int], Any]
+MakeSession = Callable[[CudaForm, int, int], Any]
 """Makes a session of a model on a GPU (its number) and a stream (its address)."""
+DEBUG_SYNC: Final = "TOFU_DEBUG_SYNC"
+"""The environment's variable with which the host waits after every step."""
 
 
 def devices_of(workers: int, device_map: Sequence[int] | None, count: int) -> tuple[int, ...]:
@@ -78,6 +82,9 @@ class CudaBackend(Backend):
         self._events: list[dict[int, Any]] = [{} for _ in programs]
         self._bodies = BodyDigests()
         self._sessions: dict[tuple[int, str], Any] = {}
+        self._is_waiting = os.environ.get(DEBUG_SYNC, "0") not in ("", "0")
+        self.changed: dict[str, set[str]] = {"widened": set(), "expanded": set(), "on_cpu": set()}
+        """Ops without a CUDA kernel, by what was done to them (``CudaForm``)."""
         for program in programs:
             with cupy.cuda.Device(self._devices[program.worker]):
                 self._streams.append(cupy.cuda.Stream(non_blocking=True))
@@ -90,7 +97,10 @@ class CudaBackend(Backend):
                         for name, buffer in program.buffers.items()
                     }
                 )
-        self.transport: MultiFetchTransport = MultiFetchTransport(cupy, self._devices, self._streams, programs, blind)
+        fetches = MultiFetchTransport(cupy, self._devices, self._streams, programs, blind)
+        self.transport: Transport = _NoticingTransport(fetches, self._noticing)
+        self._fetches = fetches
+        self._unused_bytes = self._free_bytes()
 
     @property
     def session_count(self) -> int:  # type: ignore[override]  # read-only here
@@ -100,16 +110,21 @@ class CudaBackend(Backend):
     @property
     def staging_bytes(self) -> tuple[int, ...]:  # type: ignore[override]  # read-only here
         """See ``Backend.staging_bytes``."""
-        return tuple(self.transport.staging_bytes)
+        return tuple(self._fetches.staging_bytes)
 
     def arrays(self, model: WorkerModel) -> Mapping[str, Any]:
-        """See ``Backend.arrays``; also reserves the worker's staging block."""
+        """See ``Backend.arrays``; also reserves the worker's staging block.
+
+        Constants go by the worker's own stream: it does not wait for the stream of all, which other copies take.
+        """
         worker = model.program.worker
+        stream = self._streams[worker]
         with self._cupy.cuda.Device(self._devices[worker]):
             for name in model.program.fixed:
                 host = np.ascontiguousarray(model.constants[name]).reshape(model.program.buffers[name].shape)
-                self._arrays[worker][name].set(plain(host))
-        self.transport.reserve(worker)
+                self._arrays[worker][name].set(plain(host), stream=stream)
+            stream.synchronize()
+        self._fetches.reserve(worker)
         return self._arrays[worker]
 
     def array(self, worker: int, buffer: str) -> Any:
@@ -122,7 +137,10 @@ class CudaBackend(Backend):
         device, buffers, body = self._devices[worker], model.program.buffers, model.bodies[segment.function]
         key = (worker, self._bodies.of(segment, model))
         if key not in self._sessions:
-            self._sessions[key] = self._make_session(segment_model(segment, model), device, self._streams[worker].ptr)
+            form = cuda_form(segment_model(segment, model))
+            for done, ops in self.changed.items():
+                ops.update(getattr(form, done))
+            self._sessions[key] = self._make_session(form, device, self._streams[worker].ptr)
         session, options = self._sessions[key]
         binding = session.io_binding()
         for names, mine, bind in (
@@ -138,7 +156,34 @@ class CudaBackend(Backend):
             session.run_with_iobinding(binding, options)
             return ()
 
-        return compute
+        return self._noticing(compute, worker)
+
+    def beside_bytes(self) -> dict[int, int]:
+        """By GPU, the memory that was taken since the workers' arenas lie there: by sessions, tables and staging."""
+        return {device: max(0, free - now) for (device, free), now in
+                zip(self._unused_bytes.items(), self._free_bytes().values(), strict=True)}  # fmt: skip
+
+    def _free_bytes(self) -> dict[int, int]:
+        found = {}
+        for device in sorted(set(self._devices)):
+            with self._cupy.cuda.Device(device):
+                found[device] = int(self._cupy.cuda.runtime.memGetInfo()[0])
+        return found
+
+    def _noticing(self, run: Callable[[], tuple[int, ...]], worker: int) -> Callable[[], tuple[int, ...]]:
+        """A step that tells what its failure means: kernels fail when they are executed, and are noticed later."""
+        stream, is_waiting = self._streams[worker], self._is_waiting
+
+        def noticed() -> tuple[int, ...]:
+            try:
+                moved = run()
+                if is_waiting:
+                    stream.synchronize()
+            except Exception as error:
+                raise _told(error, is_waiting=is_waiting) from error
+            return moved
+
+        return noticed
 
     def enter(self, worker: int) -> None:
         """See ``Backend.enter``: the thread's device and stream."""
@@ -158,7 +203,10 @@ class CudaBackend(Backend):
 
     def end(self, worker: int) -> None:
         """See ``Backend.end``."""
-        self._streams[worker].synchronize()
+        try:
+            self._streams[worker].synchronize()
+        except Exception as error:
+            raise _told(error, is_waiting=self._is_waiting) from error
 
     def push(self, worker: int, buffers: Sequence[str]) -> None:
         """See ``Backend.push``."""
@@ -178,6 +226,38 @@ class CudaBackend(Backend):
     def copy(self, target: Any, source: Any) -> None:
         """See ``Backend.copy``."""
         self._cupy.copyto(target, source)
+
+
+def _told(error: Exception, *, is_waiting: bool) -> Exception:
+    """The error, and whether the step that is named is the one that failed."""
+    if is_waiting:
+        return error
+    return RuntimeError(
+        f"{type(error).__name__}: {error} (noticed in this step; kernels of an earlier one may have failed: "
+        f"{DEBUG_SYNC}=1 waits after every step, and names the right one)"
+    )
+
+
+class _NoticingTransport(Transport):
+    """Another transport, whose fetches tell what their failures mean."""
+
+    def __init__(
+        self, inner: Transport, noticing: Callable[[Callable[[], tuple[int, ...]], int], Callable[[], tuple[int, ...]]]
+    ) -> None:
+        self._inner, self._noticing = inner, noticing
+
+    @property
+    def is_joining(self) -> bool:  # type: ignore[override]  # the inner one's
+        """See ``Transport.is_joining``."""
+        return self._inner.is_joining
+
+    def bind(self, fetch: Fetch, worker: int, locate: Locate) -> BoundFetch:
+        """See ``Transport.bind``."""
+        return self._inner.bind(fetch, worker, locate)
+
+    def bind_together(self, fetches: Sequence[Fetch], worker: int, locate: Locate) -> Callable[[], tuple[int, ...]]:
+        """See ``Transport.bind_together``."""
+        return self._noticing(self._inner.bind_together(fetches, worker, locate), worker)
 
 
 def _connect(cupy: Any, devices: Collection[int]) -> frozenset[tuple[int, int]]:

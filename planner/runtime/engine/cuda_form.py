@@ -32,7 +32,7 @@ _MOVES: Final = frozenset(
     }
 )
 """Ops that move elements and do not change them, unless an attribute says so (``reduction``)."""
-_LARGER: Final = {
+_LARGER: Final[Mapping[int, tuple[int, ...]]] = {
     TensorProto.BOOL: (TensorProto.UINT8, TensorProto.INT32, TensorProto.FLOAT),
     TensorProto.INT8: (TensorProto.INT32, TensorProto.FLOAT),
     TensorProto.UINT8: (TensorProto.INT32, TensorProto.FLOAT),
@@ -219,7 +219,7 @@ class _Changer:
         if node.domain not in ("", "ai.onnx") or node.op_type in _WITH_SHAPES or "" in node.input:
             return False
         schema = defs.get_schema(node.op_type, self._opsets[""])
-        return bool(schema.has_function or schema.has_context_dependent_function)
+        return any(getattr(schema, kind) for kind in ("has_function", "has_context_dependent_function"))
 
     def expanded(self, node: NodeProto) -> list[NodeProto] | None:
         """The node as ops that have kernels; None if nothing is known here."""
@@ -232,15 +232,14 @@ class _Changer:
         return writer.nodes
 
 
-def _moved(node: NodeProto) -> Sequence[str]:
+def _moved(node: NodeProto) -> list[str]:
     """The operands whose elements a node moves."""
+    operands = list(node.input)
     if node.op_type == "Where":
-        return node.input[1:]
-    if node.op_type in ("ScatterElements", "ScatterND"):
-        return [node.input[0], node.input[2]]
-    if node.op_type == "Pad":
-        return [node.input[0], *node.input[2:3]]
-    return node.input if node.op_type == "Concat" else node.input[:1]
+        return operands[1:]
+    if node.op_type in ("Pad", "ScatterElements", "ScatterND"):
+        return [operands[0], *operands[2:3]]
+    return operands if node.op_type == "Concat" else operands[:1]
 
 
 def _is_meant(node: NodeProto, opset: int) -> bool:

@@ -164,7 +164,8 @@ def share_cuda_arena(device: int) -> None:
     kernels run one after the other. Once in a process for each GPU, before its first session.
     """
     runtime = onnxruntime()
-    place = runtime.OrtMemoryInfo("Cuda", runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, device, runtime.OrtMemType.DEFAULT)
+    kind = runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    place = runtime.OrtMemoryInfo("Cuda", kind, device, runtime.OrtMemType.DEFAULT)
     config = runtime.OrtArenaCfg({"arena_extend_strategy": 1})
     runtime.create_and_register_allocator_v2("CUDAExecutionProvider", place, {"device_id": str(device)}, config)
 

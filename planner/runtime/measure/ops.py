@@ -29,6 +29,7 @@ from planner.errors import TofuError
 from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of_array, elem_type_of, numpy_dtype
 from planner.runtime.engine.cuda import MakeSession, plain, stored
+from planner.runtime.engine.cuda_form import cuda_form
 from planner.runtime.engine.sessions import SessionMaker, bind, carried, carried_name, cuda_session, onnxruntime
 
 _WARM_UP_RUNS: Final = 2
@@ -180,7 +181,7 @@ class CudaStopwatch(Stopwatch):
         self, model: ModelProto, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, tuple[Shape, DType]]
     ) -> _Run:
         cupy, stream = self._cupy, self._stream
-        session, options = self._make_session(model, self._device, stream.ptr)
+        session, options = self._make_session(cuda_form(model), self._device, stream.ptr)
         binding = session.io_binding()
         kept = []
         with cupy.cuda.Device(self._device):
