@@ -33,6 +33,8 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = Path(__file__).parent / "cuda_libraries"
 TOOLS: Final = ("g++", "readelf")
+CUPY: Final = Path(__file__).parent / "over_stand_ins"
+"""A folder with a module ``cupy`` that uses them."""
 NOTES: Final = "libstandnotes.so"
 CUDNN: Final = "libcudnn.so.9"
 WRITTEN: Final = {"libcudart": "cudart.cpp", "libcublas": "cublas.cpp", "libcublasLt": "cublas.cpp", "libcudnn": "cudnn.cpp"}  # fmt: skip
@@ -137,7 +139,7 @@ def environment(folder: Path, *, gpus: int = 1, without: str = "") -> dict[str, 
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),
         "STAND_IN_GPUS": str(gpus),
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *([known] if known else [])]),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(CUPY), *([known] if known else [])]),
     }
 
 

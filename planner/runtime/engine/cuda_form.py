@@ -12,8 +12,8 @@ What was done is told with the model, since it costs time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -54,6 +54,26 @@ class CudaForm:
     widened: frozenset[str]
     expanded: frozenset[str]
     on_cpu: frozenset[str]
+    is_literal: bool
+    """True if copies or constants are in it that must stay: without them, what is bound would be the host's."""
+
+
+def with_copies(form: CudaForm, names: Collection[str]) -> CudaForm:
+    """A form in which nobody reads some inputs in place.
+
+    Where a kernel takes an operand from the host's memory, such as the place where a Slice begins, an input that is
+    bound is copied there once, and is the same in every run. A copy of it is copied in each.
+    """
+    fresh = Widening(form.model, kinds_of(form.model))
+    copies = {name: fresh.name(f"{name}.device") for name in sorted(names)}
+    nodes = [helper.make_node("Identity", [name], [copy]) for name, copy in copies.items()]
+    for node in form.model.graph.node:
+        changed = NodeProto()
+        changed.CopyFrom(node)
+        del changed.input[:]
+        changed.input.extend(copies.get(name, name) for name in node.input)
+        nodes.append(changed)
+    return replace(form, model=with_nodes(form.model, nodes), is_literal=True)
 
 
 def cuda_form(model: ModelProto) -> CudaForm:
@@ -102,7 +122,42 @@ def cuda_form(model: ModelProto) -> CudaForm:
             model = _inlined(model, name, opsets[""])
     if on_cpu:
         model = _between_copies(model)
-    return CudaForm(model, frozenset(widened), frozenset(expanded), frozenset(on_cpu))
+    model, has_constants = _with_made_constants(model)
+    is_literal = has_constants or bool(on_cpu)
+    return CudaForm(model, frozenset(widened), frozenset(expanded), frozenset(on_cpu), is_literal)
+
+
+def _with_made_constants(model: ModelProto) -> tuple[ModelProto, bool]:
+    """The model with a copy behind each constant that is an output, and whether some output depends on no input.
+
+    What ONNX Runtime computes beforehand lies on the host, and would be copied on no stream of ours, with a wait.
+    """
+    constant = {tensor.name for tensor in model.graph.initializer} - {value.name for value in model.graph.input}
+    given = set(constant)
+    for node in model.graph.node:
+        if all(name in constant or not name for name in node.input):
+            constant.update(node.output)
+            if node.op_type == "Constant":
+                given.update(node.output)
+    outputs = [value.name for value in model.graph.output]
+    if not constant.intersection(outputs):
+        return model, False
+    fresh = Widening(model, kinds_of(model))
+    names = {name: fresh.name(f"{name}.given") for name in outputs if name in given}
+    nodes = []
+    for node in model.graph.node:
+        changed = NodeProto()
+        changed.CopyFrom(node)
+        for places in (changed.input, changed.output):
+            kept = [names.get(name, name) for name in places]
+            del places[:]
+            places.extend(kept)
+        nodes.append(changed)
+    nodes += [helper.make_node("Identity", [inner], [name]) for name, inner in names.items()]
+    result = with_nodes(model, nodes)
+    for tensor in result.graph.initializer:
+        tensor.name = names.get(tensor.name, tensor.name)
+    return result, True
 
 
 def _between_copies(model: ModelProto) -> ModelProto:

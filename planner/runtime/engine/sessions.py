@@ -25,13 +25,13 @@ from onnx import FunctionProto, ModelProto, NodeProto, helper
 
 from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of, elem_type_of
-from planner.runtime.engine.cuda_form import CudaForm
+from planner.runtime.engine.cuda_form import CudaForm, with_copies
 from planner.runtime.engine.halves import in_float32
 
 _PROVIDERS: Final = ["CPUExecutionProvider"]
 _LEFT_OUT: Final = ["NchwcTransformer"]
-_LEFT_OUT_WITH_CPU: Final = ["EliminateIdentity"]
-"""Of sessions with ops on the CPU: copies that ``cuda_form`` has put around them stay."""
+_LEFT_OUT_OF_LITERAL: Final = ["ConstantFolding", "EliminateIdentity"]
+"""Where copies and constants stay (``CudaForm.is_literal``)."""
 _ERRORS: Final = 3
 """ONNX Runtime's log severity; warnings about initializers that are not used tell a user nothing."""
 
@@ -144,17 +144,31 @@ def cuda_session(
         "cudnn_conv_algo_search": "HEURISTIC",
         "use_tf32": "0",
     }
-    session = runtime.InferenceSession(
-        form.model.SerializeToString(),
-        options,
-        providers=[("CUDAExecutionProvider", provider)],
-        disabled_optimizers=_LEFT_OUT_WITH_CPU if form.on_cpu else [],
-        enable_fallback=0,
-    )
+
+    def made(form: CudaForm) -> Any:
+        return runtime.InferenceSession(
+            form.model.SerializeToString(),
+            options,
+            providers=[("CUDAExecutionProvider", provider)],
+            disabled_optimizers=_LEFT_OUT_OF_LITERAL if form.is_literal else [],
+            enable_fallback=0,
+        )
+
+    session = made(form)
+    if on_host := _on_host(session.get_inputs(), session.get_input_memory_infos()):
+        session = made(with_copies(form, on_host))
+        on_host = _on_host(session.get_inputs(), session.get_input_memory_infos())
+    on_host += _on_host(session.get_outputs(), session.get_output_memory_infos())
+    assert not on_host, f"bound to the host's memory: {on_host}"
     run_options = runtime.RunOptions()
     run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
     run_options.add_run_config_entry("gpu_graph_id", "-1")
     return session, run_options
+
+
+def _on_host(values: Sequence[Any], places: Sequence[Any]) -> list[str]:
+    """Inputs or outputs of a session that its kernels read or make in the host's memory."""
+    return [value.name for value, place in zip(values, places, strict=True) if place.name != "Cuda"]
 
 
 def share_cuda_arena(device: int) -> None:
