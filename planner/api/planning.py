@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
+from typing import Literal
 
+from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.descriptions import UnknownOps
 from planner.machine.rates import Rates
@@ -20,6 +22,7 @@ from planner.planning.result import result_of
 from planner.planning.session import Session
 from planner.progress import Progress, silent
 from planner.results import PlanResult
+from planner.runtime.engine.cuda_changes import cuda_changes
 from planner.search.effort import EffortName
 from planner.search.user_rules.rules import Replication, Rules
 from planner.stop import Stop, StoppedBy
@@ -60,6 +63,7 @@ def plan(
     profile: Path | None = None,
     opdefs: Path | None = None,
     unknown_ops: UnknownOps = "refuse",
+    device: Literal["cpu", "cuda"] = "cpu",
     progress: Progress = silent,
     notice: Callable[[str], None] = lambda line: None,
     stop: Stop | None = None,
@@ -100,6 +104,7 @@ def plan(
         profile: a file of ``profile``: what ops were measured to take, for the topology's devices.
         opdefs: descriptions of the user's own (docs/describe-an-operator.md); the file is executed.
         unknown_ops: ``refuse`` operators without a description, or ``replicate`` them: every worker runs them whole.
+        device: for ``cuda``, ``notice`` is told which ops have no CUDA kernel; the plan is the same.
         progress: told what is being done.
         notice: told, before the plan is written, that the search was stopped.
         stop: ends the search when its owner says so; None: nobody does.
@@ -138,6 +143,15 @@ def plan(
     progress("making a program for each worker")
     complete = session.complete(planned.trial)
     beside = session.beside(planned, complete)
+    if device == "cuda":
+        progress("looking for CUDA kernels")
+        partitioned = planned.trial.partitioned
+        models = (
+            WorkerModel(worker, partitioned.bodies, fixed, "")
+            for worker, fixed in zip(partitioned.program.workers, partitioned.fixed, strict=True)
+        )
+        if sentence := cuda_changes(models).sentence():
+            notice(sentence)
     complete = replace(complete, stopped_by=stop.stopped_by)
     if stop.stopped_by is not None:
         notice(_STOPPED[stop.stopped_by])

@@ -124,6 +124,13 @@ if TYPE_CHECKING:
     help="Also write the model with the tilings as ONNX sharding annotations.",
 )
 @PROFILE
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda"]),
+    default="cpu",
+    show_default=True,
+    help="Where the plan is to run; for cuda, say which ops have no CUDA kernel. The plan is the same.",
+)
 @OPDEFS
 @UNKNOWN_OPS
 @JSON
@@ -149,6 +156,7 @@ def plan(
     state: Path | None,
     sharding_annotations: Path | None,
     profile: Path | None,
+    device: Literal["cpu", "cuda"],
     opdefs: Path | None,
     unknown_ops: Literal["refuse", "replicate"],
     json_wanted: bool,
@@ -205,6 +213,7 @@ def plan(
                 profile=profile,
                 opdefs=opdefs,
                 unknown_ops=unknown_ops,
+                device=device,
                 progress=line,
                 notice=line.note,
                 stop=stop,

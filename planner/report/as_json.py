@@ -174,6 +174,7 @@ def run(result: RunResult) -> dict[str, Any]:
         ],
         "arena_bytes": list(result.arena_bytes),
         "staging_bytes": list(result.staging_bytes),
+        **({} if result.on_gpus is None else {"on_gpus": asdict(result.on_gpus), "nearly_same": result.nearly_same}),
         "checkpoint": None if result.checkpoint is None else str(result.checkpoint),
         "exported": list(result.exported),
         "drawn": {

@@ -273,6 +273,18 @@ def run(result: RunResult, file: TextIO) -> None:
         ("moved", f"{result.moved_bytes:,} bytes per step, " + ("equal" if agree else "NOT equal") + " in every fetch"),
         ("memory per worker", f"{format_bytes(max(result.arena_bytes))} of arrays at most" + staged),
     ]
+    if result.on_gpus is not None:
+        taken = ", ".join(f"{format_bytes(size)} on GPU {device}" for device, size in result.on_gpus.beside_bytes)
+        facts.append(("beside the arrays", f"{taken}, of sessions and tables"))
+        for what, ops in (
+            ("computed in larger types", result.on_gpus.changes.widened),
+            ("computed by other ops", result.on_gpus.changes.expanded),
+            ("on the CPU", result.on_gpus.changes.on_cpu),
+        ):
+            if ops:
+                facts.append((what, ", ".join(ops)))
+    if result.nearly_same:
+        facts.append(("replicas", f"differ in the last bits in {_count(result.nearly_same, 'place')}"))
     if result.data_folder is not None:
         facts.append(("weights from", str(result.data_folder)))
     if result.checkpoint is not None:

@@ -121,13 +121,14 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         )
         if options.told is not None:
             options.told(values.drawn)
-        if options.device == "cpu":
-            check_kernels(graph, options.libraries)
+        check_kernels(graph, options.libraries, on_gpus=options.device == "cuda")
         judge = None
         if options.verify:
             options.doing("preparing the reference")
             judge = Judge(_with_constants(graph, values), options.references, options.libraries)
         engine = stack.enter_context(_engine(loaded, transport, _device_map(options), options))
+        if engine.on_gpus is not None and (sentence := engine.on_gpus.changes.sentence()):
+            options.notice(sentence)
         return _Run(loaded, engine, judge, name, replace(options, seed=seed)).go(values, feed, first)
 
 
@@ -199,6 +200,7 @@ class _Run:
         self._plan, self._engine, self._judge, self._loss, self._options = plan, engine, judge, loss, options
         self._shapes = {name: plan.graph.tensors[name].shape for name in plan.program.outputs}
         self._checkpoint: Path | None = None
+        self._nearly_same: list[str] | None = None if options.device == "cpu" else []
 
     def go(self, values: Values, feed: Feed | None, first: int) -> RunResult:
         """Runs from a step, counted from 1, to the last one."""
@@ -228,7 +230,7 @@ class _Run:
             moved_bytes = sum(fetch.moved_bytes for fetch in fetches)
             wanted = program.outputs if self._judge or is_last else (self._loss,) * bool(self._loss)
             there = tuple(name for name in wanted if self._plan.graph.tensors[name].elements)
-            outputs = gather_tiles(self._engine, there, self._shapes)
+            outputs = gather_tiles(self._engine, there, self._shapes, nearly_same=self._nearly_same)
             outputs |= {name: _nothing(self._plan.graph, name) for name in wanted if name not in there}
             if self._loss:
                 losses.append(float(outputs[self._loss].reshape(())))
@@ -268,6 +270,8 @@ class _Run:
             arena_bytes=self._engine.arena_bytes,
             workspace_bytes=tuple(worker.workspace_bytes for worker in program.workers),
             staging_bytes=self._engine.staging_bytes,
+            on_gpus=self._engine.on_gpus,
+            nearly_same=len(self._nearly_same or ()),
             profile=profile_of(program, iterations, self._plan.estimate) if options.profile else None,
             checkpoint=self._checkpoint,
             exported=self._export(outputs),

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import DifferenceError
+from planner.runtime.engine.cuda_changes import OnGpus
 from planner.runtime.judge.compare import StepComparison, TensorComparison, difference, worst_tensor
 from planner.runtime.measure.fetch_bytes import FetchBytes
 from planner.runtime.measure.profile import Profile
@@ -67,6 +68,10 @@ class RunResult:
     """What tensors inside of segments take beside that, as planned."""
     staging_bytes: tuple[int, ...]
     """What each worker's copies of other GPUs' memory take beside that, where its GPU cannot read it; else 0."""
+    on_gpus: OnGpus | None
+    """What is known of the sessions; None on CPUs."""
+    nearly_same: int
+    """On GPUs: places, over all steps, where workers that hold the same elements differed in the last bits."""
     profile: Profile | None
     """Where the time went, if it was asked for."""
     checkpoint: Path | None

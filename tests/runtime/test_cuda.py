@@ -217,9 +217,7 @@ def failing_on(error: str) -> Any:
 
 
 @pytest.mark.parametrize("is_waiting", [False, True])
-def test_a_failed_kernel_is_told_as_noticed(
-    training: Any, monkeypatch: pytest.MonkeyPatch, is_waiting: bool
-) -> None:
+def test_a_failed_kernel_is_told_as_noticed(training: Any, monkeypatch: pytest.MonkeyPatch, is_waiting: bool) -> None:
     monkeypatch.setenv("TOFU_DEBUG_SYNC", "1" if is_waiting else "0")
     plan = training.plan
 

@@ -37,7 +37,12 @@ CUPY: Final = Path(__file__).parent / "over_stand_ins"
 """A folder with a module ``cupy`` that uses them."""
 NOTES: Final = "libstandnotes.so"
 CUDNN: Final = "libcudnn.so.9"
-WRITTEN: Final = {"libcudart": "cudart.cpp", "libcublas": "cublas.cpp", "libcublasLt": "cublas.cpp", "libcudnn": "cudnn.cpp"}  # fmt: skip
+WRITTEN: Final = {
+    "libcudart": "cudart.cpp",
+    "libcublas": "cublas.cpp",
+    "libcublasLt": "cublas.cpp",
+    "libcudnn": "cudnn.cpp",
+}
 """By the library's name before ``.so``: what is written by hand of it."""
 
 

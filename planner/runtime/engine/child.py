@@ -5,10 +5,10 @@ stdout:
 
     {"models": [path, ...], "state": [[current, next], ...], "memory": descriptor,
      "orders": descriptor of a pickled ``Orders``, or null if the models are all workers,
-     "devices": [GPU of each worker, ...] or null, "libraries": [path, ...]}    first, and once
+     "devices": [GPU of each worker, ...], [] for those in turn, or null, "libraries": [path, ...]}    first, and once
         -> {"doing": what is being done}, any number of times, and then
            {"sessions": count, "threads": [ident of each worker's thread, ...],
-            "staging_bytes": [of each worker, ...]}
+            "staging_bytes": [of each worker, ...], "on_gpus": ``OnGpus``, or null on CPUs}
     {"do": "iterate", "timed": bool}
         -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]}
     {"do": "advance"}  -> {}
@@ -32,6 +32,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -43,7 +44,8 @@ from planner.collection import without_collection
 from planner.errors import TofuError, out_of_memory
 from planner.graph.model import StatePair
 from planner.progress import Progress
-from planner.runtime.engine.backend import Backend
+from planner.runtime.engine.cuda import CudaBackend, devices_of
+from planner.runtime.engine.cuda_changes import OnGpus
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.executor import Executor, Orders
 from planner.runtime.engine.sessions import cuda_session, share_cuda_arena
@@ -65,12 +67,13 @@ def main() -> NoReturn:
         request = requests.get()
         try:
             if executor is None:
-                executor = _start(request, partial(_tell, replies))
+                executor, on_gpus = _start(request, partial(_tell, replies))
                 gc.freeze()  # the program is there for the life of the process
                 reply = {
                     "sessions": executor.session_count,
                     "threads": executor.thread_idents,
                     "staging_bytes": executor.staging_bytes,
+                    "on_gpus": None if on_gpus is None else asdict(on_gpus),
                 }
             else:
                 reply = _serve(executor, request)
@@ -105,7 +108,7 @@ def _listen(lines: TextIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 
 @without_collection()
-def _start(request: Mapping[str, Any], progress: Progress) -> Executor:
+def _start(request: Mapping[str, Any], progress: Progress) -> tuple[Executor, OnGpus | None]:
     models = []
     for worker, path in enumerate(request["models"], start=1):
         progress(f"loading worker {worker} of {len(request['models'])}")
@@ -118,9 +121,8 @@ def _start(request: Mapping[str, Any], progress: Progress) -> Executor:
     exchange = Exchange(programs, request["memory"])
     state = [StatePair(current, following) for current, following in request["state"]]
     libraries = [Path(path) for path in request.get("libraries", ())]
-    backend: Backend | None = None
+    backend: CudaBackend | None = None
     if request.get("devices") is not None:
-        from planner.runtime.engine.cuda import CudaBackend, devices_of
         from planner.runtime.engine.devices import require_cuda
 
         # cuBLAS otherwise takes another workspace for each stream, and may give other bits on two runs.
@@ -134,7 +136,7 @@ def _start(request: Mapping[str, Any], progress: Progress) -> Executor:
             share_cuda_arena(device)
         make_session = partial(cuda_session, libraries=libraries, sharing=sharing)
         backend = CudaBackend([model.program for model in models], exchange, devices, cupy, make_session)
-    return Executor(
+    executor = Executor(
         models,
         exchange,
         state,
@@ -145,6 +147,7 @@ def _start(request: Mapping[str, Any], progress: Progress) -> Executor:
         libraries=libraries,
         progress=progress,
     )
+    return executor, None if backend is None else backend.on_gpus()
 
 
 def _serve(executor: Executor, request: Mapping[str, Any]) -> dict[str, Any]:

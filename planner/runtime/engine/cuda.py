@@ -27,6 +27,7 @@ from planner.graph.model import DType
 from planner.graph.protos import elem_type_of, numpy_dtype
 from planner.runtime.engine import multifetch
 from planner.runtime.engine.backend import Backend, BodyDigests, segment_model
+from planner.runtime.engine.cuda_changes import CudaChanges, OnGpus
 from planner.runtime.engine.cuda_form import CudaForm, cuda_form
 from planner.runtime.engine.exchange import Exchange, arena_of
 from planner.runtime.engine.sessions import carried_name, cuda_session
@@ -83,8 +84,7 @@ class CudaBackend(Backend):
         self._bodies = BodyDigests()
         self._sessions: dict[tuple[int, str], Any] = {}
         self._is_waiting = os.environ.get(DEBUG_SYNC, "0") not in ("", "0")
-        self.changed: dict[str, set[str]] = {"widened": set(), "expanded": set(), "on_cpu": set()}
-        """Ops without a CUDA kernel, by what was done to them (``CudaForm``)."""
+        self._forms: list[CudaForm] = []
         for program in programs:
             with cupy.cuda.Device(self._devices[program.worker]):
                 self._streams.append(cupy.cuda.Stream(non_blocking=True))
@@ -138,8 +138,7 @@ class CudaBackend(Backend):
         key = (worker, self._bodies.of(segment, model))
         if key not in self._sessions:
             form = cuda_form(segment_model(segment, model))
-            for done, ops in self.changed.items():
-                ops.update(getattr(form, done))
+            self._forms.append(form)
             self._sessions[key] = self._make_session(form, device, self._streams[worker].ptr)
         session, options = self._sessions[key]
         binding = session.io_binding()
@@ -158,10 +157,11 @@ class CudaBackend(Backend):
 
         return self._noticing(compute, worker)
 
-    def beside_bytes(self) -> dict[int, int]:
-        """By GPU, the memory that was taken since the workers' arenas lie there: by sessions, tables and staging."""
-        return {device: max(0, free - now) for (device, free), now in
-                zip(self._unused_bytes.items(), self._free_bytes().values(), strict=True)}  # fmt: skip
+    def on_gpus(self) -> OnGpus:
+        """What is known of the sessions that were made."""
+        now = self._free_bytes()
+        taken = tuple((device, max(0, free - now[device])) for device, free in self._unused_bytes.items())
+        return OnGpus(CudaChanges.of(self._forms), taken)
 
     def _free_bytes(self) -> dict[int, int]:
         found = {}

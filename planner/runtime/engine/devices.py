@@ -174,12 +174,14 @@ def _trials() -> Iterator[tuple[ModelProto, dict[str, np.ndarray]]]:
     """A convolution, which needs cuDNN, and a product, which needs cuBLAS, with their operands."""
     rng = np.random.default_rng(0)
     for node, shapes, result in (
-        (helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1]), ((2, 8, 16, 16), (8, 8, 3, 3)), (2, 8, 16, 16)),
+        (
+            helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1]),
+            ((2, 8, 16, 16), (8, 8, 3, 3)),
+            (2, 8, 16, 16),
+        ),
         (helper.make_node("MatMul", ["x", "w"], ["y"]), ((64, 32), (32, 48)), (64, 48)),
     ):
-        inputs = {
-            name: rng.standard_normal(shape, dtype=np.float32) for name, shape in zip("xw", shapes, strict=True)
-        }
+        inputs = {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in zip("xw", shapes, strict=True)}
         yield _model(node, inputs, result), inputs
 
 

@@ -13,6 +13,7 @@ from planner.artifacts.program import WorkerProgram
 from planner.artifacts.worker_model import WorkerModel
 from planner.graph.model import StatePair
 from planner.runtime.engine.backend import Backend
+from planner.runtime.engine.cuda_changes import OnGpus
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.executor import Executor, Iteration
 from planner.runtime.engine.transport import Transport
@@ -26,6 +27,8 @@ class Engine(ABC):
     """What each worker's arrays take."""
     staging_bytes: tuple[int, ...]
     """See ``Backend.staging_bytes``."""
+    on_gpus: OnGpus | None = None
+    """What is known of the sessions; None on CPUs."""
 
     @abstractmethod
     def array(self, worker: int, buffer: str) -> np.ndarray:

@@ -22,6 +22,7 @@ from planner.errors import TofuError, UsageError
 from planner.graph.model import StatePair
 from planner.progress import Progress, silent
 from planner.runtime.engine.child_process import COMMAND, ChildProcess
+from planner.runtime.engine.cuda_changes import CudaChanges, OnGpus
 from planner.runtime.engine.exchange import Exchange, as_seen_by, check_room
 from planner.runtime.engine.executor import Iteration, Orders, orders_of
 from planner.runtime.engine.interface import Engine
@@ -102,6 +103,11 @@ class SupervisedEngine(Engine):
             for child, answer in zip(self._children, answers, strict=True):
                 child.threads = tuple(answer["threads"])
             self._has_begun = True
+            if (told := answers[0].get("on_gpus")) is not None:
+                self.on_gpus = OnGpus(
+                    CudaChanges(**{done: tuple(ops) for done, ops in told["changes"].items()}),
+                    tuple((int(device), int(size)) for device, size in told["beside_bytes"]),
+                )
             self.session_count = sum(int(answer["sessions"]) for answer in answers)
             self.staging_bytes = tuple(map(max, zip(*(answer["staging_bytes"] for answer in answers), strict=True)))
         except BaseException:

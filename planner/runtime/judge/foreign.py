@@ -10,9 +10,10 @@ import numpy as np
 
 from planner.errors import UsageError
 from planner.graph.model import Graph, Op
-from planner.graph.protos import numpy_dtype
+from planner.graph.protos import elem_type_of, numpy_dtype, op_to_node
 from planner.graph.reading.undescribed import qualified
 from planner.graph.to_onnx import to_model
+from planner.runtime.engine.cuda_kernels import has_cuda_kernel
 from planner.runtime.engine.sessions import SessionMaker, bind, carried, onnxruntime
 
 
@@ -35,8 +36,13 @@ def check_libraries(paths: Sequence[Path]) -> None:
             ) from error
 
 
-def check_kernels(graph: Graph, libraries: Sequence[Path]) -> None:
+def check_kernels(graph: Graph, libraries: Sequence[Path], *, on_gpus: bool = False) -> None:
     """Tries whether the runtime has a kernel for every operator that ONNX does not define.
+
+    Args:
+        graph: whose ops are tried.
+        libraries: of custom operators.
+        on_gpus: an op that has a CUDA kernel by the table needs none on the CPU.
 
     Raises:
         UsageError: operators without one, all of them.
@@ -46,6 +52,8 @@ def check_kernels(graph: Graph, libraries: Sequence[Path]) -> None:
     for op in graph.ops:
         if op.domain and (op.domain, op.op_type) not in tried:
             tried.add((op.domain, op.op_type))
+            if on_gpus and _has_cuda_kernel(graph, op):
+                continue
             try:
                 ForeignOp(graph, op, libraries)
             except Exception as error:  # noqa: BLE001 -- the runtime's exceptions have no common type
@@ -57,6 +65,11 @@ def check_kernels(graph: Graph, libraries: Sequence[Path]) -> None:
             facts=tuple(missing.values()),
             hint="give the library that has the kernel: --custom-ops LIBRARY.so",
         )
+
+
+def _has_cuda_kernel(graph: Graph, op: Op) -> bool:
+    kinds = {name: elem_type_of(graph.tensors[name].dtype) for name in (*op.inputs, *op.outputs) if name}
+    return has_cuda_kernel(op_to_node(op), kinds, {"": graph.opset, **dict(graph.domains)})
 
 
 class ForeignOp:
