@@ -224,9 +224,9 @@ def test_a_failed_kernel_is_told_as_noticed(training: Any, monkeypatch: pytest.M
     def backend(exchange: Exchange) -> CudaBackend:
         return CudaBackend(plan.program.workers, exchange, [0, 0, 0], FakeCupy(), failing_on("an illegal address"))
 
-    with InProcessEngine(plan.models, plan.program.state, make_backend=backend) as engine:
-        with pytest.raises(WorkerError, match="failed in segment") as caught:
-            engine.iterate()
+    engine = InProcessEngine(plan.models, plan.program.state, make_backend=backend)
+    with engine, pytest.raises(WorkerError, match="failed in segment") as caught:
+        engine.iterate()
     (fact,) = caught.value.facts
     assert "an illegal address" in fact
     assert ("TOFU_DEBUG_SYNC=1" in fact) is not is_waiting

@@ -126,7 +126,7 @@ def test_a_library_that_is_not_there_is_named(library: str, source: str, small_p
     assert done.stdout == ""
     assert done.stderr.count("error:") == 1
     said = " ".join(done.stderr.split())
-    assert f"{library}: cannot open shared object file: No such file or directory" in said
+    assert f"{library}: file too short" in said
     assert [other for other, _ in LIBRARIES if f"{other}:" in said] == [library]
     assert f"install {source}" in said
 

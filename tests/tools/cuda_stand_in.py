@@ -97,8 +97,10 @@ def build(capi: Path | None = None, into: Path | None = None) -> Path:
         _compile(["notes.cpp"], NOTES, unfinished, [f"-Wl,-soname,{NOTES}"])
         for library, functions in wanted_functions(provider).items():
             _stand_in(library, functions, unfinished)
-        if not folder.is_dir():
+        try:
             unfinished.rename(folder)
+        except OSError:
+            assert folder.is_dir(), "another process was faster, or nothing is there"
     return folder
 
 
@@ -129,7 +131,7 @@ def environment(folder: Path, *, gpus: int = 1, without: str = "") -> dict[str, 
     Args:
         folder: that ``build`` returned.
         gpus: how many there are to be.
-        without: a library that is not to be there.
+        without: a library that is not to load.
     """
     known = os.environ.get("PYTHONPATH")
     if without:
@@ -139,6 +141,7 @@ def environment(folder: Path, *, gpus: int = 1, without: str = "") -> dict[str, 
         for file in folder.glob("*.so*"):
             if file.name != without and not (lacking / file.name).exists():
                 (lacking / file.name).symlink_to(file)
+        (lacking / without).touch()  # no library, whatever else the machine has under that name
         folder = lacking
     return {
         **os.environ,
