@@ -19,10 +19,10 @@ TYPED := planner opdefs configs cli.py $(if $(wildcard bench/*.py),bench)
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check-costs world lint format bench hooks clean
+.PHONY: help demo test test-slow check-costs world lint format bench cuda-stand-in hooks clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: $(STAMP) ## plan ResNet-50 for 4 workers, run 3 training steps on this CPU and verify them
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
@@ -69,6 +69,10 @@ format: $(STAMP) ## format the code, and fix what ruff can fix
 
 bench: $(STAMP) ## run the benchmarks; they print tables and judge nothing
 	@set -e; for file in $(sort $(wildcard bench/[a-z]*.py)); do printf '\n== %s\n' "$$file"; $(BIN)/python "$$file"; done
+
+# `make cuda-stand-in VERSION=1.32.0` tries another version of onnxruntime-gpu than the installed one.
+cuda-stand-in: $(STAMP) ## load ONNX Runtime's CUDA provider without a GPU, over stand-ins for CUDA's libraries
+	@$(BIN)/python tests/tools/cuda_stand_in.py $(if $(VERSION),--version $(VERSION))
 
 hooks: $(STAMP) ## run the checks of `make lint` before each commit
 	@$(BIN)/pre-commit install

@@ -108,7 +108,7 @@ def cuda_form(model: ModelProto) -> CudaForm:
             elif (simpler := changer.expanded(node)) is not None:
                 expanded.add(name)
                 nodes.extend(simpler)
-            elif changer.has_body(node):
+            elif changer.has_function(node):
                 expanded.add(name)
                 inlined.add(node.op_type)
                 nodes.append(node)
@@ -269,7 +269,7 @@ class _Changer:
         after = [helper.make_node("Cast", [names[name]], [name], to=kind) for name in node.output if name in moved]
         return [*before, result, *after]
 
-    def has_body(self, node: NodeProto) -> bool:
+    def has_function(self, node: NodeProto) -> bool:
         """Whether the operator's specification gives it as ops."""
         if node.domain not in ("", "ai.onnx") or node.op_type in _WITH_SHAPES or "" in node.input:
             return False
@@ -278,12 +278,12 @@ class _Changer:
 
     def expanded(self, node: NodeProto) -> list[NodeProto] | None:
         """The node as ops that have kernels; None if nothing is known here."""
-        expand = _EXPANSIONS.get(node.op_type) if not node.domain else None
+        expand = _EXPANSIONS.get((node.domain, node.op_type))
         if expand is None or not _is_meant(node, self._opsets[""]):
             return None
         writer = _Writer(self._widening.name, node, self._opsets[""])
         first = node.input[0]
-        expand(writer, node, self._kinds[first], self._shapes[first])
+        expand(writer, node, self._kinds[first], self._shapes.get(first, []))
         return writer.nodes
 
 
@@ -301,6 +301,9 @@ def _is_meant(node: NodeProto, opset: int) -> bool:
     """Whether the expansions below are of this form of the operator."""
     if node.op_type == "BatchNormalization":
         return any(attribute.name == "training_mode" and attribute.i == 1 for attribute in node.attribute)
+    if node.op_type == "FusedGemm":
+        names = {attribute.name: attribute.s for attribute in node.attribute}
+        return names.get("activation") in (b"LeakyRelu", b"Relu", b"Sigmoid", b"Tanh")
     return node.op_type != "Hardmax" or opset >= 13
 
 
@@ -358,6 +361,16 @@ def _mean(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) -> 
     writer.op("Div", total, writer.constant(len(node.input), kind), into=node.output[0])
 
 
+def _fused_gemm(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) -> None:
+    """A product of the optimizer's, which it makes for CPUs alone, and the function that it is followed by."""
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    after = attributes["activation"].decode()
+    parameters = {"alpha": attributes["activation_alpha"]} if after == "LeakyRelu" else {}
+    of_product = {name: value for name, value in attributes.items() if not name.startswith("activation")}
+    product = writer.op("Gemm", *node.input, **of_product)
+    writer.op(after, product, into=node.output[0], **parameters)
+
+
 def _tan(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) -> None:
     (x,) = node.input
     writer.op("Div", writer.op("Sin", x), writer.op("Cos", x), into=node.output[0])
@@ -372,10 +385,11 @@ def _hardmax(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) 
     writer.op("Cast", writer.op("Equal", places, largest), into=node.output[0], to=kind)
 
 
-_EXPANSIONS: Final[Mapping[str, Callable[[_Writer, NodeProto, int, Sequence[int]], None]]] = {
-    "BatchNormalization": _batch_normalization,
-    "Hardmax": _hardmax,
-    "Mean": _mean,
-    "Tan": _tan,
+_EXPANSIONS: Final[Mapping[tuple[str, str], Callable[[_Writer, NodeProto, int, Sequence[int]], None]]] = {
+    ("", "BatchNormalization"): _batch_normalization,
+    ("", "Hardmax"): _hardmax,
+    ("", "Mean"): _mean,
+    ("", "Tan"): _tan,
+    ("com.microsoft", "FusedGemm"): _fused_gemm,
 }
-"""Operators whose specification gives no ops, and what they are; of operands that all have one dtype."""
+"""By domain and operator, what has no ops in its specification; of operands that all have one dtype."""

@@ -1,0 +1,194 @@
+"""Models in the form for the CUDA provider: what is changed, and that the numbers stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper
+
+from planner.errors import UsageError
+from planner.graph.model import DType, Graph, Op, Tensor
+from planner.runtime.engine.cuda_form import CudaForm, cuda_form, with_copies
+from planner.runtime.engine.cuda_kernels import has_cuda_kernel
+from planner.runtime.engine.sessions import SessionMaker
+from planner.runtime.judge.foreign import check_kernels
+
+T = TensorProto
+Values = Sequence[tuple[str, int, tuple[int, ...]]]
+
+
+def model_of(nodes: Sequence[NodeProto], inputs: Values, outputs: Values) -> ModelProto:
+    values = [[helper.make_tensor_value_info(*value) for value in part] for part in (inputs, outputs)]
+    graph = helper.make_graph(list(nodes), "g", *values)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def inputs_of(model: ModelProto) -> dict[str, np.ndarray]:
+    """Numbers for a model's inputs."""
+    rng = np.random.default_rng(0)
+    given = {}
+    for value in model.graph.input:
+        kind = value.type.tensor_type
+        drawn = rng.uniform(0.1, 1.4, [dim.dim_value for dim in kind.shape.dim])
+        array = drawn > 0.7 if kind.elem_type == T.BOOL else drawn
+        given[value.name] = array.astype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    return given
+
+
+def numbers(model: ModelProto) -> list[np.ndarray]:
+    """The model's results on a CPU."""
+    found: list[np.ndarray] = SessionMaker(1).session(model).run(None, inputs_of(model))
+    return found
+
+
+def lacking(form: CudaForm) -> list[str]:
+    """Ops of the form that have no CUDA kernel."""
+    import onnx
+
+    from planner.runtime.engine.halves import kinds_of
+
+    kinds = kinds_of(onnx.shape_inference.infer_shapes(form.model))
+    opsets = {one.domain: one.version for one in form.model.opset_import}
+    nodes = (node for node in form.model.graph.node if node.op_type != "Constant")
+    return [node.op_type for node in nodes if not has_cuda_kernel(node, kinds, opsets)]
+
+
+def one(op_type: str, inputs: Values, outputs: Values, **attributes: Any) -> ModelProto:
+    names = ([value[0] for value in part] for part in (inputs, outputs))
+    return model_of([helper.make_node(op_type, *names, **attributes)], inputs, outputs)
+
+
+X, Y = ("x", T.FLOAT, (3, 4, 5)), ("y", T.FLOAT, (3, 4, 5))
+STATISTICS = tuple((name, T.FLOAT, (4,)) for name in ("scale", "bias", "mean", "variance"))
+FOUND = tuple((name, T.FLOAT, (4,)) for name in ("next_mean", "next_variance"))
+
+
+@pytest.mark.parametrize(
+    ("model", "expanded"),
+    [
+        (one("BatchNormalization", [X, *STATISTICS], [Y, *FOUND], training_mode=1, momentum=0.7), "BatchNormalization"),
+        (one("Hardmax", [X], [Y], axis=1), "Hardmax"),
+        (one("Hardmax", [X], [Y]), "Hardmax"),
+        (one("Mean", [X, ("z", T.FLOAT, (4, 5)), ("w", T.FLOAT, (1,))], [Y]), "Mean"),
+        (one("Tan", [X], [Y]), "Tan"),
+        (one("Celu", [X], [Y], alpha=0.5), "Celu"),
+        (one("GroupNormalization", [X, *STATISTICS[:2]], [Y], num_groups=2), "GroupNormalization"),
+        (
+            one(
+                "FusedGemm",
+                [("a", T.FLOAT, (3, 4)), ("b", T.FLOAT, (5, 4)), ("c", T.FLOAT, (5,))],
+                [("y", T.FLOAT, (3, 5))],
+                domain="com.microsoft",
+                transB=1,
+                activation="LeakyRelu",
+                activation_alpha=0.3,
+            ),
+            "FusedGemm",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_expanded_gives_the_same_numbers(model: ModelProto, expanded: str) -> None:
+    form = cuda_form(model)
+    assert form.expanded == {f"{expanded} of float32"}
+    assert not form.on_cpu
+    assert not lacking(form)
+    for before, after in zip(numbers(model), numbers(form.model), strict=True):
+        np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+
+
+def test_batch_statistics_of_16_bits_are_widened_and_expanded() -> None:
+    half = [(name, T.BFLOAT16, shape) for name, _, shape in (X, *STATISTICS)]
+    model = one("BatchNormalization", half, [("y", T.BFLOAT16, X[2])], training_mode=1)
+    form = cuda_form(model)
+    assert form.widened == {"BatchNormalization of bfloat16"}
+    assert form.expanded == {"BatchNormalization of float32"}
+    assert not form.on_cpu
+    assert not lacking(form)
+
+
+def test_16_bits_without_a_kernel_are_widened_and_others_stay() -> None:
+    values = [(name, T.BFLOAT16, (4,)) for name in "xy"]
+    nodes = [helper.make_node("Relu", ["x"], ["z"]), helper.make_node("Log", ["z"], ["y"])]
+    form = cuda_form(model_of(nodes, values[:1], values[1:]))
+    assert form.widened == {"Log of bfloat16"}
+    assert [node.op_type for node in form.model.graph.node] == ["Relu", "Cast", "Log", "Cast"]
+    assert not lacking(form)
+
+
+def test_booleans_are_moved_as_bytes() -> None:
+    values = [(name, T.BOOL, (3, 4)) for name in "cxzy"]
+    model = one("Where", values[:3], values[3:])
+    form = cuda_form(model)
+    assert form.widened == {"Where of bool"}
+    assert not lacking(form)
+    given = inputs_of(model)
+    np.testing.assert_array_equal(numbers(form.model)[0], np.where(given["c"], given["x"], given["z"]))
+    (where,) = (node for node in form.model.graph.node if node.op_type == "Where")
+    assert where.input[0] == "c", "the condition stays what it is"
+
+
+def test_what_is_left_runs_between_copies() -> None:
+    """No op of the CPU reads what is bound, nor makes it."""
+    nodes = [
+        helper.make_node("Cosh", ["x"], ["y"]),
+        helper.make_node("Relu", ["y"], ["r"]),
+        helper.make_node("Add", ["x", "r"], ["z"]),
+    ]
+    model = model_of(nodes, [X], [Y, ("z", T.FLOAT, X[2])])
+    form = cuda_form(model)
+    assert form.on_cpu == {"Cosh of float32"}
+    assert form.is_literal
+    (cosh,) = (node for node in form.model.graph.node if node.op_type == "Cosh")
+    assert not {*cosh.input, *cosh.output} & {"x", "y", "z"}
+    for before, after in zip(numbers(model), numbers(form.model), strict=True):
+        np.testing.assert_array_equal(after, before)
+
+
+def test_a_constant_output_is_made_on_the_gpu() -> None:
+    """ONNX Runtime would compute it beforehand, and copy it from the host in each run."""
+    from onnx import numpy_helper
+
+    value = numpy_helper.from_array(np.arange(4, dtype=np.float32))
+    nodes = [helper.make_node("Constant", [], ["y"], value=value), helper.make_node("Relu", ["x"], ["z"])]
+    form = cuda_form(model_of(nodes, [("x", T.FLOAT, (4,))], [("y", T.FLOAT, (4,)), ("z", T.FLOAT, (4,))]))
+    assert form.is_literal
+    assert [node.op_type for node in form.model.graph.node] == ["Constant", "Relu", "Identity"]
+    np.testing.assert_array_equal(numbers(form.model)[0], np.arange(4))
+    assert not cuda_form(one("Relu", [X], [Y])).is_literal
+
+
+def test_a_place_that_is_computed_is_copied_in_each_run() -> None:
+    place = [(name, T.INT64, (1,)) for name in ("starts", "ends")]
+    model = one("Slice", [("x", T.FLOAT, (8,)), *place], [("y", T.FLOAT, ("n",))])  # type: ignore[list-item]
+    form = with_copies(cuda_form(model), ["starts", "ends"])
+    assert [node.op_type for node in form.model.graph.node] == ["Identity", "Identity", "Slice"]
+    assert form.is_literal
+    assert not {"starts", "ends"} & set(form.model.graph.node[-1].input)
+
+
+def test_kernels_of_a_version_are_told_apart() -> None:
+    """The provider's TopK of bfloat16 begins with version 24, its Pad of booleans with 13."""
+    topk = helper.make_node("TopK", ["x", "k"], ["y", "i"])
+    pad = helper.make_node("Pad", ["x", "p"], ["y"])
+    for node, kind, old, new in ((topk, T.BFLOAT16, 11, 24), (pad, T.BOOL, 11, 13)):
+        kinds = {"x": int(kind), "y": int(kind), "i": int(T.INT64), "k": int(T.INT64), "p": int(T.INT64)}
+        assert [has_cuda_kernel(node, kinds, {"": opset}) for opset in (old, new)] == [False, True]
+
+
+def test_operators_of_nobody_are_all_named_before_anything_starts() -> None:
+    tensors = {name: Tensor(name, (4,), DType.FLOAT32) for name in "xyzw"}
+    ops = (
+        Op("a", "Mine", ("x",), ("y",), domain="com.example"),
+        Op("b", "Yours", ("y",), ("z",), domain="com.example"),
+        Op("c", "BiasGelu", ("z", "x"), ("w",), domain="com.microsoft"),
+    )
+    domains = {"com.example": 1, "com.microsoft": 1}
+    graph = Graph("g", tensors, ops, ("x",), ("w",), {}, domains=domains)
+    with pytest.raises(UsageError, match=r"com\.example\.Mine, com\.example\.Yours") as caught:
+        check_kernels(graph, (), on_gpus=True)
+    assert len(caught.value.facts) == 2
