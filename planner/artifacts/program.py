@@ -69,6 +69,11 @@ class Fetch:
     predicted_bytes: int
     """Bytes that it takes from other workers: for every piece its bytes, once per source on another worker."""
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The buffers, here and on other workers, that it reads."""
+        return tuple(dict.fromkeys(source for piece in self.pieces for source in piece.sources))
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:

@@ -32,7 +32,7 @@ def outputs_of(step: Step) -> tuple[str, ...]:
 def needs(program: WorkerProgram, step: Step) -> tuple[Source, ...]:
     """The buffers, here and on other workers, that a step reads."""
     if isinstance(step, Fetch):
-        return tuple(dict.fromkeys(source for piece in step.pieces for source in piece.sources))
+        return step.sources
     return tuple(Source(program.worker, name) for name in dict.fromkeys(step.inputs))
 
 
@@ -135,6 +135,16 @@ def joined_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
             waits.append(new)
         found.append(tuple(waits))
     return tuple(found)
+
+
+def awaited_counts(waits: Sequence[Waits]) -> tuple[frozenset[int], ...]:
+    """For each worker: the counts of its steps for which some other one waits."""
+    found: tuple[set[int], ...] = tuple(set() for _ in waits)
+    for steps in waits:
+        for wanted in steps:
+            for other, count in wanted.items():
+                found[other].add(count)
+    return tuple(map(frozenset, found))
 
 
 def stuck(waits: Sequence[Waits]) -> dict[int, int]:

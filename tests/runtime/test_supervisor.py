@@ -26,10 +26,10 @@ from planner.runtime.values.tiles import load_tiles
 HARM = """
 import os, signal, threading, time
 from planner.runtime.engine import child
-from planner.runtime.engine import executor
+from planner.runtime.engine import worker_executor as executor
 from planner.artifacts.program import Segment
 
-prepare = executor.Executor._segment
+prepare = executor.WorkerExecutor._segment
 
 def segment(self, step, model):
     run = prepare(self, step, model)
@@ -40,7 +40,7 @@ def segment(self, step, model):
         return run()
     return harm
 
-executor.Executor._segment = segment
+executor.WorkerExecutor._segment = segment
 child.main()
 """
 

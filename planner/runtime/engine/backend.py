@@ -36,8 +36,12 @@ class Backend(ABC):
         """The memory of every buffer of a worker, fixed ones filled."""
 
     @abstractmethod
-    def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], int]:
-        """A segment, bound to its arrays; running it returns 0, the bytes that it takes from others."""
+    def array(self, worker: int, buffer: str) -> Any:
+        """The memory of a buffer of any worker, for fetches."""
+
+    @abstractmethod
+    def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], tuple[int, ...]]:
+        """A segment, bound to its arrays; running it returns (): it takes nothing from others."""
 
     @abstractmethod
     def enter(self, worker: int) -> None:
@@ -109,7 +113,11 @@ class CpuBackend(Backend):
             np.copyto(arrays[name], model.constants[name])
         return arrays
 
-    def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], int]:
+    def array(self, worker: int, buffer: str) -> np.ndarray:
+        """See ``Backend.array``."""
+        return self._exchange.array(worker, buffer)
+
+    def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], tuple[int, ...]]:
         """See ``Backend.segment``. Functions of equal content share one session, whatever their names."""
         buffers, body = model.program.buffers, model.bodies[segment.function]
         content = self._bodies.of(segment, model)
@@ -122,10 +130,9 @@ class CpuBackend(Backend):
         )
         binding = bind(session, inputs, outputs)
 
-        def compute() -> int:
-            # Without RunOptions: they would let a run be ended, and cost 26 us in each.
+        def compute() -> tuple[int, ...]:
             session.run_with_iobinding(binding)
-            return 0
+            return ()
 
         return compute
 

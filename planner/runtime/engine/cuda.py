@@ -108,7 +108,11 @@ class CudaBackend(Backend):
         self.transport.reserve(worker)
         return self._arrays[worker]
 
-    def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], int]:
+    def array(self, worker: int, buffer: str) -> Any:
+        """See ``Backend.array``."""
+        return self._arrays[worker][buffer]
+
+    def segment(self, segment: Segment, model: WorkerModel, arrays: Mapping[str, Any]) -> Callable[[], tuple[int, ...]]:
         """See ``Backend.segment``."""
         worker = model.program.worker
         device, buffers, body = self._devices[worker], model.program.buffers, model.bodies[segment.function]
@@ -126,9 +130,9 @@ class CudaBackend(Backend):
                 kind, called = elem_type_of(dtype.carrier), carried_name(name, dtype)
                 bind(called, "cuda", device, kind, list(buffers[buffer].shape), arrays[buffer].data.ptr)
 
-        def compute() -> int:
+        def compute() -> tuple[int, ...]:
             session.run_with_iobinding(binding, options)
-            return 0
+            return ()
 
         return compute
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -45,6 +45,9 @@ class BoundFetch(ABC):
 class Transport(ABC):
     """How arrays get from one worker to another."""
 
+    is_joining: ClassVar[bool] = False
+    """True if fetches between which nothing must happen are better bound together (``together.py``)."""
+
     @abstractmethod
     def bind(self, fetch: Fetch, worker: int, locate: Locate) -> BoundFetch:
         """Prepares a fetch.
@@ -54,6 +57,18 @@ class Transport(ABC):
             worker: the worker that assembles it, whose buffer ``fetch.target`` is filled.
             locate: finds the memory of sources and target; it stays the same for the life of the program.
         """
+
+    def bind_together(self, fetches: Sequence[Fetch], worker: int, locate: Locate) -> Callable[[], tuple[int, ...]]:
+        """Prepares fetches of a worker whose order among them does not matter.
+
+        Returns:
+            What runs all of them, and returns the bytes that each took from other workers.
+        """
+        runs = [self.bind(fetch, worker, locate).run for fetch in fetches]
+        if len(runs) == 1:
+            (run,) = runs
+            return lambda: (run(),)
+        return lambda: tuple(run() for run in runs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,203 @@
+"""One worker of a plan: its steps, bound once to its memory and run in every iteration.
+
+It knows the others only as ``Peers``, who say when they have done a step, and by the memory that its fetches read. So
+the same executor runs in a thread beside others, alone in a process, and on a machine of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from planner.artifacts.program import Fetch, Segment, Source, WorkerProgram
+from planner.artifacts.waits import Waits
+from planner.artifacts.worker_model import WorkerModel
+from planner.errors import WorkerError
+from planner.graph.model import StatePair
+from planner.runtime.engine.backend import Backend
+from planner.runtime.engine.check import describe
+from planner.runtime.engine.exchange import IDLE, Exchange
+from planner.runtime.engine.peers import Peers
+from planner.runtime.engine.together import launches
+from planner.runtime.engine.transport import Locate, Tile
+
+Timing = tuple[float, float]
+"""Seconds that a step waited, and that it took."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Action:
+    """A segment, a fetch, or several fetches that are launched together; ready to run."""
+
+    run: Callable[[], tuple[int, ...]]
+    """Returns the bytes that each of its fetches took from other workers; () for a segment."""
+    waits: tuple[tuple[int, int], ...]
+    """Other workers, and how many steps each must have done."""
+    first: int
+    """Number of its first step."""
+    awaited: tuple[int, ...]
+    """Counts of this worker's steps, among those it completes, for which another worker waits."""
+    count: int
+    """Of this worker's steps, when it is done."""
+
+
+class WorkerExecutor:
+    """Runs the steps of one worker.
+
+    Args:
+        model: the worker's.
+        programs: of all workers; of the others no more than the buffers that this one reads need be there.
+        waits: what each of the worker's steps waits for (``planner.artifacts.waits.joined_waits``).
+        awaited: counts of the worker's steps for which others wait.
+        exchange: memory of loaded and collected buffers, and where each worker is.
+        state: states and their next values.
+        backend: where the worker computes.
+        peers: the other workers.
+        locate: finds what the worker's fetches read on others; None: in the backend's memory.
+
+    Raises:
+        WorkerError: a segment's session cannot be made.
+    """
+
+    def __init__(
+        self,
+        model: WorkerModel,
+        programs: Sequence[WorkerProgram],
+        waits: Waits,
+        awaited: Collection[int],
+        exchange: Exchange,
+        state: Sequence[StatePair],
+        backend: Backend,
+        peers: Peers,
+        locate: Locate | None = None,
+    ) -> None:
+        self.worker = model.program.worker
+        self.program = model.program
+        self._programs, self._exchange, self._backend, self._peers = programs, exchange, backend, peers
+        self._locate = locate or self._locate_in_memory
+        self._arrays = backend.arrays(model)
+        together = backend.transport.is_joining
+        self._actions = tuple(
+            self._prepare(model, steps, waits, awaited) for steps in launches(self.program, waits, together=together)
+        )
+        self._pairs = state_buffers(self.program, state)
+
+    def iterate(self) -> tuple[int, ...]:
+        """All steps once.
+
+        Returns:
+            For each fetch in order: the bytes that it took from other workers.
+        """
+        whereabouts, peers, backend, worker = self._exchange.whereabouts, self._peers, self._backend, self.worker
+        moved: list[int] = []
+        peers.begin()
+        for action in self._actions:
+            whereabouts[worker] = action.first
+            for other, count in action.waits:
+                peers.wait(other, count)
+                backend.wait(worker, other, count)
+            moved += action.run()
+            for count in action.awaited:
+                backend.done(worker, count)
+            peers.announce(action.count, is_awaited=bool(action.awaited))
+        backend.end(worker)
+        peers.end()
+        whereabouts[worker] = IDLE
+        return tuple(moved)
+
+    def iterate_timed(self) -> tuple[tuple[int, ...], tuple[Timing, ...]]:
+        """All steps once, each measured; fetches that are launched together share their time by what they move."""
+        whereabouts, peers, backend, worker = self._exchange.whereabouts, self._peers, self._backend, self.worker
+        moved: list[int] = []
+        timings: list[Timing] = []
+        peers.begin()
+        for action in self._actions:
+            whereabouts[worker] = action.first
+            start = time.perf_counter()
+            for other, count in action.waits:
+                peers.wait(other, count)
+                backend.wait(worker, other, count)
+            ready = time.perf_counter()
+            taken = action.run()
+            seconds = time.perf_counter() - ready
+            timings += _shared(ready - start, seconds, taken)
+            moved += taken
+            for count in action.awaited:
+                backend.done(worker, count)
+            peers.announce(action.count, is_awaited=bool(action.awaited))
+        backend.end(worker)
+        peers.end()
+        whereabouts[worker] = IDLE
+        return tuple(moved), tuple(timings)
+
+    def advance(self) -> None:
+        """The next state becomes the state: the worker copies its own tiles."""
+        for current, following in self._pairs:
+            self._backend.copy(self._arrays[current], self._arrays[following])
+        self._backend.end(self.worker)
+
+    def _prepare(self, model: WorkerModel, steps: range, waits: Waits, awaited: Collection[int]) -> _Action:
+        run: Callable[[], tuple[int, ...]]
+        step = self.program.steps[steps.start]
+        if isinstance(step, Segment):
+            run = self._segment(step, model)
+        else:
+            fetches = [one for one in self.program.steps[steps.start : steps.stop] if isinstance(one, Fetch)]
+            run = self._backend.transport.bind_together(fetches, self.worker, self._locate)
+        return _Action(
+            run=run,
+            waits=tuple(waits[steps.start].items()),
+            first=steps.start,
+            awaited=tuple(number + 1 for number in steps if number + 1 in awaited),
+            count=steps.stop,
+        )
+
+    def _locate_in_memory(self, source: Source) -> Tile:
+        buffer = self._programs[source.worker].buffers[source.buffer]
+        array = self._backend.array(source.worker, source.buffer)
+        return Tile(array.reshape(buffer.region.shape), buffer.region)
+
+    def _segment(self, segment: Segment, model: WorkerModel) -> Callable[[], tuple[int, ...]]:
+        try:
+            return self._backend.segment(segment, model, self._arrays)
+        except Exception as error:
+            raise failure(self.worker, segment, f"{type(error).__name__}: {error}") from error
+
+
+def failure(worker: int, step: Segment | Fetch, cause: str) -> WorkerError:
+    """What to tell the user about a worker that failed in a step."""
+    return WorkerError(f"worker {worker} failed in {describe(step)}", facts=(cause,))
+
+
+def _shared(waited: float, seconds: float, moved: Sequence[int]) -> list[Timing]:
+    """Timings of the steps of one action."""
+    if len(moved) < 2:
+        return [(waited, seconds)]
+    total = sum(moved) or 1
+    parts = [seconds * one / total if sum(moved) else seconds / len(moved) for one in moved]
+    return [(waited, parts[0]), *((0.0, part) for part in parts[1:])]
+
+
+def state_buffers(program: WorkerProgram, state: Sequence[StatePair]) -> tuple[tuple[str, str], ...]:
+    """A worker's buffers of each state and of its next value, where they do not lie in one and the same place."""
+    loaded, collected = (_by_tensor(program, names) for names in (program.loaded, program.collected))
+    offsets = program.arena.offsets if program.arena is not None else None
+    pairs = []
+    for pair in state:
+        made = {program.buffers[name].region: name for name in collected.get(pair.following, ())}
+        for name in loaded.get(pair.current, ()):
+            region = program.buffers[name].region
+            assert region in made, f"worker {program.worker} gets {name!r} and does not make its next value"
+            is_in_place = offsets is not None and offsets[made[region]] == offsets[name]
+            if made[region] != name and not is_in_place:
+                pairs.append((name, made[region]))
+    return tuple(pairs)
+
+
+def _by_tensor(program: WorkerProgram, names: Sequence[str]) -> dict[str, list[str]]:
+    """Buffers by the tensor that they hold a part of."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(program.buffers[name].tensor, []).append(name)
+    return found
