@@ -12,11 +12,15 @@ import itertools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from planner.algebra.tiling import Reducer
+import numpy as np
+
 from planner.artifacts.program import Fetch, WorkerProgram
-from planner.graph.model import DType
-from planner.runtime.engine import multifetch
+from planner.artifacts.waits import joined_waits
+from planner.runtime.engine import fetch_kernel
+from planner.runtime.engine.fetch_kernel import Kind
+from planner.runtime.engine.multifetch import work_list
 from planner.runtime.engine.staging import Staging, staging_of
+from planner.runtime.engine.together import launches
 from planner.runtime.engine.transport import BoundFetch, Locate, Transport
 
 
@@ -43,8 +47,9 @@ def connect(cupy: Any, devices: Collection[int]) -> frozenset[tuple[int, int]]:
 class MultiFetchTransport(Transport):
     """Fetches as kernels on the reading worker's stream, behind copies of what the kernel could not read.
 
-    A worker's fetches run one after the other on its stream, so they share one staging block, of the size that the
-    largest needs. It is reserved before the first of them is bound.
+    Fetches that are bound together are one launch, whatever their dtypes and reducers, behind the copies of all of
+    them. A worker's launches run one after the other on its stream, so they share one staging block, of the size that
+    the largest needs. It is reserved before the first of them is bound.
 
     Args:
         cupy: the module, or what stands in for it.
@@ -53,6 +58,8 @@ class MultiFetchTransport(Transport):
         programs: of all workers.
         blind: pairs (GPU, other GPU) where the first cannot read the second's memory.
     """
+
+    is_joining = True
 
     def __init__(
         self,
@@ -63,16 +70,22 @@ class MultiFetchTransport(Transport):
         blind: Collection[tuple[int, int]],
     ) -> None:
         self._cupy, self._devices, self._streams, self._programs = cupy, devices, streams, programs
-        self._kernels: dict[tuple[int, DType, Reducer | None], Any] = {}
+        self._kernels: dict[tuple[int, tuple[Kind, ...]], Any] = {}
         self._far = [[w for w, other in enumerate(devices) if (mine, other) in blind] for mine in devices]
+        self._waits = joined_waits(programs) if blind else ()
         self.staging_bytes = [0] * len(programs)
         """Of each worker's staging block; 0 where its GPU reads all that it needs."""
         self._blocks: dict[int, Any] = {}
 
     def reserve(self, worker: int) -> None:
         """Allocates the staging block of a worker whose GPU cannot read all that its fetches need."""
-        fetches = (step for step in self._programs[worker].steps if isinstance(step, Fetch))
-        size = max((self._staging(fetch, worker).size_bytes for fetch in fetches), default=0)
+        if not self._far[worker]:
+            return
+        program = self._programs[worker]
+        size = 0
+        for numbers in launches(program, self._waits[worker], together=True):
+            fetches = [step for step in program.steps[numbers.start : numbers.stop] if isinstance(step, Fetch)]
+            size = max(size, self._staging(fetches, worker).size_bytes)
         if size:
             self.staging_bytes[worker] = size
             with self._cupy.cuda.Device(self._devices[worker]):
@@ -80,7 +93,12 @@ class MultiFetchTransport(Transport):
 
     def bind(self, fetch: Fetch, worker: int, locate: Locate) -> BoundFetch:
         """See ``Transport.bind``."""
-        dtype = self._programs[worker].buffers[fetch.target].dtype
+        return _Alone(self.bind_together([fetch], worker, locate))
+
+    def bind_together(self, fetches: Sequence[Fetch], worker: int, locate: Locate) -> Callable[[], tuple[int, ...]]:
+        """See ``Transport.bind_together``. The kernel is compiled here, not at its first launch."""
+        staging = self._staging(fetches, worker)
+        assert staging.size_bytes <= self.staging_bytes[worker], "a launch that was not reserved for"
         copies = [
             _PeerCopy(
                 self._blocks[worker].ptr + staged.offset_bytes,
@@ -89,7 +107,7 @@ class MultiFetchTransport(Transport):
                 self._devices[staged.source.worker],
                 staged.size_bytes,
             )
-            for staged in self._staging(fetch, worker).ranges
+            for staged in staging.ranges
         ]
 
         def address_of(array: Any) -> int:
@@ -100,18 +118,25 @@ class MultiFetchTransport(Transport):
                     return copy.target + address - copy.source
             return address
 
-        table = multifetch.table_of(fetch, worker, locate, address_of)
-        key = (self._devices[worker], dtype, fetch.reducer)
+        buffers = self._programs[worker].buffers
+        work = work_list([(fetch, buffers[fetch.target].dtype) for fetch in fetches], worker, locate, address_of)
+        stream = self._streams[worker]
         with self._cupy.cuda.Device(self._devices[worker]):
-            if key not in self._kernels:
-                source = multifetch.kernel_source(dtype, fetch.reducer)
-                self._kernels[key] = self._cupy.RawKernel(source, multifetch.NAME)
-            numbers = self._cupy.asarray(table.numbers)
-        copy = self._cupy.cuda.runtime.memcpyPeerAsync
-        return _Launch(copy, copies, self._kernels[key], self._streams[worker], numbers, table)
+            kernel = self._kernel(self._devices[worker], work.kinds)
+            items = self._cupy.empty(work.items.shape, np.int64)
+            items.set(work.items, stream=stream)
+        return _Launch(self._cupy.cuda.runtime.memcpyPeerAsync, copies, kernel, stream, items, work.moved_bytes).run
 
-    def _staging(self, fetch: Fetch, worker: int) -> Staging:
-        return staging_of(fetch, self._far[worker], self._programs)
+    def _kernel(self, device: int, kinds: tuple[Kind, ...]) -> Any:
+        """The kernel, compiled for the current GPU."""
+        if (device, kinds) not in self._kernels:
+            kernel = self._cupy.RawKernel(fetch_kernel.kernel_source(kinds), fetch_kernel.NAME)
+            kernel.compile()
+            self._kernels[device, kinds] = kernel
+        return self._kernels[device, kinds]
+
+    def _staging(self, fetches: Sequence[Fetch], worker: int) -> Staging:
+        return staging_of(fetches, self._far[worker], self._programs)
 
 
 class _PeerCopy(NamedTuple):
@@ -124,23 +149,33 @@ class _PeerCopy(NamedTuple):
     size_bytes: int
 
 
-class _Launch(BoundFetch):
+class _Launch:
     def __init__(
         self,
         copy: Callable[..., None],
         copies: Sequence[_PeerCopy],
         kernel: Any,
         stream: Any,
-        numbers: Any,
-        table: multifetch.FetchTable,
+        items: Any,
+        moved_bytes: tuple[int, ...],
     ) -> None:
         self._copy, self._copies = copy, tuple(copies)
-        self._kernel, self._stream, self._arguments = kernel, stream, (numbers,)
-        self._grid, self._block = (multifetch.blocks(table.elements),), (multifetch.THREADS,)
-        self._moved_bytes = table.moved_bytes
+        self._kernel, self._stream = kernel, stream
+        blocks, words = items.shape
+        self._arguments = (items, np.int64(words))
+        self._grid, self._block = (blocks,), (fetch_kernel.THREADS,)
+        self._moved_bytes = moved_bytes
 
-    def run(self) -> int:
+    def run(self) -> tuple[int, ...]:
         for one in self._copies:
             self._copy(*one, self._stream.ptr)
         self._kernel(self._grid, self._block, self._arguments, stream=self._stream)
         return self._moved_bytes
+
+
+class _Alone(BoundFetch):
+    def __init__(self, launch: Callable[[], tuple[int, ...]]) -> None:
+        self._launch = launch
+
+    def run(self) -> int:
+        return sum(self._launch())

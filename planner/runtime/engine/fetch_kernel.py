@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.algebra.tiling import Reducer
-from planner.errors import UnsupportedError
 from planner.graph.model import DType
 
 NAME: Final = "multifetch"
@@ -72,16 +71,9 @@ class Kind:
         return f"Join<{unit}, {_REDUCERS[self.reducer]}<{_ELEMENTS[self.dtype]}>>"
 
 
-def check_joins(dtype: DType) -> None:
-    """Refuses partial results of a dtype that is only copied.
-
-    Raises:
-        UnsupportedError: so it is.
-    """
-    if dtype not in _ELEMENTS:
-        raise UnsupportedError(
-            f"partial results of {dtype.value} cannot be joined on a GPU", hint="run the plan with --device cpu"
-        )
+def joinable() -> tuple[DType, ...]:
+    """The dtypes whose partial results a GPU can join; others are only copied."""
+    return tuple(_ELEMENTS)
 
 
 def kernel_source(kinds: Sequence[Kind], instructions: str | None = None) -> str:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Source
+from planner.errors import UnsupportedError
 from planner.graph.model import DType
 from planner.runtime.engine import fetch_kernel as kernel
 from planner.runtime.engine.fetch_kernel import Kind
@@ -75,8 +76,10 @@ def work_list(
     boxes: list[_Box] = []
     moved_bytes = []
     for fetch, dtype in fetches:
-        if fetch.reducer is not None:
-            kernel.check_joins(dtype)
+        if fetch.reducer is not None and dtype not in kernel.joinable():
+            raise UnsupportedError(
+                f"partial results of {dtype.value} cannot be joined on a GPU", hint="run the plan with --device cpu"
+            )
         target = locate(Source(worker, fetch.target))
         moved = 0
         for piece in fetch.pieces:

@@ -1,0 +1,120 @@
+"""NVIDIA's runtime compiler without a GPU: CUDA to PTX, and what is in the PTX.
+
+The library is that of the package nvidia-cuda-nvrtc.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import heapq
+import importlib.metadata
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+PACKAGE: Final = "nvidia-cuda-nvrtc"
+CUPY_OPTIONS: Final = ("-ftz=true",)
+"""CuPy compiles every kernel so."""
+
+
+def library() -> str | None:
+    """Where the compiler is; None if it is not installed."""
+    try:
+        files = importlib.metadata.files(PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    found = [file for file in files if re.fullmatch(r"libnvrtc\.so\.\d+", file.name)]
+    return str(found[0].locate()) if found else None
+
+
+class Nvrtc:
+    """The compiler.
+
+    Args:
+        path: see ``library``.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._library: Any = ctypes.CDLL(path)
+
+    def ptx(self, source: str, architecture: str, options: Sequence[str] = CUPY_OPTIONS) -> str:
+        """The PTX of a program for an architecture, such as compute_80.
+
+        Raises:
+            AssertionError: the program is no CUDA, or the compiler warns.
+        """
+        program = ctypes.c_void_p()
+        self._call("CreateProgram", ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
+        flags = [f"--gpu-architecture={architecture}".encode(), *(option.encode() for option in options)]
+        status = self._library.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
+        said = self._text(program, "ProgramLog").strip()
+        assert not status, said
+        assert not said, said
+        found = self._text(program, "PTX")
+        self._call("DestroyProgram", ctypes.byref(program))
+        return found
+
+    def _text(self, program: ctypes.c_void_p, what: str) -> str:
+        size = ctypes.c_size_t()
+        self._call(f"Get{what}Size", program, ctypes.byref(size))
+        text = ctypes.create_string_buffer(size.value)
+        self._call(f"Get{what}", program, text)
+        return text.value.decode()
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, f"nvrtc{name}")(*arguments)
+        assert status == 0, f"nvrtc{name}: {status}"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instructions that are executed one after the other."""
+
+    instructions: tuple[str, ...]
+    following: tuple[int, ...]
+    """Blocks that may come next."""
+
+    def count(self, pattern: str) -> int:
+        """How many of its instructions match from their beginning."""
+        return sum(re.match(pattern, one) is not None for one in self.instructions)
+
+
+def blocks_of(ptx: str) -> list[Block]:
+    """The basic blocks of the one kernel in a PTX text."""
+    body = ptx[ptx.index("{", ptx.index(".entry")) + 1 : ptx.rindex("}")]
+    body = re.sub(r"//.*", "", body)
+    labels: dict[str, int] = {}
+    parts: list[list[str]] = [[]]
+    for line in map(str.strip, body.splitlines()):
+        if re.fullmatch(r"\$\w+:", line):
+            if parts[-1]:
+                parts.append([])
+            labels[line[:-1]] = len(parts) - 1
+        elif line and not line.startswith("."):
+            parts[-1].append(line)
+            if re.search(r"\b(bra|ret|brx\.idx)\b", line):
+                parts.append([])
+    blocks = []
+    for number, part in enumerate(parts):
+        last = part[-1] if part else ""
+        following = [labels[name] for name in re.findall(r"\$L__BB\w+", last) if "bra" in last]
+        if not re.match(r"(bra|ret)", last) and number + 1 < len(parts):
+            following.append(number + 1)
+        blocks.append(Block(tuple(part), tuple(following)))
+    return blocks
+
+
+def shortest_round(blocks: Sequence[Block], start: int) -> tuple[int, ...] | None:
+    """The way from a block back to it that has the fewest instructions; None if there is none."""
+    queue: list[tuple[int, tuple[int, ...]]] = [(len(blocks[start].instructions), (start,))]
+    seen: set[int] = set()
+    while queue:
+        count, way = heapq.heappop(queue)
+        for following in blocks[way[-1]].following:
+            if following == start:
+                return way
+            if following not in seen:
+                seen.add(following)
+                heapq.heappush(queue, (count + len(blocks[following].instructions), (*way, following)))
+    return None
