@@ -92,10 +92,10 @@ def measured(plan: LoadedPlan) -> tuple[int, int]:
     """Bytes of arenas that a run touches, and what ONNX Runtime allocates."""
     with contextlib.closing(SupervisedEngine(plan.paths, plan.program.workers, plan.program.state)) as engine:
         load_tiles(engine, starting_values(plan.graph))
-        _, before = resident_bytes(engine.process_id)
+        _, before = resident_bytes(engine.process_ids[0])
         for _ in range(3):
             engine.iterate()
-        shared, after = resident_bytes(engine.process_id)
+        shared, after = resident_bytes(engine.process_ids[0])
     return shared, after - before
 
 

@@ -68,7 +68,7 @@ def main() -> None:
                 child = SupervisedEngine(plan.paths, plan.program.workers, plan.program.state)
                 with child as engine:
                     load_tiles(engine, values)
-                    processes = (child.process_id, os.getpid())
+                    processes = (child.process_ids[0], os.getpid())
                     before = [processor_seconds(process) for process in processes]
                     pairs = [
                         (fastest(engine.iterate), fastest(lambda whole=whole, values=values: whole.step(values)))  # type: ignore[misc]

@@ -128,7 +128,7 @@ class SwappingModel:
     ) -> None:
         require_constants(graph)
         self._graph = graph
-        self._maker = SessionMaker(cores(), is_shared=is_shared)
+        self._maker = SessionMaker(cores(), pool=cores() if is_shared else None)
         self._sessions: dict[Any, Any] = {}
         self._runs = [self._session(op) for op in graph.ops]
         constants = {name: value for name, value in graph.constants.items() if value is not None}

@@ -44,6 +44,7 @@ def run(
     forward: Path | None = None,
     profile: bool = False,
     device: str = "cpu",
+    engine: str = "local",
     device_map: Sequence[int] | None = None,
     seed: int = 0,
     patience: float = PATIENCE_SECONDS,
@@ -73,6 +74,7 @@ def run(
         forward: the forward model that gets the weights.
         profile: measure every step of every worker.
         device: ``cpu`` or ``cuda``.
+        engine: ``local`` or ``processes``.
         device_map: for ``cuda``, the GPU of each worker.
         seed: of all that is drawn.
         patience: seconds that the workers may go on without a finished step.
@@ -106,6 +108,7 @@ def run(
         forward=forward,
         profile=profile,
         device=device,
+        engine=engine,
         device_map=None if device_map is None else tuple(device_map),
         patience_seconds=patience,
         libraries=tuple(custom_ops),

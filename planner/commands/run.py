@@ -91,6 +91,13 @@ if TYPE_CHECKING:
     "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where to compute."
 )
 @click.option(
+    "--engine",
+    type=click.Choice(["local", "processes"]),
+    default="local",
+    show_default=True,
+    help="What runs the workers: threads of one process, or a process each.",
+)
+@click.option(
     "--map",
     "device_map",
     metavar="N,N,...",
@@ -133,6 +140,7 @@ def run(
     forward: Path | None,
     profile: bool,
     device: str,
+    engine: str,
     device_map: str | None,
     seed: int,
     patience: float,
@@ -175,6 +183,7 @@ def run(
             forward=forward,
             profile=profile,
             device=device,
+            engine=engine,
             device_map=None if device_map is None else _device_map(device_map),
             seed=seed,
             patience=patience,

@@ -181,11 +181,14 @@ def _engine(
 ) -> Engine:
     if device_map is not None and not plan.paths:
         raise UsageError("--device cuda: the plan is not in a folder")
+    if options.engine != "local" and not plan.paths:
+        raise UsageError(f"--engine {options.engine}: the plan is not in a folder")
     if plan.paths and transport is None:
         return SupervisedEngine(
             plan.paths,
             plan.program.workers,
             plan.program.state,
+            is_apart=options.engine == "processes",
             device_map=device_map,
             libraries=options.libraries,
             patience_seconds=options.patience_seconds,

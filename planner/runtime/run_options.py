@@ -58,6 +58,8 @@ class RunOptions:
     """Measure every step of every worker."""
     device: str = "cpu"
     """``cpu`` or ``cuda``."""
+    engine: str = "local"
+    """What runs the workers: ``local``, threads of a process; ``processes``, a process each."""
     device_map: tuple[int, ...] | None = None
     """For ``cuda``, the GPU of each worker; several may share one."""
     patience_seconds: float = PATIENCE_SECONDS

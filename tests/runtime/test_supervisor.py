@@ -16,33 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harmed_child import HARM, is_gone
 from planner.artifacts.program import Arena
 from planner.errors import InfeasibleError, ModelError, WorkerError
 from planner.runtime.engine.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
-
-HARM = """
-import os, signal, threading, time
-from planner.runtime.engine import child
-from planner.runtime.engine import worker_executor as executor
-from planner.artifacts.program import Segment
-
-prepare = executor.WorkerExecutor._segment
-
-def segment(self, step, model):
-    run = prepare(self, step, model)
-    if (model.program.worker, step.name) != {place}:
-        return run
-    def harm():
-        {harm}
-        return run()
-    return harm
-
-executor.WorkerExecutor._segment = segment
-child.main()
-"""
 
 
 def engine_of(
@@ -62,15 +42,6 @@ def engine_of(
     return engine
 
 
-def is_gone(process_id: int) -> bool:
-    """True if there is no such process, not even as a zombie."""
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
 def test_the_child_serves_and_ends(training: Any, tmp_path: Path) -> None:
     with engine_of(training, tmp_path) as engine:
         assert isinstance(engine, SupervisedEngine)
@@ -80,7 +51,7 @@ def test_the_child_serves_and_ends(training: Any, tmp_path: Path) -> None:
         assert sum(map(sum, iteration.moved_bytes)) == training.program.predicted_bytes
         engine.advance()
         assert not np.array_equal(engine.array(0, "W"), before)
-    assert is_gone(engine.process_id)
+    assert is_gone(engine.process_ids[0])
 
 
 @pytest.mark.parametrize(
@@ -95,7 +66,7 @@ def test_a_worker_that_dies_of_a_signal_is_named(harm: str, training: Any, tmp_p
     with engine, pytest.raises(WorkerError) as caught:
         engine.iterate()
     assert caught.value.what == "worker 2 died by SIGSEGV in segment 'update' (ops op of update, update)"
-    assert is_gone(engine.process_id)
+    assert is_gone(engine.process_ids[0])
 
 
 def test_who_died_is_not_known_so_all_whereabouts_are_told(training: Any, tmp_path: Path) -> None:
@@ -124,7 +95,7 @@ def test_an_exception_in_a_worker_is_told_apart_from_a_death(training: Any, tmp_
         engine.iterate()
     assert time.perf_counter() - start < 2
     assert caught.value.facts == ("ValueError: bad luck",)
-    assert is_gone(engine.process_id)
+    assert is_gone(engine.process_ids[0])
 
 
 def test_a_refused_program_leaves_no_process(training: Any, tmp_path: Path) -> None:
@@ -152,7 +123,7 @@ from planner.runtime.plan_files import load_plan
 from planner.runtime.engine.supervisor import SupervisedEngine
 plan = load_plan(Path({str(directory)!r}))
 engine = SupervisedEngine(plan.paths, plan.program.workers, plan.program.state)
-print(engine.process_id, flush=True)
+print(engine.process_ids[0], flush=True)
 time.sleep(60)
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -189,7 +160,7 @@ def test_ctrl_c_stops_the_child(training: Any, tmp_path: Path) -> None:
     finally:
         signal.signal(signal.SIGINT, handler)
     assert time.perf_counter() - start < 3
-    assert is_gone(engine.process_id)
+    assert is_gone(engine.process_ids[0])
 
 
 def test_a_worker_that_hangs_is_named_and_those_that_wait_for_it(training: Any, tmp_path: Path) -> None:
@@ -207,7 +178,7 @@ def test_a_worker_that_hangs_is_named_and_those_that_wait_for_it(training: Any, 
         "worker 2 waits for worker 0 in fetch 'fetch G.tile'",
     )
     assert "--patience" in caught.value.hint
-    assert is_gone(engine.process_id)
+    assert is_gone(engine.process_ids[0])
 
 
 def test_steps_that_end_are_waited_for(training: Any, tmp_path: Path) -> None:
@@ -226,7 +197,7 @@ def test_a_process_that_is_stopped_does_not_hang_the_run(training: Any, tmp_path
         engine.iterate()
     assert caught.value.what == "the workers' process is stopped, and has done no step for 0.5 s"
     assert any(fact.startswith("worker 0 is in segment 'step' ") for fact in caught.value.facts)
-    assert is_gone(engine.process_id)
+    assert is_gone(engine.process_ids[0])
 
 
 def test_a_process_that_is_stopped_before_it_has_begun(training: Any, tmp_path: Path) -> None:
@@ -238,7 +209,7 @@ def test_a_process_that_is_stopped_before_it_has_begun(training: Any, tmp_path: 
 
 def test_a_termination_of_the_child_alone_changes_nothing(training: Any, tmp_path: Path) -> None:
     with engine_of(training, tmp_path) as engine:
-        os.kill(engine.process_id, signal.SIGTERM)
+        os.kill(engine.process_ids[0], signal.SIGTERM)
         assert sum(map(sum, engine.iterate().moved_bytes)) == training.program.predicted_bytes
 
 

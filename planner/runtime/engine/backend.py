@@ -77,7 +77,8 @@ class CpuBackend(Backend):
 
     Args:
         exchange: the memory.
-        workers: how many share the processors.
+        workers: of the plan.
+        here: how many of them this process runs, which has their part of the processors.
         transport: how arrays get from worker to worker.
         is_shared: sessions share one thread pool and one arena (see ``SessionMaker``).
         libraries: of custom operators.
@@ -87,6 +88,7 @@ class CpuBackend(Backend):
         self,
         exchange: Exchange,
         workers: int,
+        here: int,
         *,
         transport: Transport | None = None,
         is_shared: bool = False,
@@ -95,7 +97,8 @@ class CpuBackend(Backend):
         self.transport = transport or NumpyTransport()
         self.staging_bytes = (0,) * workers
         self._exchange = exchange
-        self._maker: Final = SessionMaker(max(1, cores() // workers), is_shared=is_shared, libraries=libraries)
+        threads, pool = max(1, cores() // workers), max(1, cores() * here // workers)
+        self._maker: Final = SessionMaker(threads, pool=pool if is_shared else None, libraries=libraries)
         self._bodies: Final = BodyDigests()
         self._sessions: dict[str, Any] = {}
         """By what they compute (``BodyDigests.of``)."""

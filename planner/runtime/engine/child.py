@@ -1,8 +1,10 @@
 """The process that runs the workers: ``python -m planner.runtime.engine.child``, started by ``supervisor.py``.
 
-It reads one JSON object per line from stdin and answers each with one on stdout:
+It runs all workers of a plan, or one of them. It reads one JSON object per line from stdin and answers each with one on
+stdout:
 
     {"models": [path, ...], "state": [[current, next], ...], "memory": descriptor,
+     "orders": descriptor of a pickled ``Orders``, or null if the models are all workers,
      "devices": [GPU of each worker, ...] or null, "libraries": [path, ...]}    first, and once
         -> {"doing": what is being done}, any number of times, and then
            {"sessions": count, "threads": [ident of each worker's thread, ...],
@@ -23,6 +25,7 @@ import faulthandler
 import gc
 import json
 import os
+import pickle
 import queue
 import signal
 import sys
@@ -42,8 +45,9 @@ from planner.graph.model import StatePair
 from planner.progress import Progress
 from planner.runtime.engine.backend import Backend
 from planner.runtime.engine.exchange import Exchange
-from planner.runtime.engine.executor import Executor
+from planner.runtime.engine.executor import Executor, Orders
 from planner.runtime.engine.sessions import cuda_session
+from planner.runtime.engine.shared_peers import SharedPeers
 
 
 def main() -> NoReturn:
@@ -106,7 +110,12 @@ def _start(request: Mapping[str, Any], progress: Progress) -> Executor:
     for worker, path in enumerate(request["models"], start=1):
         progress(f"loading worker {worker} of {len(request['models'])}")
         models.append(read_worker_model(ModelProto.FromString(Path(path).read_bytes())))
-    exchange = Exchange([model.program for model in models], request["memory"])
+    orders: Orders | None = None
+    if request.get("orders") is not None:
+        with open(request["orders"], "rb") as file:  # noqa: PTH123 -- a descriptor has no path
+            orders = pickle.load(file)  # written by whoever started this process
+    programs = orders.programs if orders is not None else [model.program for model in models]
+    exchange = Exchange(programs, request["memory"])
     state = [StatePair(current, following) for current, following in request["state"]]
     libraries = [Path(path) for path in request.get("libraries", ())]
     backend: Backend | None = None
@@ -117,7 +126,17 @@ def _start(request: Mapping[str, Any], progress: Progress) -> Executor:
         cupy, _ = require_cuda()
         make_session = partial(cuda_session, libraries=libraries)
         backend = CudaBackend([model.program for model in models], exchange, request["devices"], cupy, make_session)
-    return Executor(models, exchange, state, is_shared=True, backend=backend, libraries=libraries, progress=progress)
+    return Executor(
+        models,
+        exchange,
+        state,
+        orders=orders,
+        peers=None if orders is None else partial(SharedPeers, exchange.counts),
+        is_shared=True,
+        backend=backend,
+        libraries=libraries,
+        progress=progress,
+    )
 
 
 def _serve(executor: Executor, request: Mapping[str, Any]) -> dict[str, Any]:

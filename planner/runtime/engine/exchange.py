@@ -1,9 +1,9 @@
 """The memory of all workers, shared by the engine and its caller: one arena per worker, and everybody's whereabouts.
 
-Both sides lay it out from the same programs, so no addresses are exchanged: behind one number per worker, which says
-which step it is in, the arenas, each aligned. Where buffers lie in an arena is what the plan says; without a plan of
-memory they lie one after the other. The memory has no name in any file system, so nothing is left behind whatever
-happens to either side.
+Both sides lay it out from the same programs, so no addresses are exchanged: behind two numbers per worker, which say
+which step it is in and how many it has done, the arenas, each aligned. Where buffers lie in an arena is what the plan
+says; without a plan of memory they lie one after the other. The memory has no name in any file system, so nothing is
+left behind whatever happens to either side.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.artifacts.program import Arena, WorkerProgram
+from planner.artifacts.program import Arena, Fetch, WorkerProgram
 from planner.errors import InfeasibleError
 from planner.graph.protos import numpy_dtype
 from planner.runtime.engine.check import inconsistent
@@ -48,6 +48,33 @@ def arena_of(program: WorkerProgram) -> Arena:
     return Arena(size, offsets, 0)
 
 
+def as_seen_by(worker: int, programs: Sequence[WorkerProgram]) -> tuple[WorkerProgram, ...]:
+    """All programs as far as one worker needs them: its own, and of the others the buffers that its fetches read.
+
+    Their arenas keep size and places, so that an ``Exchange`` of them lays out the same memory.
+    """
+    read: dict[int, set[str]] = {program.worker: set() for program in programs}
+    for step in programs[worker].steps:
+        if isinstance(step, Fetch):
+            for source in step.sources:
+                read[source.worker].add(source.buffer)
+    seen = []
+    for program in programs:
+        if program.worker != worker:
+            arena, names = arena_of(program), read[program.worker]
+            program = WorkerProgram(
+                program.worker,
+                {name: program.buffers[name] for name in program.buffers if name in names},
+                (),
+                (),
+                (),
+                (),
+                Arena(arena.size_bytes, {name: arena.offsets[name] for name in names}, 0),
+            )
+        seen.append(program)
+    return tuple(seen)
+
+
 class Exchange:
     """The arrays of all buffers, in shared memory.
 
@@ -69,7 +96,7 @@ class Exchange:
         if outside:
             raise inconsistent(outside)
         starts: dict[int, int] = {}
-        size = aligned(8 * len(programs))
+        size = aligned(8 * len(programs)) + ALIGNMENT * len(programs)
         for worker, arena in arenas.items():
             starts[worker] = size
             size = aligned(size + arena.size_bytes)
@@ -82,6 +109,9 @@ class Exchange:
         """Per worker the number of the step that it is in, or IDLE."""
         if handle is None:
             self.whereabouts[:] = IDLE
+        rows = memory[aligned(8 * len(programs)) :][: ALIGNMENT * len(programs)]
+        self.counts: np.ndarray = rows.view(np.int32).reshape(len(programs), -1)
+        """Per worker a cache line, which begins with how many steps it has done (``shared_peers.py``)."""
         self._arrays: dict[tuple[int, str], np.ndarray] = {}
         self.arena_bytes = tuple(arena.size_bytes for arena in arenas.values())
         """What each worker's arrays take."""

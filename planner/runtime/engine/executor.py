@@ -101,7 +101,7 @@ class Executor:
         orders = orders or orders_of([model.program for model in models], state)
         self._exchange = exchange
         self._backend = backend or CpuBackend(
-            exchange, len(orders.programs), transport=transport, is_shared=is_shared, libraries=libraries
+            exchange, len(orders.programs), len(models), transport=transport, is_shared=is_shared, libraries=libraries
         )
         self._counts = ThreadCounts(len(orders.programs))
         self._workers: list[WorkerExecutor] = []

@@ -24,49 +24,56 @@ class StallError(Exception):
 
 
 class PatientLines:
-    """The lines of a pipe.
+    """The lines of pipes, as they come.
 
     Args:
-        pipe: unbuffered, to be read by nobody else.
+        pipes: unbuffered, to be read by nobody else.
         patience_seconds: how long to wait while nothing happens.
     """
 
-    def __init__(self, pipe: IO[bytes], patience_seconds: float) -> None:
-        self._descriptor = pipe.fileno()
+    def __init__(self, pipes: Sequence[IO[bytes]], patience_seconds: float) -> None:
+        self._places = {pipe.fileno(): place for place, pipe in enumerate(pipes)}
         self._patience_seconds = patience_seconds
-        self._rest = b""
+        self._parts: dict[int, list[bytes]] = {descriptor: [b""] for descriptor in self._places}
+        self._poll = select.poll()
+        for descriptor in self._places:
+            self._poll.register(descriptor, select.POLLIN)
 
-    def line(self, sign: Callable[[], object]) -> bytes:
-        """The next line, with its end; what there is of one where the pipe ends.
+    def line(self, sign: Callable[[], object]) -> tuple[int, bytes]:
+        """The next line of any of the pipes.
 
         Args:
             sign: something is going on as long as this gives another value from time to time.
+
+        Returns:
+            Which pipe, and the line with its end; or what there is of one where the pipe ends.
 
         Raises:
             StallError: it has given the same value for too long.
         """
         tick_seconds = min(1.0, self._patience_seconds / 10)
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
         last, waited_seconds, then = sign(), 0.0, time.monotonic()
-        parts = [self._rest]
-        while b"\n" not in parts[-1]:
-            if poll.poll(1000 * tick_seconds):
-                parts.append(os.read(self._descriptor, _MOST_READ_BYTES))
-                if not parts[-1]:
-                    break
+        while True:
+            for descriptor, place in self._places.items():
+                if b"\n" in self._parts[descriptor][-1]:
+                    line, end, rest = b"".join(self._parts[descriptor]).partition(b"\n")
+                    self._parts[descriptor] = [rest]
+                    return place, line + end
+            for descriptor, _ in self._poll.poll(1000 * tick_seconds):
+                read = os.read(descriptor, _MOST_READ_BYTES)
+                if not read:
+                    return self._places[descriptor], b"".join(self._parts[descriptor])
+                self._parts[descriptor].append(read)
             seen, now = sign(), time.monotonic()
             # Time that passed while this very process was stopped, or the machine asleep, is nobody's fault.
             waited_seconds = waited_seconds + min(now - then, 2 * tick_seconds) if seen == last else 0.0
             last, then = seen, now
             if waited_seconds >= self._patience_seconds:
                 raise StallError
-        line, end, self._rest = b"".join(parts).partition(b"\n")
-        return line + end
 
 
 def stall(
-    programs: Sequence[WorkerProgram], whereabouts: Sequence[int], patience_seconds: float, *, is_stopped: bool
+    programs: Sequence[WorkerProgram], whereabouts: Sequence[int], patience_seconds: float, *, stopped: str
 ) -> WorkerError:
     """What to say of workers of whom none finishes a step.
 
@@ -74,7 +81,7 @@ def stall(
         programs: of all workers.
         whereabouts: the number of the step that each is in, or IDLE.
         patience_seconds: how long nothing has happened.
-        is_stopped: the system has stopped their process.
+        stopped: the process that the system has stopped, in words; "" if it has stopped none.
     """
     waits = joined_waits(programs)
     done = [
@@ -94,8 +101,8 @@ def stall(
             busy[program.worker] = place
             facts.append(f"worker {program.worker} is in {place}")
     time_said = f"for {patience_seconds:g} s"
-    if is_stopped:
-        what = f"the workers' process is stopped, and has done no step {time_said}"
+    if stopped:
+        what = f"{stopped} is stopped, and has done no step {time_said}"
     elif len(busy) == 1:
         ((worker, place),) = busy.items()
         what = f"worker {worker} does not end {place}: no worker has finished a step {time_said}"

@@ -1,59 +1,50 @@
-"""The engine ``local``: workers as threads of a supervised child process.
+"""The engines ``local`` and ``processes``: workers as threads of a supervised child, or each in a child of its own.
 
-ONNX Runtime can die of a signal on a valid graph, and an error of the model must be told from that: the child notes
+ONNX Runtime can die of a signal on a valid graph, and an error of the model must be told from that: a child notes
 which step each worker is in where the supervisor can read it after its death.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final
+from typing import Any
 
 import numpy as np
 
 from planner import errors
 from planner.artifacts.program import WorkerProgram
-from planner.errors import TofuError, WorkerError
+from planner.errors import TofuError, UsageError
 from planner.graph.model import StatePair
 from planner.progress import Progress, silent
-from planner.runtime.engine.check import describe
-from planner.runtime.engine.exchange import Exchange, check_room
-from planner.runtime.engine.executor import Iteration
+from planner.runtime.engine.child_process import COMMAND, ChildProcess
+from planner.runtime.engine.exchange import Exchange, as_seen_by, check_room
+from planner.runtime.engine.executor import Iteration, Orders, orders_of
 from planner.runtime.engine.interface import Engine
 from planner.runtime.engine.patience import PATIENCE_SECONDS, PatientLines, StallError, stall
-
-_FAREWELL_SECONDS: Final = 2.0
-_TAIL_BYTES: Final = 65536
-_COMMAND: Final = (sys.executable, "-P", "-m", "planner.runtime.engine.child")
-"""-P: a file called numpy.py in the working directory is not ours."""
+from planner.runtime.engine.shared_peers import require_futexes
 
 
 class SupervisedEngine(Engine):
-    """Starts the child and speaks for it.
+    """Starts the children and speaks for them.
 
     Args:
         paths: the worker models' files, in order of the workers.
         programs: what they say.
         state: states and their next values.
+        is_apart: each worker has a process of its own; else all share one.
         device_map: the GPU of each worker; None: on CPUs.
         libraries: of custom operators.
         patience_seconds: how long the workers may go on without a finished step.
-        progress: told what the child does until it is ready.
-        command: what to start instead of the child, for tests of its death.
+        progress: told what the children do until they are ready.
+        command: what to start instead of a child, for tests of its death.
 
     Raises:
-        TofuError: the child refused the programs.
+        TofuError: the programs are refused, or workers in processes of their own cannot run here.
     """
 
     def __init__(
@@ -62,60 +53,65 @@ class SupervisedEngine(Engine):
         programs: Sequence[WorkerProgram],
         state: Sequence[StatePair] = (),
         *,
+        is_apart: bool = False,
         device_map: Sequence[int] | None = None,
         libraries: Sequence[Path] = (),
         patience_seconds: float = PATIENCE_SECONDS,
         progress: Progress = silent,
-        command: Sequence[str] = _COMMAND,
+        command: Sequence[str] = COMMAND,
     ) -> None:
         self.programs = tuple(programs)
         self._progress = progress
+        crews = [tuple(range(len(self.programs)))]
+        orders: list[Orders | None] = [None]
+        if is_apart:
+            require_futexes()
+            if device_map is not None:
+                raise UsageError(
+                    "--engine processes with --device cuda: not yet tried on a GPU", hint="run with --engine local"
+                )
+            crews = [(program.worker,) for program in self.programs]
+            known = orders_of(self.programs, state)
+            orders = [replace(known, programs=as_seen_by(worker, self.programs)) for (worker,) in crews]
         if device_map is None:
             check_room(self.programs)
         self._exchange = Exchange(self.programs)
         self.arena_bytes = self._exchange.arena_bytes
-        # In place of a pipe, which nobody would empty while the child runs.
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the child
-        self._threads: tuple[int, ...] = ()
-        home = str(Path(__file__).resolve().parents[2])
-        known = os.environ.get("PYTHONPATH")
-        self._process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints,
-            bufsize=0,
-            pass_fds=(self._exchange.handle,),
-            env={
-                **os.environ,
-                "ORT_DISABLE_TELEMETRY": "1",
-                "PYTHONPATH": os.pathsep.join([home, known]) if known else home,
-            },
-        )
-        request = {
-            "models": [str(Path(path).resolve()) for path in paths],
-            "state": [[pair.current, pair.following] for pair in state],
-            "memory": self._exchange.handle,
-            "devices": None if device_map is None else list(device_map),
-            "libraries": [str(path.resolve()) for path in libraries],
-        }
         self._is_on_device = device_map is not None
         self._patience_seconds = patience_seconds
-        assert self._process.stdout is not None
-        self._answers = PatientLines(self._process.stdout, patience_seconds)
+        self._has_begun = False
+        self._is_closed = False
+        self._children: list[ChildProcess] = []
         try:
-            answer = self._ask(request)
-            self._threads = tuple(answer["threads"])
-            self.session_count = int(answer["sessions"])
-            self.staging_bytes = tuple(answer["staging_bytes"])
+            for crew, mine in zip(crews, orders, strict=True):
+                self._children.append(ChildProcess(crew, command, self._exchange.handle, mine))
+            self._answers = PatientLines([child.answers for child in self._children], patience_seconds)
+            answers = self._ask(
+                *(
+                    {
+                        "models": [str(Path(paths[worker]).resolve()) for worker in child.workers],
+                        "state": [[pair.current, pair.following] for pair in state],
+                        "memory": self._exchange.handle,
+                        "orders": child.orders,
+                        "devices": None if device_map is None else list(device_map),
+                        "libraries": [str(path.resolve()) for path in libraries],
+                    }
+                    for child in self._children
+                )
+            )
+            for child, answer in zip(self._children, answers, strict=True):
+                child.threads = tuple(answer["threads"])
+            self._has_begun = True
+            self.session_count = sum(int(answer["sessions"]) for answer in answers)
+            self.staging_bytes = tuple(map(max, zip(*(answer["staging_bytes"] for answer in answers), strict=True)))
         except BaseException:
             self._kill()
             raise
 
     @property
-    def process_id(self) -> int:
-        """The child's."""
-        return self._process.pid
+    def process_ids(self) -> tuple[int, ...]:
+        """The children's."""
+        return tuple(child.process_id for child in self._children)
 
     def array(self, worker: int, buffer: str) -> np.ndarray:
         """See ``Engine.array``."""
@@ -133,11 +129,12 @@ class SupervisedEngine(Engine):
 
     def iterate(self, *, timed: bool = False) -> Iteration:
         """See ``Engine.iterate``."""
-        answer = self._ask({"do": "iterate", "timed": timed})
+        self._exchange.counts[:] = 0
+        answers = self._ask({"do": "iterate", "timed": timed})
         return Iteration(
-            tuple(tuple(moved) for moved in answer["moved_bytes"]),
-            float(answer["seconds"]),
-            tuple(tuple((waited, took) for waited, took in steps) for steps in answer["timings"]),
+            tuple(tuple(moved) for answer in answers for moved in answer["moved_bytes"]),
+            max(float(answer["seconds"]) for answer in answers),
+            tuple(tuple((waited, took) for waited, took in steps) for answer in answers for steps in answer["timings"]),
         )
 
     def advance(self) -> None:
@@ -145,17 +142,10 @@ class SupervisedEngine(Engine):
         self._ask({"do": "advance"})
 
     def close(self) -> None:
-        """Ends the child: asked first, killed if it does not listen."""
-        try:
-            if self._process.poll() is None:
-                assert self._process.stdin is not None
-                self._process.stdin.write(b'{"do": "stop"}\n')
-                self._process.stdin.close()
-                self._process.wait(_FAREWELL_SECONDS)
-        except (OSError, subprocess.TimeoutExpired):
-            pass
-        finally:
-            self._kill()
+        """Ends the children: asked first, killed if they do not listen."""
+        for child in self._children:
+            child.ask_to_stop()
+        self._end(patiently=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -166,104 +156,61 @@ class SupervisedEngine(Engine):
             self._kill()
 
     def _kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None and not stream.closed:
-                with contextlib.suppress(OSError):  # what was not yet written has no reader any more
-                    stream.close()
-        if not self._complaints.closed:
-            self._complaints.close()
+        self._end(patiently=False)
+
+    def _end(self, *, patiently: bool) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            for child in self._children:
+                child.end(patiently=patiently)
             self._exchange.close()
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        answer: dict[str, Any] = {}
+    def _ask(self, *requests: dict[str, Any]) -> list[dict[str, Any]]:
+        """The answer of each child to one request, or to one of its own.
+
+        The first that refuses or dies is told: others may then wait for it for ever.
+        """
+        if len(requests) == 1:
+            requests *= len(self._children)
+        found: dict[int, dict[str, Any]] = {}
         try:
-            _write_all(self._process.stdin, json.dumps(request).encode() + b"\n")
-            while (line := self._answers.line(self._sign)).endswith(b"\n"):
+            for place, (child, request) in enumerate(zip(self._children, requests, strict=True)):
+                try:
+                    child.send(request)
+                except BrokenPipeError:
+                    raise self._death(place) from None
+            while len(found) < len(self._children):
+                place, line = self._answers.line(self._sign)
+                if not line.endswith(b"\n"):
+                    raise self._death(place)
                 answer = json.loads(line)
-                if "doing" not in answer:
-                    break
-                self._progress(str(answer["doing"]))
-        except BrokenPipeError:
-            line = b""
+                if "error" in answer:
+                    raise _told(answer["error"])
+                if "doing" in answer:
+                    self._progress(str(answer["doing"]))
+                else:
+                    found[place] = answer
         except StallError:
             raise stall(
                 self.programs,
                 self._exchange.whereabouts.tolist(),
                 self._patience_seconds,
-                is_stopped=_is_stopped(self._process.pid),
+                stopped=next((child.name for child in self._children if child.is_stopped), ""),
             ) from None
-        if not line.endswith(b"\n"):
-            raise self._death()
-        if "error" in answer:
-            raise _told(answer["error"])
-        return answer
+        return [found[place] for place in range(len(self._children))]
 
     def _sign(self) -> object:
-        """Another value whenever a worker begins a step; before they have begun, always, unless they are stopped."""
-        if not self._threads and not _is_stopped(self._process.pid):
+        """Another value whenever a worker begins a step; before they have begun, always, unless one is stopped."""
+        if not self._has_begun and not any(child.is_stopped for child in self._children):
             return time.monotonic()
         return self._exchange.whereabouts.tolist()
 
-    def _death(self) -> WorkerError:
-        """What to say about a child that ended without being asked."""
-        code = self._process.wait()
-        how = f"died by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        self._complaints.seek(0, os.SEEK_END)
-        self._complaints.seek(max(0, self._complaints.tell() - _TAIL_BYTES))
-        said = self._complaints.read().decode(errors="replace")
-        places = {}
-        for program in self.programs:
-            number = int(self._exchange.whereabouts[program.worker])
-            if 0 <= number < len(program.steps):
-                places[program.worker] = describe(program.steps[number])
-        guilty = self._guilty(said)
-        if guilty is None and len(places) == 1:
-            guilty = next(iter(places))
-        if guilty in places:
-            return WorkerError(f"worker {guilty} {how} in {places[guilty]}", hint=_hint(code))
-        last = [line for line in said.splitlines() if line.strip()][-3:] if code >= 0 else []
-        return WorkerError(
-            f"the workers' process {how}",
-            facts=(*(f"worker {worker} was in {place}" for worker, place in places.items()), *last),
-            hint=_hint(code),
-        )
-
-    def _guilty(self, said: str) -> int | None:
-        """The worker whose thread took the signal, if it was one of theirs."""
-        current = re.findall(r"^Current thread 0x([0-9a-f]+)", said, re.MULTILINE)
-        ident = int(current[-1], 16) if current else None
-        return self._threads.index(ident) if ident in self._threads else None
-
-
-def _write_all(stream: IO[bytes], content: bytes) -> None:
-    """Writes to an unbuffered pipe, which may take less than it is given."""
-    rest = memoryview(content)
-    while rest:
-        rest = rest[stream.write(rest) :]
-
-
-def _is_stopped(process_id: int) -> bool:
-    """Whether a child is stopped (SIGSTOP), and not continued since."""
-    try:
-        return os.waitid(os.P_PID, process_id, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return False
-
-
-def _hint(code: int) -> str:
-    if code == -signal.SIGKILL:
-        return "the system kills a process that takes too much memory; plan for more workers or a smaller batch"
-    if code < 0:
-        return "a crash inside ONNX Runtime is a bug there, not in the model; the plan's files reproduce it"
-    return ""
+    def _death(self, place: int) -> TofuError:
+        return self._children[place].death(self.programs, self._exchange.whereabouts.tolist())
 
 
 def _told(error: dict[str, Any]) -> Exception:
-    """The child's error as one of this process."""
+    """A child's error as one of this process."""
     kind = getattr(errors, str(error["kind"]), None)
     if isinstance(kind, type) and issubclass(kind, TofuError):
         return kind(str(error["what"]), facts=tuple(error["facts"]), hint=str(error["hint"]))

@@ -1,0 +1,149 @@
+"""The engine ``processes``: the numbers of the engine ``local``, and what is told when one of the processes fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harmed_child import HARM, is_gone
+from planner import api
+from planner.errors import UsageError, WorkerError
+from planner.graph.model import Graph
+from planner.graph.to_onnx import write_model
+from planner.runtime.engine import shared_peers
+from planner.runtime.engine.exchange import Exchange, as_seen_by
+from planner.runtime.engine.supervisor import SupervisedEngine
+from planner.runtime.plan_files import load_plan
+from planner.runtime.run import run_with
+from planner.runtime.run_options import RunOptions
+from planner.runtime.values.state import starting_values
+from planner.runtime.values.tiles import load_tiles
+from planner.zoo import mlp
+from planner.zoo.recurrent import rnn
+
+
+def engine_of(case: Any, tmp_path: Path, harm: str, place: tuple[int, str], patience: float = 60.0) -> SupervisedEngine:
+    """Started workers, one of which does some harm when it comes to a segment."""
+    loaded = load_plan(case.write(tmp_path / "plan"))
+    command: Sequence[str] = (sys.executable, "-P", "-c", HARM.format(place=place, harm=harm))
+    engine = SupervisedEngine(
+        loaded.paths,
+        loaded.program.workers,
+        loaded.program.state,
+        is_apart=True,
+        patience_seconds=patience,
+        command=command,
+    )
+    load_tiles(engine, starting_values(loaded.graph))
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("model", "workers"),
+    [
+        (mlp(3, 24, 36, learning_rate=0.001), 2),
+        (mlp(3, 24, 36, learning_rate=0.001), 8),
+        (rnn(1, 8, batch=6, steps=2, optimizer="sgd"), 3),
+    ],
+    ids=["mlp on 2", "mlp on 8", "rnn on 3"],
+)
+def test_both_engines_give_the_same_bits(model: Graph, workers: int, tmp_path: Path) -> None:
+    write_model(model, tmp_path / "model.onnx")
+    api.plan(tmp_path / "model.onnx", gpus=workers, out=tmp_path / "plan")
+    plan = load_plan(tmp_path / "plan")
+    local, apart = (run_with(plan, RunOptions(steps=3, seed=7, engine=name)) for name in ("local", "processes"))
+    assert {name: array.tobytes() for name, array in local.results.items()} == {
+        name: array.tobytes() for name, array in apart.results.items()
+    }
+    assert local.losses == apart.losses
+    assert [one.moved_bytes for one in local.fetches] == [one.moved_bytes for one in apart.fetches]
+
+
+def test_programs_of_every_kind(reduction: Any, training: Any, halo: Any, tmp_path: Path) -> None:
+    for number, case in enumerate((reduction, training, halo)):
+        plan = load_plan(case.write(tmp_path / str(number)))
+        apart = run_with(plan, RunOptions(steps=2, seed=4, engine="processes", profile=True))
+        assert apart.profile is not None
+        for name, array in run_with(plan, RunOptions(steps=2, seed=4)).results.items():
+            assert array.tobytes() == apart.results[name].tobytes()
+
+
+def test_memory_lies_where_the_others_see_it(training: Any) -> None:
+    """What a worker knows of the others lays out the very memory that all of them lay out together."""
+    programs = training.program.workers
+    whole = Exchange(programs)
+    whole.counts[:, 0] = [5, 6, 7]
+    for worker in range(len(programs)):
+        mine = Exchange(as_seen_by(worker, programs), whole.handle)
+        read = {
+            (source.worker, source.buffer) for step in programs[worker].steps for source in getattr(step, "sources", ())
+        }
+        assert any(owner != worker for owner, _ in read)
+        for owner, name in read:
+            whole.array(owner, name)[...] = len(name) + owner
+            np.testing.assert_array_equal(mine.array(owner, name), whole.array(owner, name))
+        assert mine.counts[:, 0].tolist() == [5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        ("signal.pthread_kill(threading.get_ident(), signal.SIGSEGV); time.sleep(5)", "died by SIGSEGV in"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "died by SIGKILL in"),
+        ("os._exit(7)", "ended with exit code 7 in"),
+        ("raise ValueError('bad luck')", "failed in"),
+    ],
+    ids=["crash", "kill", "exit", "exception"],
+)
+def test_a_process_that_fails_is_named_and_the_others_end(harm: str, told: str, training: Any, tmp_path: Path) -> None:
+    """The other two wait for its step, and would for ever."""
+    engine = engine_of(training, tmp_path, harm, (0, "step"))
+    start = time.perf_counter()
+    with engine, pytest.raises(WorkerError) as caught:
+        engine.iterate()
+    assert caught.value.what == f"worker 0 {told} segment 'step' (ops op of step, step)"
+    assert time.perf_counter() - start < 10
+    assert len(engine.process_ids) == 3
+    assert all(map(is_gone, engine.process_ids))
+
+
+def test_a_process_that_hangs_is_named_and_those_that_wait_for_it(training: Any, tmp_path: Path) -> None:
+    engine = engine_of(training, tmp_path, "time.sleep(60)", (0, "step"), patience=0.5)
+    with engine, pytest.raises(WorkerError, match=r"^worker 0 does not end segment 'step'") as caught:
+        engine.iterate()
+    assert [fact.partition(" in ")[0] for fact in caught.value.facts] == [
+        "worker 0 is",
+        "worker 1 waits for worker 0",
+        "worker 2 waits for worker 0",
+    ]
+    assert all(map(is_gone, engine.process_ids))
+
+
+def test_a_process_that_is_stopped_is_named(training: Any, tmp_path: Path) -> None:
+    engine = engine_of(training, tmp_path, "pass", (0, "step"), patience=0.5)
+    os.kill(engine.process_ids[1], signal.SIGSTOP)
+    with engine, pytest.raises(WorkerError) as caught:
+        engine.iterate()
+    assert caught.value.what == "worker 1's process is stopped, and has done no step for 0.5 s"
+    assert all(map(is_gone, engine.process_ids))
+
+
+def test_a_machine_without_futexes_is_refused(training: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load_plan(training.write(tmp_path / "plan"))
+    monkeypatch.setattr(shared_peers.platform, "machine", lambda: "aarch64")
+    with pytest.raises(UsageError, match="it needs Linux on x86-64"):
+        run_with(loaded, RunOptions(engine="processes"))
+
+
+def test_gpus_are_refused_until_it_has_run_on_one(training: Any, tmp_path: Path) -> None:
+    loaded = load_plan(training.write(tmp_path / "plan"))
+    with pytest.raises(UsageError, match="not yet tried on a GPU"):
+        SupervisedEngine(loaded.paths, loaded.program.workers, is_apart=True, device_map=(0, 0, 0))
