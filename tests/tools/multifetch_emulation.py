@@ -272,17 +272,22 @@ def check(emulation: Emulation, group: Group) -> WorkList:
     return work
 
 
-def random_group(rng: np.random.Generator) -> Group:
-    """One to four fetches."""
+def random_group(
+    rng: np.random.Generator, reducers: Sequence[Reducer] = tuple(Reducer), joined: Sequence[DType] = joinable()
+) -> Group:
+    """One to four fetches: copies of all dtypes, and partial results of some, joined by some reducers."""
     buffers: dict[Source, Buffer] = {}
-    fetches = tuple(_fetch(rng, number, buffers) for number in range(int(rng.integers(1, 5))))
-    return Group(fetches, buffers)
+    fetches = []
+    for number in range(int(rng.integers(1, 5))):
+        reducer = reducers[rng.integers(len(reducers))] if rng.random() < 0.6 else None
+        dtypes = tuple(DType) if reducer is None else joined
+        fetches.append(_fetch(rng, number, reducer, dtypes[rng.integers(len(dtypes))], buffers))
+    return Group(tuple(fetches), buffers)
 
 
-def _fetch(rng: np.random.Generator, number: int, buffers: dict[Source, Buffer]) -> tuple[Fetch, DType]:
-    reducer = list(Reducer)[rng.integers(len(Reducer))] if rng.random() < 0.6 else None
-    choices = joinable() if reducer is not None else tuple(DType)
-    dtype = choices[rng.integers(len(choices))]
+def _fetch(
+    rng: np.random.Generator, number: int, reducer: Reducer | None, dtype: DType, buffers: dict[Source, Buffer]
+) -> tuple[Fetch, DType]:
     shape = _shape(rng, dtype)
     lo = tuple(int(rng.integers(0, 4)) for _ in shape)
     region = Region(lo, tuple(begin + extent for begin, extent in zip(lo, shape, strict=True)))

@@ -38,22 +38,35 @@ class Nvrtc:
     def __init__(self, path: str) -> None:
         self._library: Any = ctypes.CDLL(path)
 
-    def ptx(self, source: str, architecture: str, options: Sequence[str] = CUPY_OPTIONS) -> str:
+    def ptx(self, source: str, architecture: str) -> str:
         """The PTX of a program for an architecture, such as compute_80.
 
         Raises:
             AssertionError: the program is no CUDA, or the compiler warns.
         """
+        found, said = self._compiled(source, architecture, CUPY_OPTIONS)
+        assert not said, said
+        return found
+
+    def machine_code(self, source: str, architecture: str) -> str:
+        """Makes machine code for an architecture, such as sm_80; what the assembler says of registers and memory.
+
+        Raises:
+            AssertionError: the program is no CUDA, or its PTX none.
+        """
+        return self._compiled(source, architecture, (*CUPY_OPTIONS, "--ptxas-options=-v"))[1]
+
+    def _compiled(self, source: str, architecture: str, options: Sequence[str]) -> tuple[str, str]:
+        """PTX, and what the compiler says."""
         program = ctypes.c_void_p()
         self._call("CreateProgram", ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
         flags = [f"--gpu-architecture={architecture}".encode(), *(option.encode() for option in options)]
         status = self._library.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
         said = self._text(program, "ProgramLog").strip()
         assert not status, said
-        assert not said, said
         found = self._text(program, "PTX")
         self._call("DestroyProgram", ctypes.byref(program))
-        return found
+        return found, said
 
     def _text(self, program: ctypes.c_void_p, what: str) -> str:
         size = ctypes.c_size_t()
@@ -118,3 +131,20 @@ def shortest_round(blocks: Sequence[Block], start: int) -> tuple[int, ...] | Non
                 seen.add(following)
                 heapq.heappush(queue, (count + len(blocks[following].instructions), (*way, following)))
     return None
+
+
+def loop_of(blocks: Sequence[Block], start: int) -> set[int]:
+    """The blocks of the loops that a block is in: all that lie on some way from it back to it."""
+
+    def reached(following: Sequence[Sequence[int]]) -> set[int]:
+        found: set[int] = set()
+        waiting = [start]
+        while waiting:
+            new = [one for one in following[waiting.pop()] if one not in found]
+            found.update(new)
+            waiting += new
+        return found
+
+    forward = [block.following for block in blocks]
+    backward = [[one for one, block in enumerate(blocks) if number in block.following] for number in range(len(blocks))]
+    return reached(forward) & reached(backward)
