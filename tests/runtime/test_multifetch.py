@@ -29,8 +29,8 @@ COPY, SUM = Kind(16), Kind(16, DType.FLOAT32, Reducer.SUM)
 FORMER_ROUND = 30
 """Instructions: the shortest way round the loop of the kernel before this one, of which each round moves an element.
 
-It is that of ``shortest_round`` from its block that stores, of the PTX for compute_75, 80 and 90 alike, float32, copies
-and sums (commit 313789b). The way a contiguous box really takes is longer: it divides once for each array.
+Counted from the block that stores back to it, in the PTX for compute_75, 80 and 90 alike (commit 313789b, float32, a
+copy or a sum). The way that a contiguous box takes is longer: it divides once for each array.
 """
 
 

@@ -6,7 +6,6 @@ The library is that of the package nvidia-cuda-nvrtc.
 from __future__ import annotations
 
 import ctypes
-import heapq
 import importlib.metadata
 import re
 from collections.abc import Sequence
@@ -116,21 +115,6 @@ def blocks_of(ptx: str) -> list[Block]:
             following.append(number + 1)
         blocks.append(Block(tuple(part), tuple(following)))
     return blocks
-
-
-def shortest_round(blocks: Sequence[Block], start: int) -> tuple[int, ...] | None:
-    """The way from a block back to it that has the fewest instructions; None if there is none."""
-    queue: list[tuple[int, tuple[int, ...]]] = [(len(blocks[start].instructions), (start,))]
-    seen: set[int] = set()
-    while queue:
-        count, way = heapq.heappop(queue)
-        for following in blocks[way[-1]].following:
-            if following == start:
-                return way
-            if following not in seen:
-                seen.add(following)
-                heapq.heappush(queue, (count + len(blocks[following].instructions), (*way, following)))
-    return None
 
 
 def loop_of(blocks: Sequence[Block], start: int) -> set[int]:
