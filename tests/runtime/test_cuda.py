@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import five_models
-from fake_cupy import FakeCupy, FakeRuntime, copy_bytes, fake_session
+from fake_cupy import FakeCupy, FakeKernel, FakeRuntime, copy_bytes, fake_session
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece
 from planner.errors import DifferenceError, UsageError
 from planner.runtime.engine.cuda import CudaBackend, devices_of
+from planner.runtime.engine.cuda_fetch import fetch_is_right
 from planner.runtime.engine.devices import probe_cuda, require_cuda
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.interface import InProcessEngine
@@ -140,7 +141,9 @@ def test_fetches_of_a_worker_share_a_staging_block(training: Any) -> None:
     with engine_of(training.plan, (0, 1, 1), cupy) as engine:
         assert engine.staging_bytes == (256, 0, 0)
     arenas = [(0, engine.arena_bytes[0]), (1, engine.arena_bytes[1]), (1, engine.arena_bytes[2])]
-    assert [(device, block.nbytes) for device, block in cupy.runtime.blocks] == [*arenas, (0, 256)]
+    taken = [(device, block.nbytes) for device, block in cupy.runtime.blocks]
+    assert taken[:4] == [*arenas, (0, 256)]
+    assert len(taken) == 4 + 8, "and a work list for each launch"
 
 
 def test_boxes_that_are_copied_as_one_are_found_in_the_copy(reduction: Any) -> None:
@@ -184,6 +187,25 @@ def test_copies_that_wait_for_nobody_are_wrong(plan_of: Planner, monkeypatch: py
         lambda _, target, target_device, source, source_device, size, stream: copy_bytes(target, source, size),
     )
     assert not are_right(plan, engine_of(plan, [0, 1, 0, 1], FakeCupy(BLIND)), wanted)
+
+
+def test_a_trial_fetch_tells_whether_fetches_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fetch_is_right(FakeCupy(), 0)
+    monkeypatch.setattr(FakeKernel, "run", lambda *_: None)
+    assert not fetch_is_right(FakeCupy(), 0)
+
+
+def test_neighbouring_fetches_are_one_launch(training: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker 0 makes three fetches, of which two have no wait between them."""
+    launched: list[int] = []
+    run = FakeKernel.run
+    monkeypatch.setattr(
+        FakeKernel, "run", lambda self, items, device: launched.append(device) or run(self, items, device)
+    )
+    results_of(training.plan, engine_of(training.plan, (0, 1, 2)), 1)
+    fetches = [sum(isinstance(step, Fetch) for step in worker.steps) for worker in training.plan.program.workers]
+    assert fetches[0] == 3
+    assert launched.count(0) == 2
 
 
 def test_maps() -> None:

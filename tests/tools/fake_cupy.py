@@ -17,6 +17,7 @@ import numpy as np
 
 from multifetch_emulation import all_kinds
 from planner.algebra.tiling import Reducer
+from planner.graph.model import DType
 from planner.runtime.engine.fetch_kernel import ARRAY_WORDS, ARRAYS, KIND, PLANES, ROWS, SOURCES, UNITS, Kind
 from planner.runtime.engine.sessions import SessionMaker
 
@@ -152,7 +153,8 @@ class FakeKernel:
                 (target[...],) = parts
             else:
                 joins = {Reducer.SUM: np.add, Reducer.MAX: np.maximum}[kind.reducer]
-                target[...] = reduce(joins, parts)
+                held = np.float32 if kind.dtype in (DType.FLOAT16, DType.BFLOAT16) else target.dtype
+                target[...] = reduce(joins, [part.astype(held) for part in parts])
 
     def array(self, kind: Kind, address: int, extents: np.ndarray, strides: tuple[int, int]) -> np.ndarray:
         """An array of an item: planes, rows, and the elements of its units (of a copy, its units)."""
@@ -245,7 +247,7 @@ class FakeCupy:
         self.ndarray, self.RawKernel = FakeArray, partial(FakeKernel, self.runtime)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> FakeArray:
-        return FakeArray((), None, view=np.full(shape, -1, dtype))
+        return FakeArray(shape, dtype, self.cuda.alloc(int(np.prod(shape)) * np.dtype(dtype).itemsize))
 
     def copyto(self, target: FakeArray, source: FakeArray) -> None:
         FakeCupy.current.stream.put(lambda: np.copyto(target.view, source.view))

@@ -14,14 +14,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.artifacts.program import Fetch, WorkerProgram
+from planner.algebra.region import Region
+from planner.algebra.tiling import Reducer
+from planner.artifacts.program import Buffer, Fetch, Piece, Source, WorkerProgram
 from planner.artifacts.waits import joined_waits
+from planner.graph.model import DType
 from planner.runtime.engine import fetch_kernel
 from planner.runtime.engine.fetch_kernel import Kind
 from planner.runtime.engine.multifetch import work_list
 from planner.runtime.engine.staging import Staging, staging_of
 from planner.runtime.engine.together import launches
-from planner.runtime.engine.transport import BoundFetch, Locate, Transport
+from planner.runtime.engine.transport import BoundFetch, Locate, Tile, Transport
 
 
 def connect(cupy: Any, devices: Collection[int]) -> frozenset[tuple[int, int]]:
@@ -42,6 +45,35 @@ def connect(cupy: Any, devices: Collection[int]) -> frozenset[tuple[int, int]]:
                 if "AlreadyEnabled" not in str(error):
                     raise
     return frozenset(blind)
+
+
+def fetch_is_right(cupy: Any, device: int) -> bool:
+    """Whether a fetch on a GPU gives the right numbers: two partial results, added; every part of its way is taken.
+
+    Args:
+        cupy: the module, or what stands in for it.
+        device: the GPU.
+
+    Raises:
+        Exception: CuPy's own, of what cannot be compiled or launched.
+    """
+    region = Region((0,), (5000,))
+    buffers = {name: Buffer(name, name, region, region.shape, DType.FLOAT32) for name in ("one", "other", "sum")}
+    sources = Source(0, "one"), Source(0, "other")
+    fetch = Fetch("trial", "sum", (Piece(region, sources),), Reducer.SUM, 0)
+    program = WorkerProgram(0, buffers, (fetch,), ("one", "other"), (), ("sum",))
+    numbers = np.arange(region.elements, dtype=np.float32)
+    with cupy.cuda.Device(device):
+        stream = cupy.cuda.Stream(non_blocking=True)
+        arrays = {name: cupy.empty(region.shape, np.float32) for name in buffers}
+        for name in ("one", "other"):
+            arrays[name].set(numbers, stream=stream)
+        transport = MultiFetchTransport(cupy, [device], [stream], [program], ())
+        transport.bind_together([fetch], 0, lambda source: Tile(arrays[source.buffer], region))()
+        found = np.zeros_like(numbers)
+        arrays["sum"].get(stream=stream, out=found)
+        stream.synchronize()
+    return bool(np.array_equal(found, 2 * numbers))
 
 
 class MultiFetchTransport(Transport):
