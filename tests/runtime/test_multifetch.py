@@ -59,7 +59,10 @@ def widths(group: Group) -> list[tuple[int, int]]:
     """Of each item: the bytes of a unit, and how many units it has."""
     work = group.work()
     return [
-        (work.kinds[item[kernel.KIND]].unit_bytes, int(np.prod(item[[kernel.UNITS, kernel.ROWS, kernel.PLANES]])))
+        (
+            work.kinds[item[kernel.Word.KIND]].unit_bytes,
+            int(np.prod(item[[kernel.Word.UNITS, kernel.Word.ROWS, kernel.Word.PLANES]])),
+        )
         for item in work.items
     ]
 
@@ -191,7 +194,7 @@ def test_an_access_that_is_not_aligned_is_found(running: Emulation, monkeypatch:
     group = bound((copy_of(0, 4096, 1), DType.FLOAT32), t0=line(4096), s1=line(4096, phase=4))
     emulation.check(running, group)
     work = group.work()
-    work.items[:, kernel.UNITS] //= 4
+    work.items[:, kernel.Word.UNITS] //= 4
     monkeypatch.setattr(Group, "work", lambda _: type(work)(work.items, (COPY,), work.moved_bytes))
     with pytest.raises(AssertionError, match="misaligned address"):
         running.run(group)

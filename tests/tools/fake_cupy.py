@@ -18,7 +18,7 @@ import numpy as np
 from multifetch_emulation import all_kinds
 from planner.algebra.tiling import Reducer
 from planner.graph.model import DType
-from planner.runtime.engine.fetch_kernel import ARRAY_WORDS, ARRAYS, KIND, PLANES, ROWS, SOURCES, UNITS, Kind
+from planner.runtime.engine.fetch_kernel import ARRAY_WORDS, Kind, Word
 from planner.runtime.engine.sessions import SessionMaker
 
 
@@ -139,15 +139,17 @@ class FakeKernel:
 
     def run(self, items: np.ndarray, device: int) -> None:
         for item in items:
-            kind = self.kinds[item[KIND]]
+            kind = self.kinds[item[Word.KIND]]
             found = []
-            for number in range(1 + item[SOURCES]):
-                first = ARRAYS + number * ARRAY_WORDS
+            for number in range(1 + item[Word.SOURCES]):
+                first = Word.ARRAYS + number * ARRAY_WORDS
                 address, row_stride, plane_stride = (int(word) for word in item[first : first + ARRAY_WORDS])
                 if number:
                     owner = self.runtime.device_of(address)
                     assert (device, owner) not in self.runtime.blind, f"GPU {device} cannot read GPU {owner}"
-                found.append(self.array(kind, address, item[[PLANES, ROWS, UNITS]], (plane_stride, row_stride)))
+                found.append(
+                    self.array(kind, address, item[[Word.PLANES, Word.ROWS, Word.UNITS]], (plane_stride, row_stride))
+                )
             target, *parts = found
             if kind.reducer is None:
                 (target[...],) = parts

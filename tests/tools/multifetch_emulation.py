@@ -220,7 +220,7 @@ class Emulation:
         """
         work = group.work()
         items = work.items.copy()
-        items[:, kernel.KIND] = np.array([self._numbers[kind] for kind in work.kinds])[items[:, kernel.KIND]]
+        items[:, kernel.Word.KIND] = np.array([self._numbers[kind] for kind in work.kinds])[items[:, kernel.Word.KIND]]
         arrays = [one.tile.array for one in group.buffers.values()]
         assert all(array.flags.c_contiguous for array in arrays)
         parts = [struct.pack("q", len(arrays))]
@@ -406,7 +406,7 @@ def run_random(emulation: Emulation, seed: int, fetches: int) -> tuple[int, int,
             raise
         done += len(group.fetches)
         items += len(work.items)
-        met.update(work.kinds[one] for one in work.items[:, kernel.KIND].tolist())
+        met.update(work.kinds[one] for one in work.items[:, kernel.Word.KIND].tolist())
     raise AssertionError("unreachable")
 
 

@@ -16,6 +16,7 @@ Source: Parallel Thread Execution ISA, "Floating Point Instructions" and "cvt".
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -31,9 +32,26 @@ UNROLL: Final = 4
 WIDEST_BYTES: Final = 16
 """What one instruction loads or stores at most."""
 
-# Words of an item; an array's words are where it begins, and its strides in units.
-KIND, UNITS, ROWS, PLANES, SOURCES, UNIT_STEP, ROW_STEP, PLANE_STEP, ARRAYS = range(9)
 ARRAY_WORDS: Final = 3
+"""Of each array in an item: where it begins, and how many units its rows and planes are apart."""
+
+
+class Word(enum.IntEnum):
+    """What the words of an item are; the kernel's code has the same names."""
+
+    KIND = 0
+    """Counted among the kinds that the kernel is made for."""
+    UNITS = 1
+    ROWS = 2
+    PLANES = 3
+    SOURCES = 4
+    UNIT_STEP = 5
+    """``THREADS`` units are so many planes, rows and units."""
+    ROW_STEP = 6
+    PLANE_STEP = 7
+    ARRAYS = 8
+    """The target's first word; the sources' follow."""
+
 
 _ELEMENTS: Final = {
     DType.FLOAT64: "double",
@@ -84,13 +102,11 @@ def kernel_source(kinds: Sequence[Kind], instructions: str | None = None) -> str
         instructions: the float32 and float16 instructions in another language than PTX, to run the code elsewhere.
     """
     cases = "".join(f"    case {number}: run<{kind}>(item); break;\n" for number, kind in enumerate(kinds))
-    words = dict(zip(_WORDS, range(len(_WORDS)), strict=True))
-    constants = {**words, "ARRAY_WORDS": ARRAY_WORDS, "THREADS": THREADS, "UNROLL": UNROLL}
+    constants = {word.name: word.value for word in Word}
+    constants |= {"ARRAY_WORDS": ARRAY_WORDS, "THREADS": THREADS, "UNROLL": UNROLL}
     names = ", ".join(f"{name} = {value}" for name, value in constants.items())
     return f"enum {{ {names} }};\n{instructions or _INSTRUCTIONS}{_CODE}{_KERNEL % cases}"
 
-
-_WORDS: Final = ("KIND", "UNITS", "ROWS", "PLANES", "SOURCES", "UNIT_STEP", "ROW_STEP", "PLANE_STEP", "ARRAYS")
 
 _INSTRUCTIONS: Final = r"""
 // Memory at an address, of which the compiler is told that it is global.

@@ -26,7 +26,7 @@ from planner.artifacts.program import Fetch, Source
 from planner.errors import UnsupportedError
 from planner.graph.model import DType
 from planner.runtime.engine import fetch_kernel as kernel
-from planner.runtime.engine.fetch_kernel import Kind
+from planner.runtime.engine.fetch_kernel import Kind, Word
 from planner.runtime.engine.transport import Locate
 
 ITEM_UNITS: Final = 2 * kernel.UNROLL * kernel.THREADS
@@ -92,7 +92,7 @@ def work_list(
             boxes += _boxes(views, address_of, dtype, fetch.reducer if len(views) > 2 else None)
         moved_bytes.append(moved)
     kinds = sorted({box.kind for box in boxes}, key=str)
-    words = kernel.ARRAYS + kernel.ARRAY_WORDS * max((len(box.addresses) for box in boxes), default=0)
+    words = Word.ARRAYS + kernel.ARRAY_WORDS * max((len(box.addresses) for box in boxes), default=0)
     items = [_items(box, kinds.index(box.kind), words) for box in boxes]
     return WorkList(np.concatenate(items or [np.empty((0, words), np.int64)]), tuple(kinds), tuple(moved_bytes))
 
@@ -173,12 +173,12 @@ def _items(box: _Box, kind: int, words: int) -> NDArray[np.int64]:
     planes, rows, units = (ones, ones, *sizes)[-3:]
     items = np.zeros((len(ones), words), np.int64)
     steps = (kernel.THREADS % units, kernel.THREADS // units % rows, kernel.THREADS // units // rows)
-    items[:, : kernel.ARRAYS] = np.stack(
+    items[:, : Word.ARRAYS] = np.stack(
         [kind * ones, units, rows, planes, (len(box.addresses) - 1) * ones, *steps], axis=1
     )
     for number, (address, strides) in enumerate(zip(box.addresses, box.strides, strict=True)):
         begin = sum(start.ravel() * stride for start, stride in zip(starts, strides, strict=True))
-        first = kernel.ARRAYS + number * kernel.ARRAY_WORDS
+        first = Word.ARRAYS + number * kernel.ARRAY_WORDS
         items[:, first] = address + begin * box.kind.unit_bytes
         items[:, first + 1], items[:, first + 2] = (0, 0, *strides)[-2], (0, 0, *strides)[-3]
     return items
