@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from planner.artifacts.program import Fetch, Piece, Source
 from planner.errors import UnsupportedError
 from planner.graph.model import DType
 from planner.runtime.engine import fetch_kernel as kernel
+from planner.runtime.engine.devices import probe_cuda
 from planner.runtime.engine.fetch_kernel import Kind, kernel_source
 from planner.runtime.engine.multifetch import ITEM_UNITS, joined_dims
 from planner.runtime.engine.transport import Tile
@@ -57,12 +60,9 @@ def copy_of(lo: int, hi: int, *sources: int, reducer: Reducer | None = None) -> 
 
 def widths(group: Group) -> list[tuple[int, int]]:
     """Of each item: the bytes of a unit, and how many units it has."""
-    work = group.work()
+    work, word = group.work(), kernel.Word
     return [
-        (
-            work.kinds[item[kernel.Word.KIND]].unit_bytes,
-            int(np.prod(item[[kernel.Word.UNITS, kernel.Word.ROWS, kernel.Word.PLANES]])),
-        )
+        (work.kinds[item[word.KIND]].unit_bytes, int(item[word.UNITS] * item[word.ROWS] * item[word.PLANES]))
         for item in work.items
     ]
 
@@ -249,3 +249,12 @@ def test_an_element_takes_an_eighth_of_the_instructions(compiler: nvrtc.Nvrtc, a
     each = instructions / elements
     print(f"compute_{architecture} {kind}: {each:.2f} instructions an element, before {FORMER_ROUND}")
     assert each <= FORMER_ROUND / 8
+
+
+def test_the_benchmark_says_that_there_is_no_gpu() -> None:
+    if not probe_cuda().missing:
+        pytest.skip("this machine has a GPU")
+    script = Path(__file__).parents[2] / "bench" / "multifetch.py"
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("no GPU can be used: ")

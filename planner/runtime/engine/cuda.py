@@ -1,13 +1,11 @@
 """Workers on NVIDIA GPUs: CuPy for memory, streams and the fetch kernel, ONNX Runtime's CUDA sessions for segments.
 
 A worker has one stream and one block of device memory. Its sessions compute on that stream
-(``user_compute_stream``), bound to raw device pointers; its fetches are one kernel each (``multifetch.py``), which
-reads the other workers' memory directly: on the same GPU, or by peer access. Without access, what it reads is copied to
-the reader's GPU first (``staging.py``). Workers wait for each other by events on their streams; the host waits once, at
-the end of an iteration. Several workers may share a GPU.
+(``user_compute_stream``), bound to raw device pointers; its fetches are kernels on it (``cuda_fetch.py``). Workers wait
+for each other by events on their streams; the host waits once, at the end of an iteration. Several workers may share a
+GPU.
 
-Sources: ONNX Runtime, "CUDA Execution Provider" (provider options, I/O binding); CuPy, "Low-level CUDA support";
-CUDA C++ Programming Guide, "Unified Virtual Address Space" and "Peer-to-Peer Memory Access".
+Sources: ONNX Runtime, "CUDA Execution Provider" (provider options, I/O binding); CuPy, "Low-level CUDA support".
 """
 
 from __future__ import annotations
