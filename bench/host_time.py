@@ -1,6 +1,6 @@
-"""What the host does for an iteration on GPUs: processor time of Python, ONNX Runtime and the executor, kernels nothing.
+"""What the host does for an iteration on GPUs: processor time of Python, ONNX Runtime and executor, kernels nothing.
 
-    python bench/host_time.py [--models mlp-60:8,rnn:2] [--plan FOLDER ...]
+    python bench/host_time.py [--models mlp-60:8,lstm:2] [--plan FOLDER ...]
 
 ONNX Runtime's own CUDA provider runs over stand-ins for CUDA's libraries (``tests/tools/cuda_stand_in.py``), whose
 launches, copies and waits do nothing, and so does what stands here for CuPy. So a real GPU's driver comes on top.
@@ -25,27 +25,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from models import planned
 from rich.console import Console
 from rich.table import Table
 
-from planner import api
 from planner.artifacts.program import Fetch, Segment
-from planner.graph.model import Graph
-from planner.graph.to_onnx import write_model
 from planner.runtime.engine.cuda import CudaBackend
 from planner.runtime.engine.exchange import Exchange, as_seen_by
 from planner.runtime.engine.executor import Executor, orders_of
 from planner.runtime.engine.shared_peers import SharedPeers
 from planner.runtime.plan_files import LoadedPlan, load_plan
-from planner.zoo import mlp
-from planner.zoo.recurrent import rnn
 
-TOOLS = Path(os.environ.get("TT", str(Path(__file__).parent.parent / "tests" / "tools")))
+TOOLS = Path(__file__).parent.parent / "tests" / "tools"
 ROUNDS = 30
-MODELS: dict[str, Callable[[], Graph]] = {
-    "mlp-60": lambda: mlp(60, 256, 64),
-    "rnn": lambda: rnn(1, 256, batch=64),
-}
 
 
 class _Memory:
@@ -179,27 +171,22 @@ def in_processes(plan: LoadedPlan) -> float:
     return max(map(float, said.split()))
 
 
-def planned(name: str, workers: int, folder: Path) -> Path:
-    """A plan of one of the models."""
-    path = folder / f"{name}.onnx"
-    write_model(MODELS[name](), path)
-    out = folder / f"{name}.plan"
-    api.plan(path, gpus=workers, effort="quick", out=out)
-    return out
-
-
 def measure(folder: Path, name: str) -> None:
     """Prints the numbers of a plan, in a process that has the stand-ins."""
     plan = load_plan(folder)
     steps = [step for worker in plan.program.workers for step in worker.steps]
     counts = [sum(isinstance(step, kind) for step in steps) for kind in (Segment, Fetch)]
     apart = in_processes(plan)
-    print("\t".join([name, str(len(plan.models)), *map(str, counts), f"{1e3 * in_threads(plan):.1f}", f"{1e3 * apart:.2f}"]))
+    print(
+        "\t".join(
+            [name, str(len(plan.models)), *map(str, counts), f"{1e3 * in_threads(plan):.1f}", f"{1e3 * apart:.2f}"]
+        )
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--models", default="mlp-60:8,rnn:2", help="of the zoo, with their workers")
+    parser.add_argument("--models", default="mlp-60:8,lstm:2", help="of bench/models.py, with their workers")
     parser.add_argument("--plan", type=Path, action="append", default=[], help="a plan's folder, instead of models")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -207,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measure(Path(options.child[0]), options.child[1])
         return
     sys.path.insert(0, str(TOOLS))
-    import cuda_stand_in
+    import cuda_stand_in  # type: ignore[import-not-found]  # a tool of the tests
 
     variables = cuda_stand_in.environment(cuda_stand_in.build(), gpus=8)
     table = Table("plan", "workers", "segments", "fetches", "threads: ms", "processes: ms, the slowest")
@@ -215,10 +202,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         plans = [(path, path.name) for path in options.plan]
         if not plans:
             wanted = (text.split(":") for text in options.models.split(","))
-            plans = [(planned(model, int(workers), Path(name)), model) for model, workers in wanted]
+            plans = [(planned(model, int(workers), Path(name), effort="quick"), model) for model, workers in wanted]
         for path, label in plans:
             command = [sys.executable, __file__, "--child", str(path.resolve()), label]
-            done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+            done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
             if done.returncode:
                 sys.exit(done.stderr)
             table.add_row(*done.stdout.strip().split("\t"))
