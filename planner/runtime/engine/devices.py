@@ -2,7 +2,7 @@
 
 ``onnxruntime.get_available_providers()`` lists CUDA on a machine without a GPU, a CUDA session falls back to the CPU
 without a word, and one that is made proves little: cuDNN's parts are loaded when they are first needed. So a device
-counts only if the libraries load, CuPy finds it, and a convolution, a product and a copy on it give the right numbers.
+counts only if the libraries load, CuPy finds it, and a convolution, a product and a fetch on it give right numbers.
 
 Only the process that computes may ask: on a GPU in exclusive mode another one would be in its way.
 """
@@ -19,6 +19,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from planner.errors import UsageError
+from planner.runtime.engine.cuda_fetch import fetch_is_right
 from planner.runtime.engine.cuda_form import cuda_form
 from planner.runtime.engine.sessions import SessionMaker, cuda_session, onnxruntime
 
@@ -144,7 +145,7 @@ def _trial(cupy: Any, device: int) -> str:
             found = _run_on(cupy, device, stream, model, inputs, wanted)
             if not np.allclose(found, wanted, rtol=_CLOSE, atol=_CLOSE):
                 return f"{name} gives other numbers than on the CPU: {_first(found, wanted)}"
-    return ""
+    return "" if fetch_is_right(cupy, device) else "a fetch gives wrong numbers"
 
 
 def _run_on(
