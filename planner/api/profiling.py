@@ -147,7 +147,7 @@ def _stopwatch(device: Literal["cpu", "cuda"], workers: int, custom_ops: Sequenc
         return CpuStopwatch(max(1, cores() // workers), libraries=custom_ops)
     if custom_ops:
         raise UsageError("--custom-ops: libraries are for --device cpu")
-    cupy, _ = require_cuda()
+    cupy, _ = require_cuda([0])
     return CudaStopwatch(0, cupy)
 
 

@@ -67,6 +67,18 @@ def test_sessions_of_a_gpu_with_one_worker_share_an_arena(tmp_path: Path) -> Non
     assert shared["allocated_bytes"] < own["allocated_bytes"]
 
 
+def test_the_child_alone_touches_a_gpu(small_plan: Path) -> None:
+    """It finds out what there is, answers what the sessions take, and runs."""
+    found = cuda_checks.run("supervised", small_plan, gpus=2)
+    assert "trying the GPUs" in found["doing"]
+    assert found["moved"] == [found["predicted"]] * 2
+    assert found["sessions"] > 0
+    assert found["on_cpu"] == []
+    assert [device for device, _ in found["beside"]] == [0, 1]
+    assert all(size > 0 for _, size in found["beside"])
+    assert not found["is_cuda_here"]
+
+
 def test_an_op_on_the_cpu_reads_what_is_there_now() -> None:
     """What is bound is copied in each run, on the worker's stream, and not once when it is bound."""
     found = cuda_checks.run("on-cpu")

@@ -109,6 +109,44 @@ def steady(folder: str, gpus: str) -> Mapping[str, Any]:
     }
 
 
+_TRUSTING: Final = (
+    "from planner.runtime.engine import child, devices; devices._trial = lambda cupy, device: ''; child.main()"
+)
+"""A child that does not hold it against a GPU that it computes nothing."""
+
+
+def supervised(folder: str) -> Mapping[str, Any]:
+    """Runs a plan in a supervised child, on GPUs in turn."""
+    from planner.runtime.engine.supervisor import SupervisedEngine
+    from planner.runtime.plan_files import load_plan
+
+    plan = load_plan(Path(folder))
+    workers = plan.program.workers
+    doing: list[str] = []
+    with SupervisedEngine(
+        plan.paths,
+        workers,
+        plan.program.state,
+        device_map=(),
+        progress=lambda what, **_: doing.append(what),
+        command=(sys.executable, "-c", _TRUSTING),
+    ) as engine:
+        engine.push()
+        iterations = [engine.iterate() for _ in range(2)]
+        engine.advance()
+        engine.pull(plan.program.outputs)
+        assert engine.on_gpus is not None
+        return {
+            "doing": doing,
+            "moved": [sum(map(sum, one.moved_bytes)) for one in iterations],
+            "predicted": plan.program.predicted_bytes,
+            "sessions": engine.session_count,
+            "on_cpu": engine.on_gpus.changes.on_cpu,
+            "beside": engine.on_gpus.beside_bytes,
+            "is_cuda_here": "cupy" in sys.modules,
+        }
+
+
 def onnx_cases() -> Mapping[str, Any]:
     """Tries ONNX's own cases of single ops: what the table of kernels says and what the provider does."""
     import warnings
@@ -257,6 +295,7 @@ _CHECKS: Final[Mapping[str, Callable[..., Mapping[str, Any]]]] = {
     "on-cpu": on_cpu,
     "onnx-cases": onnx_cases,
     "steady": steady,
+    "supervised": supervised,
 }
 
 

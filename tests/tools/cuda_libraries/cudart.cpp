@@ -3,6 +3,7 @@
 // notes its name and returns success. Layouts are those of CUDA 13's runtime, as its binary interface has them.
 #include "notes.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -73,6 +74,7 @@ constexpr int kMajor = 9, kMinor = 0, kMultiprocessors = 132, kWarp = 32, kThrea
 constexpr int kOnDevice = 2;  // cudaMemoryTypeDevice
 
 thread_local int current = 0;
+std::atomic<size_t> taken{0};  // of all GPUs together, and never given back
 thread_local LaunchConfiguration pushed;
 
 int devices() {
@@ -166,7 +168,10 @@ FUNCTION cudaDeviceGetAttribute(int* value, int attribute, int) {
     return 0;
 }
 
-FUNCTION cudaMalloc(void** made, size_t bytes) { return NOTE("cudaMalloc", nullptr, bytes), stand_in_alloc(made, bytes); }
+FUNCTION cudaMalloc(void** made, size_t bytes) {
+    taken += bytes;
+    return NOTE("cudaMalloc", nullptr, bytes), stand_in_alloc(made, bytes);
+}
 FUNCTION cudaMallocHost(void** made, size_t bytes) {
     return NOTE("cudaMallocHost", nullptr, bytes), stand_in_alloc(made, bytes);
 }
@@ -179,7 +184,7 @@ FUNCTION cudaMallocFromPoolAsync(void** made, size_t bytes, void*, Stream stream
 FUNCTION cudaFree(void* memory) { return NOTE("cudaFree", nullptr, 0), free(memory), 0; }
 FUNCTION cudaFreeHost(void* memory) { return NOTE("cudaFreeHost", nullptr, 0), free(memory), 0; }
 FUNCTION cudaFreeAsync(void* memory, Stream stream) { return NOTE("cudaFreeAsync", stream, 0), free(memory), 0; }
-FUNCTION cudaMemGetInfo(size_t* unused, size_t* all) { return *unused = kMemory - (size_t(1) << 30), *all = kMemory, 0; }
+FUNCTION cudaMemGetInfo(size_t* unused, size_t* all) { return *unused = kMemory - taken, *all = kMemory, 0; }
 FUNCTION cudaPointerGetAttributes(PointerAttributes* made, const void* pointer) {
     memset(made, 0, sizeof *made);
     made->type = kOnDevice;
