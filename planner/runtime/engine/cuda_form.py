@@ -21,7 +21,7 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner, numpy_helper
 
 from planner.graph.protos import dtype_of
-from planner.runtime.engine.cuda_kernels import has_cuda_kernel
+from planner.runtime.engine.cuda_kernels import has_cuda_kernel, is_of_runtime
 from planner.runtime.engine.halves import Widening, has_halves, kinds_of, with_nodes
 
 _MOVES: Final = frozenset(
@@ -196,8 +196,10 @@ def _between_copies(model: ModelProto) -> ModelProto:
 
 
 def _is_taken(node: NodeProto, kinds: Mapping[str, int], opsets: Mapping[str, int]) -> bool:
-    """True, too, of control flow: what is inside is judged by ONNX Runtime alone."""
+    """True, too, of what ONNX Runtime alone can judge: what is inside of control flow, and a user's library."""
     if node.op_type == "Constant" or any(attribute.HasField("g") for attribute in node.attribute):
+        return True
+    if not is_of_runtime(node.domain):
         return True
     return has_cuda_kernel(node, kinds, opsets)
 

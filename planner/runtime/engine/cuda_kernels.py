@@ -49,6 +49,11 @@ def _kernels() -> Mapping[tuple[str, str], tuple[_Kernel, ...]]:
     return {key: tuple(kernels) for key, kernels in found.items()}
 
 
+def is_of_runtime(domain: str) -> bool:
+    """Whether operators of a domain are ONNX Runtime's, not of a user's library."""
+    return domain in ("", _ONNX, "ai.onnx.ml", "com.microsoft")
+
+
 def has_cuda_kernel(node: NodeProto, kinds: Mapping[str, int], opsets: Mapping[str, int]) -> bool:
     """Whether ONNX Runtime's CUDA provider takes a node.
 
@@ -59,8 +64,8 @@ def has_cuda_kernel(node: NodeProto, kinds: Mapping[str, int], opsets: Mapping[s
     """
     domain = "" if node.domain == _ONNX else node.domain
     kernels = _kernels().get((domain, node.op_type), ())
-    if not domain:
-        schema = defs.get_schema(node.op_type, opsets[domain])
+    if domain in ("", "ai.onnx.ml"):
+        schema = defs.get_schema(node.op_type, opsets[domain], domain)
         version, types = schema.since_version, _types(node, schema, kinds)
     else:
         version, first = 1, next((kinds[name] for name in node.input if name in kinds), None)

@@ -13,7 +13,7 @@ from planner.graph.model import Graph, Op
 from planner.graph.protos import elem_type_of, numpy_dtype, op_to_node
 from planner.graph.reading.undescribed import qualified
 from planner.graph.to_onnx import to_model
-from planner.runtime.engine.cuda_kernels import has_cuda_kernel
+from planner.runtime.engine.cuda_kernels import has_cuda_kernel, is_of_runtime
 from planner.runtime.engine.sessions import SessionMaker, bind, carried, onnxruntime
 
 
@@ -52,8 +52,8 @@ def check_kernels(graph: Graph, libraries: Sequence[Path], *, on_gpus: bool = Fa
     for op in graph.ops:
         if op.domain and (op.domain, op.op_type) not in tried:
             tried.add((op.domain, op.op_type))
-            if on_gpus and _has_cuda_kernel(graph, op):
-                continue
+            if on_gpus and (_has_cuda_kernel(graph, op) or (libraries and not is_of_runtime(op.domain))):
+                continue  # a library's kernels for GPUs can be tried on one only
             try:
                 ForeignOp(graph, op, libraries)
             except Exception as error:  # noqa: BLE001 -- the runtime's exceptions have no common type
@@ -68,6 +68,8 @@ def check_kernels(graph: Graph, libraries: Sequence[Path], *, on_gpus: bool = Fa
 
 
 def _has_cuda_kernel(graph: Graph, op: Op) -> bool:
+    if not is_of_runtime(op.domain):
+        return False
     kinds = {name: elem_type_of(graph.tensors[name].dtype) for name in (*op.inputs, *op.outputs) if name}
     return has_cuda_kernel(op_to_node(op), kinds, {"": graph.opset, **dict(graph.domains)})
 
