@@ -8,11 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
+from planner.errors import DifferenceError
 from planner.report import as_json, tables
+from planner.runtime.engine.cuda_changes import CudaChanges, OnGpus
+from planner.runtime.engine.interface import InProcessEngine
 from planner.runtime.judge.compare import compare_step
 from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
+from planner.runtime.values.state import starting_values
+from planner.runtime.values.tiles import gather_tiles, load_tiles
 
 
 def printed(result: RunResult) -> str:
@@ -92,3 +98,44 @@ def test_nothing_but_nan_is_said(reduction: Any) -> None:
     assert "not finite 2 elements of the whole model's" in " ".join(text.split())
     assert "NOT verified" in text
     assert "step 1: nothing could be compared" in text
+
+
+def test_what_is_known_of_gpus_is_told(reduction: Any) -> None:
+    result = run_plan(reduction.plan)
+    assert result.on_gpus is None
+    assert "on_gpus" not in as_json.run(result)
+    changes = CudaChanges(widened=("Log of bfloat16",), on_cpu=("Acosh of float32", "Cosh of float32"))
+    result = replace(result, on_gpus=OnGpus(changes, ((0, 4096), (1, 2048))), nearly_same=3)
+    text = " ".join(printed(result).split())
+    assert "beside the arrays 4.1 kB on GPU 0, 2.0 kB on GPU 1, of sessions and tables" in text
+    assert "computed in larger types Log of bfloat16" in text
+    assert "on the CPU Acosh of float32, Cosh of float32" in text
+    assert "computed by other ops" not in text
+    assert "replicas differ in the last bits in 3 places" in text
+    found = json.loads(json.dumps(as_json.run(result)))
+    assert found["on_gpus"]["changes"]["on_cpu"] == ["Acosh of float32", "Cosh of float32"]
+    assert found["on_gpus"]["beside_bytes"] == [[0, 4096], [1, 2048]]
+    assert found["nearly_same"] == 3
+
+
+@pytest.mark.parametrize(("factor", "is_near"), [(1 + 2**-22, True), (1.001, False)])
+def test_replicas_on_gpus_may_differ_in_the_last_bits(training: Any, factor: float, is_near: bool) -> None:
+    """The next weights are on all three workers; the last one's are a little different."""
+    plan = training.plan
+    shapes = {"W_next": plan.graph.tensors["W_next"].shape}
+    with InProcessEngine(plan.models, plan.program.state) as engine:
+        load_tiles(engine, starting_values(plan.graph, seed=4))
+        engine.iterate()
+        wanted = gather_tiles(engine, ["W_next"], shapes, nearly_same=(same := []))
+        assert not same
+        engine.array(2, "W_next")[...] *= np.float32(factor)
+        with pytest.raises(DifferenceError, match="differ"):
+            gather_tiles(engine, ["W_next"], shapes)
+        near: list[str] = []
+        if not is_near:
+            with pytest.raises(DifferenceError, match="differ"):
+                gather_tiles(engine, ["W_next"], shapes, nearly_same=near)
+            return
+        found = gather_tiles(engine, ["W_next"], shapes, nearly_same=near)
+    np.testing.assert_array_equal(found["W_next"], wanted["W_next"])
+    assert len(near) == 1
