@@ -11,6 +11,7 @@ from onnx import ModelProto, TensorProto, helper
 
 from planner.graph.model import DType
 from planner.graph.protos import numpy_dtype
+from planner.runtime.engine.cuda_form import CudaForm
 from planner.runtime.engine.devices import probe_cuda, require_cuda
 from planner.runtime.engine.sessions import SessionMaker, bind
 from planner.runtime.measure.ops import CpuStopwatch, CudaStopwatch, MeasureError, Stopwatch, Timing, made_up
@@ -185,9 +186,9 @@ def test_a_gpu_is_timed_by_events_of_its_stream() -> None:
             super().__init__(non_blocking)
             streams.append(self)
 
-    def session(model: ModelProto, device: int, stream: int) -> tuple[Any, str]:
+    def session(form: CudaForm, device: int, stream: int) -> tuple[Any, str]:
         assert (device, stream) == (3, Stream.ptr)
-        return Session(SessionMaker(1).session(model), streams), "asynchronous"
+        return Session(SessionMaker(1).session(form.model), streams), "asynchronous"
 
     cupy = Cupy()
     cupy.cuda.Stream = Kept  # type: ignore[attr-defined]
