@@ -91,8 +91,8 @@ def page(rows: Iterable[tuple[str, int, dict[str, Any]]]) -> str:
         counts = found["counts"]
         total += counts["functions"]
         ops = [", ".join(found[what]) for what in ("widened", "expanded", "on_cpu", "refused")]
-        cells = [name, str(workers), str(counts["functions"]), str(counts["accepted"]), *ops]
-        lines.append("| " + " | ".join(cells).replace("|  |", "| |") + " |")
+        cells = [name, str(workers), str(counts["functions"]), str(counts["accepted"]), *(one or "-" for one in ops)]
+        lines.append("| " + " | ".join(cells) + " |")
     lines += ["", f"{total:,} functions in all."]
     if left:
         lines += ["", "Not planned, so not tried:", "", *left]
