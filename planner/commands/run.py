@@ -92,10 +92,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--engine",
-    type=click.Choice(["local", "processes"]),
+    type=click.Choice(["local", "processes", "mpi"]),
     default="local",
     show_default=True,
-    help="What runs the workers: threads of one process, or a process each.",
+    help="What runs the workers: threads of one process, a process each, or the ranks of mpiexec.",
 )
 @click.option(
     "--map",

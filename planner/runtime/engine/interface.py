@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,7 +26,16 @@ class Engine(ABC):
     arena_bytes: tuple[int, ...]
     """What each worker's arrays take."""
     staging_bytes: tuple[int, ...]
-    """See ``Backend.staging_bytes``."""
+    """See ``Backend.staging_bytes``; of workers that share no memory, boxes on their way."""
+    reports: bool = True
+    """True if this process learns what the workers have done: of several ranks, rank 0."""
+    gathers_copies: ClassVar[bool] = False
+    """True if what is pulled takes memory beside the workers' own: better one tensor after the other."""
+
+    @property
+    def here(self) -> tuple[WorkerProgram, ...]:
+        """The workers whose memory this process fills."""
+        return self.programs
 
     @abstractmethod
     def array(self, worker: int, buffer: str) -> np.ndarray:
@@ -38,6 +48,17 @@ class Engine(ABC):
     @abstractmethod
     def pull(self, names: Collection[str]) -> None:
         """Brings the collected buffers of some tensors to the memory where they are read."""
+
+    def spread(self, name: str, values: Mapping[str, np.ndarray]) -> None:
+        """Fills the loaded buffers of a tensor on all workers from a whole value, which is where the engine reports.
+
+        Only engines with workers elsewhere need it.
+
+        Args:
+            name: of the tensor.
+            values: whole values by name; empty elsewhere.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def iterate(self, *, timed: bool = False) -> Iteration:

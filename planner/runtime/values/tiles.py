@@ -28,7 +28,7 @@ def fill_tiles(
         source: a region of a tensor, of the region's shape.
         names: the tensors whose buffers are filled; None: all.
     """
-    for program in engine.programs:
+    for program in engine.here:
         for name in program.loaded:
             buffer = program.buffers[name]
             if names is None or buffer.tensor in names:
@@ -37,13 +37,22 @@ def fill_tiles(
     engine.push(names)
 
 
+def hand_out_tiles(engine: Engine, values: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
+    """Fills the loaded buffers of some tensors on all workers from whole values, which are where the engine reports."""
+    if engine.here == engine.programs:
+        load_tiles(engine, values, names)
+        return
+    for name in names:
+        engine.spread(name, values)
+
+
 def tile_of(value: np.ndarray, buffer: Buffer) -> np.ndarray:
     """The part of a whole array that a buffer holds, in the buffer's shape."""
     return part_of(value, buffer.region).reshape(buffer.shape)
 
 
 def gather_tiles(engine: Engine, names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Whole results from the collected tiles.
+    """Whole results from the collected tiles, where the engine reports; nothing elsewhere.
 
     Where several workers hold an element, the first one's is taken, and the others' must have the same bits.
 
@@ -55,16 +64,20 @@ def gather_tiles(engine: Engine, names: Sequence[str], shapes: Mapping[str, tupl
     Raises:
         DifferenceError: two workers hold different values of an element.
     """
-    engine.pull(names)
-    tiles: dict[str, list[tuple[int, Buffer, np.ndarray]]] = {name: [] for name in names}
-    for program in engine.programs:
-        for name in program.collected:
-            buffer = program.buffers[name]
-            if buffer.tensor in tiles:
-                array = engine.array(program.worker, name).reshape(buffer.region.shape)
-                tiles[buffer.tensor].append((program.worker, buffer, array))
     findings: list[str] = []
-    wholes = {name: _join(name, tiles[name], shapes[name], findings) for name in names}
+    wholes: dict[str, np.ndarray] = {}
+    for some in [[name] for name in names] if engine.gathers_copies else [names]:
+        engine.pull(some)
+        if not engine.reports:
+            continue
+        tiles: dict[str, list[tuple[int, Buffer, np.ndarray]]] = {name: [] for name in some}
+        for program in engine.programs:
+            for name in program.collected:
+                buffer = program.buffers[name]
+                if buffer.tensor in tiles:
+                    array = engine.array(program.worker, name).reshape(buffer.region.shape)
+                    tiles[buffer.tensor].append((program.worker, buffer, array))
+        wholes |= {name: _join(name, tiles[name], shapes[name], findings) for name in some}
     if findings:
         raise DifferenceError("workers that hold the same elements differ", facts=tuple(findings))
     return wholes
