@@ -53,6 +53,7 @@ def run(
     custom_ops: Sequence[Path] = (),
     progress: Progress = silent,
     notice: Callable[[str], None] = lambda line: None,
+    note: int | None = None,
 ) -> RunResult:
     """Runs a plan.
 
@@ -84,6 +85,7 @@ def run(
         progress: told what is being done.
         notice: told, before the first step, what the user should know: what is drawn because nothing gives it, which
             checkpoints were passed over.
+        note: with ``mpi``, a file in which a rank notes where it is, for whoever watches it.
 
     Raises:
         TofuError: the plan or the inputs cannot be used, weights cannot be read, or a worker failed.
@@ -117,6 +119,7 @@ def run(
             device=device,
             engine=engine,
             world=world,
+            note=note,
             wants_results=engine != "mpi" or result is not None or export is not None,
             device_map=None if device_map is None else tuple(device_map),
             patience_seconds=patience,

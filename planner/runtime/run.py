@@ -214,6 +214,7 @@ def _engine(
             options.world,
             plan.program.state,
             libraries=options.libraries,
+            note=options.note,
             progress=options.doing,
         )
     if device_map is not None and not plan.paths:

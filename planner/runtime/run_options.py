@@ -63,6 +63,8 @@ class RunOptions:
     """What runs the workers: ``local``, threads of a process; ``processes``, a process each; ``mpi``, a rank each."""
     world: World | None = None
     """With ``mpi``: the ranks."""
+    note: int | None = None
+    """With ``mpi``: a file in which the rank notes where it is (``message_engine.py``)."""
     wants_results: bool = True
     """With ``mpi``: the last step's results are brought together on rank 0."""
     device_map: tuple[int, ...] | None = None

@@ -6,10 +6,13 @@ own worker's tiles; what is whole, which a user asks for, goes to rank 0 or come
 
 from __future__ import annotations
 
+import json
+import mmap
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -21,7 +24,7 @@ from planner.graph.protos import numpy_dtype
 from planner.progress import Progress, silent
 from planner.runtime.engine.backend import CpuBackend
 from planner.runtime.engine.check import describe
-from planner.runtime.engine.exchange import Exchange, arena_of, check_room
+from planner.runtime.engine.exchange import IDLE, Exchange, arena_of, check_room
 from planner.runtime.engine.executor import Iteration, orders_of
 from planner.runtime.engine.interface import Engine
 from planner.runtime.engine.message_peers import Inbox, InboxTransport, MessagePeers
@@ -29,6 +32,8 @@ from planner.runtime.engine.messages import messages, with_arrivals
 from planner.runtime.engine.worker_executor import WorkerExecutor, failure
 from planner.runtime.engine.world import World
 from planner.runtime.values.state import part_of
+
+NOTED_AT: Final = 1 << 20
 
 
 class MessageEngine(Engine):
@@ -40,6 +45,8 @@ class MessageEngine(Engine):
         world: the ranks; it knows which runs which worker.
         state: states and their next values.
         libraries: of custom operators.
+        note: a file for whoever watches this process: it gets the number of the step that each worker is in, of which
+            this one's is true, eight bytes each, and from ``NOTED_AT`` on its worker and the names of the steps.
         progress: told what is being done.
 
     Raises:
@@ -56,6 +63,7 @@ class MessageEngine(Engine):
         state: Sequence[StatePair] = (),
         *,
         libraries: Sequence[Path] = (),
+        note: int | None = None,
         progress: Progress = silent,
     ) -> None:
         self.programs, self._world = tuple(programs), world
@@ -66,6 +74,8 @@ class MessageEngine(Engine):
         neighbours = world.hosts.count(world.host)
         check_room([one for one in programs if world.hosts[world.ranks[one.worker]] == world.host])
         self._exchange = Exchange([one if one.worker == self._worker else _elsewhere(one) for one in programs])
+        if note is not None:
+            self._exchange.whereabouts = self._noted(note)
         self._inbox = Inbox(self._program, post)
         backend = CpuBackend(
             self._exchange,
@@ -160,7 +170,8 @@ class MessageEngine(Engine):
         self._world.attend()
         start = time.perf_counter()
         try:
-            moved, timings = self._executor.iterate_timed() if timed else (self._executor.iterate(), ())
+            with np.errstate(all="ignore"):  # what is not finite is for the judge
+                moved, timings = self._executor.iterate_timed() if timed else (self._executor.iterate(), ())
         except TofuError:
             raise
         except Exception as error:
@@ -185,6 +196,14 @@ class MessageEngine(Engine):
     def close(self) -> None:
         """See ``Engine.close``: nothing but this process is this rank's."""
         self._exchange.close()
+
+    def _noted(self, note: int) -> np.ndarray:
+        """Whereabouts that another process sees."""
+        whereabouts = np.frombuffer(mmap.mmap(note, NOTED_AT), np.int64)[: len(self.programs)]
+        whereabouts[:] = IDLE
+        told = {"worker": self._worker, "steps": [describe(step) for step in self._program.steps]}
+        os.pwrite(note, json.dumps(told).encode(), NOTED_AT)
+        return whereabouts
 
     def _place(self) -> str:
         number = int(self.whereabouts[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Final, NoReturn
@@ -30,6 +31,8 @@ _LAUNCHERS: Final = (
 """What may have started several processes that know nothing of each other: its variables, and what to do."""
 _RANKS: Final = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK")
 """Where launchers say which process this is."""
+_READING_SECONDS: Final = 0.2
+"""A launcher that ends all drops what it has not yet read."""
 
 
 class MpiChannel(Channel):
@@ -56,6 +59,7 @@ class MpiChannel(Channel):
 
     def abort(self, code: int) -> NoReturn:
         """See ``Channel.abort``."""
+        time.sleep(_READING_SECONDS)
         _silence(2)  # what the library has to say of it, the user has been told
         self._communicator.Abort(code)
         os._exit(code)

@@ -30,11 +30,11 @@ _REPORT_BYTES: Final = 1 << 15
 _EAGER: Final = 50
 """How often a transfer is asked for before the first sleep."""
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 2e-5, 1e-3
-_GATHERING_SECONDS: Final = 1.0
+_GATHERING_SECONDS: Final = 0.7
 """How long rank 0 gathers who waits for whom, before it says so."""
-_DEFERENCE_SECONDS: Final = 3.0
+_DEFERENCE_SECONDS: Final = 1.5
 """How long another rank leaves it to rank 0 to tell of a failure; each next one a little longer."""
-_EACH_SECONDS: Final = 0.3
+_EACH_SECONDS: Final = 0.25
 _MOST_TOLD: Final = 6000
 """Characters of a message that rank 0 prints for another rank."""
 _EXIT_BUG, _EXIT_INTERRUPTED = 4, 130
@@ -46,7 +46,7 @@ class Wait:
 
     worker: int
     place: str
-    """Where, in words: "in" a step, or what "for"."""
+    """Where, in words: "in" a step, or what it waits "for"."""
     other: int
     """The worker that it waits for."""
 
@@ -182,7 +182,8 @@ class World:
     def finish(self, transfer: Pending, other: int) -> None:
         """Waits for a transfer from or to another worker in an iteration; after the patience, all ranks end."""
         if not transfer():
-            self._poll(transfer, self._patience_seconds, lambda: self._stall(other, self.place()))
+            wait = Wait(self.worker, self.place(), other)
+            self._poll(transfer, wait, lambda: self._stall(wait))
 
     def _wait(self, transfer: Pending, rank: int, purpose: str, *, is_patient: bool = False) -> None:
         """Waits for a transfer from or to a rank.
@@ -193,23 +194,26 @@ class World:
         if transfer():
             return
 
+        wait = Wait(self.worker, purpose, self.ranks.index(rank) if rank in self.ranks else rank)
+
         def impatient() -> None:
             if is_patient:
-                self._stall(self.ranks.index(rank), purpose)
+                self._stall(wait)
             self._notice(f"waiting for rank {rank} on {self.hosts[rank]} {purpose}")
 
-        while not self._poll(transfer, self._patience_seconds, impatient):
+        while not self._poll(transfer, wait, impatient):
             pass
 
-    def _poll(self, transfer: Pending, patience_seconds: float, impatient: Callable[[], None]) -> bool:
+    def _poll(self, transfer: Pending, wait: Wait, impatient: Callable[[], None]) -> bool:
         """Asks until a transfer is done; False, after ``impatient``, where it is not within the patience."""
         for _ in range(_EAGER):
             time.sleep(0)
             if transfer():
                 return True
+        self._waiting = wait
         pause, waited_seconds, then = _SHORTEST_SECONDS, 0.0, time.monotonic()
         while not transfer():
-            if waited_seconds >= patience_seconds:
+            if waited_seconds >= self._patience_seconds:
                 impatient()
                 return False
             self.attend()
@@ -217,6 +221,7 @@ class World:
             pause, now = min(2 * pause, _LONGEST_SECONDS), time.monotonic()
             # Time in which this very process was stopped, or the machine asleep, is nobody's fault.
             waited_seconds, then = waited_seconds + min(now - then, 0.1), now
+        self._waiting = None
         return True
 
     # How all end.
@@ -256,8 +261,7 @@ class World:
             transfer()
             time.sleep(_LONGEST_SECONDS)
 
-    def _stall(self, other: int, place: str) -> NoReturn:
-        mine = Wait(self.worker, place, other)
+    def _stall(self, mine: Wait) -> NoReturn:
         self._stalled[self.worker] = mine
         if self.rank == 0:
             self._conclude()
@@ -286,6 +290,8 @@ class World:
         self._conclude_alone()
 
     def _conclude_alone(self) -> NoReturn:
+        if self._waiting is not None:
+            self._stalled.setdefault(self.worker, self._waiting)
         waits = [self._stalled[worker] for worker in sorted(self._stalled)]
         self._say(f"error: {stalled(waits, self.named, self._patience_seconds)}\n")
         self.channel.abort(WorkerError.exit_code)
