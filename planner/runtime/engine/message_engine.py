@@ -47,6 +47,7 @@ class MessageEngine(Engine):
         libraries: of custom operators.
         note: a file for whoever watches this process: it gets the number of the step that each worker is in, of which
             this one's is true, eight bytes each, and from ``NOTED_AT`` on its worker and the names of the steps.
+        has_process: nothing else in this process makes sessions.
         progress: told what is being done.
 
     Raises:
@@ -64,6 +65,7 @@ class MessageEngine(Engine):
         *,
         libraries: Sequence[Path] = (),
         note: int | None = None,
+        has_process: bool = True,
         progress: Progress = silent,
     ) -> None:
         self.programs, self._world = tuple(programs), world
@@ -82,7 +84,7 @@ class MessageEngine(Engine):
             neighbours,
             1,
             transport=InboxTransport(self._program, self._inbox),
-            is_shared=True,
+            is_shared=has_process,
             libraries=libraries,
         )
         progress(f"making sessions: worker {self._worker}")

@@ -61,7 +61,7 @@ class MpiChannel(Channel):
         """See ``Channel.abort``."""
         time.sleep(_READING_SECONDS)
         _silence(2)  # what the library has to say of it, the user has been told
-        self._communicator.Abort(code)
+        self._mpi.COMM_WORLD.Abort(code)  # of its duplicate, MPICH would end this process alone
         os._exit(code)
 
 
