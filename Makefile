@@ -12,6 +12,7 @@ PYTEST_OPTIONS ?= -n 2 --dist worksteal
 # Models of the zoo whose plans must not come to cost more; `make check-costs CHECK_OPTIONS=--update` accepts what they cost.
 GATED := mlp-5x300 mlp-4x8192 cnn-5x2048-6 lenet-5 alexnet gpt-2x1024 rnn-1-1k
 CHECK_OPTIONS ?=
+BENCH_OPTIONS ?=
 # An empty folder, or none, is an error to mypy.
 TYPED := planner opdefs configs cli.py $(if $(wildcard bench/*.py),bench)
 
@@ -19,10 +20,10 @@ TYPED := planner opdefs configs cli.py $(if $(wildcard bench/*.py),bench)
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check-costs world lint format bench hooks clean
+.PHONY: help demo test test-slow check-costs world lint format bench bench-multifetch hooks clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 demo: $(STAMP) ## plan ResNet-50 for 4 workers, run 3 training steps on this CPU and verify them
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
@@ -67,8 +68,12 @@ format: $(STAMP) ## format the code, and fix what ruff can fix
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
+# The one that needs a GPU is a target of its own.
 bench: $(STAMP) ## run the benchmarks; they print tables and judge nothing
-	@set -e; for file in $(sort $(wildcard bench/[a-z]*.py)); do printf '\n== %s\n' "$$file"; $(BIN)/python "$$file"; done
+	@set -e; for file in $(filter-out bench/multifetch.py,$(sort $(wildcard bench/[a-z]*.py))); do printf '\n== %s\n' "$$file"; $(BIN)/python "$$file"; done
+
+bench-multifetch: $(STAMP) ## time fetches on a GPU against a plain copy; ends with 2 where there is no GPU
+	@$(BIN)/python bench/multifetch.py $(BENCH_OPTIONS)
 
 hooks: $(STAMP) ## run the checks of `make lint` before each commit
 	@$(BIN)/pre-commit install

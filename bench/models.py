@@ -40,6 +40,10 @@ def _mlp(path: Path, batch: int) -> None:
     write_model(mlp(4, 1024, batch, learning_rate=1e-6), path)
 
 
+def _deep_mlp(path: Path, batch: int) -> None:
+    write_model(mlp(60, 256, batch, learning_rate=1e-6), path)
+
+
 def _resnet(path: Path, batch: int) -> None:
     api.grad(
         _MODELS / "resnet50.raw.onnx",
@@ -71,6 +75,7 @@ def _cnn(path: Path, batch: int) -> None:
 
 MODELS: dict[str, Model] = {
     "mlp": Model(_mlp, 512, "4 layers of 1024"),
+    "mlp-60": Model(_deep_mlp, 64, "60 layers of 256"),
     "resnet-50": Model(_resnet, 32, "a sixteenth of the channels, momentum"),
     "bert": Model(_bert, 32, "2 layers of 64, Adam"),
     "lstm": Model(_rnn, 64, "2 layers of 256, 10 steps, AdaGrad"),

@@ -1,6 +1,6 @@
 """What the partitioned run costs beside the plain runtime, on the same processors.
 
-    python bench/overhead.py [--models resnet-50,gpt-block] [--workers 1,2,4]
+    python bench/overhead.py [--models resnet-50,gpt-block] [--workers 1,2,4] [--engine processes]
 
 One training step, median over rounds: the unpartitioned model in one session of ONNX Runtime on all processors, and the
 plan's workers sharing them. *Ratio* is of the clock, which other work on the machine disturbs; *processor* is the ratio
@@ -55,6 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", default=",".join(MODELS), help="some of them, with commas")
     parser.add_argument("--workers", default="1,2,4", help="numbers, with commas")
+    parser.add_argument("--engine", default="local", choices=("local", "processes"))
     options = parser.parse_args()
     table = Table(
         "model", "workers", "ms a step", "plain: ms", "ratio", "processor", "share in fetches", "segments", "fetches"
@@ -65,16 +66,18 @@ def main() -> None:
                 plan = load_plan(planned(name, workers, Path(folder)))
                 values = starting_values(plan.graph)
                 whole = WholeModel(plan.graph)
-                child = SupervisedEngine(plan.paths, plan.program.workers, plan.program.state)
+                child = SupervisedEngine(
+                    plan.paths, plan.program.workers, plan.program.state, is_apart=options.engine == "processes"
+                )
                 with child as engine:
                     load_tiles(engine, values)
-                    processes = (child.process_ids[0], os.getpid())
-                    before = [processor_seconds(process) for process in processes]
+                    before = [sum(map(processor_seconds, child.process_ids)), processor_seconds(os.getpid())]
                     pairs = [
                         (fastest(engine.iterate), fastest(lambda whole=whole, values=values: whole.step(values)))  # type: ignore[misc]
                         for _ in range(ROUNDS)
                     ]
-                    used = [processor_seconds(one) - start for one, start in zip(processes, before, strict=True)]
+                    after = [sum(map(processor_seconds, child.process_ids)), processor_seconds(os.getpid())]
+                    used = [one - start for one, start in zip(after, before, strict=True)]
                     profile = profile_of(plan.program, [engine.iterate(timed=True) for _ in range(5)])
                 split, plain = (statistics.median(times) for times in zip(*pairs, strict=True))
                 table.add_row(

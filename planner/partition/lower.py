@@ -299,7 +299,6 @@ class Lowering:
             if done is None:
                 local = division.local_ops[division.local[worker]]
                 names = {key: value for key, value in zip(variables, row[1:], strict=True) if value is not None}
-                assert all(isinstance(one, str) for one in names.values())
                 done = known[row] = named(op.name, local, names, small, self._derived, SMALL_CONSTANT_BYTES)
             for label, value in done.large.items():
                 self._fix(worker, label, value)
@@ -424,7 +423,7 @@ class Lowering:
         """Adds the round that joins partial results, spread over the workers; returns who then has what."""
         middle = tuple(reduced_boxes(made, owned, shape))
         joined = contributors(made)
-        numbers, taken = [], []
+        numbers, taken, held = [], [], makers.held
         for worker, region in enumerate(middle):
             if region.is_empty:
                 numbers.append(NOTHING)
@@ -432,7 +431,7 @@ class Lowering:
             numbers.append(_OWN if region == tiles.regions[worker] else _REDUCED)
             filled.append((worker, numbers[-1], region))
             sources = [other for other in range(self._workers) if joined[worker, other]]
-            taken.append((worker, numbers[-1], reduced(region, makers.held, sources)))
+            taken.append((worker, numbers[-1], reduced(region, held, sources)))
         rounds.append((Round.of(taken, makers.buffers), reducer_of(made)))
         return self._layouts.of(middle, numbers)
 

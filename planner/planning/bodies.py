@@ -65,10 +65,12 @@ def decide_with_bodies(
     chosen, begun, searches = least, first, [first]
     most = expand(graph)
     is_cut = through_bodies and ask.workers > 1 and len(most.bodies) > len(least.bodies) and first.cost > 0
-    if len(ops) > MANY_OPS and type(tables) is CostTables:  # not tables of something else than bytes
+    is_large = len(ops) > MANY_OPS
+    least_saved = schedule.least_saved_by_bodies if is_large else 0.0
+    if is_large and type(tables) is CostTables:  # not tables of something else than bytes
         names = {body.op.name for body in most.bodies} - undescribed
         saved = sum(_most_saved(whole[name], graph, ask) for name in names)
-        is_cut = is_cut and saved > schedule.least_saved_by_bodies * first.cost
+        is_cut = is_cut and saved > least_saved * first.cost
     if is_cut and not ask.stop.leaves_out(_THROUGH_BODIES):
         ask.progress("planning again: through the bodies of composite ops", cost=plain.cost)
         inner = _bound(descriptions, most.graph, whole)
@@ -79,23 +81,20 @@ def decide_with_bodies(
         else:
             searches.append(second)
             cut = _put_back(most, whole, second, tables, descriptions)
-            is_large = len(ops) > MANY_OPS
             if cut.cost < plain.cost:
                 best = cut
-            if cut.cost < plain.cost * (1 - schedule.least_saved_by_bodies if is_large else 1):
+            if cut.cost < plain.cost * (1 - least_saved):
                 chosen, begun = most, second
     if schedule.rest and begun.certified_gap != 0:
-        bound = tuple(begun.ops)
         try:
-            last = decide(chosen.graph, bound, replace(ask, begun=begun, is_needed=False))
+            last = decide(chosen.graph, begun.ops, replace(ask, begun=begun, is_needed=False))
         except StoppedError:
             ask.stop.leaves_out(BOUND)
         else:
             searches.append(last)
             found = _put_back(chosen, whole if chosen is most else {}, last, tables, descriptions)
             # A plan of a large network that is bounded may be a little dearer than one that is not.
-            lost = schedule.least_saved_by_bodies if chosen is least and len(ops) > MANY_OPS else 0.0
-            if found.cost <= best.cost * (1 + lost):
+            if found.cost <= best.cost * (1 + (least_saved if chosen is least else 0.0)):
                 best = found
     return replace(
         best,

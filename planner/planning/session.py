@@ -264,7 +264,6 @@ class Session:
             undescribed=undescribed_ops(decided, source.descriptions.is_unknown),
             in_place=self._form.in_place,
             kept=self._kept,
-            stopped_by=self.request.stop.stopped_by,
         )
 
     def beside(self, planned: Planned, plan: Plan) -> tuple[Beside | None, tuple[str, ...]]:

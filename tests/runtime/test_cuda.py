@@ -1,11 +1,7 @@
-"""Workers on GPUs: the logic with a stand-in for CuPy, the kernel compiled for the CPU, and a GPU if there is one."""
+"""Workers on GPUs: the logic with a stand-in for CuPy, and a GPU if there is one."""
 
 from __future__ import annotations
 
-import ctypes
-import re
-import shutil
-import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,18 +11,16 @@ import numpy as np
 import pytest
 
 import five_models
-from fake_cupy import FakeCupy, FakeRuntime, copy_bytes, fake_session
+from fake_cupy import FakeCupy, FakeKernel, FakeRuntime, copy_bytes, fake_session
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
-from planner.artifacts.program import Fetch, Piece, Source
+from planner.artifacts.program import Fetch, Piece
 from planner.errors import DifferenceError, UsageError
-from planner.graph.model import DType
 from planner.runtime.engine.cuda import CudaBackend, devices_of
+from planner.runtime.engine.cuda_fetch import fetch_is_right
 from planner.runtime.engine.devices import probe_cuda, require_cuda
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.interface import InProcessEngine
-from planner.runtime.engine.multifetch import joined_dims, kernel_source, table_of
-from planner.runtime.engine.transport import NumpyTransport, Tile
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_plan, run_with
 from planner.runtime.run_options import RunOptions
@@ -139,12 +133,17 @@ def test_copies_give_the_bits_that_access_gives(
 
 
 def test_fetches_of_a_worker_share_a_staging_block(training: Any) -> None:
-    """Worker 0 makes three fetches, each from both others: two copies, each in 64 bytes of their own."""
+    """Worker 0 makes three fetches, each from both others: two copies, each in 64 bytes of their own.
+
+    Two of the fetches are one launch, and their four copies lie apart.
+    """
     cupy = FakeCupy([(0, 1)])
     with engine_of(training.plan, (0, 1, 1), cupy) as engine:
-        assert engine.staging_bytes == (128, 0, 0)
+        assert engine.staging_bytes == (256, 0, 0)
     arenas = [(0, engine.arena_bytes[0]), (1, engine.arena_bytes[1]), (1, engine.arena_bytes[2])]
-    assert [(device, block.nbytes) for device, block in cupy.runtime.blocks] == [*arenas, (0, 128)]
+    taken = [(device, block.nbytes) for device, block in cupy.runtime.blocks]
+    assert taken[:4] == [*arenas, (0, 256)]
+    assert len(taken) == 4 + 8, "and a work list for each launch"
 
 
 def test_boxes_that_are_copied_as_one_are_found_in_the_copy(reduction: Any) -> None:
@@ -190,6 +189,25 @@ def test_copies_that_wait_for_nobody_are_wrong(plan_of: Planner, monkeypatch: py
     assert not are_right(plan, engine_of(plan, [0, 1, 0, 1], FakeCupy(BLIND)), wanted)
 
 
+def test_a_trial_fetch_tells_whether_fetches_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fetch_is_right(FakeCupy(), 0)
+    monkeypatch.setattr(FakeKernel, "run", lambda *_: None)
+    assert not fetch_is_right(FakeCupy(), 0)
+
+
+def test_neighbouring_fetches_are_one_launch(training: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker 0 makes three fetches, of which two have no wait between them."""
+    launched: list[int] = []
+    run = FakeKernel.run
+    monkeypatch.setattr(
+        FakeKernel, "run", lambda self, items, device: launched.append(device) or run(self, items, device)
+    )
+    results_of(training.plan, engine_of(training.plan, (0, 1, 2)), 1)
+    fetches = [sum(isinstance(step, Fetch) for step in worker.steps) for worker in training.plan.program.workers]
+    assert fetches[0] == 3
+    assert launched.count(0) == 2
+
+
 def test_maps() -> None:
     assert devices_of(4, None, 2) == (0, 1, 0, 1)
     assert devices_of(4, (0, 0, 1, 1), 2) == (0, 0, 1, 1)
@@ -197,56 +215,6 @@ def test_maps() -> None:
         devices_of(4, (0, 1), 2)
     with pytest.raises(UsageError, match="there is no GPU 2"):
         devices_of(2, (0, 2), 2)
-
-
-def test_dims_are_joined_where_they_are_contiguous() -> None:
-    assert joined_dims((4, 5, 6), [[30, 6, 1], [30, 6, 1]]) == ([120], [[1], [1]])
-    assert joined_dims((4, 5, 6), [[30, 6, 1], [60, 6, 1]]) == ([4, 30], [[30, 1], [60, 1]])
-    assert joined_dims((1, 1), [[7, 1]]) == ([], [[]])
-
-
-def tiles_of(dtype: DType, reducer: Reducer | None) -> tuple[Fetch, dict[Source, Tile], np.ndarray]:
-    """A region in two pieces with odd borders, each from parts of larger arrays."""
-    rng = np.random.default_rng(0)
-    frame = Region((0, 0, 0), (9, 7, 5))
-    count = 3 if reducer is not None else 1
-    arrays = [(rng.standard_normal(frame.shape) * 50).astype(dtype.value) for _ in range(count)]
-    tiles = {Source(worker, "s"): Tile(array, frame) for worker, array in enumerate(arrays)}
-    region = Region((2, 1, 1), (8, 6, 4))
-    target = Tile(np.zeros(region.shape, dtype.value), region)
-    tiles[Source(0, "t")] = target
-    sources = tuple(Source(worker, "s") for worker in range(count))
-    pieces = (
-        Piece(Region((2, 1, 1), (5, 6, 4)), sources),
-        Piece(Region((5, 1, 1), (8, 6, 4)), sources),
-    )
-    return Fetch("f", "t", pieces, reducer, 0), tiles, target.array
-
-
-@pytest.mark.parametrize("reducer", [None, Reducer.SUM, Reducer.MAX, Reducer.MIN, Reducer.PROD])
-@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT64, DType.INT64, DType.UINT8])
-def test_the_kernels_code_does_what_the_transport_does(dtype: DType, reducer: Reducer | None, tmp_path: Path) -> None:
-    """The very source that a GPU gets, compiled as C++ with one thread."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("there is no g++ to compile the kernel's code with")
-    fetch, tiles, target = tiles_of(dtype, reducer)
-    moved = NumpyTransport().bind(fetch, 0, tiles.__getitem__).run()
-    wanted = target.copy()
-    target[...] = 0
-    table = table_of(fetch, 0, tiles.__getitem__, lambda array: array.ctypes.data)
-    code = re.sub(r"#include.*", "", kernel_source(dtype, reducer))
-    prelude = "#define __global__\nstruct D { unsigned x; };\nstatic const D gridDim{2}, blockDim{1}, threadIdx{0};\n"
-    file = tmp_path / "kernel.cpp"
-    file.write_text(f"{prelude}static D blockIdx{{0}};\n{code}\n"
-                    'extern "C" void all(const long long* t) { for (blockIdx.x = 0; blockIdx.x < 2; ++blockIdx.x) '
-                    "multifetch(t); }\n")  # fmt: skip
-    library = tmp_path / "kernel.so"
-    subprocess.run([compiler, "-std=c++17", "-O1", "-shared", "-fPIC", str(file), "-o", str(library)], check=True)
-    ctypes.CDLL(str(library)).all(ctypes.c_void_p(table.numbers.ctypes.data))
-    assert target.tobytes() == wanted.tobytes()
-    assert table.moved_bytes == moved
-    assert table.elements == target.size
 
 
 def test_no_gpu_is_told_plainly(plan_of: Planner) -> None:

@@ -81,6 +81,7 @@ def test_memory_lies_where_the_others_see_it(training: Any) -> None:
     programs = training.program.workers
     whole = Exchange(programs)
     whole.counts[:, 0] = [5, 6, 7]
+    assert len(programs) == 3
     for worker in range(len(programs)):
         mine = Exchange(as_seen_by(worker, programs), whole.handle)
         read = {

@@ -44,18 +44,17 @@ def test_a_span_of_a_scalar() -> None:
 def test_only_rows_that_are_needed_are_copied_and_only_from_far_workers() -> None:
     """Rows of 24 elements, 96 bytes: the second of one, the first and last of another one."""
     second, first, last = (Region((row, 1, 0), (row + 1, 5, 6)) for row in (3, 2, 6))
-    found = staging_of(
+    group = [
         fetch(
             (second, (Source(0, "one"), Source(1, "one"), Source(2, "one"))),
             (first, (Source(1, "two"),)),
             (last, (Source(1, "two"),)),
             reducer=Reducer.SUM,
-        ),
-        {1},
-        [program(worker) for worker in range(3)],
-    )
+        )
+    ]
+    found = staging_of(group, {1}, [program(worker) for worker in range(3)])
     assert [(r.source, r.begin_bytes, r.size_bytes, r.offset_bytes) for r in found.ranges] == [
-        (Source(1, "one"), 96, 96, 0),
+        (Source(1, "one"), 96, 96, 96 % 64),
         (Source(1, "two"), 0, 96, 128),
         (Source(1, "two"), 4 * 96, 96, 256),
     ]
@@ -65,10 +64,25 @@ def test_only_rows_that_are_needed_are_copied_and_only_from_far_workers() -> Non
 def test_columns_that_interleave_are_copied_once() -> None:
     """Three boxes of two columns reach over nearly all of the buffer, each; together they are the buffer."""
     columns = [Region((2, 1, first), (7, 5, first + 2)) for first in (0, 2, 4)]
-    found = staging_of(fetch(*((box, (Source(1, "one"),)) for box in columns)), {1}, [program(0), program(1)])
+    found = staging_of([fetch(*((box, (Source(1, "one"),)) for box in columns))], {1}, [program(0), program(1)])
     assert [(r.begin_bytes, r.size_bytes) for r in found.ranges] == [(0, FRAME.elements * 4)]
 
 
 def test_nothing_is_copied_where_all_can_be_read() -> None:
-    found = staging_of(fetch((FRAME, (Source(1, "one"),))), (), [program(0), program(1)])
+    found = staging_of([fetch((FRAME, (Source(1, "one"),)))], (), [program(0), program(1)])
     assert (found.ranges, found.size_bytes) == ((), 0)
+
+
+def test_fetches_of_one_launch_have_copies_of_their_own() -> None:
+    """What both need is copied once; two rows that do not touch are not."""
+    rows = [Region((row, 1, 0), (row + 1, 5, 6)) for row in (2, 4, 6)]
+    group = [fetch((one, (Source(1, "one"),)), (rows[1], (Source(1, "one"),))) for one in (rows[0], rows[2])]
+    found = staging_of(group, {1}, [program(0), program(1)])
+    assert [(r.begin_bytes, r.size_bytes, r.offset_bytes) for r in found.ranges] == [
+        (0, 96, 0),
+        (192, 96, 128),
+        (384, 96, 256),
+    ]
+    ends = [r.offset_bytes + r.size_bytes for r in found.ranges]
+    assert all(end <= r.offset_bytes for end, r in zip(ends, found.ranges[1:], strict=False))
+    assert found.size_bytes >= ends[-1]

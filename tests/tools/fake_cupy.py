@@ -10,11 +10,15 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
+from multifetch_emulation import all_kinds
+from planner.algebra.tiling import Reducer
+from planner.graph.model import DType
+from planner.runtime.engine.fetch_kernel import ARRAY_WORDS, Kind, Word
 from planner.runtime.engine.sessions import SessionMaker
 
 
@@ -114,42 +118,55 @@ class FakePointer:
 
 
 class FakeKernel:
-    """Interprets the table of a fetch, as the kernel's code does; reads no memory that its GPU has no access to."""
+    """Interprets the items of fetches, as the kernel's code does; reads no memory that its GPU has no access to."""
 
     def __init__(self, runtime: FakeRuntime, source: str, name: str) -> None:
         self.runtime = runtime
-        element = re.search(r"typedef (.*) T;", source)
-        join = re.search(r"#define JOIN\(a, b\) (.*)", source)
-        assert element is not None
-        assert join is not None
-        self.dtype = {"float": np.float32, "long long": np.int64, "double": np.float64}[element[1]]
-        self.joins = np.add if "+" in join[1] else np.maximum if ">=" in join[1] else None
+        known = {str(kind): kind for kind in all_kinds()}
+        self.kinds = [known[kind] for kind in re.findall(r"case \d+: run<(.*)>\(item\)", source)]
+        assert self.kinds
+        self.is_compiled = False
+
+    def compile(self) -> None:
+        self.is_compiled = True
 
     def __call__(self, grid: Any, block: Any, arguments: Any, stream: FakeStream) -> None:
+        assert self.is_compiled, "a kernel that is compiled at its first launch holds the worker up"
+        items, words = arguments
+        assert (grid[0], words) == items.shape
         device = FakeDevice.current()
-        stream.put(lambda: self.run(arguments[0].view, device))
+        stream.put(lambda: self.run(items.view, device))
 
-    def run(self, table: np.ndarray, device: int) -> None:
-        for start in table[1 : 1 + table[0]]:
-            record = table[start:]
-            rank = record[0]
-            extents = record[1 : 1 + rank]
-            target = self.array(record[1 + rank], extents, record[2 + rank : 2 + 2 * rank])
-            sources = record[2 + 2 * rank]
-            joined = None
-            for number in range(sources):
-                first = 3 + 2 * rank + number * (1 + rank)
-                owner = self.runtime.device_of(int(record[first]))
-                assert (device, owner) not in self.runtime.blind, f"GPU {device} cannot read GPU {owner}"
-                part = self.array(record[first], extents, record[first + 1 : first + 1 + rank])
-                joined = part.copy() if joined is None else self.joins(joined, part)  # type: ignore[misc]
-            target[...] = joined
+    def run(self, items: np.ndarray, device: int) -> None:
+        for item in items:
+            kind = self.kinds[item[Word.KIND]]
+            found = []
+            for number in range(1 + item[Word.SOURCES]):
+                first = Word.ARRAYS + number * ARRAY_WORDS
+                address, row_stride, plane_stride = (int(word) for word in item[first : first + ARRAY_WORDS])
+                if number:
+                    owner = self.runtime.device_of(address)
+                    assert (device, owner) not in self.runtime.blind, f"GPU {device} cannot read GPU {owner}"
+                found.append(
+                    self.array(kind, address, item[[Word.PLANES, Word.ROWS, Word.UNITS]], (plane_stride, row_stride))
+                )
+            target, *parts = found
+            if kind.reducer is None:
+                (target[...],) = parts
+            else:
+                joins = {Reducer.SUM: np.add, Reducer.MAX: np.maximum}[kind.reducer]
+                held = np.float32 if kind.dtype in (DType.FLOAT16, DType.BFLOAT16) else target.dtype
+                target[...] = reduce(joins, [part.astype(held) for part in parts])
 
-    def array(self, address: int, extents: np.ndarray, strides: np.ndarray) -> np.ndarray:
-        reach = int(1 + (np.maximum(extents - 1, 0) * strides).sum())
-        item = np.dtype(self.dtype).itemsize
-        raw = np.frombuffer((ctypes.c_uint8 * (reach * item)).from_address(int(address)), self.dtype)
-        return np.lib.stride_tricks.as_strided(raw, tuple(extents), tuple(int(s) * item for s in strides))
+    def array(self, kind: Kind, address: int, extents: np.ndarray, strides: tuple[int, int]) -> np.ndarray:
+        """An array of an item: planes, rows, and the elements of its units (of a copy, its units)."""
+        dtype = np.dtype(f"V{kind.unit_bytes}") if kind.dtype is None else kind.dtype.array_dtype
+        planes, rows, units = (int(extent) for extent in extents)
+        steps = [stride * kind.unit_bytes for stride in strides]
+        reach = (planes - 1) * steps[0] + (rows - 1) * steps[1] + units * kind.unit_bytes
+        raw = np.frombuffer((ctypes.c_uint8 * reach).from_address(address), np.uint8)
+        shape = planes, rows, units * kind.unit_bytes // dtype.itemsize
+        return np.lib.stride_tricks.as_strided(raw[: dtype.itemsize].view(dtype), shape, (*steps, dtype.itemsize))
 
 
 class FakeDevice:
@@ -231,8 +248,8 @@ class FakeCupy:
         self.cuda = type("cuda", (), members)
         self.ndarray, self.RawKernel = FakeArray, partial(FakeKernel, self.runtime)
 
-    def asarray(self, numbers: np.ndarray) -> FakeArray:
-        return FakeArray((), None, view=numbers.copy())
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> FakeArray:
+        return FakeArray(shape, dtype, self.cuda.alloc(int(np.prod(shape)) * np.dtype(dtype).itemsize))
 
     def copyto(self, target: FakeArray, source: FakeArray) -> None:
         FakeCupy.current.stream.put(lambda: np.copyto(target.view, source.view))

@@ -1,22 +1,20 @@
-"""MultiFetch: a whole fetch as one kernel (Tofu, section 6).
+"""MultiFetch: fetches as one kernel (Tofu, section 6).
 
 Tofu's kernel "fetches remote data blocks and directly outputs an assembled buffer in place" through unified virtual
-addressing. Here a fetch becomes a table of numbers, laid out once when it is bound: for every piece its box, where
-it begins in the target, and where it begins in every source. One launch copies or reduces all pieces; a piece's
-contributors are joined in the order given, so that two runs give the same bits.
+addressing. Here the fetches of a worker that nothing separates become one work list, laid out once when they are bound:
+an item, a row of numbers, for every block of threads (``fetch_kernel.py`` says what is in it and what a block does).
+One launch copies or reduces all pieces of all fetches, whatever their dtypes and reducers: an item says its kind, and
+the kernel is compiled for the kinds that occur. A piece of one source is a copy, so no bit of it changes.
 
-The table, 64-bit integers:
-
-    pieces, then for each piece where its record begins, then the number of elements of all pieces before it, and of all
-    record: rank, extents[rank], target pointer, target strides[rank], sources, then per source pointer, strides[rank]
-
-Strides are in elements. Dims that are contiguous in the target and in all sources are joined, so that most pieces have
-one or two.
+A piece is a box of the target and of each source. Dims that are contiguous in all of them are joined, so that most
+pieces have one or two. The innermost is cut in three where addresses allow: what lies between addresses that are
+multiples of 16 bytes in all arrays is moved 16 bytes at once, what is before and behind element by element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,149 +25,76 @@ from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Source
 from planner.errors import UnsupportedError
 from planner.graph.model import DType
+from planner.runtime.engine import fetch_kernel as kernel
+from planner.runtime.engine.fetch_kernel import Kind, Word
 from planner.runtime.engine.transport import Locate
 
-THREADS: Final = 256
-NAME: Final = "multifetch"
-
-_TYPES: Final = {
-    DType.FLOAT64: ("double", "double"),
-    DType.FLOAT32: ("float", "float"),
-    DType.FLOAT16: ("__half", "float"),
-    DType.BFLOAT16: ("__nv_bfloat16", "float"),
-    DType.INT64: ("long long", "long long"),
-    DType.INT32: ("int", "int"),
-    DType.INT16: ("short", "short"),
-    DType.INT8: ("signed char", "signed char"),
-    DType.UINT64: ("unsigned long long", "unsigned long long"),
-    DType.UINT32: ("unsigned int", "unsigned int"),
-    DType.UINT16: ("unsigned short", "unsigned short"),
-    DType.UINT8: ("unsigned char", "unsigned char"),
-    DType.BOOL: ("bool", "bool"),
-}
-"""CUDA's type of an element, and that in which contributors are joined: half precision is rounded once.
-
-Other dtypes have elements of a byte, and are copied as such.
-"""
-_JOINS: Final = {
-    None: "(a)",
-    Reducer.SUM: "((a) + (b))",
-    Reducer.PROD: "((a) * (b))",
-    # As NumPy's: what is no number stays.
-    Reducer.MAX: "((a) != (a) || (a) >= (b) ? (a) : (b))",
-    Reducer.MIN: "((a) != (a) || (a) <= (b) ? (a) : (b))",
-}
-
-_HEADERS: Final = {"__half": "#include <cuda_fp16.h>\n", "__nv_bfloat16": "#include <cuda_bf16.h>\n"}
-
-_SOURCE: Final = r"""
-#define JOIN(a, b) %(join)s
-extern "C" __global__ void multifetch(const long long* table) {
-  typedef %(element)s T;
-  typedef %(joined)s A;
-  const long long pieces = table[0];
-  const long long* records = table + 1;
-  const long long* before = table + 1 + pieces;
-  const long long total = before[pieces];
-  const long long step = (long long)gridDim.x * blockDim.x;
-  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < total; i += step) {
-    long long lo = 0, hi = pieces - 1;
-    while (lo < hi) {
-      const long long mid = (lo + hi + 1) / 2;
-      if (before[mid] <= i) lo = mid; else hi = mid - 1;
-    }
-    const long long* record = table + records[lo];
-    const long long rank = record[0];
-    const long long* extents = record + 1;
-    const long long* target = extents + rank;
-    const long long sources = target[1 + rank];
-    const long long* source = target + 2 + rank;
-    long long rest = i - before[lo], to = 0;
-    for (long long d = rank - 1; d >= 0; --d) {
-      to += (rest %% extents[d]) * target[1 + d];
-      rest /= extents[d];
-    }
-    A a;
-    for (long long s = 0; s < sources; ++s, source += 1 + rank) {
-      rest = i - before[lo];
-      long long from = 0;
-      for (long long d = rank - 1; d >= 0; --d) {
-        from += (rest %% extents[d]) * source[1 + d];
-        rest /= extents[d];
-      }
-      const A b = (A)((const T*)source[0])[from];
-      a = s == 0 ? b : (A)JOIN(a, b);
-    }
-    ((T*)target[0])[to] = (T)a;
-  }
-}
-"""
+ITEM_UNITS: Final = 2 * kernel.UNROLL * kernel.THREADS
+"""What a block moves at most: every thread goes round its loop twice."""
+_WORTH: Final = 8
+"""A row is cut in three if it has so many of the wide units: each cut makes items that move little."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FetchTable:
-    """A fetch as numbers."""
+class WorkList:
+    """Fetches as numbers."""
 
-    numbers: NDArray[np.int64]
-    elements: int
-    """Of all pieces."""
-    moved_bytes: int
-    """What the kernel reads from other workers' memory, from the boxes in the table."""
+    items: NDArray[np.int64]
+    """A row for each block of the launch."""
+    kinds: tuple[Kind, ...]
+    """What the first word of an item counts; the kernel is made for them."""
+    moved_bytes: tuple[int, ...]
+    """For each fetch: what the kernel reads from other workers' memory, from the boxes that the items are made of."""
 
 
-def kernel_source(dtype: DType, reducer: Reducer | None) -> str:
-    """The kernel's code for elements of a dtype.
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """A piece, or the part of its columns that is moved in units of one width. The target's numbers come first."""
+
+    kind: Kind
+    addresses: tuple[int, ...]
+    extents: tuple[int, ...]
+    """In units."""
+    strides: tuple[tuple[int, ...], ...]
+    """In units; the last is 1."""
+
+
+def work_list(
+    fetches: Sequence[tuple[Fetch, DType]], worker: int, locate: Locate, address_of: Callable[[Any], int]
+) -> WorkList:
+    """Lays out fetches that run together.
+
+    Args:
+        fetches: what is to be assembled, and the dtype of its elements. None reads what another one fills.
+        worker: that assembles them.
+        locate: finds the memory of sources and targets.
+        address_of: the address of an array's first element.
 
     Raises:
         UnsupportedError: partial results of a dtype that is only copied.
     """
-    if reducer is not None and dtype not in _TYPES:
-        raise UnsupportedError(
-            f"partial results of {dtype.value} cannot be joined on a GPU", hint="run the plan with --device cpu"
-        )
-    element, joined = _TYPES.get(dtype, ("unsigned char", ""))
-    if reducer is None:
-        joined = element  # a copy keeps every bit
-    return _HEADERS.get(element, "") + _SOURCE % {"element": element, "joined": joined, "join": _JOINS[reducer]}
-
-
-def blocks(elements: int) -> int:
-    """How many blocks of ``THREADS`` threads a launch has."""
-    return max(1, min(-(-elements // THREADS), 65535))
-
-
-def table_of(fetch: Fetch, worker: int, locate: Locate, address_of: Any) -> FetchTable:
-    """Lays out a fetch.
-
-    Args:
-        fetch: what is to be assembled.
-        worker: that assembles it.
-        locate: finds the memory of sources and target.
-        address_of: the address of an array's first element.
-    """
-    target = locate(Source(worker, fetch.target))
-    item_bytes = int(target.array.dtype.itemsize)
-    records: list[list[int]] = []
-    counts: list[int] = []
-    moved = 0
-    for piece in fetch.pieces:
-        views = [target.array[piece.region.within(target.region)]]
-        for source in piece.sources:
-            tile = locate(source)
-            views.append(tile.array[piece.region.within(tile.region)])
-            moved += views[-1].nbytes if source.worker != worker else 0
-        extents, strides = joined_dims(
-            views[0].shape, [[stride // item_bytes for stride in view.strides] for view in views]
-        )
-        record = [len(extents), *extents, address_of(views[0]), *strides[0], len(views) - 1]
-        for view, steps in zip(views[1:], strides[1:], strict=True):
-            record += [address_of(view), *steps]
-        records.append(record)
-        counts.append(piece.region.elements)
-    starts = np.cumsum([2 + 2 * len(records), *(len(record) for record in records)])[:-1]
-    before = np.cumsum([0, *counts])
-    numbers = [len(records), *starts, *before, *(number for record in records for number in record)]
-    return FetchTable(np.array(numbers, np.int64), int(before[-1]), moved)
+    boxes: list[_Box] = []
+    moved_bytes = []
+    for fetch, dtype in fetches:
+        if fetch.reducer is not None and dtype not in kernel.joinable():
+            raise UnsupportedError(
+                f"partial results of {dtype.value} cannot be joined on a GPU", hint="run the plan with --device cpu"
+            )
+        target = locate(Source(worker, fetch.target))
+        moved = 0
+        for piece in fetch.pieces:
+            views = [target.array[piece.region.within(target.region)]]
+            for source in piece.sources:
+                tile = locate(source)
+                views.append(tile.array[piece.region.within(tile.region)])
+                moved += views[-1].nbytes if source.worker != worker else 0
+            assert len(views) == 2 or fetch.reducer is not None, "several sources and no reducer"
+            boxes += _boxes(views, address_of, dtype, fetch.reducer if len(views) > 2 else None)
+        moved_bytes.append(moved)
+    kinds = sorted({box.kind for box in boxes}, key=str)
+    words = Word.ARRAYS + kernel.ARRAY_WORDS * max((len(box.addresses) for box in boxes), default=0)
+    items = [_items(box, kinds.index(box.kind), words) for box in boxes]
+    return WorkList(np.concatenate(items or [np.empty((0, words), np.int64)]), tuple(kinds), tuple(moved_bytes))
 
 
 def joined_dims(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
@@ -189,3 +114,71 @@ def joined_dims(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple
             for found, step in zip(kept, mine, strict=True):
                 found.append(step)
     return extents, kept
+
+
+def _boxes(
+    views: Sequence[Any], address_of: Callable[[Any], int], dtype: DType, reducer: Reducer | None
+) -> Iterator[_Box]:
+    """The boxes of a piece: one, or three where its rows begin or end between wide units."""
+    item = dtype.item_bytes
+    addresses = [address_of(view) for view in views]
+    extents, strides = joined_dims(views[0].shape, [view.strides for view in views])
+    if not extents or any(steps[-1] != item for steps in strides):  # single elements
+        extents, strides = [*extents, 1], [[*steps, item] for steps in strides]
+    row_bytes = extents[-1] * item
+
+    def part(begin: int, end: int, unit: int) -> _Box:
+        return _Box(
+            Kind(unit) if reducer is None else Kind(unit, dtype, reducer),
+            tuple(address + begin for address in addresses),
+            (*extents[:-1], (end - begin) // unit),
+            tuple((*(step // unit for step in steps[:-1]), 1) for steps in strides),
+        )
+
+    # Every row of every array begins as many bytes behind a multiple of this width as the target does.
+    width = math.gcd(
+        kernel.WIDEST_BYTES,
+        *(address - addresses[0] for address in addresses),
+        *(step for steps in strides for step in steps[:-1]),
+    )
+    whole = math.gcd(width, addresses[0], row_bytes)
+    if reducer is not None and width < kernel.WIDEST_BYTES:
+        width = item
+    if whole < width and row_bytes >= _WORTH * width:
+        begin = -addresses[0] % width
+        end = begin + (row_bytes - begin) // width * width
+        cuts = [(0, begin, item), (begin, end, width), (end, row_bytes, item)]
+        yield from (part(first, last, unit) for first, last, unit in cuts if first < last)
+    else:
+        yield part(0, row_bytes, whole if reducer is None or whole == kernel.WIDEST_BYTES else item)
+
+
+def _items(box: _Box, kind: int, words: int) -> NDArray[np.int64]:
+    """A box, cut into items: along the outermost dim that an item cannot hold whole, and along all those before it."""
+    room = ITEM_UNITS
+    chunks: list[int] = []
+    for dim, extent in enumerate(reversed(box.extents)):
+        chunk = min(extent, room) if dim < 3 else 1
+        chunks.append(chunk)
+        room = room // chunk if chunk == extent else 1
+    chunks.reverse()
+    starts = np.meshgrid(
+        *(np.arange(0, extent, chunk) for extent, chunk in zip(box.extents, chunks, strict=True)), indexing="ij"
+    )
+    sizes = [
+        np.minimum(chunk, extent - start).ravel()
+        for start, extent, chunk in zip(starts, box.extents, chunks, strict=True)
+    ]
+    ones = np.ones_like(sizes[0])
+    planes, rows, units = (ones, ones, *sizes)[-3:]
+    items = np.zeros((len(ones), words), np.int64)
+    steps = (kernel.THREADS % units, kernel.THREADS // units % rows, kernel.THREADS // units // rows)
+    items[:, : Word.ARRAYS] = np.stack(
+        [kind * ones, units, rows, planes, (len(box.addresses) - 1) * ones, *steps], axis=1
+    )
+    for number, (address, strides) in enumerate(zip(box.addresses, box.strides, strict=True)):
+        begin = sum(start.ravel() * stride for start, stride in zip(starts, strides, strict=True))
+        first = Word.ARRAYS + number * kernel.ARRAY_WORDS
+        items[:, first] = address + begin * box.kind.unit_bytes
+        items[:, first + 1], items[:, first + 2] = (0, 0, *strides)[-2], (0, 0, *strides)[-3]
+    return items

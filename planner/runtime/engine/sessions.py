@@ -134,6 +134,7 @@ def cuda_session(model: ModelProto, device: int, stream: int, *, libraries: Sequ
     )
     run_options = runtime.RunOptions()
     run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    run_options.add_run_config_entry("gpu_graph_id", "-1")
     return session, run_options
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from planner.algebra.region import Region
 from planner.artifacts.program import Buffer, Fetch, Source, WorkerProgram
-from planner.runtime.engine.exchange import aligned
+from planner.runtime.engine.exchange import ALIGNMENT, aligned
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +29,29 @@ class StagedRange:
     """Counted from the beginning of the buffer."""
     size_bytes: int
     offset_bytes: int
-    """Of the copy, counted from the beginning of the staging block; aligned."""
+    """Of the copy, counted from the beginning of the staging block: as far behind a multiple of the alignment as the
+    range is in its buffer, so that the kernel reads the copy with accesses as wide as the buffer's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """All that one fetch copies first."""
+    """All that is copied before one launch."""
 
     ranges: tuple[StagedRange, ...]
     size_bytes: int
     """Of the staging block that it needs."""
 
 
-def staging_of(fetch: Fetch, far: Collection[int], programs: Sequence[WorkerProgram]) -> Staging:
-    """Lays out the staging block of a fetch. Ranges of one buffer that overlap or touch are copied as one.
+def staging_of(fetches: Iterable[Fetch], far: Collection[int], programs: Sequence[WorkerProgram]) -> Staging:
+    """Lays out the staging block of a launch. Ranges of one buffer that overlap or touch are copied as one.
 
     Args:
-        fetch: what is to be assembled.
+        fetches: what is assembled in the launch.
         far: workers whose memory the reader's GPU cannot read.
         programs: of all workers.
     """
     needed: dict[Source, list[tuple[int, int]]] = {}
-    for piece in fetch.pieces:
+    for piece in (piece for fetch in fetches for piece in fetch.pieces):
         for source in piece.sources:
             if source.worker in far:
                 buffer = programs[source.worker].buffers[source.buffer]
@@ -59,8 +60,9 @@ def staging_of(fetch: Fetch, far: Collection[int], programs: Sequence[WorkerProg
     size = 0
     for source, spans in needed.items():
         for begin, end in _joined(spans):
-            ranges.append(StagedRange(source, begin, end - begin, size))
-            size = aligned(size + end - begin)
+            offset = size + begin % ALIGNMENT
+            ranges.append(StagedRange(source, begin, end - begin, offset))
+            size = aligned(offset + end - begin)
     return Staging(tuple(ranges), size)
 
 

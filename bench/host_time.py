@@ -1,0 +1,216 @@
+"""What the host does for an iteration on GPUs: processor time of Python, ONNX Runtime and executor, kernels nothing.
+
+    python bench/host_time.py [--models mlp-60:8,lstm:2] [--plan FOLDER ...]
+
+ONNX Runtime's own CUDA provider runs over stand-ins for CUDA's libraries (``tests/tools/cuda_stand_in.py``), whose
+launches, copies and waits do nothing, and so does what stands here for CuPy. So a real GPU's driver comes on top.
+
+*threads*: all workers in one process, as the engine ``local`` has them; the processor time of the process. *processes*:
+each worker in a process of its own over shared memory; the time of the process that takes most. Both: the fastest of
+some iterations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from models import planned
+from rich.console import Console
+from rich.table import Table
+
+from planner.artifacts.program import Fetch, Segment
+from planner.runtime.engine.cuda import CudaBackend
+from planner.runtime.engine.exchange import Exchange, as_seen_by
+from planner.runtime.engine.executor import Executor, orders_of
+from planner.runtime.engine.shared_peers import SharedPeers
+from planner.runtime.plan_files import LoadedPlan, load_plan
+
+TOOLS = Path(__file__).parent.parent / "tests" / "tools"
+ROUNDS = 30
+
+
+class _Memory:
+    """A place in a block that stands for device memory."""
+
+    def __init__(self, block: np.ndarray, offset: int = 0) -> None:
+        self.block, self.offset, self.ptr = block, offset, block.ctypes.data + offset
+
+    def __add__(self, offset: int) -> _Memory:
+        return _Memory(self.block, self.offset + offset)
+
+
+class _Array:
+    """What stands for ``cupy.ndarray``."""
+
+    def __init__(self, shape: Any, dtype: Any, memptr: Any = None, view: np.ndarray | None = None) -> None:
+        if view is None:
+            size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+            block = np.zeros(size, np.uint8) if memptr is None else memptr.block[memptr.offset : memptr.offset + size]
+            view = block.view(dtype).reshape(shape)
+        self.view, self.data = view, SimpleNamespace(ptr=view.ctypes.data)
+        self.shape, self.dtype, self.strides = view.shape, view.dtype, view.strides
+        self.nbytes, self.size, self.itemsize = view.nbytes, view.size, view.itemsize
+
+    def __getitem__(self, box: Any) -> _Array:
+        return _Array((), None, view=self.view[box])
+
+    def reshape(self, shape: Any) -> _Array:
+        return _Array((), None, view=self.view.reshape(shape))
+
+    def set(self, host: np.ndarray, stream: Any = None) -> None:
+        self.view[...] = host
+
+
+class _Nothing:
+    """A stream, an event, a device or a kernel, none of which does anything."""
+
+    count = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        _Nothing.count += 1
+        self.ptr = 0x1000 * _Nothing.count
+
+    def __call__(self, *_: Any, **__: Any) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+    def use(self) -> None: ...
+    def compile(self) -> None: ...
+    def record(self, stream: Any) -> None: ...
+    def wait_event(self, event: Any) -> None: ...
+    def synchronize(self) -> None: ...
+
+
+def cupy() -> Any:
+    """What stands for CuPy."""
+    runtime = SimpleNamespace(deviceCanAccessPeer=lambda *_: 1, deviceEnablePeerAccess=lambda _: None,
+                              CUDARuntimeError=RuntimeError, memcpyPeerAsync=lambda *_: None)  # fmt: skip
+    cuda = SimpleNamespace(Stream=_Nothing, Event=_Nothing, Device=_Nothing, runtime=runtime,
+                           alloc=lambda size: _Memory(np.zeros(size, np.uint8)))  # fmt: skip
+    return SimpleNamespace(cuda=cuda, ndarray=_Array, RawKernel=_Nothing, RawModule=_Nothing, copyto=lambda *_: None,
+                           asarray=lambda host: _Array((), None, view=np.asarray(host)), empty=_Array)  # fmt: skip
+
+
+class _AloneBackend(CudaBackend):
+    """Of a worker whose peers are other processes: their events would be opened by handle, and are not there."""
+
+    def wait(self, worker: int, other: int, count: int) -> None:
+        self._streams[worker].wait_event(None)
+
+
+def fastest(iterate: Callable[[], object]) -> float:
+    """Processor seconds of this process in the fastest of some calls."""
+    times = []
+    for _ in range(ROUNDS):
+        start = time.process_time()
+        iterate()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def in_threads(plan: LoadedPlan) -> float:
+    """See the module; all workers here."""
+    programs = plan.program.workers
+    exchange = Exchange(programs)
+    backend = CudaBackend(programs, exchange, list(range(len(programs))), cupy())
+    executor = Executor(plan.models, exchange, plan.program.state, backend=backend)
+    executor.iterate()
+    return fastest(executor.iterate)
+
+
+def in_processes(plan: LoadedPlan) -> float:
+    """See the module; a process each, which this one forks before it has threads."""
+    programs = plan.program.workers
+    known = orders_of(programs, plan.program.state)
+    exchange = Exchange(programs)
+    ready, results = os.pipe(), os.pipe()
+    starts = [os.pipe() for _ in programs]
+    for worker, start in enumerate(starts):
+        if os.fork() == 0:
+            mine = replace(known, programs=as_seen_by(worker, programs))
+            backend = _AloneBackend(mine.programs, exchange, list(range(len(programs))), cupy())
+            executor = Executor(
+                [plan.models[worker]],
+                exchange,
+                plan.program.state,
+                orders=mine,
+                peers=lambda one: SharedPeers(exchange.counts, one),
+                backend=backend,
+            )
+            best = float("inf")
+            for _ in range(ROUNDS):
+                os.write(ready[1], b"r")
+                os.read(start[0], 1)
+                begin = time.process_time()
+                executor.iterate()
+                best = min(best, time.process_time() - begin)
+            os.write(results[1], f"{best}\n".encode())
+            os._exit(0)
+    for _ in range(ROUNDS):
+        count = 0
+        while count < len(programs):
+            count += len(os.read(ready[0], len(programs) - count))
+        exchange.counts[:] = 0
+        for start in starts:
+            os.write(start[1], b"g")
+    said = b""
+    while said.count(b"\n") < len(programs):
+        said += os.read(results[0], 4096)
+    for _ in programs:
+        os.wait()
+    return max(map(float, said.split()))
+
+
+def measure(folder: Path, name: str) -> None:
+    """Prints the numbers of a plan, in a process that has the stand-ins."""
+    plan = load_plan(folder)
+    steps = [step for worker in plan.program.workers for step in worker.steps]
+    counts = [sum(isinstance(step, kind) for step in steps) for kind in (Segment, Fetch)]
+    apart = in_processes(plan)
+    print(
+        "\t".join(
+            [name, str(len(plan.models)), *map(str, counts), f"{1e3 * in_threads(plan):.1f}", f"{1e3 * apart:.2f}"]
+        )
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--models", default="mlp-60:8,lstm:2", help="of bench/models.py, with their workers")
+    parser.add_argument("--plan", type=Path, action="append", default=[], help="a plan's folder, instead of models")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child:
+        measure(Path(options.child[0]), options.child[1])
+        return
+    sys.path.insert(0, str(TOOLS))
+    import cuda_stand_in  # type: ignore[import-not-found]  # a tool of the tests
+
+    variables = cuda_stand_in.environment(cuda_stand_in.build(), gpus=8)
+    table = Table("plan", "workers", "segments", "fetches", "threads: ms", "processes: ms, the slowest")
+    with tempfile.TemporaryDirectory() as name:
+        plans = [(path, path.name) for path in options.plan]
+        if not plans:
+            wanted = (text.split(":") for text in options.models.split(","))
+            plans = [(planned(model, int(workers), Path(name), effort="quick"), model) for model, workers in wanted]
+        for path, label in plans:
+            command = [sys.executable, __file__, "--child", str(path.resolve()), label]
+            done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+            if done.returncode:
+                sys.exit(done.stderr)
+            table.add_row(*done.stdout.strip().split("\t"))
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
