@@ -2,7 +2,7 @@
 
     mpiexec -n 4 python tests/tools/harmed_rank.py WORKER STEP HARM run plan --engine mpi
 
-STEP counts from 0, over all iterations. HARM is one of:
+STEP counts from 0, over all iterations. When it comes to it, it makes the file that HARMED_AT names. HARM is one of:
 
     raise     an exception in the step
     kill      SIGKILL to the process that works
@@ -23,6 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 
 def _harm(kind: str) -> None:
+    if "HARMED_AT" in os.environ:
+        Path(os.environ["HARMED_AT"]).touch()
     if kind == "raise":
         raise ValueError("planted")
     if kind == "exit":

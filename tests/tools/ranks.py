@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-import time
+import tempfile
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,8 @@ class Done:
     code: int
     out: str
     err: str
-    seconds: float
+    ended: float
+    """When, as files' times are told."""
 
     @property
     def errors(self) -> list[str]:
@@ -53,20 +54,25 @@ def environment() -> dict[str, str]:
     }
 
 
-def launch(ranks: int, *arguments: object, command: tuple[str, ...] = TOFU) -> Done:
+def launch(ranks: int, *arguments: object, command: tuple[str, ...] = TOFU, **variables: str) -> Done:
     """Launches ranks of one command line, and waits for them."""
-    return launch_lines((ranks, *command, *arguments))
+    return launch_lines((ranks, *command, *arguments), **variables)
 
 
-def launch_lines(*lines: tuple[object, ...]) -> Done:
+def launch_lines(*lines: tuple[object, ...], **variables: str) -> Done:
     """Launches ranks of several: how many of each, and the line."""
     program = launcher()
     assert program is not None
     parts = []
     for ranks, *line in lines:
         parts += [*([":"] if parts else []), "-n", str(ranks), *map(str, line)]
-    started = time.monotonic()
     done = subprocess.run(
-        [program, *parts], env=environment(), text=True, capture_output=True, timeout=SECONDS, stdin=subprocess.DEVNULL
+        [program, *parts],
+        env={**environment(), **variables},
+        text=True,
+        capture_output=True,
+        timeout=SECONDS,
+        stdin=subprocess.DEVNULL,
     )
-    return Done(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
+    with tempfile.NamedTemporaryFile() as now:
+        return Done(done.returncode, done.stdout, done.stderr, Path(now.name).stat().st_mtime)

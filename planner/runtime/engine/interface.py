@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from planner.runtime.engine.backend import Backend
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.executor import Executor, Iteration
 from planner.runtime.engine.transport import Transport
+from planner.runtime.engine.world import World
 
 
 class Engine(ABC):
@@ -27,10 +27,13 @@ class Engine(ABC):
     """What each worker's arrays take."""
     staging_bytes: tuple[int, ...]
     """See ``Backend.staging_bytes``; of workers that share no memory, boxes on their way."""
-    reports: bool = True
-    """True if this process learns what the workers have done: of several ranks, rank 0."""
-    gathers_copies: ClassVar[bool] = False
-    """True if what is pulled takes memory beside the workers' own: better one tensor after the other."""
+    world: World | None = None
+    """The ranks, if each worker is one; None: this process reaches all workers."""
+
+    @property
+    def reports(self) -> bool:
+        """True if this process learns what the workers have done: of several ranks, rank 0."""
+        return self.world is None or self.world.rank == 0
 
     @property
     def here(self) -> tuple[WorkerProgram, ...]:
@@ -48,17 +51,6 @@ class Engine(ABC):
     @abstractmethod
     def pull(self, names: Collection[str]) -> None:
         """Brings the collected buffers of some tensors to the memory where they are read."""
-
-    def spread(self, name: str, values: Mapping[str, np.ndarray]) -> None:
-        """Fills the loaded buffers of a tensor on all workers from a whole value, which is where the engine reports.
-
-        Only engines with workers elsewhere need it.
-
-        Args:
-            name: of the tensor.
-            values: whole values by name; empty elsewhere.
-        """
-        raise NotImplementedError
 
     @abstractmethod
     def iterate(self, *, timed: bool = False) -> Iteration:

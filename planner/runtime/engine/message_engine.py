@@ -10,9 +10,9 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from planner.runtime.engine.message_peers import Inbox, InboxTransport, MessageP
 from planner.runtime.engine.messages import messages, with_arrivals
 from planner.runtime.engine.worker_executor import WorkerExecutor, failure
 from planner.runtime.engine.world import World
-from planner.runtime.values.state import part_of
 
 NOTED_AT: Final = 1 << 20
 
@@ -54,8 +53,6 @@ class MessageEngine(Engine):
         TofuError: the programs do not fit together, or a session cannot be made.
     """
 
-    gathers_copies: ClassVar[bool] = True
-
     def __init__(
         self,
         model: WorkerModel,
@@ -68,9 +65,8 @@ class MessageEngine(Engine):
         has_process: bool = True,
         progress: Progress = silent,
     ) -> None:
-        self.programs, self._world = tuple(programs), world
+        self.programs, self.world, self._world = tuple(programs), world, world
         self._program, self._worker = model.program, model.program.worker
-        self.reports = world.rank == 0
         orders = orders_of(programs, state)
         post = messages(programs)[self._worker]
         neighbours = world.hosts.count(world.host)
@@ -149,23 +145,6 @@ class MessageEngine(Engine):
                     copy = np.empty(buffer.shape, numpy_dtype(buffer.dtype))
                     self._world.receive(copy, rank, f"for its tile of {buffer.tensor!r}", is_patient=True)
                     self._copies[program.worker, name] = copy
-
-    def spread(self, name: str, values: Mapping[str, np.ndarray]) -> None:
-        """See ``Engine.spread``."""
-        for program in self.programs:
-            rank = self._world.ranks[program.worker]
-            for loaded in program.loaded:
-                buffer = program.buffers[loaded]
-                if buffer.tensor != name:
-                    continue
-                if self.reports:
-                    tile = np.ascontiguousarray(part_of(values[name], buffer.region)).reshape(buffer.shape)
-                    if rank == 0:
-                        np.copyto(self._exchange.array(self._worker, loaded), tile)
-                    else:
-                        self._world.send(tile, rank, "to take its tiles")
-                elif program.worker == self._worker:
-                    self._world.receive(self._exchange.array(self._worker, loaded), 0, "to judge a step")
 
     def iterate(self, *, timed: bool = False) -> Iteration:
         """See ``Engine.iterate``. Other ranks than 0 know of no bytes but their own worker's."""

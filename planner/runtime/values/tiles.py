@@ -38,12 +38,30 @@ def fill_tiles(
 
 
 def hand_out_tiles(engine: Engine, values: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
-    """Fills the loaded buffers of some tensors on all workers from whole values, which are where the engine reports."""
-    if engine.here == engine.programs:
+    """Fills the loaded buffers of some tensors on all workers from whole values, which are where the engine reports.
+
+    Args:
+        engine: between iterations; of several ranks, all call this.
+        values: whole values by name; empty where the engine does not report.
+        names: of the tensors.
+    """
+    world = engine.world
+    if world is None:
         load_tiles(engine, values, names)
         return
-    for name in names:
-        engine.spread(name, values)
+    for tensor in names:
+        for program in engine.programs:
+            rank = world.ranks[program.worker]
+            for name in program.loaded:
+                buffer = program.buffers[name]
+                if buffer.tensor != tensor or world.rank not in (0, rank):
+                    continue
+                if rank == 0:
+                    np.copyto(engine.array(program.worker, name), tile_of(values[tensor], buffer))
+                elif world.rank == 0:
+                    world.send(tile_of(values[tensor], buffer), rank, "to take its tiles")
+                else:
+                    world.receive(engine.array(program.worker, name), 0, "to judge a step")
 
 
 def tile_of(value: np.ndarray, buffer: Buffer) -> np.ndarray:
@@ -66,7 +84,7 @@ def gather_tiles(engine: Engine, names: Sequence[str], shapes: Mapping[str, tupl
     """
     findings: list[str] = []
     wholes: dict[str, np.ndarray] = {}
-    for some in [[name] for name in names] if engine.gathers_copies else [names]:
+    for some in [[name] for name in names] if engine.world is not None else [names]:
         engine.pull(some)
         if not engine.reports:
             continue
