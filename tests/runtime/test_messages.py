@@ -78,7 +78,7 @@ def test_messages_are_the_remote_boxes(name: str, workers: int, seed: int) -> No
 
 @pytest.mark.slow
 @given(st.sampled_from(sorted(MODELS)), st.integers(2, 9), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_messages_are_the_remote_boxes_of_larger_plans(name: str, workers: int, seed: int) -> None:
     programs = random_programs(name, workers, seed)
     posts = messages(programs)

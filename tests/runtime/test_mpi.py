@@ -151,8 +151,11 @@ def test_a_killed_rank_ends_all(plan: Planner, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("worker", [0, 3])
-@pytest.mark.parametrize(("kind", "says", "seconds"), HARMS, ids=[kind for kind, _, _ in HARMS])
+@pytest.mark.parametrize(
+    ("worker", "kind", "says", "seconds"),
+    [(3, *harm) for harm in HARMS] + [(0, *harm) for harm in HARMS if harm[0] in ("raise", "stop")],
+    ids=[harm[0] for harm in HARMS] + ["raise on rank 0", "stop of rank 0"],
+)
 def test_a_rank_that_fails_ends_all(
     plan: Planner, tmp_path: Path, worker: int, kind: str, says: str, seconds: float
 ) -> None:
