@@ -25,8 +25,9 @@ from planner.commands.exit_codes import (
     EXIT_NO,
     EXIT_TERMINATED,
     EXIT_USAGE,
+    EXIT_WORKER,
 )
-from planner.errors import WorkerError
+from planner.errors import TofuError
 
 _LAUNCHED: Final = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 """Variables by which launchers tell a process its rank."""
@@ -35,7 +36,7 @@ _TEXT_AT: Final = 1 << 20
 _SET_PARENT_DEATH_SIGNAL: Final = 1
 _FAREWELL_SECONDS: Final = 5.0
 _HEARING_SECONDS: Final = 0.5
-_TOLD: Final = (WorkerError.exit_code, EXIT_BUG, EXIT_INTERRUPTED, EXIT_TERMINATED)
+_TOLD: Final = (EXIT_WORKER, EXIT_BUG, EXIT_INTERRUPTED, EXIT_TERMINATED)
 """Exit codes of a process that has said why."""
 
 
@@ -83,7 +84,7 @@ def _watch(child: int, note: int) -> NoReturn:
     if code not in _TOLD:
         os.write(2, f"error: {_death(code, note)}\n".encode(errors="replace"))
         time.sleep(_HEARING_SECONDS)  # a launcher that ends all drops what it has not yet read
-        code = WorkerError.exit_code
+        code = EXIT_WORKER
     # Hydra, MPICH's launcher, ends with the signal by which it then kills the others, unless a rank asks to abort.
     if "HYDI_CONTROL_FD" in os.environ and "PMI_FD" in os.environ:
         with contextlib.suppress(OSError, ValueError):
@@ -92,7 +93,7 @@ def _watch(child: int, note: int) -> NoReturn:
     os._exit(code)
 
 
-def _death(code: int, note: int) -> WorkerError:
+def _death(code: int, note: int) -> TofuError:
     """What to say of a rank that died by a signal, or ended without a word."""
     how = f"died by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     rank = next((os.environ[name] for name in _LAUNCHED if name in os.environ), "?")
@@ -101,11 +102,11 @@ def _death(code: int, note: int) -> WorkerError:
         hint = "the system kills a process that takes too much memory; plan for more workers or a smaller batch"
     text = os.pread(note, os.fstat(note).st_size, _TEXT_AT)
     if not text:
-        return WorkerError(f"rank {rank} on {socket.gethostname()} {how} before it had begun", hint=hint)
+        return TofuError(f"rank {rank} on {socket.gethostname()} {how} before it had begun", hint=hint)
     told = json.loads(text)
     worker, steps = int(told["worker"]), told["steps"]
     step = int.from_bytes(os.pread(note, 8, 8 * worker), sys.byteorder, signed=True)
     place = f"in {steps[step]}" if 0 <= step < len(steps) else "between iterations"
-    return WorkerError(
+    return TofuError(
         f"worker {worker} {how} {place}", facts=(f"on rank {rank}, host {socket.gethostname()}",), hint=hint
     )

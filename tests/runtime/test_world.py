@@ -146,6 +146,26 @@ def test_who_does_not_answer_is_named(silent: int) -> None:
     assert "--patience" in said
 
 
+def test_who_waits_but_briefly_is_not_blamed() -> None:
+    """Worker 1 waits for worker 2, which does not answer, and worker 0 has waited for worker 1 for longer."""
+    ranks = Ranks(3, patience_seconds=0.6)
+
+    def work(world: World) -> None:
+        world.place = lambda: f"in fetch {world.rank}"
+        if world.rank == 1:
+            time.sleep(0.4)
+        while world.rank == 2 and ranks.office.code is None:
+            time.sleep(0.01)
+        transfer = world.channel.receive(np.zeros(1, np.uint8), world.rank + 1, FIRST_TAG)
+        world.finish(transfer, world.rank + 1)
+
+    ranks.run(work)
+    (said,) = ranks.said
+    assert said.startswith("error: nothing has been heard of worker 2 (rank 2 on h2) for 0.6 s\n")
+    assert "worker 0 (rank 0 on h0) waits for worker 1 in fetch 0" in said
+    assert "worker 1 (rank 1 on h1) waits for worker 2 in fetch 1" in said
+
+
 def test_rank_0_may_take_its_time() -> None:
     """It judges or writes while the others wait; and it says for whom it waits itself."""
     ranks = Ranks(2, patience_seconds=0.1)

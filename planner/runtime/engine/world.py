@@ -13,7 +13,7 @@ import json
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Final, NoReturn
 
@@ -81,9 +81,9 @@ class World:
         self._patience_seconds = patience_seconds
         self._say, self._notice = say, notice
         self._report = np.zeros(_REPORT_BYTES, np.uint8)
-        self._reports: Pending | None = None
-        if self.rank == 0:
-            self._reports = channel.receive(self._report, ANYBODY, _REPORT)
+        self._reports: Pending | None = self._await_report()
+        """On rank 0 the next failure of another; on others, rank 0's question for whom this rank waits."""
+        self._answers: list[Pending] = []
         self._stalled: dict[int, Wait] = {}
         self._waiting: Wait | None = None
         """What this rank waits for now, if it has for some time."""
@@ -101,9 +101,7 @@ class World:
     ) -> None:
         if error is None:
             self.barrier("to end")
-            if self._reports is not None:  # a report of its own, so that rank 0 leaves no transfer unfinished
-                self._wait(self.channel.send(self._report.copy(), 0, _REPORT), 0, "to end")
-                self._wait(self._reports, 0, "to end")
+            self._take_leave()
         elif isinstance(error, TofuError):
             self.fail(error)
         elif isinstance(error, MemoryError):
@@ -119,6 +117,16 @@ class World:
         """A worker with its rank and host, for messages."""
         rank = self.ranks[worker]
         return f"worker {worker} (rank {rank} on {self.hosts[rank]})"
+
+    def _take_leave(self) -> None:
+        """An empty report from rank 0 to all, itself included, so that nobody leaves a transfer unfinished."""
+        reports, self._reports = self._reports, None
+        if self.rank == 0:
+            empty = np.zeros(_REPORT_BYTES, np.uint8)
+            for transfer in [self.channel.send(empty, rank, _REPORT) for rank in range(self.size)]:
+                self._wait(transfer, 0, "to end")
+        if reports is not None:
+            self._wait(reports, 0, "to end")
 
     # What all ranks do together, in the same order.
 
@@ -227,10 +235,18 @@ class World:
     # How all end.
 
     def attend(self) -> None:
-        """Rank 0 looks whether another rank has failed; then all end."""
-        if self._reports is not None and self._reports():
+        """Rank 0 looks whether another rank has failed; others, whether it asks them for whom they wait."""
+        if self._reports is None or not self._reports():
+            return
+        if self.rank == 0:
             self._heard()
             self._conclude()
+        elif self._report[0]:
+            self._reports = self._await_report()
+            if self._waiting is not None:
+                self._answers.append(self.channel.send(_packed(asdict(self._waiting)), 0, _REPORT))
+        else:
+            self._reports = None  # all are about to leave
 
     def fail(self, error: TofuError) -> NoReturn:
         """Tells of an error of this rank, once, and ends all ranks with its exit code."""
@@ -252,10 +268,7 @@ class World:
 
     def _send_report(self, report: dict[str, Any]) -> None:
         """Leaves a report to rank 0; returns only if that one does not end all."""
-        content = np.zeros(_REPORT_BYTES, np.uint8)
-        text = json.dumps(report, ensure_ascii=False).encode()
-        content[: len(text)] = np.frombuffer(text, np.uint8)
-        transfer = self.channel.send(content, 0, _REPORT)
+        transfer = self.channel.send(_packed(report), 0, _REPORT)
         deadline = time.monotonic() + _DEFERENCE_SECONDS + _EACH_SECONDS * self.rank
         while time.monotonic() < deadline:
             transfer()
@@ -265,14 +278,17 @@ class World:
         self._stalled[self.worker] = mine
         if self.rank == 0:
             self._conclude()
-        self._send_report({"worker": mine.worker, "place": mine.place, "other": mine.other})
+        self._send_report(asdict(mine))
         self._conclude_alone()
+
+    def _await_report(self) -> Pending:
+        self._report[:] = 0
+        return self.channel.receive(self._report, 0 if self.rank else ANYBODY, _REPORT)
 
     def _heard(self) -> None:
         """Rank 0 takes a report, and awaits the next."""
         report = json.loads(self._report.tobytes().rstrip(b"\0"))
-        self._report[:] = 0
-        self._reports = self.channel.receive(self._report, ANYBODY, _REPORT)
+        self._reports = self._await_report()
         if "text" in report:
             self._say(str(report["text"]))
             self.channel.abort(int(report["code"]))
@@ -280,8 +296,10 @@ class World:
         self._stalled[wait.worker] = wait
 
     def _conclude(self) -> NoReturn:
-        """Rank 0 knows of a wait without end: it hears the others for a while, and ends all."""
+        """Rank 0 knows of a wait without end: it asks all others for whom they wait, hears them, and ends all."""
         assert self._reports is not None
+        for rank in range(1, self.size):
+            self._answers.append(self.channel.send(_packed({}), rank, _REPORT))
         deadline = time.monotonic() + _GATHERING_SECONDS
         while time.monotonic() < deadline:
             if self._reports():
@@ -295,6 +313,14 @@ class World:
         waits = [self._stalled[worker] for worker in sorted(self._stalled)]
         self._say(f"error: {stalled(waits, self.named, self._patience_seconds)}\n")
         self.channel.abort(WorkerError.exit_code)
+
+
+def _packed(report: dict[str, Any]) -> np.ndarray:
+    """A report as the bytes that are sent."""
+    content = np.zeros(_REPORT_BYTES, np.uint8)
+    text = json.dumps(report, ensure_ascii=False).encode()
+    content[: len(text)] = np.frombuffer(text, np.uint8)
+    return content
 
 
 def stalled(waits: Sequence[Wait], named: Callable[[int], str], patience_seconds: float) -> WorkerError:
