@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fake_channel import AbortedError, FakeChannel, PostOffice
+from planner.artifacts.program import Fetch
 from planner.runtime.engine import message_peers
 from planner.runtime.engine.interface import InProcessEngine
 from planner.runtime.engine.message_engine import MessageEngine
@@ -25,7 +26,11 @@ SECONDS = 60.0
 
 
 def together(
-    plan: LoadedPlan, office: PostOffice, work: Callable[[MessageEngine], Any], highest_tag: int = 32767
+    plan: LoadedPlan,
+    office: PostOffice,
+    work: Callable[[MessageEngine], Any],
+    highest_tag: int = 32767,
+    ranks: tuple[int, ...] = (),
 ) -> list[Any]:
     """Does work on every rank, each a thread with one worker; what comes of it, by rank.
 
@@ -39,8 +44,9 @@ def together(
         try:
             with World(channel, "here", SECONDS, print) as world:
                 world.meet()
+                world.ranks = ranks or world.ranks
                 engine = MessageEngine(
-                    plan.models[channel.rank], plan.program.workers, world, plan.program.state, has_process=False
+                    plan.models[world.worker], plan.program.workers, world, plan.program.state, has_process=False
                 )
                 with engine:
                     found[channel.rank] = work(engine)
@@ -81,7 +87,7 @@ def alone(plan: LoadedPlan) -> tuple[dict[str, bytes], Any]:
         return stepped(engine, Values(plan.graph), shapes_of(plan))
 
 
-def apart(plan: LoadedPlan, seed: int, **more: int) -> tuple[dict[str, bytes], Any]:
+def apart(plan: LoadedPlan, seed: int, **more: Any) -> tuple[dict[str, bytes], Any]:
     office = PostOffice(len(plan.program.workers), seed)
     found = together(plan, office, lambda engine: stepped(engine, Values(plan.graph), shapes_of(plan)), **more)
     assert all(bits == {} and moved == () for bits, moved in found[1:]), "another rank than 0 holds a whole"
@@ -108,6 +114,32 @@ def test_late_and_overtaking_arrays_of_larger_models_give_the_same_bits(
     for seed in range(3):
         print("seed", seed)
         assert apart(plan, seed) == right
+
+
+def test_workers_may_be_on_other_ranks(plan_of: Planner) -> None:
+    plan = plan_of(mlp(3, 24, 36, learning_rate=0.001), 3)
+    assert apart(plan, 1, ranks=(2, 0, 1)) == alone(plan)
+
+
+def test_a_rank_has_the_memory_of_its_worker_alone(plan_of: Planner) -> None:
+    plan = plan_of(mlp(3, 24, 36, learning_rate=0.001), 3)
+
+    def look(engine: MessageEngine) -> Any:
+        (mine,) = engine.here
+        for program in plan.program.workers:
+            for name in (*program.loaded, *program.collected):
+                if program is mine:
+                    assert engine.array(program.worker, name).nbytes == program.buffers[name].size_bytes
+                else:
+                    with pytest.raises(KeyError):
+                        engine.array(program.worker, name)
+        return engine.arena_bytes, engine.staging_bytes
+
+    arena_bytes, staging_bytes = together(plan, PostOffice(3), look)[0]
+    assert arena_bytes == tuple(program.arena_bytes for program in plan.program.workers)
+    for program, staging in zip(plan.program.workers, staging_bytes, strict=True):
+        received = sum(step.predicted_bytes for step in program.steps if isinstance(step, Fetch))
+        assert received <= staging <= sum(arena_bytes)
 
 
 def test_tags_may_run_out(plan_of: Planner) -> None:

@@ -183,6 +183,20 @@ def test_rank_0_may_take_its_time() -> None:
     assert "waiting for rank 1 on h1 to load" in ranks.noticed
 
 
+def test_who_waits_takes_no_processor() -> None:
+    ranks = Ranks(2)
+
+    def work(world: World) -> float:
+        if world.rank == 0:
+            time.sleep(1.0)
+        before = time.thread_time()
+        world.spread(None, "to judge")
+        return time.thread_time() - before
+
+    ranks.run(work)
+    assert ranks.results[1] < 0.3, "seconds of a processor, in one of waiting"
+
+
 def test_a_step_that_does_not_end_elsewhere_is_not_waited_for() -> None:
     ranks = Ranks(2, patience_seconds=0.2)
 
