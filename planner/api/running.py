@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def run(
     custom_ops: Sequence[Path] = (),
     progress: Progress = silent,
     notice: Callable[[str], None] = lambda line: None,
+    note: int | None = None,
 ) -> RunResult:
     """Runs a plan.
 
@@ -74,7 +76,7 @@ def run(
         forward: the forward model that gets the weights.
         profile: measure every step of every worker.
         device: ``cpu`` or ``cuda``.
-        engine: ``local`` or ``processes``.
+        engine: ``local``, ``processes``, or ``mpi``, where every rank calls this and rank 0 has the whole outcome.
         device_map: for ``cuda``, the GPU of each worker.
         seed: of all that is drawn.
         patience: seconds that the workers may go on without a finished step.
@@ -83,44 +85,54 @@ def run(
         progress: told what is being done.
         notice: told, before the first step, what the user should know: what is drawn because nothing gives it, which
             checkpoints were passed over.
+        note: with ``mpi``, a file in which a rank notes where it is, for whoever watches it.
 
     Raises:
         TofuError: the plan or the inputs cannot be used, weights cannot be read, or a worker failed.
     """
-    progress("reading the plan")
-    where = directory if directory is not None else newest_folder(Path())
-    if result is not None:
-        try_file(result)
-    options = RunOptions(
-        steps=steps,
-        inputs=inputs,
-        weights=weights,
-        data_dir=data_dir,
-        random_weights=random_weights,
-        schedule=None if lr is None else parse_schedule(lr),
-        verify=verify,
-        seed=seed,
-        checkpoint_dir=checkpoint_dir,
-        checkpoint_every=checkpoint_every,
-        keep=keep,
-        resume=resume,
-        export=export,
-        forward=forward,
-        profile=profile,
-        device=device,
-        engine=engine,
-        device_map=None if device_map is None else tuple(device_map),
-        patience_seconds=patience,
-        libraries=tuple(custom_ops),
-        references={} if opdefs is None else load_file(opdefs).references,
-        doing=progress,
-        told=lambda drawn: _tell(drawn, notice),
-        notice=notice,
-    )
-    outcome = run_with(where, options)
-    if result is not None:
-        write_arrays(result, outcome.results)
-    return outcome
+    with contextlib.ExitStack() as stack:
+        world = None
+        if engine == "mpi":
+            from planner.runtime.engine.mpi import joined
+
+            world = stack.enter_context(joined(patience, notice))
+        progress("reading the plan")
+        where = directory if directory is not None else newest_folder(Path())
+        if result is not None:
+            try_file(result)
+        options = RunOptions(
+            steps=steps,
+            inputs=inputs,
+            weights=weights,
+            data_dir=data_dir,
+            random_weights=random_weights,
+            schedule=None if lr is None else parse_schedule(lr),
+            verify=verify,
+            seed=seed,
+            checkpoint_dir=checkpoint_dir,
+            checkpoint_every=checkpoint_every,
+            keep=keep,
+            resume=resume,
+            export=export,
+            forward=forward,
+            profile=profile,
+            device=device,
+            engine=engine,
+            world=world,
+            note=note,
+            wants_results=engine != "mpi" or result is not None or export is not None,
+            device_map=None if device_map is None else tuple(device_map),
+            patience_seconds=patience,
+            libraries=tuple(custom_ops),
+            references={} if opdefs is None else load_file(opdefs).references,
+            doing=progress,
+            told=lambda drawn: _tell(drawn, notice),
+            notice=notice,
+        )
+        outcome = run_with(where, options)
+        if result is not None and (world is None or world.rank == 0):
+            write_arrays(result, outcome.results)
+        return outcome
 
 
 def _tell(drawn: Drawn, notes: Callable[[str], None]) -> None:

@@ -16,6 +16,7 @@ from planner.commands.options import (
 )
 from planner.commands.progress_line import ProgressLine
 from planner.commands.show import show
+from planner.commands.watch import watched
 from planner.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,10 +93,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--engine",
-    type=click.Choice(["local", "processes"]),
+    type=click.Choice(["local", "processes", "mpi"]),
     default="local",
     show_default=True,
-    help="What runs the workers: threads of one process, or a process each.",
+    help="What runs the workers: threads of one process, a process each, or the ranks of mpiexec.",
 )
 @click.option(
     "--map",
@@ -160,6 +161,7 @@ def run(
       tofu run plan --inputs batches/ --steps 1000 --lr cosine:0.1,0.001,1000 --checkpoint-dir ck --checkpoint-every 100
       tofu run plan --inputs batches/ --steps 1000 --checkpoint-dir ck --resume --export weights.safetensors
     """
+    note = watched() if engine == "mpi" else None
     from planner.report import as_json, tables
 
     def work(line: ProgressLine) -> RunResult:
@@ -191,6 +193,7 @@ def run(
             opdefs=opdefs,
             progress=line,
             notice=line.note,
+            note=note,
         )
 
     outcome = show(work, as_json.run, tables.run, json_wanted, "reading the plan")

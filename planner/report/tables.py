@@ -267,7 +267,7 @@ def run(result: RunResult, file: TextIO) -> None:
     console.print()
     agree = all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
     most = max(result.staging_bytes)
-    staged = f", {format_bytes(most)} for copies between GPUs without peer access" if most else ""
+    staged = f", {format_bytes(most)} for copies between workers" if most else ""
     facts = [
         ("predicted", f"{result.predicted_bytes:,} bytes per step, in {_count(len(result.fetches), 'fetch', 'es')}"),
         ("moved", f"{result.moved_bytes:,} bytes per step, " + ("equal" if agree else "NOT equal") + " in every fetch"),

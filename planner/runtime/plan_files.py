@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
@@ -31,6 +31,7 @@ class LoadedPlan:
     """The whole model, with the plan's state pairs."""
     program: Program
     models: tuple[WorkerModel, ...]
+    """Of the workers of this process, in order; of one that runs a single worker, that one's."""
     paths: tuple[Path, ...] = ()
     """Files of the worker models, in order; () if they exist in memory only."""
     model_digest: str = ""
@@ -44,12 +45,13 @@ class LoadedPlan:
 
 
 @without_collection()
-def load_plan(directory: Path, progress: Progress = silent) -> LoadedPlan:
+def load_plan(directory: Path, progress: Progress = silent, *, own: int | None = None) -> LoadedPlan:
     """Reads a plan's folder and checks that its files belong together.
 
     Args:
         directory: the folder.
         progress: told what is being read.
+        own: the one worker whose functions and constants are wanted; None: of all.
 
     Raises:
         UsageError: it is no plan's folder.
@@ -58,7 +60,10 @@ def load_plan(directory: Path, progress: Progress = silent) -> LoadedPlan:
     progress("reading the plan")
     folder = open_folder(directory)
     paths = tuple(folder.worker(worker) for worker in range(folder.plan.workers))
-    models = tuple(_worker_models(paths, progress))
+    models = tuple(
+        model if own in (None, worker) else replace(model, bodies={}, constants={})
+        for worker, model in enumerate(_worker_models(paths, progress))
+    )
     plan_digest = digest((directory / PLAN).read_bytes())
     strangers = tuple(
         path.name for path, model in zip(paths, models, strict=True) if model.plan_digest not in ("", plan_digest)
@@ -90,8 +95,9 @@ def load_plan(directory: Path, progress: Progress = silent) -> LoadedPlan:
     progress("reading the model")
     graph = read_model(folder.model, operators=EVERY_OPERATOR)
     check_against_model(graph, program, str(directory))
+    kept = models if own is None else (models[own],)
     return LoadedPlan(
-        graph, program, models, paths, folder.plan.model_digest, stated, folder.plan.estimate, folder.data_folders
+        graph, program, kept, paths, folder.plan.model_digest, stated, folder.plan.estimate, folder.data_folders
     )
 
 

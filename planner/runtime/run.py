@@ -15,6 +15,8 @@ from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.runtime.engine.executor import Iteration
 from planner.runtime.engine.interface import Engine, InProcessEngine
+from planner.runtime.engine.meeting import agree, agree_on_start
+from planner.runtime.engine.message_engine import MessageEngine
 from planner.runtime.engine.supervisor import SupervisedEngine
 from planner.runtime.engine.transport import Transport
 from planner.runtime.judge.compare import StepComparison, worst
@@ -30,7 +32,7 @@ from planner.runtime.values.checkpoint import newest_checkpoint, remove_older, w
 from planner.runtime.values.export import check_export, export_weights
 from planner.runtime.values.feed import Feed
 from planner.runtime.values.state import TileSource, Values, WeightFile, given_inputs, part_of, refuse_missing
-from planner.runtime.values.tiles import fill_tiles, gather_tiles, load_tiles
+from planner.runtime.values.tiles import fill_tiles, gather_tiles, hand_out_tiles, load_tiles
 
 
 def run_plan(
@@ -70,7 +72,15 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
     """
     check_options(options)
     check_libraries(options.libraries)
-    loaded = plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan), options.doing)
+    world = options.world
+    if world is None:
+        loaded = plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan), options.doing)
+    elif isinstance(plan, LoadedPlan):
+        raise UsageError("--engine mpi: the plan is not in a folder")
+    else:
+        options.doing("meeting the other ranks")
+        agree(world, Path(plan), _equal_on_all(options))
+        loaded = load_plan(Path(plan), options.doing, own=world.worker)
     graph = loaded.graph
     name = loss_of(graph, options.loss)
     if options.export is not None:
@@ -123,13 +133,31 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             options.told(values.drawn)
         check_kernels(graph, options.libraries, on_gpus=options.device == "cuda")
         judge = None
-        if options.verify:
+        if options.verify and (world is None or world.rank == 0):
             options.doing("preparing the reference")
             judge = Judge(_with_constants(graph, values), options.references, options.libraries)
         engine = stack.enter_context(_engine(loaded, transport, _device_map(options), options))
         if engine.on_gpus is not None and (sentence := engine.on_gpus.changes.sentence()):
             options.notice(sentence)
+        if world is not None:
+            agree_on_start(world, first, seed)
         return _Run(loaded, engine, judge, name, replace(options, seed=seed)).go(values, feed, first)
+
+
+def _equal_on_all(options: RunOptions) -> dict[str, str]:
+    """What all ranks must have been asked alike, since they go through the steps together."""
+    return {
+        "--steps": str(options.steps),
+        "--seed": str(options.seed),
+        "--lr": str(options.schedule),
+        "--verify": str(options.verify),
+        "--checkpoint-every": str(options.checkpoint_every),
+        "--checkpoint-dir": str(options.checkpoint_dir is not None),
+        "--resume": str(options.resume),
+        "--profile": str(options.profile),
+        "--loss": str(options.loss),
+        "--result or --export": str(options.wants_results),
+    }
 
 
 def _states(plan: LoadedPlan) -> dict[str, Tensor]:
@@ -176,8 +204,20 @@ def _device_map(options: RunOptions) -> tuple[int, ...] | None:
 def _engine(
     plan: LoadedPlan, transport: Transport | None, device_map: tuple[int, ...] | None, options: RunOptions
 ) -> Engine:
+    if options.world is not None:
+        return MessageEngine(
+            plan.models[0],
+            plan.program.workers,
+            options.world,
+            plan.program.state,
+            libraries=options.libraries,
+            note=options.note,
+            progress=options.doing,
+        )
     if device_map is not None and not plan.paths:
         raise UsageError("--device cuda: the plan is not in a folder")
+    if options.engine == "mpi":
+        raise UsageError("--engine mpi: no ranks", hint="call planner.api.run, which joins them")
     if options.engine != "local" and not plan.paths:
         raise UsageError(f"--engine {options.engine}: the plan is not in a folder")
     if plan.paths and transport is None:
@@ -204,7 +244,8 @@ class _Run:
 
     def go(self, values: Values, feed: Feed | None, first: int) -> RunResult:
         """Runs from a step, counted from 1, to the last one."""
-        options, program = self._options, self._plan.program
+        options, program, reports = self._options, self._plan.program, self._engine.reports
+        states = [pair.current for pair in program.state]
         losses: list[float] = []
         iterations: list[Iteration] = []
         seconds: list[float] = []
@@ -225,14 +266,15 @@ class _Run:
             start = time.perf_counter()
             iterations.append(self._engine.iterate(timed=options.profile))
             seconds.append(time.perf_counter() - start)
-            fetches = fetch_table(program, iterations[-1].moved_bytes)
-            check_bytes(fetches)
+            if reports:
+                fetches = fetch_table(program, iterations[-1].moved_bytes)
+                check_bytes(fetches)
             moved_bytes = sum(fetch.moved_bytes for fetch in fetches)
-            wanted = program.outputs if self._judge or is_last else (self._loss,) * bool(self._loss)
+            wanted = program.outputs if options.verify or self._ends(step) else (self._loss,) * bool(self._loss)
             there = tuple(name for name in wanted if self._plan.graph.tensors[name].elements)
             outputs = gather_tiles(self._engine, there, self._shapes, nearly_same=self._nearly_same)
             outputs |= {name: _nothing(self._plan.graph, name) for name in wanted if name not in there}
-            if self._loss:
+            if self._loss and reports:
                 losses.append(float(outputs[self._loss].reshape(())))
             if self._judge is not None:
                 options.doing(f"judging step {step} of {options.steps}")
@@ -243,11 +285,11 @@ class _Run:
                 options.doing(f"writing a checkpoint of step {step}")
                 self._save(options.checkpoint_dir, step, whole)
             if not is_last:
-                if self._judge is not None:
-                    load_tiles(self._engine, whole, whole.keys())
+                if options.verify:
+                    hand_out_tiles(self._engine, whole, states)
                 else:
                     self._engine.advance()
-            if options.progress is not None:
+            if options.progress is not None and reports:
                 last = losses[-1] if losses else None
                 judged = comparisons[-1] if comparisons else None
                 options.progress(StepReport(step, options.steps, last, moved_bytes, seconds[-1], judged))
@@ -261,7 +303,7 @@ class _Run:
             moved_bytes=sum(fetch.moved_bytes for fetch in fetches),
             fetches=fetches,
             seconds=tuple(seconds),
-            verified=all(comparison.is_same for comparison in found) if self._judge else None,
+            verified=all(comparison.is_same for comparison in found) if self._judge is not None else None,
             max_error=worst(found) if self._judge else None,
             comparisons=found,
             no_reference=self._judge.no_reference if self._judge else "",
@@ -272,7 +314,7 @@ class _Run:
             staging_bytes=self._engine.staging_bytes,
             on_gpus=self._engine.on_gpus,
             nearly_same=len(self._nearly_same or ()),
-            profile=profile_of(program, iterations, self._plan.estimate) if options.profile else None,
+            profile=profile_of(program, iterations, self._plan.estimate) if options.profile and reports else None,
             checkpoint=self._checkpoint,
             exported=self._export(outputs),
             drawn=values.drawn,
@@ -287,6 +329,10 @@ class _Run:
             fresh[schedule.INPUT] = np.full(tensor.shape, self._options.schedule.rate(step), numpy_dtype(tensor.dtype))
         return fresh
 
+    def _ends(self, step: int) -> bool:
+        """Whether whole results are wanted after this step."""
+        return step == self._options.steps and self._options.wants_results
+
     def _is_due(self, step: int) -> bool:
         every = self._options.checkpoint_every
         return every is not None and step % every == 0
@@ -295,21 +341,32 @@ class _Run:
         """Writes the state from which the next step starts: with verification, the whole model's."""
         program = self._plan.program
         current = {pair.following: pair.current for pair in program.state}
-        self._engine.pull(current.keys())
+        if self._options.world is None:
+            self._engine.pull(current.keys())
 
         def tile_of(worker: int, name: str) -> np.ndarray:
             if self._judge is None:
                 return self._engine.array(worker, name)
             return part_of(whole[current[name]], program.workers[worker].buffers[name].region)
 
+        # With verification, rank 0 alone has the state from which all go on.
+        if self._options.verify and not self._engine.reports:
+            return
         self._checkpoint = write_checkpoint(
-            directory, step, self._options.seed, self._plan.model_digest, program.workers, program.state, tile_of
+            directory,
+            step,
+            self._options.seed,
+            self._plan.model_digest,
+            program.workers,
+            program.state,
+            tile_of,
+            None if self._options.verify else self._options.world,
         )
-        if self._options.keep is not None:
+        if self._options.keep is not None and self._engine.reports:
             remove_older(directory, step, self._options.keep, self._plan.model_digest)
 
     def _export(self, outputs: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-        if self._options.export is None:
+        if self._options.export is None or not self._engine.reports:
             return ()
         following = {pair.current: pair.following for pair in self._plan.program.state}
         state = _states(self._plan)

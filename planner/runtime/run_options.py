@@ -11,6 +11,7 @@ import numpy as np
 from planner.errors import UsageError
 from planner.progress import Progress, silent
 from planner.runtime.engine.patience import PATIENCE_SECONDS
+from planner.runtime.engine.world import World
 from planner.runtime.judge.reference import ForeignReference
 from planner.runtime.run_report import StepReport
 from planner.runtime.values.export import try_export
@@ -59,7 +60,13 @@ class RunOptions:
     device: str = "cpu"
     """``cpu`` or ``cuda``."""
     engine: str = "local"
-    """What runs the workers: ``local``, threads of a process; ``processes``, a process each."""
+    """What runs the workers: ``local``, threads of a process; ``processes``, a process each; ``mpi``, a rank each."""
+    world: World | None = None
+    """With ``mpi``: the ranks."""
+    note: int | None = None
+    """With ``mpi``: a file in which the rank notes where it is (``message_engine.py``)."""
+    wants_results: bool = True
+    """With ``mpi``: the last step's results are brought together on rank 0."""
     device_map: tuple[int, ...] | None = None
     """For ``cuda``, the GPU of each worker; several may share one."""
     patience_seconds: float = PATIENCE_SECONDS
@@ -96,6 +103,11 @@ def check_options(options: RunOptions) -> None:
         raise UsageError(f"{given}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
     if options.checkpoint_every is not None and options.checkpoint_every < 1:
         raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
+    if options.engine == "mpi" and options.device != "cpu":
+        raise UsageError(
+            f"--engine mpi --device {options.device}: not yet tried on a GPU",
+            hint="leave --device out; on the GPUs of one machine, leave --engine out",
+        )
     if options.data_dir is not None and options.random_weights:
         raise UsageError("--data-dir and --random-weights: are weights to be read, or drawn?")
     if options.data_dir is not None and not options.data_dir.is_dir():

@@ -36,11 +36,13 @@ def test_run_passes_its_options(door: Door) -> None:
         "forward": None,
         "profile": False,
         "device": "cpu",
+        "engine": "local",
         "device_map": None,
         "seed": 0,
         "patience": 300.0,
         "custom_ops": (),
         "opdefs": None,
+        "note": None,
     }
     few = {"inputs": Path("f.npz"), "steps": 5, "verify": True, "result": Path("o.npz"), "seed": 7}
     more = {

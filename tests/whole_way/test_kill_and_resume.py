@@ -21,6 +21,7 @@ from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
+from ranks import launcher
 
 COMMAND = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main(sys.argv[1:]))"]
 
@@ -52,6 +53,15 @@ def test_killed_and_resumed(plan_of: Callable[..., Any], mlp_step: Graph, tmp_pa
 def test_killed_again_and_again(tmp_path: Path) -> None:
     outcome = kill_runs(0, 15, tmp_path)
     assert (outcome.kills, outcome.torn, outcome.lost) == (15, 0, 0)
+    assert outcome.is_same
+    assert outcome.swept
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(launcher() is None, reason="there is no mpi4py, or no mpiexec")
+def test_ranks_killed_again_and_again(tmp_path: Path) -> None:
+    outcome = kill_runs(0, 20, tmp_path, ranks=3)
+    assert (outcome.kills, outcome.torn, outcome.lost, outcome.survivors) == (20, 0, 0, 0)
     assert outcome.is_same
     assert outcome.swept
 

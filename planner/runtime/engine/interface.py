@@ -17,6 +17,7 @@ from planner.runtime.engine.cuda_changes import OnGpus
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.executor import Executor, Iteration
 from planner.runtime.engine.transport import Transport
+from planner.runtime.engine.world import World
 
 
 class Engine(ABC):
@@ -26,9 +27,21 @@ class Engine(ABC):
     arena_bytes: tuple[int, ...]
     """What each worker's arrays take."""
     staging_bytes: tuple[int, ...]
-    """See ``Backend.staging_bytes``."""
+    """See ``Backend.staging_bytes``; of workers that share no memory, boxes on their way."""
     on_gpus: OnGpus | None = None
     """What is known of the sessions; None on CPUs."""
+    world: World | None = None
+    """The ranks, if each worker is one; None: this process reaches all workers."""
+
+    @property
+    def reports(self) -> bool:
+        """True if this process learns what the workers have done: of several ranks, rank 0."""
+        return self.world is None or self.world.rank == 0
+
+    @property
+    def here(self) -> tuple[WorkerProgram, ...]:
+        """The workers whose memory this process fills."""
+        return self.programs
 
     @abstractmethod
     def array(self, worker: int, buffer: str) -> np.ndarray:

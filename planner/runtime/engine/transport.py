@@ -95,7 +95,7 @@ class NumpyTransport(Transport):
                 parts.append(Part(tile.array, piece.region.within(tile.region), source.worker != worker))
             pieces.append((target.array[piece.region.within(target.region)], tuple(parts)))
         if type(self) is NumpyTransport:  # one that is derived from it may watch, or change, every piece
-            return _direct(pieces, fetch.reducer)
+            return direct(pieces, fetch.reducer)
         return _NumpyFetch(self, tuple(pieces), fetch.reducer)
 
     def assemble(self, target: np.ndarray, parts: tuple[Part, ...], reducer: Reducer | None) -> int:
@@ -128,7 +128,7 @@ class _NumpyFetch(BoundFetch):
         return moved
 
 
-def _direct(pieces: Sequence[tuple[np.ndarray, tuple[Part, ...]]], reducer: Reducer | None) -> BoundFetch:
+def direct(pieces: Sequence[tuple[np.ndarray, tuple[Part, ...]]], reducer: Reducer | None) -> BoundFetch:
     """A fetch whose slices are cut once, when it is bound, and not in every iteration."""
     copies: list[tuple[np.ndarray, np.ndarray]] = []
     joins: list[tuple[np.ndarray, list[np.ndarray]]] = []

@@ -29,6 +29,7 @@ from planner.artifacts.program import WorkerProgram
 from planner.errors import ModelError, UsageError
 from planner.graph.model import Graph, StatePair, Tensor
 from planner.graph.protos import numpy_dtype
+from planner.runtime.engine.world import World
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.results import write_arrays
 from planner.strict_json import JsonError, Value, read_json
@@ -58,8 +59,11 @@ def write_checkpoint(
     programs: Sequence[WorkerProgram],
     state: Sequence[StatePair],
     tile_of: Callable[[int, str], np.ndarray],
+    world: World | None = None,
 ) -> Path:
     """Writes the state after a step; returns where.
+
+    Several ranks call it together: each writes the file of its own worker, and rank 0 renames the folder when all have.
 
     Args:
         directory: of all checkpoints of a run; made if it is not there.
@@ -69,40 +73,75 @@ def write_checkpoint(
         programs: of all workers.
         state: which states there are.
         tile_of: the memory of a worker's collected buffer, by worker and name.
+        world: the ranks, of which each has one worker's buffers; None: all are here.
 
     Raises:
         UsageError: it cannot be written.
     """
     target = directory / f"step-{step:08}"
-    tiles: dict[str, list[dict[str, Any]]] = {pair.current: [] for pair in state}
-    owned: dict[str, set[Region]] = {pair.current: set() for pair in state}
+    shares = _shares(programs, state)
+    if world is not None and world.rank:
+        folder = Path(world.spread(None, "to begin a checkpoint"))
+        world.gather(_write_share(folder, world.worker, shares, tile_of), "to write a checkpoint")
+        return target
     with whole_folder(target) as folder:
         files: dict[str, str] = {}
-        for program in programs:
-            arrays: dict[str, np.ndarray] = {}
-            file = f"worker{program.worker}.npz"
-            for pair in state:
-                buffer = program.buffers.get(pair.following)
-                if buffer is None or buffer.region in owned[pair.current]:
-                    continue
-                owned[pair.current].add(buffer.region)
-                key = str(len(arrays))
-                arrays[key] = _plain(tile_of(program.worker, pair.following))
-                corners = [*buffer.region.lo, *buffer.region.hi]
-                tiles[pair.current].append({"file": file, "key": key, "region": corners})
-            if arrays:
-                write_arrays(folder / file, arrays)
-                files[file] = _digest(folder / file)
+        if world is None:
+            for worker in shares:
+                files |= _write_share(folder, worker, shares, tile_of)
+        else:
+            world.spread(str(folder.resolve()), "to begin a checkpoint")
+            for written in (
+                world.gather(_write_share(folder, world.worker, shares, tile_of), "to write its tiles") or ()
+            ):
+                files |= written
+        tiles: dict[str, list[dict[str, Any]]] = {pair.current: [] for pair in state}
+        for worker, share in shares.items():
+            for key, (current, _, region) in enumerate(share):
+                corners = [*region.lo, *region.hi]
+                tiles[current].append({"file": _file_of(worker), "key": str(key), "region": corners})
         manifest = {
             "schema_version": SCHEMA_VERSION,
             "step": step,
             "seed": seed,
             "model_digest": model_digest,
-            "files": files,
+            "files": {name: files[name] for name in map(_file_of, shares) if name in files},
             "tiles": tiles,
         }
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return target
+
+
+def _shares(programs: Sequence[WorkerProgram], state: Sequence[StatePair]) -> dict[int, list[tuple[str, str, Region]]]:
+    """Which tiles each worker writes: state, buffer and region; of a tile that several own, the first one."""
+    owned: dict[str, set[Region]] = {pair.current: set() for pair in state}
+    shares: dict[int, list[tuple[str, str, Region]]] = {program.worker: [] for program in programs}
+    for program in programs:
+        for pair in state:
+            buffer = program.buffers.get(pair.following)
+            if buffer is not None and buffer.region not in owned[pair.current]:
+                owned[pair.current].add(buffer.region)
+                shares[program.worker].append((pair.current, pair.following, buffer.region))
+    return shares
+
+
+def _write_share(
+    folder: Path,
+    worker: int,
+    shares: Mapping[int, Sequence[tuple[str, str, Region]]],
+    tile_of: Callable[[int, str], np.ndarray],
+) -> dict[str, str]:
+    """Writes the file of a worker, if it has tiles to write; its name and digest."""
+    arrays = {str(key): _plain(tile_of(worker, name)) for key, (_, name, _) in enumerate(shares[worker])}
+    if not arrays:
+        return {}
+    file = folder / _file_of(worker)
+    write_arrays(file, arrays)
+    return {file.name: _digest(file)}
+
+
+def _file_of(worker: int) -> str:
+    return f"worker{worker}.npz"
 
 
 def newest_checkpoint(directory: Path, graph: Graph, model_digest: str) -> tuple[Checkpoint, tuple[str, ...]]:

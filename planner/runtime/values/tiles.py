@@ -33,13 +33,40 @@ def fill_tiles(
         source: a region of a tensor, of the region's shape.
         names: the tensors whose buffers are filled; None: all.
     """
-    for program in engine.programs:
+    for program in engine.here:
         for name in program.loaded:
             buffer = program.buffers[name]
             if names is None or buffer.tensor in names:
                 part = source(buffer.tensor, buffer.region)
                 np.copyto(engine.array(program.worker, name), part.reshape(buffer.shape))
     engine.push(names)
+
+
+def hand_out_tiles(engine: Engine, values: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
+    """Fills the loaded buffers of some tensors on all workers from whole values, which are where the engine reports.
+
+    Args:
+        engine: between iterations; of several ranks, all call this.
+        values: whole values by name; empty where the engine does not report.
+        names: of the tensors.
+    """
+    world = engine.world
+    if world is None:
+        load_tiles(engine, values, names)
+        return
+    for tensor in names:
+        for program in engine.programs:
+            rank = world.ranks[program.worker]
+            for name in program.loaded:
+                buffer = program.buffers[name]
+                if buffer.tensor != tensor or world.rank not in (0, rank):
+                    continue
+                if rank == 0:
+                    np.copyto(engine.array(program.worker, name), tile_of(values[tensor], buffer))
+                elif world.rank == 0:
+                    world.send(tile_of(values[tensor], buffer), rank, "to take its tiles")
+                else:
+                    world.receive(engine.array(program.worker, name), 0, "to judge a step")
 
 
 def tile_of(value: np.ndarray, buffer: Buffer) -> np.ndarray:
@@ -54,7 +81,7 @@ def gather_tiles(
     *,
     nearly_same: list[str] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Whole results from the collected tiles.
+    """Whole results from the collected tiles, where the engine reports; nothing elsewhere.
 
     Where several workers hold an element, the first one's is taken, and the others' must have the same bits.
 
@@ -68,16 +95,20 @@ def gather_tiles(
     Raises:
         DifferenceError: two workers hold different values of an element.
     """
-    engine.pull(names)
-    tiles: dict[str, list[tuple[int, Buffer, np.ndarray]]] = {name: [] for name in names}
-    for program in engine.programs:
-        for name in program.collected:
-            buffer = program.buffers[name]
-            if buffer.tensor in tiles:
-                array = engine.array(program.worker, name).reshape(buffer.region.shape)
-                tiles[buffer.tensor].append((program.worker, buffer, array))
     findings: list[str] = []
-    wholes = {name: _join(name, tiles[name], shapes[name], findings, nearly_same) for name in names}
+    wholes: dict[str, np.ndarray] = {}
+    for some in [[name] for name in names] if engine.world is not None else [names]:
+        engine.pull(some)
+        if not engine.reports:
+            continue
+        tiles: dict[str, list[tuple[int, Buffer, np.ndarray]]] = {name: [] for name in some}
+        for program in engine.programs:
+            for name in program.collected:
+                buffer = program.buffers[name]
+                if buffer.tensor in tiles:
+                    array = engine.array(program.worker, name).reshape(buffer.region.shape)
+                    tiles[buffer.tensor].append((program.worker, buffer, array))
+        wholes |= {name: _join(name, tiles[name], shapes[name], findings, nearly_same) for name in some}
     if findings:
         raise DifferenceError("workers that hold the same elements differ", facts=tuple(findings))
     return wholes

@@ -1,0 +1,197 @@
+"""The engine ``mpi``: every rank runs one worker, alone in its process, and rank 0 speaks for all.
+
+Each rank makes one of these, and all of them are asked the same things in the same order. A rank fills and reads its
+own worker's tiles; what is whole, which a user asks for, goes to rank 0 or comes from there tensor by tensor.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from planner.artifacts.program import Arena, WorkerProgram
+from planner.artifacts.worker_model import WorkerModel
+from planner.errors import TofuError
+from planner.graph.model import StatePair
+from planner.graph.protos import numpy_dtype
+from planner.progress import Progress, silent
+from planner.runtime.engine.backend import CpuBackend
+from planner.runtime.engine.check import describe
+from planner.runtime.engine.exchange import IDLE, Exchange, arena_of, check_room
+from planner.runtime.engine.executor import Iteration, orders_of
+from planner.runtime.engine.interface import Engine
+from planner.runtime.engine.message_peers import Inbox, InboxTransport, MessagePeers
+from planner.runtime.engine.messages import messages, with_arrivals
+from planner.runtime.engine.worker_executor import WorkerExecutor, failure
+from planner.runtime.engine.world import World
+
+NOTED_AT: Final = 1 << 20
+
+
+class MessageEngine(Engine):
+    """One worker of a plan on this rank, and the ranks of the others.
+
+    Args:
+        model: of this rank's worker.
+        programs: of all workers.
+        world: the ranks; it knows which runs which worker.
+        state: states and their next values.
+        libraries: of custom operators.
+        note: a file for whoever watches this process: it gets the number of the step that each worker is in, of which
+            this one's is true, eight bytes each, and from ``NOTED_AT`` on its worker and the names of the steps.
+        has_process: nothing else in this process makes sessions.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: the programs do not fit together, or a session cannot be made.
+    """
+
+    def __init__(
+        self,
+        model: WorkerModel,
+        programs: Sequence[WorkerProgram],
+        world: World,
+        state: Sequence[StatePair] = (),
+        *,
+        libraries: Sequence[Path] = (),
+        note: int | None = None,
+        has_process: bool = True,
+        progress: Progress = silent,
+    ) -> None:
+        self.programs, self.world, self._world = tuple(programs), world, world
+        self._program, self._worker = model.program, model.program.worker
+        orders = orders_of(programs, state)
+        post = messages(programs)[self._worker]
+        neighbours = world.hosts.count(world.host)
+        check_room([one for one in programs if world.hosts[world.ranks[one.worker]] == world.host])
+        self._exchange = Exchange([one if one.worker == self._worker else _elsewhere(one) for one in programs])
+        if note is not None:
+            self._exchange.whereabouts = self._noted(note)
+        self._inbox = Inbox(self._program, post)
+        backend = CpuBackend(
+            self._exchange,
+            neighbours,
+            1,
+            transport=InboxTransport(self._program, self._inbox),
+            is_shared=has_process,
+            libraries=libraries,
+        )
+        progress(f"making sessions: worker {self._worker}")
+        peers = MessagePeers(
+            self._program,
+            post,
+            {name: self._exchange.array(self._worker, name) for name in self._program.buffers},
+            self._inbox,
+            world.channel,
+            world.ranks,
+            world.finish,
+        )
+        self._executor = WorkerExecutor(
+            model,
+            self.programs,
+            with_arrivals(orders.waits[self._worker], post),
+            (),
+            self._exchange,
+            state,
+            backend,
+            peers,
+        )
+        world.place = self._place
+        taken = world.gather((arena_of(self._program).size_bytes, peers.staging_bytes), "to make its sessions")
+        amounts: list[tuple[int, int]] = [(0, 0)] * len(programs)
+        for worker, rank in enumerate(world.ranks):
+            if taken is not None:
+                amounts[worker] = tuple(taken[rank])
+        self.arena_bytes = tuple(arena for arena, _ in amounts)
+        self.staging_bytes = tuple(staging for _, staging in amounts)
+        self._copies: dict[tuple[int, str], np.ndarray] = {}
+
+    @property
+    def here(self) -> tuple[WorkerProgram, ...]:
+        """See ``Engine.here``."""
+        return (self._program,)
+
+    @property
+    def whereabouts(self) -> np.ndarray:
+        """The number of the step that this rank's worker is in, or IDLE: one number, as long as the engine lives."""
+        return self._exchange.whereabouts[self._worker : self._worker + 1]
+
+    def array(self, worker: int, buffer: str) -> np.ndarray:
+        """See ``Engine.array``: of this rank's worker, and on rank 0 also what was pulled last."""
+        return self._exchange.array(worker, buffer) if worker == self._worker else self._copies[worker, buffer]
+
+    def push(self, names: Collection[str] | None = None) -> None:
+        """See ``Engine.push``: the arrays lie where the worker reads them."""
+
+    def pull(self, names: Collection[str]) -> None:
+        """See ``Engine.pull``: rank 0 gets copies, which are gone at the next pull."""
+        self._copies.clear()
+        for program in self.programs:
+            rank = self._world.ranks[program.worker]
+            for name in program.collected:
+                buffer = program.buffers[name]
+                if buffer.tensor not in names or rank == 0:
+                    continue
+                if program.worker == self._worker:
+                    self._world.send(self._exchange.array(self._worker, name), 0, "to take its results")
+                elif self.reports:
+                    copy = np.empty(buffer.shape, numpy_dtype(buffer.dtype))
+                    self._world.receive(copy, rank, f"for its tile of {buffer.tensor!r}", is_patient=True)
+                    self._copies[program.worker, name] = copy
+
+    def iterate(self, *, timed: bool = False) -> Iteration:
+        """See ``Engine.iterate``. Other ranks than 0 know of no bytes but their own worker's."""
+        self._world.attend()
+        start = time.perf_counter()
+        try:
+            with np.errstate(all="ignore"):  # what is not finite is for the judge
+                moved, timings = self._executor.iterate_timed() if timed else (self._executor.iterate(), ())
+        except TofuError:
+            raise
+        except Exception as error:
+            step = self._program.steps[int(self.whereabouts[0])]
+            raise failure(self._worker, step, f"{type(error).__name__}: {error}") from error
+        seconds = time.perf_counter() - start
+        mine = (moved, seconds, timings)
+        found = self._world.gather(mine, "to end a step", is_patient=True)
+        if found is None:
+            return Iteration((), seconds)
+        by_worker = [found[rank] for rank in self._world.ranks]
+        return Iteration(
+            tuple(tuple(moved) for moved, _, _ in by_worker),
+            max(seconds for _, seconds, _ in by_worker),
+            tuple(tuple((waited, took) for waited, took in steps) for _, _, steps in by_worker) if timed else (),
+        )
+
+    def advance(self) -> None:
+        """See ``Engine.advance``."""
+        self._executor.advance()
+
+    def close(self) -> None:
+        """See ``Engine.close``: nothing but this process is this rank's."""
+        self._exchange.close()
+
+    def _noted(self, note: int) -> np.ndarray:
+        """Whereabouts that another process sees."""
+        whereabouts = np.frombuffer(mmap.mmap(note, NOTED_AT), np.int64)[: len(self.programs)]
+        whereabouts[:] = IDLE
+        told = {"worker": self._worker, "steps": [describe(step) for step in self._program.steps]}
+        os.pwrite(note, json.dumps(told).encode(), NOTED_AT)
+        return whereabouts
+
+    def _place(self) -> str:
+        number = int(self.whereabouts[0])
+        steps = self._program.steps
+        return f"in {describe(steps[number])}" if 0 <= number < len(steps) else "at the end of an iteration"
+
+
+def _elsewhere(program: WorkerProgram) -> WorkerProgram:
+    """A worker of which nothing is on this machine."""
+    return WorkerProgram(program.worker, {}, (), (), (), (), Arena(0, {}, 0))

@@ -1,0 +1,192 @@
+"""Peers on other machines: a step of another worker is done, for this one, when what it sent has arrived.
+
+``wait(other, count)`` returns when everything has passed that passes between the two up to that count: what the other
+sends after at most so many of its steps is here, and what this worker sent for those steps has left. The second half is
+for memory that is used again: a step that writes where another buffer lay waits for the steps on other workers that
+read that buffer, and until they have it the send reads this worker's memory. A first try without it went wrong in
+silence.
+
+Arrived boxes lie in an inbox, each in a place of its own, from the beginning of an iteration to its end. A box is sent
+straight from the arena where it is contiguous there; else it is packed into a place of its own first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from planner.artifacts.program import Fetch, Source, WorkerProgram
+from planner.graph.protos import numpy_dtype
+from planner.runtime.engine.channel import Channel, Pending
+from planner.runtime.engine.messages import Message, Post
+from planner.runtime.engine.peers import Peers
+from planner.runtime.engine.transport import BoundFetch, Locate, Part, Transport, direct
+
+FIRST_TAG: Final = 16
+"""Of messages between workers; the tags below are the engine's own."""
+
+Finish = Callable[[Pending, int], None]
+"""Returns when a transfer is done; is told the worker on the other end."""
+
+
+class Inbox:
+    """Memory for the boxes that a worker receives in an iteration.
+
+    Args:
+        program: the worker's.
+        post: its messages.
+    """
+
+    def __init__(self, program: WorkerProgram, post: Post) -> None:
+        self.boxes: dict[tuple[int, int, int], np.ndarray] = {}
+        """By step, piece and part, of the box's shape."""
+        self.size_bytes = sum(message.size_bytes for message in post.received)
+        for message in post.received:
+            step = program.steps[message.before]
+            assert isinstance(step, Fetch)
+            dtype = numpy_dtype(program.buffers[step.target].dtype)
+            self.boxes[message.before, message.piece, message.part] = np.empty(message.region.shape, dtype)
+
+
+class InboxTransport(Transport):
+    """Fetches that read what is another worker's from the inbox, and count what they read there."""
+
+    def __init__(self, program: WorkerProgram, inbox: Inbox) -> None:
+        self._number = {step.name: number for number, step in enumerate(program.steps) if isinstance(step, Fetch)}
+        self._boxes = inbox.boxes
+
+    def bind(self, fetch: Fetch, worker: int, locate: Locate) -> BoundFetch:
+        """See ``Transport.bind``."""
+        target = locate(Source(worker, fetch.target))
+        pieces = []
+        for number, piece in enumerate(fetch.pieces):
+            parts = []
+            for part, source in enumerate(piece.sources):
+                if source.worker == worker:
+                    tile = locate(source)
+                    parts.append(Part(tile.array, piece.region.within(tile.region), is_remote=False))
+                else:
+                    box = self._boxes[self._number[fetch.name], number, part]
+                    parts.append(Part(box, piece.region.within(piece.region), is_remote=True))
+            pieces.append((target.array[piece.region.within(target.region)], tuple(parts)))
+        return direct(pieces, fetch.reducer)
+
+
+class _Parcel:
+    """A message that is sent in every iteration: where its bytes are."""
+
+    def __init__(self, message: Message, box: np.ndarray) -> None:
+        self.message = message
+        self._box = box
+        self._packed = None if box.flags.c_contiguous else np.empty(box.shape, box.dtype)
+
+    @property
+    def packed_bytes(self) -> int:
+        return 0 if self._packed is None else self._packed.nbytes
+
+    def content(self) -> np.ndarray:
+        """The bytes to be sent, as they are now."""
+        if self._packed is None:
+            return _bytes_of(self._box)
+        np.copyto(self._packed, self._box)
+        return _bytes_of(self._packed)
+
+
+class MessagePeers(Peers):
+    """The other workers, each a rank of a channel.
+
+    Args:
+        program: the worker's.
+        post: its messages.
+        arrays: the memory of its buffers.
+        inbox: where its fetches look for what it receives.
+        channel: to the others.
+        ranks: the rank of each worker.
+        finish: how a transfer is waited for.
+    """
+
+    def __init__(
+        self,
+        program: WorkerProgram,
+        post: Post,
+        arrays: Mapping[str, np.ndarray],
+        inbox: Inbox,
+        channel: Channel,
+        ranks: Sequence[int],
+        finish: Finish,
+    ) -> None:
+        self._channel, self._ranks, self._finish = channel, ranks, finish
+        self._tags = channel.highest_tag - FIRST_TAG + 1
+        self._parcels: list[tuple[_Parcel, int]] = []
+        self._places: list[tuple[Message, np.ndarray, int]] = []
+        sent, received = dict.fromkeys(range(len(ranks)), 0), dict.fromkeys(range(len(ranks)), 0)
+        for message in post.sent:
+            region = program.buffers[message.buffer].region
+            box = arrays[message.buffer].reshape(region.shape)[message.region.within(region)]
+            self._parcels.append((_Parcel(message, box), self._tag(sent[message.reader])))
+            sent[message.reader] += 1
+        for message in post.received:
+            place = _bytes_of(inbox.boxes[message.before, message.piece, message.part])
+            self._places.append((message, place, self._tag(received[message.sender])))
+            received[message.sender] += 1
+        self.staging_bytes = inbox.size_bytes + sum(parcel.packed_bytes for parcel, _ in self._parcels)
+        """What the inbox and packed boxes take."""
+        self._next = 0
+        self._incoming: tuple[deque[tuple[int, Pending]], ...] = tuple(deque() for _ in ranks)
+        """By sender: the sender's count after which each was sent, lowest first, and the transfer."""
+        self._outgoing: tuple[list[tuple[int, int, Pending]], ...] = tuple([] for _ in ranks)
+        """By reader, as a heap: the number of the reader's step that each is for, its own number, the transfer."""
+
+    def begin(self) -> None:
+        """See ``Peers.begin``: all that will come has a place, and what is there already is sent."""
+        for message, place, tag in self._places:
+            transfer = self._channel.receive(place, self._ranks[message.sender], tag)
+            self._incoming[message.sender].append((message.after, transfer))
+        self._next = 0
+        self._send(0)
+
+    def wait(self, other: int, count: int) -> None:
+        """See ``Peers.wait``, and the head of this file."""
+        incoming = self._incoming[other]
+        while incoming and incoming[0][0] <= count:
+            self._finish(incoming[0][1], other)
+            incoming.popleft()
+        self._wait_for_sends(other, count)
+
+    def announce(self, count: int, *, is_awaited: bool) -> None:
+        """See ``Peers.announce``: what is ready now is sent."""
+        self._send(count)
+
+    def end(self) -> None:
+        """See ``Peers.end``: nothing is on its way any more, and the memory may be written."""
+        for other, outgoing in enumerate(self._outgoing):
+            while outgoing:
+                self._finish(outgoing[0][2], other)
+                heapq.heappop(outgoing)
+            assert not self._incoming[other], f"boxes of worker {other} that no step has waited for"
+
+    def _wait_for_sends(self, other: int, count: int) -> None:
+        outgoing = self._outgoing[other]
+        while outgoing and outgoing[0][0] < count:
+            self._finish(outgoing[0][2], other)
+            heapq.heappop(outgoing)
+
+    def _send(self, count: int) -> None:
+        while self._next < len(self._parcels) and self._parcels[self._next][0].message.after <= count:
+            parcel, tag = self._parcels[self._next]
+            reader = parcel.message.reader
+            transfer = self._channel.send(parcel.content(), self._ranks[reader], tag)
+            heapq.heappush(self._outgoing[reader], (parcel.message.before, self._next, transfer))
+            self._next += 1
+
+    def _tag(self, number: int) -> int:
+        """The tag of the nth message between two workers; both count alike, so that a tag may be used again."""
+        return FIRST_TAG + number % self._tags
+
+
+def _bytes_of(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1).view(np.uint8)

@@ -1,0 +1,164 @@
+"""Workers that share no memory: the same bits as workers that do, however late and in whatever order arrays arrive."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fake_channel import AbortedError, FakeChannel, PostOffice
+from planner.artifacts.program import Fetch
+from planner.runtime.engine import message_peers
+from planner.runtime.engine.interface import InProcessEngine
+from planner.runtime.engine.message_engine import MessageEngine
+from planner.runtime.engine.message_peers import MessagePeers
+from planner.runtime.engine.world import World
+from planner.runtime.plan_files import LoadedPlan
+from planner.runtime.values.state import Values
+from planner.runtime.values.tiles import fill_tiles, gather_tiles
+from planner.zoo import build, mlp
+
+Planner = Callable[..., LoadedPlan]
+STEPS = 3
+SECONDS = 60.0
+
+
+def together(
+    plan: LoadedPlan,
+    office: PostOffice,
+    work: Callable[[MessageEngine], Any],
+    highest_tag: int = 32767,
+    ranks: tuple[int, ...] = (),
+) -> list[Any]:
+    """Does work on every rank, each a thread with one worker; what comes of it, by rank.
+
+    Raises:
+        the exception of the first rank that has one.
+    """
+    found: list[Any] = [None] * office.size
+    failures: list[BaseException] = []
+
+    def run(channel: FakeChannel) -> None:
+        try:
+            with World(channel, "here", SECONDS, print) as world:
+                world.meet()
+                world.ranks = ranks or world.ranks
+                engine = MessageEngine(
+                    plan.models[world.worker], plan.program.workers, world, plan.program.state, has_process=False
+                )
+                with engine:
+                    found[channel.rank] = work(engine)
+        except BaseException as error:  # noqa: BLE001 -- whatever it is, the test raises it
+            failures.append(error)
+
+    channels = [FakeChannel(office, rank, highest_tag) for rank in range(office.size)]
+    threads = [threading.Thread(target=run, args=(channel,), daemon=True) for channel in channels]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * SECONDS)
+    if failures:
+        raise failures[0]
+    assert not any(thread.is_alive() for thread in threads), "ranks wait for ever"
+    return found
+
+
+def stepped(engine: Any, values: Values, shapes: dict[str, tuple[int, ...]]) -> tuple[dict[str, bytes], Any]:
+    """The bits of all results after some steps, and the bytes that the last one moved."""
+    fill_tiles(engine, values.tile)
+    for step in range(STEPS):
+        iteration = engine.iterate()
+        if step < STEPS - 1:
+            engine.advance()
+    return {
+        name: value.tobytes() for name, value in gather_tiles(engine, list(shapes), shapes).items()
+    }, iteration.moved_bytes
+
+
+def shapes_of(plan: LoadedPlan) -> dict[str, tuple[int, ...]]:
+    return {name: plan.graph.tensors[name].shape for name in plan.program.outputs}
+
+
+def alone(plan: LoadedPlan) -> tuple[dict[str, bytes], Any]:
+    """The same in one process, over shared memory."""
+    with InProcessEngine(plan.models, plan.program.state) as engine:
+        return stepped(engine, Values(plan.graph), shapes_of(plan))
+
+
+def apart(plan: LoadedPlan, seed: int, **more: Any) -> tuple[dict[str, bytes], Any]:
+    office = PostOffice(len(plan.program.workers), seed)
+    found = together(plan, office, lambda engine: stepped(engine, Values(plan.graph), shapes_of(plan)), **more)
+    assert all(bits == {} and moved == () for bits, moved in found[1:]), "another rank than 0 holds a whole"
+    assert office.arrived
+    return found[0]
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_late_and_overtaking_arrays_give_the_same_bits(plan_of: Planner, workers: int) -> None:
+    plan = plan_of(mlp(3, 24, 36, learning_rate=0.001), workers)
+    right = alone(plan)
+    for seed in range(5):
+        print("seed", seed)
+        assert apart(plan, seed) == right
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "workers"), [("lenet-5", 4), ("lenet-5", 8), ("rnn-1-1k", 3)])
+def test_late_and_overtaking_arrays_of_larger_models_give_the_same_bits(
+    plan_of: Planner, name: str, workers: int
+) -> None:
+    plan = plan_of(build(name, batch=8), workers)
+    right = alone(plan)
+    for seed in range(3):
+        print("seed", seed)
+        assert apart(plan, seed) == right
+
+
+def test_workers_may_be_on_other_ranks(plan_of: Planner) -> None:
+    plan = plan_of(mlp(3, 24, 36, learning_rate=0.001), 3)
+    assert apart(plan, 1, ranks=(2, 0, 1)) == alone(plan)
+
+
+def test_a_rank_has_the_memory_of_its_worker_alone(plan_of: Planner) -> None:
+    plan = plan_of(mlp(3, 24, 36, learning_rate=0.001), 3)
+
+    def look(engine: MessageEngine) -> Any:
+        (mine,) = engine.here
+        for program in plan.program.workers:
+            for name in (*program.loaded, *program.collected):
+                if program is mine:
+                    assert engine.array(program.worker, name).nbytes == program.buffers[name].size_bytes
+                else:
+                    with pytest.raises(KeyError):
+                        engine.array(program.worker, name)
+        return engine.arena_bytes, engine.staging_bytes
+
+    arena_bytes, staging_bytes = together(plan, PostOffice(3), look)[0]
+    assert arena_bytes == tuple(program.arena_bytes for program in plan.program.workers)
+    for program, staging in zip(plan.program.workers, staging_bytes, strict=True):
+        received = sum(step.predicted_bytes for step in program.steps if isinstance(step, Fetch))
+        assert received <= staging <= sum(arena_bytes)
+
+
+def test_tags_may_run_out(plan_of: Planner) -> None:
+    plan = plan_of(mlp(3, 24, 36, learning_rate=0.001), 4)
+    assert apart(plan, 1, highest_tag=message_peers.FIRST_TAG + 1) == alone(plan)
+
+
+def test_memory_that_is_used_again_too_early_gives_other_bits(
+    plan_of: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the wait for sends is for: without it a box may arrive with what a later step wrote in its place."""
+    plan = plan_of(mlp(3, 24, 36, learning_rate=0.001), 4)
+    right = alone(plan)
+    monkeypatch.setattr(MessagePeers, "_wait_for_sends", lambda self, other, count: None)
+
+    def is_right(seed: int) -> bool:
+        try:
+            return apart(plan, seed) == right
+        except AbortedError:  # workers that hold the same elements differ
+            return False
+
+    assert not all(map(is_right, range(10)))
