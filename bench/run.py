@@ -123,6 +123,15 @@ class Bench:
         return max(load_plan(directory).program.peak_bytes)
 
 
+def gpus_there() -> int:
+    """How many GPUs there are; asked in a process of its own, so that the one that measures finds them free.
+
+    Raises:
+        UsageError: no GPU can be used.
+    """
+    return require_cuda()[1]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--model", choices=list(MODELS), default="gpt-block")
@@ -134,7 +143,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=8, help="the largest batch tried, in batches")
     options = parser.parse_args()
     try:
-        gpus = require_cuda()[1] if options.device == "cuda" else 0
+        gpus = alone(gpus_there) if options.device == "cuda" else 0
     except UsageError as error:
         sys.exit("\n".join((f"error: {error.what}", *error.facts, f"hint: {error.hint}")))
     batch = options.batch or MODELS[options.model].batch
