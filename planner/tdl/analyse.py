@@ -39,6 +39,7 @@ from planner.tdl.expr import (
 )
 from planner.tdl.interval import Interval
 from planner.tdl.linear import Linearity, linearity
+from planner.tdl.product import Product, product_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,8 @@ class Analysis:
     """What it does with contributions to its inputs that are joined afterwards."""
     steps: tuple[tuple[int, ...], ...] = ()
     """For each output how many elements of each dim go with one value of its variable; () where it is one of each."""
+    product: Product | None = None
+    """The elements of two inputs that it multiplies and sums; None if it does anything else."""
 
     def steps_of(self, position: int) -> tuple[int, ...]:
         """The steps of an output's dims; () where each is 1."""
@@ -222,6 +225,7 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
         ),
         linearity=linearity(values),
         steps=tuple(output.steps if there else () for output, there in zip(outputs, present, strict=True)),
+        product=product_of(values),
     )
 
 

@@ -1,0 +1,131 @@
+"""How far each product and convolution of a plan is from the least that it could move (``planner.cost.bounds``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.algebra.tiling import Partial, Tiling
+from planner.artifacts.plan import OpStrategy
+from planner.cost.bounds import Bound, Bounds, Holding
+from planner.cost.by_op import op_bytes
+from planner.cost.contraction import RESULT
+from planner.cost.grids import Grid, best_grid
+from planner.cost.tables import CostTables
+from planner.graph.model import Graph, is_used
+from planner.tdl.bind import BoundOp
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """What an op of a plan moves, beside the least."""
+
+    op: str
+    op_type: str
+    moved_bytes: int
+    """Because of this op: of what it reads, and of what it makes until that lies where it belongs."""
+    any_bytes: int | None
+    """The least however its tensors are spread, each element in one place, each worker having its share of the work;
+    None where work is repeated."""
+    regime: str
+    """See ``Bound.regime``; "" where there is no bound."""
+    lies_once: bool
+    """Whether the plan has each element of the op's tensors in one place: ``any_bytes`` bounds what it moves then."""
+    as_it_lies_bytes: int | None
+    """The least where its tensors lie as they do; None where work is repeated."""
+    grid: Mapping[str, int]
+    """The processor grid that moves least, by index variable."""
+    grid_bytes: int | None
+    """What moves on that grid where the tensors lie best; None if no grid of so many workers computes the op."""
+
+    @property
+    def excess(self) -> float | None:
+        """How often the least is moved, by the bound that holds of the plan; None if there is none, or it is 0."""
+        least = max(self.as_it_lies_bytes or 0, (self.any_bytes or 0) if self.lies_once else 0)
+        return self.moved_bytes / least if least else None
+
+
+def distances(
+    graph: Graph,
+    ops: Iterable[BoundOp],
+    strategies: Mapping[str, OpStrategy],
+    tilings: Mapping[str, Tiling],
+    tables: CostTables,
+) -> Iterator[Distance]:
+    """The distance of every op that sums products, in the order of the ops.
+
+    Args:
+        graph: that the ops are of.
+        ops: some of its ops.
+        strategies: the plan's, by op.
+        tilings: the plan's, by tensor.
+        tables: to count with.
+    """
+    found: dict[tuple[object, int], Grid | None] = {}
+    for bound in ops:
+        known = Bounds.of(bound)
+        if known is not None:
+            strategy = strategies[bound.op.name].tiling
+            key = (bound.content, strategy.workers)
+            if key not in found:
+                found[key] = best_grid(bound, strategy.workers)
+            moved = sum(amount for _, amount in op_bytes(graph, bound, strategies, tilings, tables))
+            yield _distance(graph, bound, known, strategy, tilings, moved, found[key])
+
+
+def _distance(
+    graph: Graph,
+    bound: BoundOp,
+    known: Bounds,
+    strategy: Tiling,
+    tilings: Mapping[str, Tiling],
+    moved: int,
+    grid: Grid | None,
+) -> Distance:
+    least: Bound | None = known.any(strategy)
+    holding, lies_once = _holding(graph, bound, known, tilings, strategy.workers)
+    lies = known.as_it_lies(strategy, holding)
+    return Distance(
+        op=bound.op.name,
+        op_type=bound.op.op_type,
+        moved_bytes=moved,
+        any_bytes=None if least is None else int(least.any_bytes),
+        regime="" if least is None else least.regime,
+        lies_once=lies_once,
+        as_it_lies_bytes=None if lies is None else int(lies),
+        grid={} if grid is None else grid.named(bound),
+        grid_bytes=None if grid is None else grid.moved_bytes,
+    )
+
+
+def _holding(
+    graph: Graph, bound: BoundOp, known: Bounds, tilings: Mapping[str, Tiling], workers: int
+) -> tuple[Holding, bool]:
+    """Where an op's tensors lie, and whether each element is in one place."""
+    own: list[list[int]] = []
+    once = True
+    operands = known.contraction.operands
+    for operand in operands[:RESULT]:
+        name = bound.op.inputs[operand.position]
+        shape = graph.tensors[name].shape
+        if name in graph.constants:  # every worker has it
+            own.append([graph.tensors[name].elements] * workers)
+            once = False
+        else:
+            own.append(_elements(tilings[name], shape))
+            once = once and sum(own[-1]) == graph.tensors[name].elements
+    name = bound.op.outputs[operands[RESULT].position]
+    if not is_used(graph, name):
+        return Holding((own[0], own[1]), 0, workers), False
+    tiling, elements = tilings[name], graph.tensors[name].elements
+    results = sum(_elements(tiling, graph.tensors[name].shape))
+    pairs = zip(tiling.placements, tiling.ways, strict=True)
+    partial = int(np.prod([ways for placement, ways in pairs if isinstance(placement, Partial)], initial=1))
+    return Holding((own[0], own[1]), results, partial), once and results == elements
+
+
+def _elements(tiling: Tiling, shape: tuple[int, ...]) -> list[int]:
+    found: list[int] = tiling.boxes(shape).elements.tolist()
+    return found

@@ -1,0 +1,117 @@
+"""Processor grids: an op cut along several of its variables at once, and what moves where its tensors lie best.
+
+SPAA'21, section 2.2: P workers form a grid P_b x P_h x P_w x P_c x P_k. Along the variables that do not index a tensor,
+its elements are spread, each within the group of workers that read it, or join it. Then, in elements over all workers,
+
+    moved = (P_k - 1) |In| + (P_b P_h P_w - 1) |Ker| + (P_c - 1) |Out|
+
+on grids that divide evenly and without halos. Here what workers need is counted from the op's description, so that it
+holds of uneven parts and halos, and of any op that is cut along its variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from planner.algebra.region import Boxes
+from planner.algebra.tiling import Shard, Tiling
+from planner.tdl.bind import BoundOp
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How many ways an op's variables are cut."""
+
+    ways: tuple[int, ...]
+    """Of each variable, in the order of the op's."""
+    moved_bytes: int
+    """Over all workers, where each element of a tensor lies with one worker of those that need it."""
+    held_bytes: int
+    """What the fullest worker reads and makes of the op's tensors."""
+
+    def named(self, bound: BoundOp) -> dict[str, int]:
+        """The ways by the name of the variable, without those that are not cut."""
+        pairs = zip(bound.variables, self.ways, strict=True)
+        return {variable.name: ways for variable, ways in pairs if ways > 1}
+
+
+def grids(bound: BoundOp, workers: int) -> Iterator[Grid]:
+    """All grids of so many workers that an op can be computed on, each part with something to do.
+
+    Args:
+        bound: the op.
+        workers: how many.
+    """
+    free = [
+        number for number, variable in enumerate(bound.variables) if not variable.obstacle and bound.extents[number] > 1
+    ]
+    for ways in _factorised(workers, [bound.extents[number] for number in free]):
+        by_variable = dict(zip(free, ways, strict=True))
+        cut = [(number, count) for number, count in by_variable.items() if count > 1]
+        strategy = Tiling(tuple(Shard(number) for number, _ in cut), tuple(count for _, count in cut))
+        if bound.is_local(strategy):
+            everywhere = tuple(by_variable.get(number, 1) for number in range(len(bound.variables)))
+            yield Grid(everywhere, *_counted(bound, strategy))
+
+
+def best_grid(bound: BoundOp, workers: int, memory_bytes: int | None = None) -> Grid | None:
+    """The grid that moves least; None if there is none, or none whose parts take so little memory.
+
+    Args:
+        bound: the op.
+        workers: how many.
+        memory_bytes: what the fullest worker's parts may take; None: no matter.
+    """
+    fitting = (grid for grid in grids(bound, workers) if memory_bytes is None or grid.held_bytes <= memory_bytes)
+    return min(fitting, key=lambda grid: (grid.moved_bytes, grid.held_bytes, grid.ways), default=None)
+
+
+def _counted(bound: BoundOp, strategy: Tiling) -> tuple[int, int]:
+    """What moves, and what the fullest worker holds, in bytes."""
+    ranges = bound.ranges(strategy)
+    moved, held = 0, np.zeros(ranges.workers, dtype=np.int64)
+    constant = [slot for slot, value in enumerate(bound.node.constants) if value is not None]
+    for slot, read in bound.reads(ranges).items():
+        dtype = bound.node.input_dtypes[slot]
+        assert dtype is not None, "an absent input is never read"
+        held += read.boxes.elements * dtype.item_bytes
+        if slot not in constant and bound.delivered_slots[slot] == slot:
+            moved += _beyond_once(read.boxes) * dtype.item_bytes
+    for position, made in enumerate(bound.all_made(ranges)):
+        dtype = bound.node.output_dtypes[position] if made is not None else None
+        if made is not None and dtype is not None:
+            held += made.elements * dtype.item_bytes
+            moved += _beyond_once(made) * dtype.item_bytes
+    return moved, int(held.max())
+
+
+def _beyond_once(boxes: Boxes) -> int:
+    """Elements of all boxes beyond what they cover together; they are pieces of each dim, in all combinations."""
+    covered = prod(_covered(boxes.lo[:, dim], boxes.hi[:, dim]) for dim in range(boxes.lo.shape[1]))
+    return max(0, int(boxes.elements.sum()) - covered)
+
+
+def _covered(lo: np.ndarray, hi: np.ndarray) -> int:
+    """Elements of one dim that intervals cover together."""
+    total, reached = 0, None
+    for start, end in sorted(set(zip(lo.tolist(), hi.tolist(), strict=True))):
+        first = start if reached is None else max(start, reached)
+        total += max(0, end - first)
+        reached = end if reached is None else max(reached, end)
+    return total
+
+
+def _factorised(workers: int, extents: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The ways to write a number as a product of one factor for each variable, none above what there is of it."""
+    if not extents:
+        if workers == 1:
+            yield ()
+        return
+    for first in range(1, min(workers, extents[0]) + 1):
+        if workers % first == 0:
+            for rest in _factorised(workers // first, extents[1:]):
+                yield (first, *rest)
