@@ -9,6 +9,7 @@ from typing import Literal
 
 from planner.artifacts.estimate import ComputeSources
 from planner.artifacts.plan import Plan
+from planner.cost.distance import Distance
 from planner.graph.model import Role, Shape
 from planner.machine.device_profile import DeviceProfile
 from planner.search.effort import EffortName
@@ -202,6 +203,10 @@ class Explanation:
     subject: str | None
     state: tuple[StateRow, ...] = ()
     in_place: tuple[InPlaceRow, ...] = ()
+    distances: tuple[Distance, ...] = ()
+    """Of the products and convolutions that were asked for, how far each is from the least that it can move."""
+    is_of_bounds: bool = False
+    """Whether these alone are to be shown."""
 
 
 @dataclass(frozen=True, slots=True)

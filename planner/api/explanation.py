@@ -11,6 +11,8 @@ from planner.artifacts.plan_folder import (
     newest_folder,
     open_folder,
 )
+from planner.cost.distance import distances
+from planner.cost.tables import CostTables
 from planner.descriptions import in_force
 from planner.errors import ModelError, UsageError, did_you_mean
 from planner.graph.bodies import expand, planned_graph
@@ -31,12 +33,16 @@ from planner.results import (
 from planner.tdl.bind import BoundOp
 
 
-def explain(directory: Path | None = None, *, subject: str | None = None, opdefs: Path | None = None) -> Explanation:
+def explain(
+    directory: Path | None = None, *, subject: str | None = None, bounds: bool = False, opdefs: Path | None = None
+) -> Explanation:
     """What a plan does with every tensor and op, or with one of them.
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
-        subject: a tensor or an op.
+        subject: a tensor or an op; of a product or convolution, also the least that it can move.
+        bounds: how far all products and convolutions are from the least that they can move, or the one that is asked
+            for.
         opdefs: the file of descriptions that the plan was made with; without it, the extents of index variables of the
             user's own operators are not told.
 
@@ -78,7 +84,11 @@ def explain(directory: Path | None = None, *, subject: str | None = None, opdefs
         }
         tensors = tuple(row for row in tensors if row.name in touched)
         state = tuple(row for row in state if not touched.isdisjoint((row.current, row.following)))
-    return Explanation(folder.plan, folder.path, tensors, op_rows, subject, state, in_place)
+    shown = {row.name for row in op_rows if bounds or row.name == subject}
+    wanted = [bound for bound in ops if bound.op.name in shown]
+    tables = CostTables()
+    found = tuple(distances(graph, wanted, folder.plan.strategies, folder.plan.tilings, tables))
+    return Explanation(folder.plan, folder.path, tensors, op_rows, subject, state, in_place, found, bounds)
 
 
 def _form(folder: PlanFolder, model: Graph) -> Canonical:

@@ -17,9 +17,10 @@ from planner.commands.show import show
 @click.command(short_help="Show a plan: tilings, strategies, bytes.")
 @click.argument("directory", metavar="[DIR]", type=click.Path(), required=False)
 @click.argument("subject", metavar="[TENSOR|OP]", required=False)
+@click.option("--bounds", is_flag=True, help="How far each product and convolution is from the least that it can move.")
 @OPDEFS
 @JSON
-def explain(directory: str | None, subject: str | None, opdefs: Path | None, json_wanted: bool) -> int:
+def explain(directory: str | None, subject: str | None, bounds: bool, opdefs: Path | None, json_wanted: bool) -> int:
     """Show the tiling of every tensor of a plan and the strategy of every op, or of one of them.
 
     Without DIR, the newest plan in the working directory.
@@ -28,6 +29,7 @@ def explain(directory: str | None, subject: str | None, opdefs: Path | None, jso
     Examples:
       tofu explain plan
       tofu explain plan fc.weight
+      tofu explain plan --bounds
     """
     if directory is not None and subject is None and not _is_a_path(directory):
         directory, subject = None, directory
@@ -36,7 +38,10 @@ def explain(directory: str | None, subject: str | None, opdefs: Path | None, jso
     from planner.report import as_json, tables
 
     show(
-        lambda _line: api.explain(folder, subject=subject, opdefs=opdefs), as_json.explain, tables.explain, json_wanted
+        lambda _line: api.explain(folder, subject=subject, bounds=bounds, opdefs=opdefs),
+        as_json.explain,
+        tables.explain,
+        json_wanted,
     )
     return EXIT_DONE
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -91,10 +92,10 @@ def _distance(
         op=bound.op.name,
         op_type=bound.op.op_type,
         moved_bytes=moved,
-        any_bytes=None if least is None else int(least.any_bytes),
+        any_bytes=None if least is None else ceil(least.any_bytes),
         regime="" if least is None else least.regime,
         lies_once=lies_once,
-        as_it_lies_bytes=None if lies is None else int(lies),
+        as_it_lies_bytes=None if lies is None else ceil(lies),
         grid={} if grid is None else grid.named(bound),
         grid_bytes=None if grid is None else grid.moved_bytes,
     )

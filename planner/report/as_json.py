@@ -149,6 +149,21 @@ def explain(result: Explanation) -> dict[str, Any]:
             }
             for row in result.in_place
         ],
+        "bounds": [
+            {
+                "op": row.op,
+                "op_type": row.op_type,
+                "moved_bytes": row.moved_bytes,
+                "least_as_it_lies_bytes": row.as_it_lies_bytes,
+                "least_however_spread_bytes": row.any_bytes,
+                "lies_once": row.lies_once,
+                "regime": row.regime,
+                "grid": dict(row.grid),
+                "grid_bytes": row.grid_bytes,
+                "times_the_least": row.excess,
+            }
+            for row in result.distances
+        ],
     }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from planner.artifacts.plan import Plan, UndescribedOp
 from planner.machine.rates import Rates
+from planner.report.bounds import bounds
 from planner.report.console import ReportConsole
 from planner.report.estimate import beside_facts, beside_measurement, estimate_facts
 from planner.results import (
@@ -217,6 +218,9 @@ def _price(price: Price) -> str:
 def explain(result: Explanation, file: TextIO) -> None:
     """Prints the tensors and ops of a plan."""
     console = ReportConsole(file)
+    if result.is_of_bounds:
+        bounds(console, result.distances)
+        return
     if result.subject is None:
         guessed = sum(row.is_inferred for row in result.state)
         known = f"{len(result.state)} tensors" + (f", {guessed} of them inferred (see below)" if guessed else "")
@@ -249,6 +253,9 @@ def explain(result: Explanation, file: TextIO) -> None:
     console.print_table(("op", "type", "strategy", "index variables"), ops)
     shown = {row.name for row in result.ops}
     _undescribed(console, (op for op in result.plan.undescribed if op.name in shown))
+    if result.distances:
+        console.print()
+        bounds(console, result.distances)
 
 
 def run(result: RunResult, file: TextIO) -> None:

@@ -25,4 +25,4 @@ def test_explain_takes_a_directory_or_a_subject(door: Door, tmp_path: Path, monk
         (["../nosuch"], Path("../nosuch"), None),
     ]:
         assert cli.main(["explain", *arguments]) == 0
-        assert door.calls.pop() == ("explain", (directory,), {"subject": subject, "opdefs": None})
+        assert door.calls.pop() == ("explain", (directory,), {"subject": subject, "bounds": False, "opdefs": None})
