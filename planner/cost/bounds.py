@@ -39,7 +39,7 @@ _SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class Least:
     """The least that an op moves, in bytes over all workers."""
 
     any_bytes: float
@@ -79,24 +79,24 @@ class _Form:
 class Bounds:
     """Lower bounds of one op."""
 
-    def __init__(self, bound: BoundOp, contraction: Contraction) -> None:
+    def __init__(self, op: BoundOp, contraction: Contraction) -> None:
         """Keeps what is needed.
 
         Args:
-            bound: the op.
+            op: the op.
             contraction: what it is, ``contraction_of``.
         """
         self.contraction = contraction
-        self._bound = bound
+        self._op = op
         self._bytes = [operand.item_bytes for operand in contraction.operands]
 
     @classmethod
-    def of(cls, bound: BoundOp) -> Bounds | None:
+    def of(cls, op: BoundOp) -> Bounds | None:
         """The bounds of an op; None if it sums no products of two inputs, and nothing is known of it."""
-        contraction = contraction_of(bound)
-        return None if contraction is None else cls(bound, contraction)
+        contraction = contraction_of(op)
+        return None if contraction is None else cls(op, contraction)
 
-    def any(self, strategy: Tiling, memory_bytes: int | None = None) -> Bound | None:
+    def any(self, strategy: Tiling, memory_bytes: int | None = None) -> Least | None:
         """The least that moves however the tensors are spread, each element in one place.
 
         Args:
@@ -109,7 +109,7 @@ class Bounds:
         if not _is_once(strategy):
             return None
         best, regime = 0.0, "0D"
-        for form in self._forms(self._bound.ranges(strategy)):
+        for form in self._forms(self._op.ranges(strategy)):
             rest = self._size(form)
             total = 0.0
             dims = 0
@@ -123,7 +123,7 @@ class Bounds:
                 limited = sum(2 * math.sqrt(weight / memory_bytes) * points for points in form.points)
                 if limited * (1 - _SLACK) - rest > best:
                     best, regime = limited * (1 - _SLACK) - rest, "2.5D"
-        return Bound(best, regime)
+        return Least(best, regime)
 
     def as_it_lies(self, strategy: Tiling, holding: Holding) -> float | None:
         """The least that moves in bytes where the tensors lie as they do; None if work is repeated.
@@ -135,7 +135,7 @@ class Bounds:
         if not _is_once(strategy):
             return None
         best = 0.0
-        for form in self._forms(self._bound.ranges(strategy)):
+        for form in self._forms(self._op.ranges(strategy)):
             total = 0.0
             for worker, points in enumerate(form.points):
                 if points:
@@ -150,7 +150,7 @@ class Bounds:
         return best
 
     def _whole_result(self) -> int:
-        shape = self._bound.node.output_shapes[self.contraction.operands[RESULT].position]
+        shape = self._op.node.output_shapes[self.contraction.operands[RESULT].position]
         return math.prod(shape or ())
 
     def _size(self, form: _Form) -> float:

@@ -171,29 +171,29 @@ class Contraction:
         )
 
 
-def contraction_of(bound: BoundOp) -> Contraction | None:
+def contraction_of(op: BoundOp) -> Contraction | None:
     """An op as a contraction.
 
     Args:
-        bound: the op.
+        op: the op.
 
     Returns:
         None if it is none: see the head of this file. A product of a tensor with itself is none either, since what a
         worker has of the one operand it has of the other.
     """
-    product = bound.analysis.product
-    if product is None or 0 in bound.extents or any(bound.analysis.steps):
+    product = op.analysis.product
+    if product is None or 0 in op.extents or any(op.analysis.steps):
         return None
     first, second = product
-    inputs = (bound.op.inputs[first.slot], bound.op.inputs[second.slot])
-    numbers = bound.analysis.outputs[0]
-    if inputs[0] == inputs[1] or numbers is None or len(bound.analysis.outputs) != 1:
+    inputs = (op.op.inputs[first.slot], op.op.inputs[second.slot])
+    numbers = op.analysis.outputs[0]
+    if inputs[0] == inputs[1] or numbers is None or len(op.analysis.outputs) != 1:
         return None
-    extents = {variable.name: extent for variable, extent in zip(bound.variables, bound.extents, strict=True)}
-    made = tuple(Var(bound.variables[number].name) for number in numbers)
+    extents = {variable.name: extent for variable, extent in zip(op.variables, op.extents, strict=True)}
+    made = tuple(Var(op.variables[number].name) for number in numbers)
     dims = [first.indices, second.indices, made]
-    shapes = (bound.node.input_shapes[first.slot], bound.node.input_shapes[second.slot], bound.node.output_shapes[0])
-    dtypes = (bound.node.input_dtypes[first.slot], bound.node.input_dtypes[second.slot], bound.node.output_dtypes[0])
+    shapes = (op.node.input_shapes[first.slot], op.node.input_shapes[second.slot], op.node.output_shapes[0])
+    dtypes = (op.node.input_dtypes[first.slot], op.node.input_dtypes[second.slot], op.node.output_dtypes[0])
     operands = tuple(
         Operand(position, dtype.item_bytes)
         for position, dtype in zip((first.slot, second.slot, 0), dtypes, strict=True)
@@ -201,16 +201,16 @@ def contraction_of(bound: BoundOp) -> Contraction | None:
     )
     if len(operands) != TENSORS or None in shapes:
         return None
-    return _Reading(bound, extents).contraction(dims, [index_space(shape or ()) for shape in shapes], operands)
+    return _Reading(op, extents).contraction(dims, [index_space(shape or ()) for shape in shapes], operands)
 
 
 class _Reading:
     """How a contraction's indices are read: once for an op."""
 
-    def __init__(self, bound: BoundOp, extents: Mapping[str, int]) -> None:
-        self._numbers = {variable.name: number for number, variable in enumerate(bound.variables)}
+    def __init__(self, op: BoundOp, extents: Mapping[str, int]) -> None:
+        self._numbers = {variable.name: number for number, variable in enumerate(op.variables)}
         self._extents = extents
-        self._all = bound.extents
+        self._all = op.extents
         self._divisors: dict[str, int] = {}
 
     def contraction(

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.algebra.tiling import Partial, Tiling
 from planner.artifacts.plan import OpStrategy
-from planner.cost.bounds import Bound, Bounds, Holding
+from planner.cost.bounds import Bounds, Holding, Least
 from planner.cost.by_op import op_bytes
 from planner.cost.contraction import RESULT
 from planner.cost.grids import Grid, best_grid
@@ -31,7 +31,7 @@ class Distance:
     """The least however its tensors are spread, each element in one place, each worker having its share of the work;
     None where work is repeated."""
     regime: str
-    """See ``Bound.regime``; "" where there is no bound."""
+    """See ``Least.regime``; "" where there is no bound."""
     lies_once: bool
     """Whether the plan has each element of the op's tensors in one place: ``any_bytes`` bounds what it moves then."""
     as_it_lies_bytes: int | None
@@ -65,51 +65,51 @@ def distances(
         tables: to count with.
     """
     found: dict[tuple[object, int], Grid | None] = {}
-    for bound in ops:
-        known = Bounds.of(bound)
+    for op in ops:
+        known = Bounds.of(op)
         if known is not None:
-            strategy = strategies[bound.op.name].tiling
-            key = (bound.content, strategy.workers)
+            strategy = strategies[op.op.name].tiling
+            key = (op.content, strategy.workers)
             if key not in found:
-                found[key] = best_grid(bound, strategy.workers)
-            moved = sum(amount for _, amount in op_bytes(graph, bound, strategies, tilings, tables))
-            yield _distance(graph, bound, known, strategy, tilings, moved, found[key])
+                found[key] = best_grid(op, strategy.workers)
+            moved = sum(amount for _, amount in op_bytes(graph, op, strategies, tilings, tables))
+            yield _distance(graph, op, known, strategy, tilings, moved, found[key])
 
 
 def _distance(
     graph: Graph,
-    bound: BoundOp,
+    op: BoundOp,
     known: Bounds,
     strategy: Tiling,
     tilings: Mapping[str, Tiling],
     moved: int,
     grid: Grid | None,
 ) -> Distance:
-    least: Bound | None = known.any(strategy)
-    holding, lies_once = _holding(graph, bound, known, tilings, strategy.workers)
+    least: Least | None = known.any(strategy)
+    holding, lies_once = _holding(graph, op, known, tilings, strategy.workers)
     lies = known.as_it_lies(strategy, holding)
     return Distance(
-        op=bound.op.name,
-        op_type=bound.op.op_type,
+        op=op.op.name,
+        op_type=op.op.op_type,
         moved_bytes=moved,
         any_bytes=None if least is None else ceil(least.any_bytes),
         regime="" if least is None else least.regime,
         lies_once=lies_once,
         as_it_lies_bytes=None if lies is None else ceil(lies),
-        grid={} if grid is None else grid.named(bound),
+        grid={} if grid is None else grid.named(op),
         grid_bytes=None if grid is None else grid.moved_bytes,
     )
 
 
 def _holding(
-    graph: Graph, bound: BoundOp, known: Bounds, tilings: Mapping[str, Tiling], workers: int
+    graph: Graph, op: BoundOp, known: Bounds, tilings: Mapping[str, Tiling], workers: int
 ) -> tuple[Holding, bool]:
     """Where an op's tensors lie, and whether each element is in one place."""
     own: list[list[int]] = []
     once = True
     operands = known.contraction.operands
     for operand in operands[:RESULT]:
-        name = bound.op.inputs[operand.position]
+        name = op.op.inputs[operand.position]
         shape = graph.tensors[name].shape
         if name in graph.constants:  # every worker has it
             own.append([graph.tensors[name].elements] * workers)
@@ -117,7 +117,7 @@ def _holding(
         else:
             own.append(_elements(tilings[name], shape))
             once = once and sum(own[-1]) == graph.tensors[name].elements
-    name = bound.op.outputs[operands[RESULT].position]
+    name = op.op.outputs[operands[RESULT].position]
     if not is_used(graph, name):
         return Holding((own[0], own[1]), 0, workers), False
     tiling, elements = tilings[name], graph.tensors[name].elements

@@ -33,56 +33,54 @@ class Grid:
     held_bytes: int
     """What the fullest worker reads and makes of the op's tensors."""
 
-    def named(self, bound: BoundOp) -> dict[str, int]:
+    def named(self, op: BoundOp) -> dict[str, int]:
         """The ways by the name of the variable, without those that are not cut."""
-        pairs = zip(bound.variables, self.ways, strict=True)
+        pairs = zip(op.variables, self.ways, strict=True)
         return {variable.name: ways for variable, ways in pairs if ways > 1}
 
 
-def grids(bound: BoundOp, workers: int) -> Iterator[Grid]:
+def grids(op: BoundOp, workers: int) -> Iterator[Grid]:
     """All grids of so many workers that an op can be computed on, each part with something to do.
 
     Args:
-        bound: the op.
+        op: the op.
         workers: how many.
     """
-    free = [
-        number for number, variable in enumerate(bound.variables) if not variable.obstacle and bound.extents[number] > 1
-    ]
-    for ways in _factorised(workers, [bound.extents[number] for number in free]):
+    free = [number for number, variable in enumerate(op.variables) if not variable.obstacle and op.extents[number] > 1]
+    for ways in _factorised(workers, [op.extents[number] for number in free]):
         by_variable = dict(zip(free, ways, strict=True))
         cut = [(number, count) for number, count in by_variable.items() if count > 1]
         strategy = Tiling(tuple(Shard(number) for number, _ in cut), tuple(count for _, count in cut))
-        if bound.is_local(strategy):
-            everywhere = tuple(by_variable.get(number, 1) for number in range(len(bound.variables)))
-            yield Grid(everywhere, *_counted(bound, strategy))
+        if op.is_local(strategy):
+            everywhere = tuple(by_variable.get(number, 1) for number in range(len(op.variables)))
+            yield Grid(everywhere, *_counted(op, strategy))
 
 
-def best_grid(bound: BoundOp, workers: int, memory_bytes: int | None = None) -> Grid | None:
+def best_grid(op: BoundOp, workers: int, memory_bytes: int | None = None) -> Grid | None:
     """The grid that moves least; None if there is none, or none whose parts take so little memory.
 
     Args:
-        bound: the op.
+        op: the op.
         workers: how many.
         memory_bytes: what the fullest worker's parts may take; None: no matter.
     """
-    fitting = (grid for grid in grids(bound, workers) if memory_bytes is None or grid.held_bytes <= memory_bytes)
+    fitting = (grid for grid in grids(op, workers) if memory_bytes is None or grid.held_bytes <= memory_bytes)
     return min(fitting, key=lambda grid: (grid.moved_bytes, grid.held_bytes, grid.ways), default=None)
 
 
-def _counted(bound: BoundOp, strategy: Tiling) -> tuple[int, int]:
+def _counted(op: BoundOp, strategy: Tiling) -> tuple[int, int]:
     """What moves, and what the fullest worker holds, in bytes."""
-    ranges = bound.ranges(strategy)
+    ranges = op.ranges(strategy)
     moved, held = 0, np.zeros(ranges.workers, dtype=np.int64)
-    constant = [slot for slot, value in enumerate(bound.node.constants) if value is not None]
-    for slot, read in bound.reads(ranges).items():
-        dtype = bound.node.input_dtypes[slot]
+    constant = [slot for slot, value in enumerate(op.node.constants) if value is not None]
+    for slot, read in op.reads(ranges).items():
+        dtype = op.node.input_dtypes[slot]
         assert dtype is not None, "an absent input is never read"
         held += read.boxes.elements * dtype.item_bytes
-        if slot not in constant and bound.delivered_slots[slot] == slot:
+        if slot not in constant and op.delivered_slots[slot] == slot:
             moved += _beyond_once(read.boxes) * dtype.item_bytes
-    for position, made in enumerate(bound.all_made(ranges)):
-        dtype = bound.node.output_dtypes[position] if made is not None else None
+    for position, made in enumerate(op.all_made(ranges)):
+        dtype = op.node.output_dtypes[position] if made is not None else None
         if made is not None and dtype is not None:
             held += made.elements * dtype.item_bytes
             moved += _beyond_once(made) * dtype.item_bytes

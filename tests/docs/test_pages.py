@@ -46,7 +46,7 @@ def test_links_lead_somewhere() -> None:
         assert not anchor or anchor in anchors(target), f"{file.name}: {link} names no section"
 
 
-@pytest.mark.parametrize("page", [*PAGES, "verification"])
+@pytest.mark.parametrize("page", [*PAGES, "verification", "distcnn"])
 def test_each_rule_names_a_test_that_there_is(page: str) -> None:
     _, _, after = (DOCS / f"{page}.md").read_text().partition(f"{INVARIANTS}\n")
     rules = [line for line in after.partition("\n## ")[0].splitlines() if line.strip()]
