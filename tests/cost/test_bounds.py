@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from onnx import TensorProto, helper
+from onnx.shape_inference import infer_shapes
 
 import opdefs
 from fast_suite import examples
@@ -17,15 +19,26 @@ from planner.algebra.tiling import Placement, Shard, Tiling
 from planner.cost.bounds import Bounds, Holding
 from planner.cost.contraction import contraction_of
 from planner.cost.grids import best_grid, grids
-from planner.graph.model import Attribute
+from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.tdl.bind import BoundOp
-from planner.verify.cases.examples import bind_case, make
 
 DESCRIPTIONS = opdefs.standard()
+FLOAT = TensorProto.FLOAT
 
 
 def op(op_type: str, *shapes: tuple[int, ...], **attributes: Attribute) -> BoundOp:
-    return bind_case(make(op_type, *shapes, **attributes), DESCRIPTIONS)[0]
+    """An op on float32 tensors of these shapes; its own is what ONNX infers."""
+    names = [f"x{number}" for number in range(len(shapes))]
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    given_ = [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in zip(names, shapes, strict=True)]
+    graph = helper.make_graph([node], "op", given_, [helper.make_tensor_value_info("y", FLOAT, None)])
+    inferred = infer_shapes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]))
+    made = tuple(dim.dim_value for dim in inferred.graph.output[0].type.tensor_type.shape.dim)
+    tensors = {
+        name: Tensor(name, shape, DType.FLOAT32) for name, shape in zip([*names, "y"], [*shapes, made], strict=True)
+    }
+    one = Op("op", op_type, tuple(names), ("y",), tuple(sorted(attributes.items())))
+    return DESCRIPTIONS.bind(one, Graph("op", tensors, (one,), tuple(names), ("y",), {}))
 
 
 def bounds(bound: BoundOp) -> Bounds:
