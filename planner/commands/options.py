@@ -116,7 +116,7 @@ def check_count(command: str, gpus: int | None, topology: str | None) -> None:
 
 STRATEGIES = [
     *("tofu", "tofu-recursion", "soybean", "soybean-levels", "layer-wise", "data", "model", "mixed", "hybrid"),
-    *("megatron", "fsdp", "allrow-greedy", "spartan", "equalchop", "icml18"),
+    *("megatron", "fsdp", "distcnn", "allrow-greedy", "spartan", "equalchop", "icml18"),
 ]
 """Those of planner.search.literature.methods, which is not imported for its names alone."""
 JSON = click.option(

@@ -16,6 +16,7 @@ import numpy as np
 from planner.algebra.tiling import UNCUT
 from planner.cost.tables import Candidates
 from planner.search.literature import restrictions
+from planner.search.literature.grids import processor_grids
 from planner.search.literature.layers import search_layers
 from planner.search.literature.levels import search_by_levels
 from planner.search.model.found import Found
@@ -68,6 +69,13 @@ def _best_of(make: Callable[[Problem, int], list[Restriction]]) -> Search:
 def _under(ground: Ground, cuts: tuple[int, ...], restriction: Restriction) -> Found:
     restrict = ground.narrow(restriction, cuts)
     return search_recursively(ground.problem, cuts, restrict, ground.progress, ground.stop)
+
+
+def _distcnn(ground: Ground) -> tuple[tuple[int, ...], Found]:
+    """Each product and convolution on its best processor grid, tensors where that moves least."""
+    restrict = ground.narrow(processor_grids(ground.problem, ground.cuts), ground.cuts)
+    found = search_recursively(ground.problem, ground.cuts, restrict, ground.progress, ground.stop)
+    return ground.cuts, improve(ground.problem, ground.cuts, restrict, found, ground.progress, ground.stop)
 
 
 def _hybrid(problem: Problem, cuts: int) -> list[Restriction]:
@@ -156,6 +164,7 @@ _ALL = (
     Method("hybrid", "data across groups, model within, the best group size", _best_of(_hybrid), True),
     Method("megatron", "Megatron-LM: heads and wide layers divided in a group, data across", _best_of(_megatron), True),
     Method("fsdp", "ZeRO-3 or FSDP: compute by data, state cut", _recursive(restrictions.fully_sharded), True),
+    Method("distcnn", "SPAA'21, section 2: products and convolutions on processor grids", _distcnn),
     Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(first_dim)),
     Method("spartan", "the largest tensor first (Tofu, section 7.3)", _spartan),
     Method("equalchop", "every tensor along one dim only (Tofu, section 7.3)", _equal_chop),

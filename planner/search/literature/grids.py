@@ -1,0 +1,85 @@
+"""Processor grids as a restriction: each product and convolution on the grid that moves least for it alone.
+
+SPAA'21, section 2.2: from the closed form of the costs follow the ways of each variable, and from these where tensors
+lie; other ops follow. Which grid it is, is found by counting what all of them move (``planner.cost.grids``), which
+where the closed form holds gives its grid, and holds of halos and uneven parts too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+
+from planner.algebra.tiling import Shard
+from planner.cost.contraction import contraction_of
+from planner.cost.grids import Grid, grids
+from planner.cost.tables import Candidates
+from planner.errors import InfeasibleError
+from planner.search.model.problem import Problem, Restriction, SearchVariable
+from planner.tdl.bind import BoundOp
+
+
+def processor_grids(problem: Problem, cuts: tuple[int, ...]) -> Restriction:
+    """Ops that sum products are cut as their best grids are; tensors and other ops as is best then.
+
+    Args:
+        problem: whose ops they are.
+        cuts: the ways of each cut; grids are made of these.
+
+    Raises:
+        InfeasibleError: no op sums products of two inputs.
+    """
+    known: dict[object, Grid | None] = {}
+    by_op: dict[str, tuple[int, ...]] = {}
+    for op in problem.ops:
+        if contraction_of(op) is not None:
+            if op.content not in known:
+                known[op.content] = _best(op, cuts)
+            grid = known[op.content]
+            if grid is not None:
+                by_op[op.op.name] = grid.ways
+    if not known:
+        raise InfeasibleError(
+            "no op sums products of two inputs, so there is no processor grid",
+            hint="plan with --strategy tofu, which needs none",
+        )
+
+    def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
+        ways = None if variable.op is None else by_op.get(variable.op.op.name)
+        if ways is None:
+            return candidates
+        kept = tuple(
+            one
+            for one in candidates
+            if all(isinstance(placement, Shard) for placement in one.placements)
+            and all(ways[dim] % used == 0 for dim, used in _used(one.dims, one.ways).items())
+        )
+        return kept or candidates
+
+    return restrict
+
+
+def _best(op: BoundOp, cuts: tuple[int, ...]) -> Grid | None:
+    """The grid that moves least of those that these cuts make."""
+    fitting = (grid for grid in grids(op, prod(cuts)) if _is_made_of(grid.ways, cuts))
+    return min(fitting, key=lambda grid: (grid.moved_bytes, grid.held_bytes, grid.ways), default=None)
+
+
+def _used(dims: tuple[int, ...], ways: tuple[int, ...]) -> Counter[int]:
+    """By variable, the ways of its cuts together."""
+    found: Counter[int] = Counter()
+    for dim, count in zip(dims, ways, strict=True):
+        found[dim] = max(1, found[dim]) * count
+    return found
+
+
+def _is_made_of(ways: tuple[int, ...], cuts: tuple[int, ...]) -> bool:
+    """Whether the ways are products of cuts, each used once."""
+    if not cuts:
+        return all(one == 1 for one in ways)
+    first, rest = cuts[0], cuts[1:]
+    return any(
+        _is_made_of((*ways[:place], one // first, *ways[place + 1 :]), rest)
+        for place, one in enumerate(ways)
+        if one % first == 0 and (place == 0 or one not in ways[:place])
+    )

@@ -1,0 +1,58 @@
+"""SPAA'21's processor grids as a strategy."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+import opdefs
+from planner import zoo
+from planner.cost.contraction import contraction_of
+from planner.cost.grids import best_grid
+from planner.errors import InfeasibleError
+from planner.graph.model import DType, Graph, Op, Tensor
+from planner.search.decide import decide
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
+from planner.zoo import mlp
+
+
+def planned(graph: Graph, workers: int, strategy: str = "distcnn") -> Decided:
+    return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, strategy=strategy))
+
+
+def on_their_grids(found: Decided) -> list[bool]:
+    """Of each product and convolution, whether it is cut as its best grid is."""
+    verdicts = []
+    for op in found.ops:
+        if contraction_of(op) is not None:
+            grid = best_grid(op, found.workers)
+            used: Counter[str] = Counter()
+            tiling = found.strategies[op.op.name].tiling
+            for dim, ways in zip(tiling.dims, tiling.ways, strict=True):
+                name = op.variables[dim].name
+                used[name] = max(1, used[name]) * ways
+            verdicts.append(grid is not None and used == grid.named(op))
+    return verdicts
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "workers"), [("mlp-5x300", None, 8), ("lenet-5", 64, 4), ("lenet-5", 63, 6)]
+)
+def test_products_and_convolutions_are_on_their_best_grids(model: str, batch: int | None, workers: int) -> None:
+    verdicts = on_their_grids(planned(zoo.build(model, batch=batch), workers))
+    assert len(verdicts) > 10
+    assert all(verdicts)
+
+
+def test_tofus_own_search_finds_nothing_dearer() -> None:
+    graph = mlp(3, 64, 128)
+    assert planned(graph, 8, "tofu").cost <= planned(graph, 8).cost
+
+
+def test_a_model_without_products_is_refused() -> None:
+    tensors = {name: Tensor(name, (16, 16), DType.FLOAT32) for name in ("x", "y")}
+    graph = Graph("none", tensors, (Op("relu", "Relu", ("x",), ("y",)),), ("x",), ("y",), {})
+    with pytest.raises(InfeasibleError, match="no op sums products"):
+        planned(graph, 4)
