@@ -82,7 +82,7 @@ def reduction(made: Tiling, owned: Tiling) -> tuple[Tiling, tuple[int, ...]]:
             base.append(Replicate())
             if isinstance(source, Partial):
                 shared.append(cut)
-    return Tiling(tuple(base), made.ways), tuple(shared)
+    return Tiling(tuple(base), made.ways).settled, tuple(shared)
 
 
 @lru_cache(maxsize=65536)
@@ -131,9 +131,9 @@ def made_tiling(
             made.append(Partial(reducer))
         elif isinstance(placement, Shard) and placement.dim in dims:
             dim = dims.index(placement.dim)
-            made.append(Shard(dim, placement.block * (steps[dim] if steps else 1)))
+            made.append(Shard(dim, placement.block * (steps[dim] if steps else 1), placement.nest))
         elif isinstance(placement, Only):
             made.append(placement)
         else:
             made.append(Replicate())
-    return Tiling(tuple(made), strategy.ways)
+    return Tiling(tuple(made), strategy.ways).settled

@@ -1,7 +1,10 @@
 """Placements and tilings: how an index space is divided among workers, cut by cut.
 
 The text form is ``S(0)/2 S(1)/3 R/2``: outermost cut first, the ways of each cut after the slash. Order
-matters: ``S(0)/2 S(1)/2 S(0)/2`` and ``S(0)/2 S(0)/2 S(1)/2`` have equal tile shapes and different owners.
+matters: ``S(0)/2 S(1)/2 S(0)/2`` and ``S(0)/2 S(0)/2 S(1)/2`` have equal tile shapes and different owners. Cuts along
+one dim *nest* in their own order, the outermost dividing it first, unless the tiling says otherwise: in ``S(0)@1/2
+S(0)/2`` the second cut divides dim 0 first, and the first cut each of its pieces. So a tensor can be spread within the
+groups of an inner cut (SPAA'21, section 2.2, "initial data distribution").
 For even cuts this is SoyBean's tiling (section 4); uneven cuts, blocks and partial values go beyond it.
 
 The same class divides an op's iteration space: there a "dim" is an index variable, and ``R`` means that the
@@ -44,9 +47,12 @@ class Shard(NamedTuple):
     dim: int
     block: int = 1
     """Pieces are made of whole blocks: 64 in blocks of 16 falls 32/16/16 on three workers."""
+    nest: int = 0
+    """Cuts along one dim divide it in the order of these numbers, and of the cuts where they are equal."""
 
     def __str__(self) -> str:
-        return f"S({self.dim})" if self.block == 1 else f"S({self.dim},{self.block})"
+        where = f"S({self.dim})" if self.block == 1 else f"S({self.dim},{self.block})"
+        return f"{where}@{self.nest}" if self.nest else where
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,13 +96,14 @@ class Only:
 Placement: TypeAlias = Shard | Replicate | Partial | Only
 
 _PLACEMENT = re.compile(
-    r"(?:S\((?P<dim>[0-9]{1,18})(?:,(?P<block>[0-9]{1,18}))?\)|(?P<r>R)|P(?:\((?P<reducer>\w+)\))?"
+    r"(?:S\((?P<dim>[0-9]{1,18})(?:,(?P<block>[0-9]{1,18}))?\)(?:@(?P<nest>[0-9]{1,9}))?"
+    r"|(?P<r>R)|P(?:\((?P<reducer>\w+)\))?"
     r"|O\((?P<group>[0-9]{1,18})\))(?:/(?P<ways>[0-9]{1,18}))?"
 )
 
 
 def parse_placement(text: str) -> tuple[Placement, int | None]:
-    """Reads ``S(0)``, ``S(1,16)/3``, ``R/2``, ``P``, ``P(Max)``, ``O(1)``; the ways are None where not said.
+    """Reads ``S(0)``, ``S(1,16)/3``, ``S(0)@1/2``, ``R/2``, ``P``, ``P(Max)``, ``O(1)``; ways not said are None.
 
     Raises:
         UsageError: the text is none of these, or its blocks are empty.
@@ -110,7 +117,7 @@ def parse_placement(text: str) -> tuple[Placement, int | None]:
         block = int(match["block"] or 1)
         if block < 1:
             raise UsageError(f"placement {text!r} has blocks of {block}", hint="a block has at least 1 element")
-        return Shard(int(match["dim"]), block), ways
+        return Shard(int(match["dim"]), block, int(match["nest"] or 0)), ways
     if match["r"]:
         return Replicate(), ways
     if match["group"]:
@@ -184,6 +191,23 @@ class Tiling:
         return _boxes(self, shape)
 
     @property
+    def is_nested(self) -> bool:
+        """True if cuts along some dim nest in another order than their own."""
+        return any(isinstance(placement, Shard) and placement.nest for placement in self.placements)
+
+    @property
+    def plain(self) -> Tiling:
+        """The same placements, nested in the order of the cuts."""
+        if not self.is_nested:
+            return self
+        return Tiling(tuple(_plain(placement) for placement in self.placements), self.ways)
+
+    @property
+    def settled(self) -> Tiling:
+        """The same division, with the least numbers that say how cuts nest: equal divisions are equal tilings then."""
+        return _settled(self) if self.is_nested else self
+
+    @property
     def dims(self) -> tuple[int, ...]:
         """The dims that are cut, by cut."""
         return tuple(placement.dim for placement in self.placements if isinstance(placement, Shard))
@@ -215,11 +239,33 @@ class Tiling:
         if len(parts) != len(ways) or said != ways:
             want = " ".join(f"?/{cut}" for cut in ways)
             raise UsageError(f"tiling {text!r} does not fit the cuts", hint=f"this plan's cuts are {want}")
-        return cls(tuple(placement for placement, _ in parts), ways)
+        return cls(tuple(placement for placement, _ in parts), ways).settled
 
 
 UNCUT = Tiling((), ())
 """What no cut has divided yet: one worker has all of it."""
+
+
+def _plain(placement: Placement) -> Placement:
+    return Shard(placement.dim, placement.block) if isinstance(placement, Shard) and placement.nest else placement
+
+
+@lru_cache(maxsize=65536)
+def _settled(tiling: Tiling) -> Tiling:
+    """Along each dim the numbers 0, 1, ...; a cut has the number of the one that divides the dim before it if it comes
+    after that one in the order of the cuts too.
+    """
+    nests: dict[int, int] = {}
+    for _, cuts, _ in cuts_along(tiling):
+        number = 0
+        for before, cut in zip((-1, *cuts), cuts, strict=False):
+            number += cut < before
+            nests[cut] = number
+    placements = tuple(
+        Shard(placement.dim, placement.block, nests[cut]) if isinstance(placement, Shard) else placement
+        for cut, placement in enumerate(tiling.placements)
+    )
+    return Tiling(placements, tiling.ways)
 
 
 @lru_cache(maxsize=1 << 20)
@@ -245,7 +291,7 @@ def _coordinates(ways: tuple[int, ...]) -> NDArray[np.int64]:
 Piece: TypeAlias = tuple[int, int | Only]
 """A cut of one dim: its ways, and the block of its pieces or which group alone has all."""
 Along: TypeAlias = tuple[tuple[int, tuple[int, ...], tuple[Piece, ...]], ...]
-"""By dim that is cut at all, which cuts are along it, and how each of them divides it."""
+"""By dim that is cut at all, which cuts are along it, in the order in which they divide it, and how each does."""
 
 
 @lru_cache(maxsize=65536)
@@ -261,7 +307,7 @@ def pieces(extent: int, cuts: tuple[Piece, ...]) -> tuple[NDArray[np.int64], NDA
 
     Args:
         extent: of the dim.
-        cuts: those along it, outermost first.
+        cuts: those along it, the one that divides the dim first before the others.
     """
     lo, hi = np.zeros(1, dtype=np.int64), np.array([extent], dtype=np.int64)
     if cuts:
@@ -289,7 +335,7 @@ def distinct_pieces(extent: int, cuts: tuple[Piece, ...]) -> tuple[NDArray[np.in
 
 @lru_cache(maxsize=4096)
 def piece_of(ways: tuple[int, ...], cuts: tuple[int, ...]) -> NDArray[np.int64]:
-    """Which piece of a dim each worker has, when these of all cuts are along it; shape [workers]."""
+    """Which piece of a dim each worker has, when these of all cuts divide it in this order; shape [workers]."""
     groups = coordinates(ways)
     found = np.zeros(len(groups), dtype=np.int64)
     for cut in cuts:
@@ -300,14 +346,21 @@ def piece_of(ways: tuple[int, ...], cuts: tuple[int, ...]) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=262144)
 def cuts_along(tiling: Tiling) -> Along:
-    """By dim that is cut at all, which cuts are along it, and how each of them divides it."""
+    """By dim that is cut at all, which cuts are along it, in the order in which they divide it, and how each does."""
     along: dict[int, list[int]] = {}
     for cut, placement in enumerate(tiling.placements):
         if isinstance(placement, Shard):
             along.setdefault(placement.dim, []).append(cut)
         elif isinstance(placement, Only):  # a region is empty if it is empty along one dim
             along.setdefault(0, []).append(cut)
+    if tiling.is_nested:
+        for cuts in along.values():
+            cuts.sort(key=lambda cut: (_nest_of(tiling.placements[cut]), cut))
     return tuple((dim, tuple(cuts), tuple(_piece(tiling, cut) for cut in cuts)) for dim, cuts in along.items())
+
+
+def _nest_of(placement: Placement) -> int:
+    return placement.nest if isinstance(placement, Shard) else 0
 
 
 Parts: TypeAlias = tuple[tuple[int, tuple[Piece, ...]], ...]

@@ -32,7 +32,8 @@ class Ways:
         is_regular: whether all cuts make as many.
         is_whole: by way, whether it gives all of a dim to every worker.
         lengths: by way that is a tiling's, how long each worker's piece is; 0 if they are not of one length.
-        cuts: by way the cuts on whose groups it depends which part a worker has, outermost first, -1 behind them.
+        cuts: by way the cuts on whose groups it depends which part a worker has, in the order in which they divide the
+            dim, -1 behind them.
         knows_cuts: by way, whether these are known; else it is taken to depend on all.
     """
 
@@ -87,8 +88,8 @@ class Ways:
             extent: of the dim.
             lo: where the part of each combination of the cuts' groups begins, the last cut's varying fastest.
             hi: where it ends.
-            cuts: those on whose groups the part depends, outermost first; None if they are not known, so that there is
-                a part for each worker.
+            cuts: those on whose groups the part depends, in the order in which they divide the dim; None if they are
+                not known, so that there is a part for each worker.
         """
         if cuts is not None and len(cuts) and not lo.any() and (hi == extent).all():
             return self.whole(extent)

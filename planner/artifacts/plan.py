@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any, Literal, TypeAlias
 
-from planner.algebra.tiling import Only, Tiling
+from planner.algebra.tiling import Only, Shard, Tiling
 from planner.artifacts.estimate import TimeEstimate
 from planner.errors import ModelError, UsageError
 from planner.graph.deliveries import SharedDelivery
@@ -37,7 +37,8 @@ class OpStrategy:
         for placement, ways in zip(self.tiling.placements, self.tiling.ways, strict=True):
             dim = getattr(placement, "dim", None)
             block = getattr(placement, "block", 1)
-            name = str(placement) if dim is None else self.variables[dim] + (f":{block}" if block > 1 else "")
+            nest = f"@{placement.nest}" if isinstance(placement, Shard) and placement.nest else ""
+            name = str(placement) if dim is None else self.variables[dim] + (f":{block}" if block > 1 else "") + nest
             parts.append(f"{name}/{ways}")
         return " ".join(parts) or "R/1"
 

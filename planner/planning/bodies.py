@@ -229,7 +229,7 @@ def _candidates(body: Body, original: BoundOp, inner: list[BoundOp], plan: Decid
             if like not in plan.tilings or plan.graph.tensors[like].shape != shape:
                 continue
             placements = tuple(
-                Shard(variable, placement.block)
+                Shard(variable, placement.block, placement.nest)
                 if isinstance(placement, Shard) and (variable := dims[placement.dim]) is not None
                 else Replicate()
                 for placement in plan.tilings[like].placements
@@ -239,7 +239,7 @@ def _candidates(body: Body, original: BoundOp, inner: list[BoundOp], plan: Decid
                 for cut, placement in enumerate(placements)
             )
             if possible:
-                found[Tiling(placements, plan.cuts)] = None
+                found[Tiling(placements, plan.cuts).settled] = None
     return tuple(found)
 
 

@@ -91,7 +91,8 @@ def strategy_text(bound: BoundOp, strategy: Tiling) -> str:
     for placement, ways in zip(strategy.placements, strategy.ways, strict=True):
         if isinstance(placement, Shard):
             block = f",block {placement.block}" if placement.block != 1 else ""
-            parts.append(f"{bound.variables[placement.dim].name}{block}/{ways}")
+            nest = f"@{placement.nest}" if placement.nest else ""
+            parts.append(f"{bound.variables[placement.dim].name}{block}{nest}/{ways}")
         else:
             parts.append(f"{placement}/{ways}")
     return " ".join(parts)

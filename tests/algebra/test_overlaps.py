@@ -11,7 +11,9 @@ from planner.algebra.region import Boxes
 from planner.algebra.tiling import Only, Partial, Placement, Replicate, Shard, Tiling, cuts_along
 from planner.algebra.ways import Ints, Ways
 
-placements = st.sampled_from([Shard(0), Shard(1), Shard(2), Shard(1, 3), Replicate(), Partial(), Only(1)])
+placements = st.sampled_from(
+    [Shard(0), Shard(1), Shard(2), Shard(1, 3), Shard(0, 1, 1), Shard(1, 1, 1), Replicate(), Partial(), Only(1)]
+)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.algebra.tiling import Only, Partial, Reducer, Replicate, Shard, Tiling, split_bounds
+from planner.algebra.tiling import Only, Partial, Reducer, Replicate, Shard, Tiling, cuts_along, split_bounds
 from planner.errors import UsageError
 
 ways_lists = st.lists(st.integers(2, 4), min_size=1, max_size=3).map(tuple)
@@ -18,7 +18,7 @@ def disjoint(draw: st.DrawFn) -> tuple[Tiling, tuple[int, ...]]:
     placements = tuple(
         draw(
             st.one_of(
-                st.builds(Shard, st.integers(0, len(shape) - 1), st.integers(1, 4)),
+                st.builds(Shard, st.integers(0, len(shape) - 1), st.integers(1, 4), st.integers(0, 2)),
                 st.builds(Only, st.integers(0, cut - 1)),
             )
         )
@@ -45,8 +45,37 @@ def any_tiling(draw: st.DrawFn) -> tuple[Tiling, tuple[int, ...]]:
 
 
 @given(any_tiling())
-def test_boxes_are_what_one_cut_after_the_other_leaves(case: tuple[Tiling, tuple[int, ...]]) -> None:
+def test_settled_tilings_divide_alike(case: tuple[Tiling, tuple[int, ...]]) -> None:
     tiling, shape = case
+    assert list(tiling.settled.boxes(shape)) == list(tiling.boxes(shape))
+    assert tiling.settled.settled == tiling.settled
+    assert (tiling.settled == tiling.plain) == (cuts_along(tiling) == cuts_along(tiling.plain))
+
+
+@given(any_tiling())
+def test_nesting_is_another_order_of_cuts(case: tuple[Tiling, tuple[int, ...]]) -> None:
+    """Along one dim alone: as if the cuts were made in the order in which they nest."""
+    tiling, shape = case
+    of_one_dim = Tiling(tuple(Shard(0, 1, n % 3) for n, _ in enumerate(tiling.ways)), tiling.ways)
+    [(_, order, _)] = cuts_along(of_one_dim)
+    turned = Tiling((Shard(0),) * len(order), tuple(tiling.ways[cut] for cut in order)).boxes(shape)
+    groups = np.indices(tiling.ways).reshape(len(tiling.ways), -1).T
+    place = np.ravel_multi_index(tuple(groups[:, cut] for cut in order), tuple(tiling.ways[cut] for cut in order))
+    assert (of_one_dim.boxes(shape).lo == turned.lo[place]).all()
+    assert (of_one_dim.boxes(shape).hi == turned.hi[place]).all()
+
+
+def test_a_cut_inside_of_a_later_one() -> None:
+    """The second cut divides the rows, and the first one each half of them."""
+    nested = Tiling.parse("S(0)@1/2 S(0)/2", (2, 2))
+    assert [(region.lo[0], region.hi[0]) for region in nested.boxes((8,))] == [(0, 2), (4, 6), (2, 4), (6, 8)]
+    assert str(nested) == "S(0)@1/2 S(0)/2"
+    assert str(Tiling.parse("S(0)@2/2 S(1)@7/2 S(0)@2/2", (2, 2, 2))) == "S(0)/2 S(1)/2 S(0)/2"
+
+
+@given(any_tiling())
+def test_boxes_are_what_one_cut_after_the_other_leaves(case: tuple[Tiling, tuple[int, ...]]) -> None:
+    tiling, shape = case[0].plain, case[1]
     regions = [([0] * len(shape), list(shape))]
     for placement, ways in zip(tiling.placements, tiling.ways, strict=True):
         inner = []
@@ -101,7 +130,7 @@ def test_a_scalar_has_one_point_and_one_owner_where_only_one_group_holds_it() ->
 
 
 placements = st.one_of(
-    st.builds(Shard, st.integers(0, 12), st.integers(1, 99)),
+    st.builds(Shard, st.integers(0, 12), st.integers(1, 99), st.integers(0, 2)),
     st.just(Replicate()),
     st.builds(Partial, st.sampled_from(Reducer)),
     st.builds(Only, st.integers(0, 9)),
@@ -111,7 +140,7 @@ placements = st.one_of(
 @given(st.lists(st.tuples(placements, st.integers(1, 9)), max_size=4))
 def test_text_goes_there_and_back(parts: list[tuple[Shard, int]]) -> None:
     tiling = Tiling(tuple(placement for placement, _ in parts), tuple(ways for _, ways in parts))
-    assert Tiling.parse(str(tiling), tiling.ways) == tiling
+    assert Tiling.parse(str(tiling), tiling.ways) == tiling.settled
 
 
 def test_one_placement_without_ways_means_every_cut() -> None:

@@ -214,7 +214,7 @@ def _points(bound: BoundOp) -> tuple[list[tuple[int, ...]], list[list[frozenset[
         op("Conv", (2, 1, 5), (2, 1, 3), strides=(2,), pads=(1, 1)),
         op("Conv", (1, 2, 4), (2, 1, 3), pads=(1, 1), group=2),
     ],
-    ids=str,
+    ids=lambda one: f"{one.op.op_type}{one.node.input_shapes}{dict(one.op.attributes)}",
 )
 def test_no_balanced_assignment_to_two_workers_touches_less(bound: BoundOp) -> None:
     """Any half of the windows, box or not: each worker touches at least D(v), for all assignments there are."""

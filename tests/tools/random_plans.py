@@ -17,7 +17,7 @@ import numpy as np
 import opdefs
 from partial_plans import plan_of
 from planner import zoo
-from planner.algebra.tiling import UNCUT
+from planner.algebra.tiling import UNCUT, Shard, Tiling
 from planner.collection import without_collection
 from planner.partition.build import partition
 from planner.search.decided import Decided
@@ -33,7 +33,17 @@ def random_plan(problem: Problem, workers: int, seed: int) -> Decided:
         for variable in problem.variables:
             options = problem.extensions(variable, composites[variable.number], ways)
             composites[variable.number] = options[rng.integers(len(options))]
-    return plan_of(problem, composites)
+    return plan_of(problem, [nested_at_random(one, rng) for one in composites])
+
+
+def nested_at_random(tiling: Tiling, rng: np.random.Generator) -> Tiling:
+    """The same placements; half of the tilings have cuts that nest in an order that is drawn."""
+    if rng.integers(2):
+        return tiling
+    placements = [
+        Shard(one.dim, one.block, int(rng.integers(2))) if isinstance(one, Shard) else one for one in tiling.placements
+    ]
+    return Tiling(tuple(placements), tiling.ways).settled
 
 
 @without_collection()

@@ -32,7 +32,13 @@ def depths(ways: tuple[int, ...]) -> Elements:
 
 @lru_cache(maxsize=16384)
 def group_boxes(tiling: Tiling, shape: tuple[int, ...]) -> tuple[Boxes, ...]:
-    """For each depth, and last for the worker alone, the region that each worker's group has between it."""
+    """For each depth, and last for the worker alone, the region that each worker's group has between it.
+
+    Args:
+        tiling: whose cuts nest in their own order: else what a group has between it is no box (``nearby``).
+        shape: of the tensor's index space.
+    """
+    assert not tiling.is_nested, f"groups of {tiling} have no box between them"
     found = []
     inner = tiling.workers
     for cut in range(len(tiling.ways) + 1):
@@ -43,6 +49,25 @@ def group_boxes(tiling: Tiling, shape: tuple[int, ...]) -> tuple[Boxes, ...]:
     return tuple(found)
 
 
+def nearby(needed: Boxes, held: Tiling, shape: tuple[int, ...]) -> Elements:
+    """Elements that each worker needs and its group has, for each depth and last for itself, [workers, cuts + 1].
+
+    Args:
+        needed: what each worker needs.
+        held: how the tensor is held.
+        shape: of the tensor's index space.
+    """
+    if not held.is_nested:
+        return np.stack([needed.overlap(group) for group in group_boxes(held, shape)], axis=1)
+    common = needed.cross_overlap(held.boxes(shape))
+    # Of workers that have the same, the one that parts from the worker nowhere else is the nearest.
+    repeated = [cut for cut, one in enumerate(held.placements) if not isinstance(one, Shard | Only)]
+    groups = coordinates(held.ways)
+    alike = (groups[:, None, repeated] == groups[None, :, repeated]).all(axis=2)
+    depth = depths(held.ways)
+    return np.stack([(common * (alike & (depth >= cut))).sum(axis=1) for cut in range(len(held.ways) + 1)], axis=1)
+
+
 def arriving(needed: Boxes, held: Tiling, shape: tuple[int, ...]) -> Elements:
     """Elements that each worker takes from each depth, shape [workers, cuts].
 
@@ -51,7 +76,7 @@ def arriving(needed: Boxes, held: Tiling, shape: tuple[int, ...]) -> Elements:
         held: how the tensor is held; a group of a partial cut has contributions of its own, and takes none of others.
         shape: of the tensor's index space.
     """
-    near = np.stack([needed.overlap(group) for group in group_boxes(held, shape)], axis=1)
+    near = nearby(needed, held, shape)
     found: Elements = near[:, :-1] - near[:, 1:]
     return found
 

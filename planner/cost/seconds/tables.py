@@ -25,7 +25,7 @@ from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Replicate, Tiling
 from planner.cost.roofline import says_speed
 from planner.cost.seconds.assignment import usual_devices
-from planner.cost.seconds.depth import depths, group_boxes, redistributed
+from planner.cost.seconds.depth import arriving, depths, group_boxes, redistributed
 from planner.cost.seconds.measured import compute_times
 from planner.cost.tables import Candidates, Table, TableMemo
 from planner.errors import UsageError
@@ -112,8 +112,8 @@ class TimeTables(TableMemo):
     def _inputs(self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates) -> Table:
         shape = index_space(tensor.shape)
         reads = [bound.reads(bound.ranges(strategy), slot)[slot].boxes for strategy in strategies]
-        arriving = _arriving(reads, list(tilings), shape).swapaxes(0, 1)
-        table = _whole(self._waiting(arriving * tensor.dtype.item_bytes).max(axis=2))
+        taken = _arriving(reads, list(tilings), shape).swapaxes(0, 1)
+        table = _whole(self._waiting(taken * tensor.dtype.item_bytes).max(axis=2))
         wrong = impossible_reads(tilings, strategies)
         if wrong is not None:
             table[wrong] = IMPOSSIBLE
@@ -132,8 +132,8 @@ class TimeTables(TableMemo):
         whole = [number for number, source in enumerate(made) if not source.has_partial]
         if whole:
             owned = [tiling.boxes(shape) for tiling in tilings]
-            arriving = _arriving(owned, [made[number] for number in whole], shape)
-            seconds[:, whole] = self._waiting(arriving * item_bytes).max(axis=2)
+            taken = _arriving(owned, [made[number] for number in whole], shape)
+            seconds[:, whole] = self._waiting(taken * item_bytes).max(axis=2)
         for number, source in enumerate(made):
             if source.has_partial:
                 seconds[:, number] = [self._redistribution(source, tiling, shape, item_bytes) for tiling in tilings]
@@ -178,6 +178,16 @@ class TimeTables(TableMemo):
 
 def _arriving(needed: Sequence[Boxes], held: Sequence[Tiling], shape: tuple[int, ...]) -> NDArray[np.int64]:
     """``depth.arriving`` for many at once, shape [needed, held, workers, depths]."""
+    nested = [number for number, tiling in enumerate(held) if tiling.is_nested]
+    if nested:
+        plain = [number for number, tiling in enumerate(held) if not tiling.is_nested]
+        ways = held[0].ways
+        all_of_them = np.empty((len(needed), len(held), needed[0].workers, len(ways)), dtype=np.int64)
+        if plain:
+            all_of_them[:, plain] = _arriving(needed, [held[number] for number in plain], shape)
+        for number in nested:
+            all_of_them[:, number] = [arriving(boxes, held[number], shape) for boxes in needed]
+        return all_of_them
     lo, hi = np.stack([boxes.lo for boxes in needed])[:, None], np.stack([boxes.hi for boxes in needed])[:, None]
     groups = [group_boxes(tiling, shape) for tiling in held]
     near = []
