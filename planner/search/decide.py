@@ -92,6 +92,7 @@ def decide(
             workers,
             ask.partitioned_inputs,
             with_partial_sums=method is None or method.with_partial_sums,
+            with_nests=method is None or method.with_nests,
             tables=ask.tables,
         )
         beaten = None

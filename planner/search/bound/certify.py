@@ -153,11 +153,22 @@ def every_tiling(
             extended = _extended(problem, variable, cuts, restrict, most)
             if extended is None:
                 return None
+            extended += _nested(problem, variable, cuts, restrict, most)
             known[key] = problem.affordable(variable, tuple(extended), found.cost)
             total += len(known[key])
         values = known[key]
         choices.append(values if own in values else problem.intern((*values, own)))
     return Choices.of(choices)
+
+
+def _nested(
+    problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction, most: int
+) -> list[Tiling]:
+    """Tilings of a variable whose cuts nest in other orders."""
+    offered = problem.spaces[variable.number].nests(cuts, most)
+    if restrict is no_restriction:
+        return list(offered)
+    return [one for one in offered if problem.lets_through(restrict, variable, one)]
 
 
 def _extended(

@@ -102,7 +102,7 @@ class Core:
             candidates = self._choices[variable]
             if id(candidates) not in known:
                 numbers: dict[object, int] = {}
-                each = (Counter(zip(one.placements, one.ways, strict=True)) for one in candidates)
+                each = (Counter(zip(one.plain.placements, one.ways, strict=True)) for one in candidates)
                 which = [numbers.setdefault(frozenset(counts.items()), len(numbers)) for counts in each]
                 known[id(candidates)] = np.array(which, dtype=np.int64)
         return [known[id(self._choices[variable])] for variable in self._core]

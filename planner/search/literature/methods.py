@@ -43,6 +43,8 @@ class Method:
     search: Search
     with_partial_sums: bool = False
     """Sums of partial results may be joined once (``planner.search.model.partial_sums``): by default they are not."""
+    with_nests: bool = False
+    """Cuts may nest in another order than their own (``planner.search.model.nests``): by default they do not."""
 
 
 def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False) -> Search:
@@ -164,7 +166,7 @@ _ALL = (
     Method("hybrid", "data across groups, model within, the best group size", _best_of(_hybrid), True),
     Method("megatron", "Megatron-LM: heads and wide layers divided in a group, data across", _best_of(_megatron), True),
     Method("fsdp", "ZeRO-3 or FSDP: compute by data, state cut", _recursive(restrictions.fully_sharded), True),
-    Method("distcnn", "SPAA'21, section 2: products and convolutions on processor grids", _distcnn),
+    Method("distcnn", "SPAA'21, section 2: products and convolutions on processor grids", _distcnn, with_nests=True),
     Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(first_dim)),
     Method("spartan", "the largest tensor first (Tofu, section 7.3)", _spartan),
     Method("equalchop", "every tensor along one dim only (Tofu, section 7.3)", _equal_chop),

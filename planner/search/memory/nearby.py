@@ -76,6 +76,7 @@ class Nearby:
             workers,
             self._partitioned_inputs,
             with_partial_sums=True,
+            with_nests=True,
             tables=tables,
         )
 

@@ -26,6 +26,7 @@ from planner.search.exact.eliminate import Factor, Solution
 from planner.search.exact.network import Link, Network, merged
 from planner.search.exact.order import Ints, distinct
 from planner.search.model.dims import Directions, find_directions, graph_ties
+from planner.search.model.nests import Nests, find_nests
 from planner.search.model.partial_sums import (
     PartialSums,
     find_partial_sums,
@@ -72,6 +73,8 @@ class Problem:
     """Charge data inputs that are not a disjoint split: leave replication out of their tilings."""
     with_partial_sums: bool = False
     """Offer ``P`` to tensors that may be sums of partial results (``planner.search.model.partial_sums``)."""
+    with_nests: bool = False
+    """Offer cuts that nest in another order than their own (``planner.search.model.nests``)."""
     variables: list[SearchVariable] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     tables: CostTables = field(default_factory=CostTables)
@@ -88,6 +91,9 @@ class Problem:
         self._add_variables(parted(find_copies(self.graph, self.ops), sums))
         self._partial = {self.variable_of_tensor[name] for name in sums.tensors}
         self._partial |= {self.variable_of_op[name] for name in sums.ops}
+        nests = find_nests(self.graph, self.ops) if self.with_nests else Nests()
+        self._nesting = {self.variable_of_tensor[name] for name in nests.tensors}
+        self._nesting |= {self.variable_of_op[name] for name in nests.ops}
         self._bound = {bound.op.name: bound for bound in self.ops}
         self._add_links()
         self._local = self.tables.local
@@ -155,29 +161,36 @@ class Problem:
 
     def _space_of(self, variable: SearchVariable) -> Space:
         """How a variable can be divided. Far fewer differ than contents do."""
-        bound, is_sum = variable.op, variable.number in self._partial
+        bound, is_sum, may_nest = variable.op, variable.number in self._partial, variable.number in self._nesting
         if bound is None:
             name = variable.tensors[0]
             shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
-            return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum))
+            return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum, may_nest))
         blocks = self.directions.blocks_of("op", bound.op.name)
         fixed = tuple([bool(index.obstacle) for index in bound.variables])
-        return self._the_one(Space(bound.extents, blocks, fixed, True, is_sum))
+        return self._the_one(Space(bound.extents, blocks, fixed, True, is_sum, may_nest))
 
     def _the_one(self, space: Space) -> Space:
-        key = (space.shape, space.blocks, space.fixed, space.may_repeat, space.may_add_partial_sums)
+        key = (
+            space.shape,
+            space.blocks,
+            space.fixed,
+            space.may_repeat,
+            space.may_add_partial_sums,
+            space.may_nest,
+        )
         return self._spaces.setdefault(key, space)
 
     def _content_of(self, variable: SearchVariable) -> int:
         """Equal for the variables of repeated layers, so that what is found out about one of them serves all."""
-        bound, is_sum = variable.op, variable.number in self._partial
+        bound, is_sum, may_nest = variable.op, variable.number in self._partial, variable.number in self._nesting
         if bound is not None:
             name = bound.op.name
-            what: object = (bound.content, self.directions.blocks_of("op", name), is_sum)
+            what: object = (bound.content, self.directions.blocks_of("op", name), is_sum, may_nest)
         else:
             name = variable.tensors[0]
             shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
-            what = (shape, self.is_charged(name), blocks, is_sum)
+            what = (shape, self.is_charged(name), blocks, is_sum, may_nest)
         return self._numbered.setdefault(what, len(self._numbered))
 
     def _add_links(self) -> None:
@@ -257,6 +270,19 @@ class Problem:
         if known is None:
             known = self._proposals[key] = self.intern(space.proposals(prefix, ways))
         return known
+
+    def lets_through(self, restrict: Restriction, variable: SearchVariable, tiling: Tiling) -> bool:
+        """Whether a restriction lets a tiling through at every cut.
+
+        One whose cuts nest in another order is let through as the same placements are, but where these are all that is
+        left: then the variable is settled.
+        """
+        asked = [
+            (prefix.extend(placement, ways), restrict(variable, self.proposals(variable, prefix, ways)))
+            for prefix, placement, ways in tiling.plain.cut_by_cut()
+        ]
+        is_settled = tiling.is_nested and all(len(allowed) == 1 for _, allowed in asked)
+        return not is_settled and all(longer in allowed for longer, allowed in asked)
 
     def affordable(self, variable: SearchVariable, candidates: Candidates, most: int) -> Candidates:
         """The candidates, interned, without strategies of which the charge alone is more than this."""

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, pieces
 from planner.cost.tables import Candidates
+from planner.search.model.nests import all_nests, nests_near
 from planner.search.model.partial_sums import PARTIAL
 
 
@@ -23,6 +24,8 @@ class Space:
     """Whether it may be replicated where it could be divided as well."""
     may_add_partial_sums: bool
     """Whether a tensor may be a sum of partial results, or an op may work on such sums as they are."""
+    may_nest: bool = False
+    """Whether its cuts may nest in another order than their own (``planner.search.model.nests``)."""
     _repeats: dict[tuple[Tiling, int], bool] = field(default_factory=dict, init=False, repr=False)
     """By prefix and ways, whether the next cut may replicate."""
 
@@ -50,6 +53,14 @@ class Space:
         if self.may_add_partial_sums:
             found.append(prefix.extend(PARTIAL, ways))
         return tuple(found)
+
+    def nests_near(self, tiling: Tiling) -> Candidates:
+        """A tiling's placements with cuts that nest in other orders."""
+        return nests_near(tiling, self.shape, self.fixed) if self.may_nest and len(tiling.ways) > 1 else ()
+
+    def nests(self, ways: tuple[int, ...], most: int) -> Candidates:
+        """Every tiling whose cuts nest in another order than their own, if there are not far too many."""
+        return all_nests(self.shape, ways, self.fixed, most) if self.may_nest and len(ways) > 1 else ()
 
     def can_be(self, tiling: Tiling) -> bool:
         """True if proposals, one cut after the other, lead to this tiling."""

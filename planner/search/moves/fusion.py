@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from math import factorial
@@ -51,17 +51,29 @@ def improve(
     if len(cuts) < 2:
         return found
     near = Neighbourhood(problem, cuts, restrict)
+    # Cuts that nest in another order come last: so they never lead to a plan that costs more than one without them.
+    plain = _stable(problem, near, near.kinds, found, progress, stop)
+    if not near.can_nest(plain):
+        return plain
+    nested = _stable(problem, near, (near.nesting,), plain, progress, stop)
+    return plain if nested is plain else _stable(problem, near, (*near.kinds, near.nesting), nested, progress, stop)
+
+
+def _stable(
+    problem: Problem, near: Neighbourhood, kinds: tuple[int, ...], found: Found, progress: Progress, stop: Stop | None
+) -> Found:
+    """Improves a plan by changes of these kinds until none makes it better."""
     best, is_settled = found, False
     for _ in range(FUSION_ROUNDS):
         if _ends(stop):
             break
         progress("improving a plan", cost=best.cost)
         try:
-            better = _solved(problem, near.of(best, near.kinds), best)
+            better = _solved(problem, near.of(best, kinds), best)
         except InfeasibleError:  # too entangled for all at once
             if is_settled:
                 break
-            better, is_settled = _one_by_one(problem, near, best, progress, stop), True
+            better, is_settled = _one_by_one(problem, near, kinds, best, progress, stop), True
         else:
             is_settled = False
         if better is best:
@@ -74,14 +86,16 @@ def _ends(stop: Stop | None) -> bool:
     return stop is not None and stop.leaves_out("improving a plan")
 
 
-def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: Progress, stop: Stop | None) -> Found:
+def _one_by_one(
+    problem: Problem, near: Neighbourhood, kinds: tuple[int, ...], found: Found, progress: Progress, stop: Stop | None
+) -> Found:
     """One kind of change after the other, until none makes the plan better.
 
     What a kind of change leads to it cannot make better, and need not be asked again before another has.
     """
     best = found
     settled = 0
-    for kind in itertools.islice(itertools.cycle(near.kinds), FUSION_ROUNDS * len(near.kinds)):
+    for kind in itertools.islice(itertools.cycle(kinds), FUSION_ROUNDS * len(kinds)):
         if _ends(stop):
             break
         progress("improving a plan", cost=best.cost)
@@ -90,7 +104,7 @@ def _one_by_one(problem: Problem, near: Neighbourhood, found: Found, progress: P
             settled += 1
         else:
             settled = 1 if near.is_closed(kind) else 0
-        if settled == len(near.kinds):
+        if settled == len(kinds):
             break
         best = better
     return best
@@ -136,7 +150,8 @@ def _near_orders(placements: tuple[Placement, ...]) -> Iterator[tuple[Placement,
 class Neighbourhood:
     """Candidates near a plan: the present tiling first, then changes, of several kinds.
 
-    Kind 0 is another order of the same placements; kind i is another placement at cut i alone.
+    Kind 0 is another order of the same placements; kind i is another placement at cut i alone. One more kind,
+    ``nesting``, is the same placements nested in other orders, where that is offered.
     """
 
     def __init__(self, problem: Problem, cuts: tuple[int, ...], restrict: Restriction) -> None:
@@ -144,13 +159,19 @@ class Neighbourhood:
         self._cuts = cuts
         self._restrict = restrict
         self.kinds = tuple(range(len(cuts) + 1))
+        self.nesting = len(cuts) + 1
         self._known: dict[tuple[Space, Tiling, int], Candidates] = {}
         self._joined: dict[tuple[Space, Tiling, tuple[int, ...]], Candidates] = {}
         self._let_through: dict[tuple[int, Tiling], bool] = {}
 
+    def can_nest(self, found: Found) -> bool:
+        """True if some variable is offered its placements nested in another order."""
+        spaces = dict.fromkeys(zip(self._problem.spaces, found.tilings, strict=True))
+        return any(space.nests_near(tiling) for space, tiling in spaces)
+
     def is_closed(self, kind: int) -> bool:
         """True if changes of this kind lead from each plan to all that they lead to one after the other."""
-        return kind > 0 or factorial(len(self._cuts)) <= FUSION_ORDERS
+        return 0 < kind < self.nesting or (kind == 0 and factorial(len(self._cuts)) <= FUSION_ORDERS)
 
     def of(self, found: Found, kinds: tuple[int, ...]) -> Choices:
         """The candidates of every variable."""
@@ -182,14 +203,17 @@ class Neighbourhood:
         key = (space, tiling, kind)
         known = self._known.get(key)
         if known is None:
-            make = self._orders(tiling) if kind == 0 else self._other_placements(variable, tiling, kind - 1)
+            if kind == self.nesting:
+                make: Iterable[Tiling] = space.nests_near(tiling)
+            else:
+                make = self._orders(tiling) if kind == 0 else self._other_placements(variable, tiling, kind - 1)
             known = self._known[key] = tuple([option for option in make if space.can_be(option)])
         return known
 
     def _orders(self, tiling: Tiling) -> list[Tiling]:
         placements = tiling.placements
         orders = _all_orders(placements) if self.is_closed(0) else _near_orders(placements)
-        return [Tiling(order, self._cuts) for order in dict.fromkeys(orders) if order != placements]
+        return [Tiling(order, self._cuts).settled for order in dict.fromkeys(orders) if order != placements]
 
     def _other_placements(self, variable: SearchVariable, tiling: Tiling, cut: int) -> list[Tiling]:
         prefixes = (tiling.outermost(cut), UNCUT)
@@ -200,7 +224,7 @@ class Neighbourhood:
         )
         outer, inner = tiling.placements[:cut], tiling.placements[cut + 1 :]
         return [
-            Tiling((*outer, placement, *inner), self._cuts)
+            Tiling((*outer, placement, *inner), self._cuts).settled
             for placement in options
             if placement != tiling.placements[cut]
         ]
@@ -210,9 +234,5 @@ class Neighbourhood:
         key = (variable.number, tiling)
         known = self._let_through.get(key)
         if known is None:
-            propose, restrict = self._problem.proposals, self._restrict
-            known = self._let_through[key] = all(
-                prefix.extend(placement, ways) in restrict(variable, propose(variable, prefix, ways))
-                for prefix, placement, ways in tiling.cut_by_cut()
-            )
+            known = self._let_through[key] = self._problem.lets_through(self._restrict, variable, tiling)
         return known
