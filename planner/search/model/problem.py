@@ -277,12 +277,13 @@ class Problem:
         One whose cuts nest in another order is let through as the same placements are, but where these are all that is
         left: then the variable is settled.
         """
-        asked = [
-            (prefix.extend(placement, ways), restrict(variable, self.proposals(variable, prefix, ways)))
-            for prefix, placement, ways in tiling.plain.cut_by_cut()
-        ]
-        is_settled = tiling.is_nested and all(len(allowed) == 1 for _, allowed in asked)
-        return not is_settled and all(longer in allowed for longer, allowed in asked)
+        is_settled = tiling.is_nested
+        for prefix, placement, ways in tiling.plain.cut_by_cut():
+            allowed = restrict(variable, self.proposals(variable, prefix, ways))
+            if prefix.extend(placement, ways) not in allowed:
+                return False
+            is_settled = is_settled and len(allowed) == 1
+        return not is_settled
 
     def affordable(self, variable: SearchVariable, candidates: Candidates, most: int) -> Candidates:
         """The candidates, interned, without strategies of which the charge alone is more than this."""
