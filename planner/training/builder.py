@@ -5,7 +5,7 @@ Ops that would do nothing (a Reshape to the same shape, a sum over no dims) are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -149,6 +149,19 @@ class Builder(GraphBuilder):
             self.ints(cut, "axes"),
         ]
         return self.one("Slice", [x, *bounds], shape, self.dtype(x))
+
+    def every(self, x: str, steps: Mapping[int, int]) -> str:
+        """Of ``x`` every so-manieth element along some dims, from the first."""
+        if not steps:
+            return x
+        shape = tuple(-(-size // steps.get(dim, 1)) for dim, size in enumerate(self.shape(x)))
+        bounds = [
+            self.ints([0] * len(steps), "starts"),
+            self.ints([_INT64_MAX] * len(steps), "ends"),
+            self.ints(list(steps), "axes"),
+            self.ints(list(steps.values()), "steps"),
+        ]
+        return self.one("Slice", [x, *bounds], shape, self.dtype(x), hint="picked")
 
     def reverse(self, x: str, axes: Sequence[int]) -> str:
         """``x`` read backwards along some dims."""

@@ -18,6 +18,7 @@ from planner.results import PlanResult
 from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
+from planner.zoo import mlp
 
 MODELS = Path(__file__).parent.parent / "models"
 Kinds = dict[str, tuple[int, ...]]
@@ -159,9 +160,13 @@ def test_bodies_never_cost_more_and_the_program_says_the_same(graph: Graph, work
         assert found == plain
 
 
-def test_a_step_of_bert_is_cheaper_and_resnet_is_what_it_was() -> None:
-    for name, cheaper in (("bert_step", True), ("resnet50", False)):
-        graph, descriptions = read_model(MODELS / f"{name}.onnx"), opdefs.standard()
+def test_steps_of_bert_and_resnet_are_cheaper_and_one_of_an_mlp_is_what_it_was() -> None:
+    for graph, cheaper in (
+        (read_model(MODELS / "bert_step.onnx"), True),
+        (read_model(MODELS / "resnet50.onnx"), True),
+        (mlp(2, 64, 64), False),
+    ):
+        descriptions = opdefs.standard()
         plain = decide(graph, descriptions.bind_all(graph), SearchRequest(2))
         found = decide_with_bodies(graph, descriptions, SearchRequest(2))
         assert (found.cost < plain.cost) is cheaper

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.graph.bodies import attention, losses, microsoft, normalization, quantised, reduction, softmax
+from planner.graph.bodies import attention, losses, microsoft, normalization, quantised, reduction, softmax, strided
 from planner.graph.emitter import Emitter, free_prefix
 from planner.graph.model import Graph, Op, Tensor
 from planner.graph.reading.undescribed import qualified
@@ -21,6 +21,7 @@ BODIES: Final[Mapping[str, BodyFunction]] = MappingProxyType(
     {
         "Attention": attention.attention,
         "BatchNormalization": normalization.batch_normalization,
+        "Conv": strided.conv,
         "DynamicQuantizeLinear": quantised.dynamic_quantize_linear,
         "GroupNormalization": normalization.group_normalization,
         "InstanceNormalization": normalization.instance_normalization,

@@ -60,7 +60,14 @@ def data_gradient(
 
 
 def _weight_gradient(emit: Builder, x: str, dy: str, shape: tuple[int, ...], windows: Windows, group: int) -> str:
-    """The gradient of the kernels, of this shape [M, C/group, kernel]."""
+    """The gradient of the kernels, of this shape [M, C/group, kernel].
+
+    Of x only what windows of one element read is taken along: rows that strides leave out would be multiplied as well,
+    and their products cut off.
+    """
+    picked = windows.picked
+    x = emit.every(x, {dim + 2: windows.strides[dim] for dim in picked})
+    windows = windows.without_strides(picked)
     samples, channels, *sizes = emit.shape(x)
     spatial = list(range(2, emit.rank(x)))
     swapped = [1, 0, *spatial]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from planner.graph.model import Op, Shape
 from planner.training.attributes import integers, refuse, text
@@ -32,6 +33,24 @@ class Windows:
     def unreached(self) -> tuple[int, ...]:
         """How many elements at the end no window reads."""
         return tuple(max(0, -width) for width in self.after)
+
+    @property
+    def picked(self) -> tuple[int, ...]:
+        """The spatial dims along which windows of one element, without padding, leave elements out."""
+        return tuple(
+            dim
+            for dim, (kernel, stride) in enumerate(zip(self.kernel, self.strides, strict=True))
+            if kernel == 1 and stride > 1 and self.before[dim] == 0 and self.after[dim] <= 0
+        )
+
+    def without_strides(self, dims: Collection[int]) -> Windows:
+        """The windows over what they read along some dims of ``picked``."""
+        return replace(
+            self,
+            strides=tuple(1 if dim in dims else stride for dim, stride in enumerate(self.strides)),
+            dilations=tuple(1 if dim in dims else step for dim, step in enumerate(self.dilations)),
+            after=tuple(0 if dim in dims else width for dim, width in enumerate(self.after)),
+        )
 
 
 def windows_of(op: Op, kernel: Shape, x: Shape, y: Shape) -> Windows:

@@ -1,0 +1,44 @@
+"""Convolutions that leave out rows: a Slice picks what they read, so that nothing else is brought to anybody.
+
+Regions are boxes. Of an image that a window of one element reads at every other row and column, a quarter is read, and
+the boxes of what workers read hold all of it; so the rest would move with it.
+"""
+
+from __future__ import annotations
+
+from planner.graph.emitter import Emitter
+from planner.graph.model import Attribute, Op
+
+_END = (1 << 63) - 1
+"""Where a Slice ends that goes to the end of a dim."""
+
+
+def conv(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """Along dims with windows of one element a Slice with the stride as its step, and the convolution of what it picks.
+
+    None where no such dim has a stride, or one has padding. Where a window has more elements and the stride is larger
+    still, rows are left out too, but no Slice picks several elements of each step: there the convolution stays.
+    """
+    rank = emitter.rank(op.inputs[0]) - 2
+    kernel = op.attribute("kernel_shape") or emitter.shape(op.inputs[1])[2:]
+    strides, pads = op.attribute("strides") or (1,) * rank, op.attribute("pads") or (0,) * (2 * rank)
+    assert isinstance(kernel, tuple), "kernel_shape is a list"
+    assert isinstance(strides, tuple), "strides is a list"
+    assert isinstance(pads, tuple), "pads is a list"
+    picked = [dim for dim in range(rank) if kernel[dim] == 1 and int(strides[dim]) > 1]
+    if not picked or any(pads[dim] or pads[dim + rank] for dim in picked):
+        return None
+    before, count = emitter.shape(op.inputs[0]), len(picked)
+    shape = tuple(-(-size // int(strides[dim - 2])) if dim - 2 in picked else size for dim, size in enumerate(before))
+    bounds = (
+        emitter.ints([0] * count, "starts"),
+        emitter.ints([_END] * count, "ends"),
+        emitter.ints([dim + 2 for dim in picked], "axes"),
+        emitter.ints([int(strides[dim]) for dim in picked], "steps"),
+    )
+    read = emitter.emit("Slice", (op.inputs[0], *bounds), "picked", shape, emitter.dtype(op.inputs[0]))
+    stated: dict[str, Attribute] = dict(op.attributes)
+    stated["strides"] = tuple(1 if dim in picked else int(strides[dim]) for dim in range(rank))
+    made = op.outputs[0]
+    inputs = (read, *op.inputs[1:])
+    return (emitter.emit("Conv", inputs, "conv", emitter.shape(made), emitter.dtype(made), stated),)
