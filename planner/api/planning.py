@@ -15,6 +15,7 @@ from planner.descriptions import UnknownOps
 from planner.machine.rates import Rates
 from planner.planning.deliveries import Sharing
 from planner.planning.folder import Destination
+from planner.planning.in_steps import OpSchedule
 from planner.planning.machines import memory_limits, memory_of, target_of
 from planner.planning.objective import Objective
 from planner.planning.request import PlanRequest, source_of
@@ -54,6 +55,7 @@ def plan(
     inputs: str = "free",
     through_bodies: bool = True,
     share: Sharing = "auto",
+    op_schedule: OpSchedule = "auto",
     effort: EffortName | None = None,
     time: str | None = None,
     out: Path | None = None,
@@ -91,6 +93,8 @@ def plan(
             through their bodies, where that costs less.
         share: ``auto``: what several readers have brought to them is brought once where that saves bytes and there is
             memory; ``none``: every reader has its own delivery. The literature's strategies always have that.
+        op_schedule: ``auto``: ops run in steps, while their operands circulate, where memory asks for it; ``whole``:
+            never; ``stepped``: every op that can. Steps move no byte more.
         effort: ``quick``: no bound of what a plan can be; ``normal``: where it takes seconds, and a better plan where
             the bound's search finds one; ``thorough``: where it takes minutes, too. None: ``normal``, or ``thorough``
             with a time.
@@ -130,6 +134,7 @@ def plan(
         partitioned_inputs=inputs == "partitioned",
         through_bodies=through_bodies,
         shares=share == "auto",
+        op_schedule=op_schedule,
         effort=effort or "normal",
         progress=progress,
         stop=stop,

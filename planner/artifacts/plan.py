@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from typing import Any, Literal, TypeAlias
 
@@ -24,6 +24,18 @@ _GAPS_OF: tuple[GapOf, ...] = ("bytes", "time")
 
 
 @dataclass(frozen=True, slots=True)
+class Steps:
+    """An op runs chunk by chunk of an index variable that it sums over, while the operands with that variable circulate
+    (SPAA'21, section 2.2, "collective communication schedule").
+    """
+
+    variable: int
+    """The number of the index variable."""
+    count: int
+    """How many chunks each worker's part of it falls into; at least 2."""
+
+
+@dataclass(frozen=True, slots=True)
 class OpStrategy:
     """How one op is divided."""
 
@@ -31,6 +43,8 @@ class OpStrategy:
     """Of the iteration space: a dim is the number of an index variable."""
     variables: tuple[str, ...]
     """Names of the index variables."""
+    steps: Steps | None = None
+    """None: it runs at once."""
 
     def __str__(self) -> str:
         parts = []
@@ -40,7 +54,10 @@ class OpStrategy:
             nest = f"@{placement.nest}" if isinstance(placement, Shard) and placement.nest else ""
             name = str(placement) if dim is None else self.variables[dim] + (f":{block}" if block > 1 else "") + nest
             parts.append(f"{name}/{ways}")
-        return " ".join(parts) or "R/1"
+        text = " ".join(parts) or "R/1"
+        if self.steps is None:
+            return text
+        return f"{text} in {self.steps.count} steps along {self.variables[self.steps.variable]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +198,7 @@ class Plan(Decision):
             "tilings": {name: str(tiling) for name, tiling in self.tilings.items()},
             "strategies": {name: str(strategy) for name, strategy in self.strategies.items()},
             "iteration_spaces": {
-                name: {"variables": list(strategy.variables), "tiling": str(strategy.tiling)}
+                name: {"variables": list(strategy.variables), "tiling": str(strategy.tiling), **_told_steps(strategy)}
                 for name, strategy in self.strategies.items()
             },
             "tensor_bytes": dict(self.tensor_bytes),
@@ -298,11 +315,26 @@ def _tiling(data: Value, cuts: tuple[int, ...]) -> Tiling:
     return tiling
 
 
+def _told_steps(strategy: OpStrategy) -> dict[str, Any]:
+    steps = strategy.steps
+    if steps is None:
+        return {}
+    return {"steps": {"variable": strategy.variables[steps.variable], "count": steps.count}}
+
+
 def _strategy(data: Value, cuts: tuple[int, ...]) -> OpStrategy:
     strategy = OpStrategy(_tiling(data["tiling"], cuts), data["variables"].texts())
     if any(dim >= len(strategy.variables) for dim in strategy.tiling.dims):
         raise data["tiling"].fault(f"cuts an index variable that there is not: {strategy.tiling}")
-    return strategy
+    steps = data.get("steps")
+    if steps is None:
+        return strategy
+    name, count = steps["variable"].text(), steps["count"].count()
+    if name not in strategy.variables:
+        raise steps["variable"].fault(f"names an index variable that there is not: {name}")
+    if count < 2:
+        raise steps["count"].fault(f"is {count}: an op in steps has at least 2")
+    return replace(strategy, steps=Steps(strategy.variables.index(name), count))
 
 
 _encoded = json.JSONEncoder(ensure_ascii=False).encode

@@ -98,6 +98,13 @@ if TYPE_CHECKING:
     help="What several readers have brought to them: once for each, or once for all where that saves bytes.",
 )
 @click.option(
+    "--op-schedule",
+    type=click.Choice(["auto", "whole", "stepped"]),
+    default="auto",
+    show_default=True,
+    help="Products and convolutions at once, or chunk by chunk while operands circulate: where memory asks, or all.",
+)
+@click.option(
     "--effort",
     type=click.Choice(["quick", "normal", "thorough"]),
     help="Work on a bound for all plans, and on plans nearer to it: none, as much as seconds do, or minutes.  "
@@ -149,6 +156,7 @@ def plan(
     replicate: Literal["weights", "all", "none"],
     inputs: str,
     share: Literal["none", "auto"],
+    op_schedule: Literal["auto", "whole", "stepped"],
     effort: Literal["quick", "normal", "thorough"] | None,
     time: str | None,
     out: Path | None,
@@ -178,6 +186,7 @@ def plan(
       tofu plan train.onnx --gpus 4 --strategy data --json
       tofu plan train.onnx --gpus 4 --pin fc.weight='S(0)' --pin '*.bias=R' --forbid 'act*=R'
       tofu plan train.onnx --gpus 4 --replicate none
+      tofu plan train.onnx --gpus 8 --memory 4GiB --op-schedule whole
       tofu plan train.onnx --gpus 4 --opdefs my_ops.py
       tofu plan vad.onnx --gpus 2 --dim batch=8 --value sr=16000
     """
@@ -205,6 +214,7 @@ def plan(
                 replicate=replicate,
                 inputs=inputs,
                 share=share,
+                op_schedule=op_schedule,
                 effort=effort,
                 time=time,
                 out=out,

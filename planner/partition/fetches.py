@@ -75,13 +75,17 @@ class Round:
     routes: tuple[Route, ...]
 
     @classmethod
-    def of(cls, taken: Sequence[tuple[int, int, Sequence[Box]]], buffers: Sequence[int]) -> Round:
+    def of(
+        cls, taken: Sequence[tuple[int, int, Sequence[Box]]], buffers: Sequence[int] | Callable[[int, Region], int]
+    ) -> Round:
         """The round in which workers take these boxes.
 
         Args:
             taken: workers, the number of the name of the buffer that each fills, and what it takes.
-            buffers: by worker the number of the name of the buffer from which others take.
+            buffers: by worker the number of the name of the buffer from which others take; or what says it by worker
+                and box, where a worker has several.
         """
+        number_of = buffers if callable(buffers) else lambda worker, _: buffers[worker]
         sources: dict[tuple[int, int], int] = {}
         pieces: dict[Box, int] = {}
         routes = []
@@ -96,7 +100,7 @@ class Round:
                 )
             )
         numbered = tuple(
-            (region, tuple(sources.setdefault((one, buffers[one]), len(sources)) for one in givers))
+            (region, tuple(sources.setdefault((one, number_of(one, region)), len(sources)) for one in givers))
             for region, givers in pieces
         )
         return cls(tuple(sources), numbered, tuple(routes))

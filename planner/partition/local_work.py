@@ -143,3 +143,20 @@ def cut_out(op: str, source: str, frame: Region, target: str, region: Region) ->
     values = (np.array(one, dtype=np.int64) for one in (starts, ends, dims))
     work = LocalWork(op, (LocalNode("Slice", (source, *labels), (target,)),), dict(zip(labels, values, strict=True)))
     return Cut((source, *starts, *ends, *dims), work)
+
+
+def added(op: str, cuts: Sequence[LocalWork], made: LocalWork, total: tuple[str, str, str] | None) -> LocalWork:
+    """One step of an op: what is cut out of what the worker holds, the op's part, and its addition to the sum.
+
+    Args:
+        op: the op's name.
+        cuts: of the inputs.
+        made: makes the part.
+        total: the sum before, the part, and the sum after; None where the part is the sum.
+    """
+    nodes = [node for cut in cuts for node in cut.nodes] + list(made.nodes)
+    if total is not None:
+        before, part, after = total
+        nodes.append(LocalNode("Add", (before, part), (after,)))
+    constants = {name: value for one in (*cuts, made) for name, value in one.constants.items()}
+    return LocalWork(op, tuple(nodes), constants, made.large)

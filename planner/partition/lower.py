@@ -20,7 +20,7 @@ from planner.algebra.delivery import contributors, made_tiling, reduced_boxes, r
 from planner.algebra.partial import holders, partial_cuts, settled
 from planner.algebra.region import Region, index_space
 from planner.algebra.tiling import Reducer, Tiling
-from planner.artifacts.plan import Decision
+from planner.artifacts.plan import Decision, Steps
 from planner.artifacts.program import Buffer, Fetch
 from planner.graph.deliveries import is_delivery
 from planner.graph.fills import is_fill
@@ -28,6 +28,7 @@ from planner.graph.model import DType, Graph, Shape, is_used
 from planner.partition.fetches import (
     BROUGHT,
     NOTHING,
+    Box,
     Layout,
     Layouts,
     Need,
@@ -37,7 +38,8 @@ from planner.partition.fetches import (
     need,
     reduced,
 )
-from planner.partition.local_work import LocalWork, cut_out, different, named, told_apart
+from planner.partition.local_work import LocalWork, added, cut_out, different, named, told_apart
+from planner.partition.stepping import Parts, SteppedDivision, TileWork
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalOp, Part
 
@@ -129,6 +131,16 @@ class _Way:
     """By how many the largest part that is made is larger than the largest tile."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """How a result that is made in parts comes to where it is owned."""
+
+    joins: Mapping[int, list[tuple[int, Fetch]]]
+    """By chunk, the fetches that join the part that it makes."""
+    last: list[tuple[int, Fetch]]
+    """The fetches behind the last chunk."""
+
+
 class Lowering:
     """Builds the program op by op.
 
@@ -164,6 +176,7 @@ class Lowering:
         self._divisions: dict[object, _Division] = {}
         self._needs: dict[object, Need] = {}
         self._ways: dict[object, _Way] = {}
+        self._stepped: dict[object, SteppedDivision] = {}
 
     def run(self, ops: Sequence[BoundOp]) -> Lowered:
         """Lowers every op."""
@@ -183,6 +196,10 @@ class Lowering:
         op, strategy = bound.op, self._plan.strategies[bound.op.name].tiling
         if is_delivery(op) and strategy == self._plan.tilings[op.outputs[0]]:
             self._deliver(bound)
+            return
+        steps = self._plan.strategies[op.name].steps
+        if steps is not None:
+            self._lower_in_steps(bound, strategy, steps)
             return
         division = self._divided(bound, strategy)
         arriving = [fetch for name in dict.fromkeys(op.inputs) for fetch in self._pending.pop(name, [])]
@@ -216,6 +233,183 @@ class Lowering:
         for position, name in enumerate(op.outputs):
             if name:
                 self._bring_home(name, division, position)
+
+    def _lower_in_steps(self, bound: BoundOp, strategy: Tiling, steps: Steps) -> None:
+        """Lowers an op chunk by chunk: what circulates is fetched for each chunk, what stays once."""
+        op = bound.op
+        division = self._divided_in_steps(bound, strategy, steps)
+        arriving = [fetch for name in dict.fromkeys(op.inputs) for fetch in self._pending.pop(name, [])]
+        inputs: dict[int, tuple[Sequence[Region], list[str | None]]] = {}
+        sliced: list[tuple[int, LocalWork]] = []
+
+        def bring(slot: int, regions: Sequence[Region], part: str) -> None:
+            name = op.inputs[slot]
+            layout, names = self._owned[name]
+            held = self._plan.tilings[name]
+            partial = held if held.has_partial else None
+            key = (division, slot, part, layout, partial)
+            if key not in self._needs:
+                self._needs[key] = need(regions, layout, self._givers(partial))
+            needed = self._needs[key]
+            target = self._derived(f"{name}@{op.name}.{slot}{part}") if needed.brought else ""
+            inputs[slot] = regions, _input_names(needed.buffers, names, target)
+            cuttings, fetches = self._bring(op.name, needed, names, target, name)
+            sliced.extend(cuttings)
+            arriving.extend(fetches)
+
+        for slot, regions in division.stays.items():
+            bring(slot, regions, "")
+        result, parts = op.outputs[0], division.parts.regions
+        names_of = self._part_names(result, division)
+        home = self._home_of_parts(result, division, names_of)
+        before: dict[tuple[int, int], str] = {}
+        """By part and worker, the buffer of the sum so far."""
+        for number, chunk in enumerate(division.chunks):
+            for slot, regions in chunk.reads.items():
+                bring(slot, regions, f".{number}")
+            self._place(arriving)
+            arriving.clear()
+            is_last = not division.is_summed or number + 1 == len(division.chunks)
+            for part, work in chunk.work.items():
+                if any(self._epochs[-1].work):
+                    self._start_epoch()
+                epoch = self._epochs[-1]
+                for worker, cut in sliced:
+                    epoch.work[worker].append(cut)
+                sliced.clear()
+                for worker, todo in work.items():
+                    if not parts[part][worker].is_empty:
+                        made = names_of[part] if is_last else self._derived(f"{names_of[part]}.{number}")
+                        self._add_buffer(worker, made, result, parts[part][worker])
+                        label = f"{op.name}.{number}.{part}"
+                        total = (before[part, worker], made) if (part, worker) in before else (made,)
+                        epoch.work[worker].append(self._step(worker, op.name, label, todo, inputs, total))
+                        before[part, worker] = made
+            arriving += home.joins.get(number, [])
+        self._take_home(result, [*arriving, *home.last])
+
+    def _step(
+        self,
+        worker: int,
+        op: str,
+        label: str,
+        todo: TileWork,
+        inputs: Mapping[int, tuple[Sequence[Region], list[str | None]]],
+        total: tuple[str, ...],
+    ) -> LocalWork:
+        """What a worker does for a part of a result with one chunk.
+
+        Args:
+            worker: which.
+            op: the op's name.
+            label: tells this work from all other of the op.
+            todo: the work.
+            inputs: by position what workers hold of each input, and the buffers.
+            total: the sum before and after; the part alone where there is no sum before.
+        """
+        cuts: list[LocalWork] = []
+        names: dict[str, str] = {}
+        for slot, region in todo.reads.items():
+            held, buffers = inputs[slot]
+            source = buffers[worker]
+            assert source is not None, "what a worker reads is brought to it"
+            names[f"in{slot}"] = source
+            if held[worker] != region:
+                names[f"in{slot}"] = self._derived(f"{label}.in{slot}")
+                cuts.append(cut_out(op, source, held[worker], names[f"in{slot}"], region).work)
+                self._add_buffer(worker, names[f"in{slot}"], self._buffers[worker][source].tensor, region)
+        names["out0"] = total[0] if len(total) == 1 else self._derived(f"{label}.part")
+        if len(total) > 1:  # inside of a segment, or in the arena where all results are
+            sum_after = self._buffers[worker][total[1]]
+            self._add_buffer(worker, names["out0"], sum_after.tensor, sum_after.region)
+        done = named(label, todo.local, names, {}, self._derived, SMALL_CONSTANT_BYTES)
+        for large, value in done.large.items():
+            self._fix(worker, large, value)
+        return added(op, cuts, done, None if len(total) == 1 else (total[0], names["out0"], total[1]))
+
+    def _divided_in_steps(self, bound: BoundOp, strategy: Tiling, steps: Steps) -> SteppedDivision:
+        op = bound.op
+        key = (op.domain, op.op_type, told_apart(dict(op.attributes)), bound.content, strategy, steps)
+        if key not in self._stepped:
+            self._stepped[key] = SteppedDivision.of(bound, strategy, steps)
+        return self._stepped[key]
+
+    def _part_names(self, name: str, division: SteppedDivision) -> list[str]:
+        """What the parts of a result are called; the owned tile's own name where the one part is just that."""
+        made, count = division.made_as, len(division.parts.regions)
+        is_own = not made.has_partial and count == 1 and made == self._plan.tilings[name]
+        return [name if is_own else self._derived(f"{name}@part.{part}") for part in range(count)]
+
+    def _home_of_parts(self, name: str, division: SteppedDivision, parts: Sequence[str]) -> _Home:
+        """How a result that is made in parts comes to where it is owned.
+
+        Args:
+            name: of the tensor.
+            division: of the op that makes it.
+            parts: names of the parts' buffers.
+        """
+        if not is_used(self._graph, name) or list(parts) == [name]:
+            return _Home({}, [])
+        owned, tiles, made = self._plan.tilings[name], self._layout(name), division.made_as
+        inside = settled(made, owned)
+        assert inside is not None, f"{name} is made as {made}, and owned as {owned}"
+        item_bytes = self._graph.tensors[name].dtype.item_bytes
+        there, joins, last = division.parts, dict[int, list[tuple[int, Fetch]]](), list[tuple[int, Fetch]]()
+        names = list(parts)
+        if inside.has_partial:
+            middle = tuple(reduced_boxes(inside, owned, index_space(self._graph.tensors[name].shape)))
+            joined, reducer, every = contributors(inside), reducer_of(inside), range(self._workers)
+            sources = [[other for other in every if joined[worker, other]] for worker in every]
+
+            def joined_of(group: int | None) -> list[list[Box]]:
+                return [there.joined(region, sources[worker], group) for worker, region in enumerate(middle)]
+
+            # What chunks are added to is joined when all of them are, each part of its own as soon as it is made;
+            # unless a worker joins parts of several chunks, which lie apart.
+            groups: list[int | None] = [None]
+            if not division.is_summed and all(_are_boxes(joined_of(part)) for part in range(len(parts))):
+                groups = list(range(len(parts)))
+            regions = []
+            for group in groups:
+                boxes = joined_of(group)
+                regions.append(tuple(_hull(found, region) for found, region in zip(boxes, middle, strict=True)))
+                is_own = group is None and middle == tiles.regions
+                target = name if is_own else self._derived(f"{name}@reduced" + ("" if group is None else f".{group}"))
+                taken = [(worker, 0, found) for worker, found in enumerate(boxes) if found]
+                assert _are_boxes(boxes), f"what workers join of {name} are no boxes"
+                for worker, _, _ in taken:
+                    self._add_buffer(worker, target, name, regions[-1][worker])
+                fetches = Round.of(taken, there.of).fetches(parts, (target,), reducer, item_bytes)
+                if is_own:
+                    return _Home({}, fetches)
+                if group is None:
+                    last += fetches
+                else:
+                    joins[group] = fetches
+                names = [target] if group is None else [*names[:group], target, *names[group + 1 :]]
+            there = Parts(tuple(regions))
+        givers = self._givers(owned if owned.has_partial else None)
+        copies = [
+            (worker, 0, there.copied(region, givers(worker)))
+            for worker, region in enumerate(tiles.regions)
+            if not region.is_empty
+        ]
+        for worker, _, _ in copies:
+            self._add_buffer(worker, name, name, tiles.regions[worker])
+        last += Round.of(copies, there.of).fetches(names, (name,), None, item_bytes)
+        return _Home(joins, last)
+
+    def _take_home(self, name: str, fetches: list[tuple[int, Fetch]]) -> None:
+        """Notes that a result lies where it is owned once these fetches are done."""
+        if not is_used(self._graph, name):
+            self._place(fetches)
+            return
+        self._owned[name] = (self._layout(name), (name,))
+        if fetches:
+            self._pending[name] = fetches
+            if name not in self._following:
+                self._returning.append(name)
+                self._start_epoch()
 
     def _divided(self, bound: BoundOp, strategy: Tiling) -> _Division:
         """An op's work, divided once for all equal ops: of the same type, attributes, content and constants."""
@@ -496,6 +690,19 @@ class Lowering:
         symbol = self._graph.tensors[tensor]
         shape = region.shape if symbol.shape else ()
         self._buffers[worker][name] = Buffer(name, tensor, region, shape, symbol.dtype)
+
+
+def _are_boxes(every: Sequence[Sequence[Box]]) -> bool:
+    """Whether of each worker's boxes all together are one box."""
+    return all(sum(box.elements for box, _ in boxes) == _hull(boxes, boxes[0][0]).elements for boxes in every if boxes)
+
+
+def _hull(boxes: Sequence[Box], like: Region) -> Region:
+    """The smallest box around boxes; an empty one where there are none."""
+    found = Region(like.lo, like.lo)
+    for box, _ in boxes:
+        found = found.hull(box)
+    return found
 
 
 def _input_names(numbers: Sequence[int], names: Sequence[str], target: str) -> list[str | None]:

@@ -105,7 +105,13 @@ def least_cost(tables: CostTables) -> Goal:
     return Goal(tables, lambda trial: trial.decided.cost, HIGHEST_PRICE)
 
 
-def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) -> Trial:
+def within(
+    first: Trial,
+    ask: SearchRequest,
+    limits: Sequence[int],
+    goal: Goal,
+    last_resort: Callable[[Trial], Trial | None] = lambda _: None,
+) -> Trial:
     """The plan, if it fits; else the best of those that were found to fit.
 
     Whether a plan fits is told by its lean program (``partition``); if the other one fits, too, that is taken.
@@ -120,6 +126,7 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) 
         ask: what it was asked for; with tables of bytes.
         limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
         goal: what a plan is to have little of.
+        last_resort: makes a plan fit that does not, or not: asked for the leanest ones where none fits.
 
     Raises:
         InfeasibleError: no plan that was found fits; with what takes the room.
@@ -200,6 +207,10 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) 
     best = _branched(found, measured, goal, residence, ask) if may_fit else found.best
     if not best.is_fitting:
         ends = [best.plan, *(end.best.plan for end in tried)]
+        for end in ends:
+            resort = last_resort(end)
+            if resort is not None:
+                return resort
         programs = [end.partitioned.program for end in ends]
         leanest_program = min(programs, key=lambda program: _lacking(program.peak_bytes, limits))
         raise does_not_fit(leanest_program, decided.graph, limits, least.tolist())

@@ -12,6 +12,7 @@ from planner.errors import UsageError, did_you_mean
 from planner.graph.model import Graph
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.machine.rates import Rates
+from planner.planning.in_steps import OpSchedule
 from planner.planning.machines import Target
 from planner.planning.objective import Objective, can_be_timed, is_large, objective_of
 from planner.progress import Progress, silent
@@ -110,6 +111,8 @@ class PlanRequest:
     """Composite ops may be cut through their bodies."""
     shares: bool = True
     """What several readers have brought to them may be brought once; of the search's own plans only."""
+    op_schedule: OpSchedule = "auto"
+    """Whether ops run at once or in steps."""
     effort: EffortName = "normal"
     """How much work a search may be (``planner.search.schedule``)."""
     progress: Progress = silent

@@ -27,6 +27,7 @@ from planner.planning.bodies import decide_with_bodies
 from planner.planning.canonical_form import canonical_under
 from planner.planning.deliveries import shared
 from planner.planning.fit import Goal, Trial, least_cost, trial_of, within
+from planner.planning.in_steps import all_in_steps, fitted_by_steps, is_in_steps
 from planner.planning.machines import time_of
 from planner.planning.objective import (
     LITERATURE,
@@ -122,7 +123,10 @@ class Session:
         priced = self._priced(found)
         times = self._times() if self.request.is_timed else None
         known = tuple(self._of_the_literature()) if times is not None else ()
-        return Planned(self._chosen(plain, found, times, known), priced, times, known)
+        chosen = self._chosen(plain, found, times, known)
+        if self.request.op_schedule == "stepped":
+            chosen = replace(chosen, decided=all_in_steps(chosen.decided))
+        return Planned(chosen, priced, times, known)
 
     def planned_beside(self, known: Sequence[Trial]) -> Trial:
         """The plan, where those of the literature are known.
@@ -220,14 +224,25 @@ class Session:
             stop.leaves_out(what)
 
     def _within_memory(self, trial: Trial, plain: Decided, fitting: Trial | None, goal: Goal) -> Trial:
-        """A plan that fits: the given one, or one that is found for the limits, or one that is known to fit."""
+        """A plan that fits: the given one, that one in steps, one that is found for the limits, or one known to fit."""
         limits = self.request.limits
         if limits is None or fits(trial, limits):
             self.request.stop.plan_is_there(is_fitting=True)
             return trial
         first = trial_of(plain) if trial.decided.deliveries else trial
+
+        def in_steps(found: Trial) -> Trial | None:
+            if self.request.op_schedule != "auto":
+                return None
+            self.request.progress("planning within the limit on memory: ops in steps")
+            return fitted_by_steps(found, limits, self.request.stop)
+
+        stepped = in_steps(first)
+        if stepped is not None:
+            self.request.stop.plan_is_there(is_fitting=True)
+            return stepped
         try:
-            return within(first, self._ask, limits, goal)
+            return within(first, self._ask, limits, goal, in_steps)
         except (InfeasibleError, StoppedError):
             if fitting is None:
                 raise
@@ -235,7 +250,7 @@ class Session:
 
     def _with_room_used(self, trial: Trial, goal: Goal) -> Trial:
         """The plan with deliveries shared for which there is memory, if it has none yet."""
-        if not self._may_share or trial.decided.deliveries:
+        if not self._may_share or trial.decided.deliveries or is_in_steps(trial.decided):
             return trial
         return shared_where_room(trial, goal, self._ask, self.request.source.descriptions, self.request.limits)
 

@@ -1,0 +1,180 @@
+"""An op's work in steps: chunks of one of its index variables, and parts of its result.
+
+Tensors that are indexed by the variable circulate: of them a worker has one chunk at a time, and then the next one. The
+others stay. What moves is what moves when the op runs at once, since chunks are disjoint (SPAA'21, section 2.2; SUMMA).
+
+- The op sums over the variable: what a chunk gives is added to the sum. It is made in tiles along the first dim of the
+  result that is longer than 1, each added to its own part of the sum: beside the sum there is a tile of it, and no
+  second sum.
+- The variable indexes the result: what a chunk gives is a part of that, and partial results are joined chunk by chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.algebra.delivery import made_tiling
+from planner.algebra.region import Boxes, Region
+from planner.algebra.tiling import Tiling, split_bounds
+from planner.artifacts.plan import Steps
+from planner.partition.fetches import Box
+from planner.tdl.bind import BoundOp
+from planner.tdl.local import LocalOp
+
+_TILES = 8
+"""Into so many tiles a sum falls at most."""
+_SMALL_TILE_ELEMENTS = 1 << 10
+"""No tile of a sum is divided that has no more elements than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileWork:
+    """What a worker does for one tile of its sum with one chunk."""
+
+    local: LocalOp
+    """Makes ``out0``, which is to be added, of what it reads."""
+    reads: Mapping[int, Region]
+    """By input, what it reads of the chunk, or of what stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A tensor that lies on the workers in several buffers each."""
+
+    regions: tuple[tuple[Region, ...], ...]
+    """By part and worker; empty where a worker has none."""
+
+    def of(self, worker: int, region: Region) -> int:
+        """The number of the part of a worker that holds a box."""
+        return next(number for number, regions in enumerate(self.regions) if regions[worker].contains(region))
+
+    def joined(self, region: Region, sources: Sequence[int], only: int | None = None) -> list[Box]:
+        """Covers what there is of a region by boxes that lie in one part of all who contribute, in worker order.
+
+        Args:
+            region: what is needed.
+            sources: who contributes.
+            only: the one part that is looked at; None: all.
+        """
+        boxes: list[Box] = []
+        for number, regions in enumerate(self.regions):
+            by_region: dict[Region, list[int]] = {}
+            for worker in sorted(sources) if only in (None, number) else ():
+                if not regions[worker].is_empty:
+                    by_region.setdefault(regions[worker], []).append(worker)
+            found = ((region.intersect(held), tuple(workers)) for held, workers in by_region.items())
+            boxes += [(common, workers) for common, workers in found if not common.is_empty]
+        return boxes
+
+    def copied(self, region: Region, order: Sequence[int]) -> list[Box]:
+        """Covers a region by boxes that lie in one part of a worker, those of the first in ``order`` first."""
+        boxes: list[Box] = []
+        missing = [region]
+        for worker in order:
+            for regions in self.regions:
+                rest: list[Region] = []
+                for box in missing:
+                    common = box.intersect(regions[worker])
+                    if common.is_empty:
+                        rest.append(box)
+                    else:
+                        boxes.append((common, (worker,)))
+                        rest.extend(box.subtract(common))
+                missing = rest
+        assert not missing, f"nobody makes {missing[0]}"
+        return boxes
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One step of an op on all workers."""
+
+    reads: Mapping[int, tuple[Region, ...]]
+    """By input that circulates, what each worker needs."""
+    work: Mapping[int, Mapping[int, TileWork]]
+    """By the number of a part of the result and busy worker: what is added to that part, or makes it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SteppedDivision:
+    """An op's work divided by a strategy, in steps; the same object for equal ops."""
+
+    busy: tuple[int, ...]
+    stays: Mapping[int, tuple[Region, ...]]
+    """By input that does not circulate, what each worker needs."""
+    chunks: tuple[Chunk, ...]
+    parts: Parts
+    made_as: Tiling
+    """The tiling in which the result is made, all parts together."""
+    is_summed: bool
+    """Whether chunks are added to each other; else each makes a part of its own."""
+
+    @classmethod
+    def of(cls, op: BoundOp, strategy: Tiling, steps: Steps) -> SteppedDivision:
+        """Divides an op."""
+        ranges = op.ranges(strategy)
+        busy = strategy.busy
+        chunked = _split(ranges, steps.variable, steps.count)
+        by_chunk = [op.reads(one) for one in chunked]
+        slots = sorted({slot for reads in by_chunk for slot in reads})
+        regions = {slot: [tuple(reads[slot].boxes) for reads in by_chunk] for slot in slots}
+        stays = {slot: each[0] for slot, each in regions.items() if len(set(each)) == 1}
+        dims = op.analysis.outputs[0]
+        assert dims is not None, "an op that sums products makes its result"
+        is_summed = steps.variable not in dims
+        made = tuple(op.makes(ranges, 0))
+        tiled = [_tiled(op, one, made, dims) if is_summed else [one] for one in chunked]
+        chunks = []
+        for number, tiles in enumerate(tiled):
+            work = {tile if is_summed else number: _work(op, one, busy) for tile, one in enumerate(tiles)}
+            chunks.append(Chunk({slot: regions[slot][number] for slot in slots if slot not in stays}, work))
+        parts = tiled[0] if is_summed else chunked
+        return cls(
+            busy,
+            stays,
+            tuple(chunks),
+            Parts(tuple(tuple(op.makes(one, 0)) for one in parts)),
+            made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(0)),
+            is_summed,
+        )
+
+
+def _split(ranges: Boxes, variable: int, count: int) -> list[Boxes]:
+    """The workers' parts of the iteration space, each cut along a variable."""
+    found = []
+    for piece in range(count):
+        lo, hi = ranges.lo.copy(), ranges.hi.copy()
+        number = np.full(len(lo), piece, dtype=np.int64)
+        whole = ranges.lo[:, variable], ranges.hi[:, variable]
+        lo[:, variable], hi[:, variable] = split_bounds(*whole, count, number, 1)
+        found.append(Boxes(lo, hi))
+    return found
+
+
+def _tiled(op: BoundOp, ranges: Boxes, made: Sequence[Region], dims: Sequence[int]) -> list[Boxes]:
+    """A chunk's parts, tile by tile of the result."""
+    sizes = [min((region.shape[dim] for region in made if not region.is_empty), default=0) for dim in range(len(dims))]
+    least = min((region.elements for region in made if not region.is_empty), default=0)
+    dim = next((dim for dim, size in enumerate(sizes) if size > 1), None)
+    count = 1 if dim is None else min(_TILES, sizes[dim], max(1, least // _SMALL_TILE_ELEMENTS))
+    if dim is None or count == 1:
+        return [ranges]
+    variable = dims[dim]
+    if op.variables[variable].obstacle:
+        return [ranges]
+    found = _split(ranges, variable, count)
+    return found if all(not op.veto(one) for one in found) else [ranges]
+
+
+def _work(op: BoundOp, ranges: Boxes, busy: Sequence[int]) -> dict[int, TileWork]:
+    """By busy worker, what it does for its part."""
+    reads, made = op.reads(ranges), op.all_made(ranges)
+    found = {}
+    for worker in busy:
+        regions = {slot: read.boxes.region(worker) for slot, read in reads.items()}
+        there = {slot: region for slot, region in regions.items() if not region.is_empty}
+        found[worker] = TileWork(op.local_op(op.part(ranges, reads, worker, made)), there)
+    return found

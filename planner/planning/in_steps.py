@@ -1,0 +1,208 @@
+"""Ops in steps: which can run so, and a plan made to fit by steps, which moves no byte more.
+
+An op that sums products can run chunk by chunk of one of its variables: of the tensors with that variable a worker then
+holds a chunk at a time (``planner.partition.stepping``). Tilings, strategies and bytes stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from planner.algebra.region import Boxes
+from planner.algebra.tiling import Reducer, Tiling
+from planner.artifacts.plan import OpStrategy, Steps
+from planner.cost.contraction import contraction_of
+from planner.cost.residence import Residence
+from planner.errors import InfeasibleError
+from planner.graph.model import Graph
+from planner.planning.fit import Trial, trial_of
+from planner.search.decided import Decided
+from planner.stop import Stop
+from planner.tdl.bind import BoundOp
+
+OpSchedule: TypeAlias = Literal["auto", "whole", "stepped"]
+"""``auto``: steps where memory asks; ``whole``: every op at once; ``stepped``: every op that can, in steps."""
+_TIMES: Final = (1, 2, 4, 8)
+"""Chunks of what one owner has."""
+_SHARES: Final = (1.0, 0.75, 0.5, 0.0)
+"""Ops are taken that run while all workers together hold more than such a share of what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How an op can run in steps: along which variable, the fewest chunks, and the most."""
+
+    variable: int
+    owners: int
+    """How many owners there are of what a worker reads along the variable, at most: a chunk lies within one of them."""
+    most: int
+    """No worker has more of the variable than makes so many chunks of 1."""
+
+    def steps(self, times: int) -> Steps | None:
+        """With so many chunks of what each owner has, at least 2 in all; None if that is more than there is."""
+        count = max(2, self.owners * times)
+        return Steps(self.variable, count) if count <= self.most else None
+
+
+def choice_of(
+    graph: Graph, op: BoundOp, strategy: Tiling, tilings: Mapping[str, Tiling], along: int | None = None
+) -> Choice | None:
+    """How an op can run in steps; None if it cannot.
+
+    It sums products of two inputs and reads no constant. The variable indexes dims alone (a stencil's do not circulate)
+    and is summed over, or indexes the result. Of several that is taken with which a worker holds least.
+
+    Args:
+        graph: that the op is of.
+        op: the op.
+        strategy: its.
+        tilings: the plan's, by tensor.
+        along: the number of the only variable that is looked at; None: all.
+    """
+    contraction = contraction_of(op)
+    names = [op.op.inputs[slot] for slot in op.read_slots]
+    if contraction is None or any(name in graph.constants for name in names) or op.op.domain:
+        return None
+    slots = [operand.position for operand in contraction.operands[:2]]
+    ranges = op.ranges(strategy)
+    busy = np.array(strategy.busy)
+    found: list[tuple[int, int, Choice]] = []
+    for number, variable in enumerate(op.variables):
+        is_made = number in (op.analysis.outputs[0] or ())
+        if along not in (None, number):
+            continue
+        if variable.obstacle or not (is_made or variable.reducer is Reducer.SUM):
+            continue
+        dims = [_dim_of(op, slot, number) for slot in slots]
+        reading = [slot for slot in slots if number in op.read_along(slot)]
+        if not reading or any(dims[slots.index(slot)] is None for slot in reading):
+            continue
+        most = int((ranges.hi - ranges.lo)[busy, number].min())
+        owners = 1
+        for slot, dim in zip(slots, dims, strict=True):
+            if dim is None:
+                continue
+            name = op.op.inputs[slot]
+            tiles = tilings[name].boxes(graph.tensors[name].shape)
+            starts = sorted(set(tiles.lo[:, dim].tolist()))
+            for lo, hi in {
+                (int(a), int(b)) for a, b in zip(ranges.lo[busy, number], ranges.hi[busy, number], strict=True)
+            }:
+                owners = max(owners, 1 + sum(lo < start < hi for start in starts))
+        one = Choice(number, owners, most)
+        if one.steps(1) is not None:
+            found.append((_held(graph, op, ranges, tilings, one), number, one))
+    return min(found, default=(0, 0, None))[2]
+
+
+def _held(graph: Graph, op: BoundOp, ranges: Boxes, tilings: Mapping[str, Tiling], choice: Choice) -> int:
+    """About what the fullest worker holds for an op in steps, in bytes, beside the tiles of its inputs."""
+    share = max(2, min(choice.most, choice.owners * _TIMES[-1]))
+    total = np.zeros(ranges.workers, dtype=np.int64)
+    for slot, read in op.reads(ranges).items():
+        tensor = graph.tensors[op.op.inputs[slot]]
+        tiles = tilings[op.op.inputs[slot]].boxes(tensor.shape)
+        missing = np.where(read.boxes.overlap(tiles) == read.boxes.elements, 0, read.boxes.elements)
+        total += missing * tensor.dtype.item_bytes // (share if choice.variable in op.read_along(slot) else 1)
+    name = op.op.outputs[0]
+    tensor, made = graph.tensors[name], op.makes(ranges, 0)
+    owned = tilings[name].boxes(tensor.shape).elements
+    if choice.variable in (op.analysis.outputs[0] or ()):
+        total += (made.elements // share + 2 * owned) * tensor.dtype.item_bytes
+    else:
+        total += (made.elements + owned) * tensor.dtype.item_bytes
+    return int(total.max())
+
+
+def _dim_of(op: BoundOp, slot: int, variable: int) -> int | None:
+    """The dim of an input that a variable alone indexes, where it indexes no other; None if there is no such dim."""
+    name = op.variables[variable].name
+    reads = [read for read in op.analysis.reads if read.slot == slot]
+    if len(reads) != 1 or name in reads[0].once:
+        return None
+    along = [dim for dim, interval in enumerate(reads[0].dims) if interval is not None and name in interval.along]
+    if len(along) != 1:
+        return None
+    interval = reads[0].dims[along[0]]
+    return along[0] if interval is not None and interval.alone == name else None
+
+
+def choices(decided: Decided, along: int | None = None) -> dict[str, Choice]:
+    """By op that can run in steps, how; along a variable of this number, or of any."""
+    found = {}
+    for op in decided.ops:
+        one = choice_of(decided.graph, op, decided.strategies[op.op.name].tiling, decided.tilings, along)
+        if one is not None:
+            found[op.op.name] = one
+    return found
+
+
+def with_steps(decided: Decided, known: Mapping[str, Choice], names: Collection[str], times: int) -> Decided:
+    """The plan with some ops in steps, with so many chunks of what each owner has, or as many as there can be."""
+    strategies: dict[str, OpStrategy] = dict(decided.strategies)
+    for name in names:
+        steps = next(filter(None, (known[name].steps(less) for less in reversed(_TIMES) if less <= times)), None)
+        strategies[name] = replace(strategies[name], steps=steps)
+    return replace(decided, strategies=strategies)
+
+
+def all_in_steps(decided: Decided) -> Decided:
+    """The plan with every op in steps that can run so, in the fewest.
+
+    Raises:
+        InfeasibleError: none can.
+    """
+    known = choices(decided)
+    if not known:
+        raise InfeasibleError(
+            "--op-schedule stepped: no op of this plan can run in steps",
+            facts=("steps are for ops that sum products of two inputs over a variable that indexes both",),
+            hint="leave --op-schedule out",
+        )
+    return with_steps(decided, known, known.keys(), 1)
+
+
+def fitted_by_steps(trial: Trial, limits: tuple[int, ...], stop: Stop) -> Trial | None:
+    """The plan with ops in steps such that it fits; None if no such choice was found.
+
+    Those ops are taken that run while the workers hold most, more and more of them, each in more and more steps.
+
+    Args:
+        trial: a plan that does not fit.
+        limits: the memory there is, one entry for each worker, in any order.
+        stop: asked whether the search is to end.
+    """
+    decided = trial.decided
+    known = choices(decided)
+    if not known or any(strategy.steps is not None for strategy in decided.strategies.values()):
+        return None
+    held = Residence(decided.graph, decided.ops).of(decided)
+    at = {op.op.name: int(bytes_) for op, bytes_ in zip(decided.ops, held, strict=True)}
+    tried: set[tuple[frozenset[str], int]] = set()
+    for times in _TIMES:
+        for names in _fullest(at, known, sum(limits)):
+            if (names, times) in tried or stop.is_due():
+                continue
+            tried.add((names, times))
+            found = replace(
+                trial_of(with_steps(decided, known, sorted(names), times), lean=True), limit_bytes=min(limits)
+            )
+            if found.lacking(limits) <= 0:
+                return found
+    return None
+
+
+def _fullest(at: Mapping[str, int], known: Collection[str], there: int) -> Iterator[frozenset[str]]:
+    for share in _SHARES:
+        names = frozenset(name for name in known if at[name] > share * there)
+        if names:
+            yield names
+
+
+def is_in_steps(decided: Decided) -> bool:
+    """Whether some op of a plan runs in steps."""
+    return any(strategy.steps is not None for strategy in decided.strategies.values())
