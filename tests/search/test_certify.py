@@ -36,7 +36,7 @@ DEVICE = Device(2**30, ((DType.FLOAT32, 1e9),), 1e9)
 
 def check(graph: Graph, cuts: tuple[int, ...], limits: BoundLimits) -> float:
     """Holds a certificate against the integer programme; the certified gap."""
-    problem = Problem(graph, opdefs.standard().bind_all(graph), int(np.prod(cuts)))
+    problem = Problem(graph, opdefs.standard().bind_all(graph), int(np.prod(cuts)), with_nests=True)
     start = improve(problem, cuts, no_restriction, search_recursively(problem, cuts, no_restriction))
     found = bounded(problem, cuts, start, limits)
     least = least_of_all(problem, cuts)
@@ -105,7 +105,7 @@ class Sample:
         workers, ops = int(np.prod(levels)), DESCRIPTIONS.bind_all(graph)
         assume(workers <= max(tensor.elements for tensor in graph.tensors.values()))
         plan = decide(graph, ops, SearchRequest(workers, levels=levels, tables=tables))
-        least = least_of_all(Problem(graph, ops, workers, tables=tables), cuts_of_levels(levels))
+        least = least_of_all(Problem(graph, ops, workers, tables=tables, with_nests=True), cuts_of_levels(levels))
         assert plan.certified_gap is not None, "small graphs have certificates"
         assert plan.certified_gap <= 0.05
         assert least <= plan.cost <= least * (1 + plan.certified_gap) * (1 + 1e-9)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import opdefs
 from planner import api
-from planner.algebra.tiling import Placement, Shard, Tiling
+from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
 from planner.cost.tables import CostTables, Request
 from planner.errors import UsageError
 from planner.graph.model import DType, Graph, Op, Tensor
@@ -57,6 +59,20 @@ def test_of_a_matrix_and_three_cuts_two_tilings_need_it() -> None:
     near = nests_near(Tiling.parse("S(1)/2 S(1)/2 S(0)/2", THREE), (8, 8), ())
     assert [str(one) for one in near] == ["S(0)@1/2 S(1)/2 S(0)/2"]
     assert [str(one) for one in nests_near(near[0], (8, 8), ())] == ["S(0)/2 S(1)/2 S(0)/2"]
+
+
+@given(
+    st.lists(st.integers(1, 12), min_size=1, max_size=3).map(tuple),
+    st.lists(st.integers(2, 3), min_size=2, max_size=3).map(tuple),
+)
+def test_the_bound_knows_every_tiling_that_moves_offer(shape: tuple[int, ...], ways: tuple[int, ...]) -> None:
+    options = [*(Shard(dim) for dim in range(len(shape))), Replicate()]
+    offered = {
+        near
+        for placements in product(options, repeat=len(ways))
+        for near in nests_near(Tiling(placements, ways), shape, ())
+    }
+    assert {one for one in offered if one.is_nested} == set(all_nests(shape, ways, (), 10_000))
 
 
 def nestings(rank: int, ways: tuple[int, ...]) -> list[Tiling]:

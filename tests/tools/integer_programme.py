@@ -13,10 +13,13 @@ from planner.search.model.problem import Problem, Restriction, SearchVariable, n
 def composites(
     problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction = no_restriction
 ) -> Candidates:
+    """Every tiling of a variable, those among them whose cuts nest in other orders."""
     found = [Tiling((), ())]
     for ways in cuts:
         longer = [restrict(variable, problem.extensions(variable, prefix, ways)) for prefix in found]
         found = [one for options in longer for one in options]
+    nested = problem.spaces[variable.number].nests(cuts, most=10_000)
+    found += [one for one in nested if restrict is no_restriction or problem.lets_through(restrict, variable, one)]
     return tuple(found)
 
 

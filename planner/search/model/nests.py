@@ -102,10 +102,11 @@ def all_nests(shape: tuple[int, ...], ways: tuple[int, ...], fixed: tuple[bool, 
         fixed: see ``nests_near``.
         most: patterns that are looked at.
     """
-    even = (any(size % count == 0 for count in ways) for size in shape)
-    dims = [dim for dim, is_even in enumerate(even) if is_even and not (fixed and fixed[dim])]
-    if len(dims) >= len(ways) or (len(dims) + 1) ** len(ways) > most:
-        return ()  # a cut lies inside of others only where there is one cut for each dim, and it
+    free = [dim for dim in range(len(shape)) if not (fixed and fixed[dim])]
+    even = [{dim for dim in free if shape[dim] % count == 0} for count in ways]
+    dims = sorted(set().union(*even))
+    if min(map(len, even)) >= len(ways) or (len(dims) + 1) ** len(ways) > most:
+        return ()  # a cut lies inside of others only where these divide each dim that it could divide evenly
     options: list[Placement | None] = [*(Shard(dim) for dim in dims), _SPREAD]
     return tuple(dict.fromkeys(_of_patterns(product(options, repeat=len(ways)), ways, shape, fixed)))
 
