@@ -1,0 +1,103 @@
+"""``tofu diff``: two plans side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from planner.artifacts.plan_folder import MANIFEST, PLAN, PlanFolder, open_folder
+from planner.descriptions import in_force
+from planner.errors import ModelError, UsageError
+from planner.graph.counterparts import Counterparts, counterparts
+from planner.graph.model import Graph
+from planner.graph.reading.foreign import EVERY_OPERATOR
+from planner.graph.reading.from_onnx import read_model
+from planner.graph.rewriting.canonical import Canonical, canonical
+from planner.planning.difference import Difference, PlannedModel, difference
+from planner.progress import Progress, in_part, silent
+
+_LEAST_COMMON: Final = 0.5
+"""The share of the smaller model's ops that two versions of a model have in common, at least."""
+
+
+def diff(a: Path, b: Path, *, opdefs: Path | None = None, progress: Progress = silent) -> Difference:
+    """What differs between two plans, of one model or of two versions of it, and what it costs.
+
+    Args:
+        a: a plan's folder, or the plan.json in it.
+        b: another one.
+        opdefs: the file of descriptions that the plans were made with; without it, the excess of single ops is not
+            told where there was one.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: one is no plan, or the models have too little in common.
+    """
+    folders = tuple(_open(path) for path in (a, b))
+    progress("reading the models")
+    first, second = (_planned(folder) for folder in folders)
+    progress("looking for what they have in common")
+    found = counterparts(first.model, second.model)
+    _refuse_unrelated(first, second, found)
+    descriptions, _ = in_force(opdefs, "replicate")
+    tell = in_part(progress, "excess")
+    excess: list[Mapping[str, int] | None] = []
+    for one in (first, second):
+        tell(str(one.path))
+        excess.append(one.excess(descriptions))
+    return difference(first, second, found, (excess[0], excess[1]))
+
+
+def _open(path: Path) -> PlanFolder:
+    """The folder that a path names, or that the plan.json which it names is in.
+
+    Raises:
+        TofuError: neither.
+    """
+    if path.is_file():
+        if path.name == PLAN and (path.parent / MANIFEST).is_file():
+            return open_folder(path.parent)
+        hint = "name the folder that `tofu plan` wrote"
+        raise UsageError(f"{path} is no plan's folder, nor the {PLAN} in one", hint=hint)
+    if not path.exists():
+        raise UsageError(f"{path} does not exist", hint="write a plan with `tofu plan`")
+    return open_folder(path)
+
+
+def _planned(folder: PlanFolder) -> PlannedModel:
+    """A folder's plan with its graphs.
+
+    Raises:
+        ModelError: the plan does not fit its model.
+    """
+    plan = folder.plan
+    model = read_model(folder.model, operators=EVERY_OPERATOR)
+    form = Canonical(model, {}) if plan.in_place is None else canonical(model, plan.kept)
+    planned = PlannedModel(folder.path, plan, model, form.graph)
+    facts = [f"op {op.name!r} has no strategy" for op in planned.graph.ops if op.name not in plan.strategies]
+    if facts or form.in_place != (plan.in_place or {}):
+        raise ModelError(
+            f"{folder.path}: the plan does not fit its model", facts=tuple(facts), hint="plan the model again"
+        )
+    return planned
+
+
+def _refuse_unrelated(first: PlannedModel, second: PlannedModel, found: Counterparts) -> None:
+    if found.is_of_one_structure:
+        return
+    least = min(len(first.model.ops), len(second.model.ops))
+    if len(found.ops) < _LEAST_COMMON * least:
+        raise UsageError(
+            f"{first.path} and {second.path} are plans of unrelated models",
+            facts=(
+                _told(first.path, first.model),
+                _told(second.path, second.model),
+                f"{len(found.ops):,} ops are in both, by type, name and what is around them",
+            ),
+            hint="diff two plans of one model, or of two versions of it",
+        )
+
+
+def _told(path: Path, model: Graph) -> str:
+    return f"{path}: {model.name}, {len(model.ops):,} ops"

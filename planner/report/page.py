@@ -1,0 +1,144 @@
+"""A report as text for a terminal or a file, or as Markdown for a pull request's comment: one content, two forms.
+
+Names come from models and are untrusted. As text they are printed by ``ReportConsole``. In Markdown a name is code: it
+is no link, no mention, no HTML and no end of a table's cell, whatever it holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol, TextIO
+
+from planner.report.console import ReportConsole
+from planner.report.text import printable
+
+_PLAIN_CODE = re.compile(r"[\w .,:;/()\[\]{}=+@#*~^$%!?'\"-]*")
+"""What stands in Markdown's code as it is; not so ``<``, ``&``, ``|``, backslashes and backticks."""
+_PLAIN_TEXT = re.compile(r"[^\w .,:;/()=+%'\"-]|(?<!\w)_|_(?!\w)")
+"""What Markdown may take for its own, in a text that is no code."""
+
+
+class Page(Protocol):
+    """Something that a report is printed on."""
+
+    def title(self, text: str) -> None:
+        """Prints the title of what follows."""
+
+    def line(self, text: str) -> None:
+        """Prints a line, or a paragraph."""
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        numbers: Collection[str] = (),
+        names: Collection[str] = (),
+    ) -> None:
+        """Prints a table.
+
+        Args:
+            columns: their heads, which are ours.
+            rows: a cell for each column.
+            numbers: the columns that stand to the right, and are not broken.
+            names: the columns whose cells are names, or come from a model in another way.
+        """
+
+
+class TextPage:
+    """For people, as wide as the terminal."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._console = ReportConsole(file)
+        self._last = ""
+
+    def title(self, text: str) -> None:
+        self._begin("title", apart=True)
+        self._console.print_line(text)
+
+    def line(self, text: str) -> None:
+        self._begin("line", apart=self._last == "table")
+        self._console.print_line(text)
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        numbers: Collection[str] = (),
+        names: Collection[str] = (),
+    ) -> None:
+        self._begin("table", apart=self._last != "title")
+        self._console.print_table(columns, rows, tuple(numbers))
+
+    def _begin(self, what: str, *, apart: bool) -> None:
+        """Prints a blank line where one is due before what comes next."""
+        if apart and self._last:
+            self._console.print()
+        self._last = what
+
+
+class MarkdownPage:
+    """For a comment or a job's summary, in GitHub's flavour."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def title(self, text: str) -> None:
+        self._file.write(f"### {markdown_text(text)}\n\n")
+
+    def line(self, text: str) -> None:
+        self._file.write(f"{markdown_text(text)}\n\n")
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        numbers: Collection[str] = (),
+        names: Collection[str] = (),
+    ) -> None:
+        lines = [list(map(markdown_text, columns)), ["---:" if column in numbers else "---" for column in columns]]
+        for row in rows:
+            lines.append(
+                [
+                    markdown_code(cell) if column in names else markdown_text(cell)
+                    for column, cell in zip(columns, row, strict=True)
+                ]
+            )
+        self._file.writelines(f"| {' | '.join(line)} |\n" for line in lines)
+        self._file.write("\n")
+
+
+def markdown_code(text: str) -> str:
+    """A text as code within a line or a table's cell of Markdown.
+
+    >>> markdown_code("fc.weight")
+    '`fc.weight`'
+    >>> markdown_code("a|b`<script>")
+    '<code>a&#124;b&#96;&#60;script&#62;</code>'
+
+    Args:
+        text: of any origin.
+    """
+    shown = printable(text)
+    if not shown.strip():
+        return "" if not shown else f"<code>{'&#32;' * len(shown)}</code>"
+    if _PLAIN_CODE.fullmatch(shown) and shown == shown.strip():
+        return f"`{shown}`"
+    return f"<code>{_as_numbers(re.compile(r'[^A-Za-z0-9 .,:;/()=+-]'), shown)}</code>"
+
+
+def markdown_text(text: str) -> str:
+    """A text of which Markdown takes nothing for its own.
+
+    Args:
+        text: of any origin.
+    """
+    return _as_numbers(_PLAIN_TEXT, printable(text))
+
+
+def _as_numbers(pattern: re.Pattern[str], text: str) -> str:
+    """The text with what the pattern finds as character references, which begin and end nothing."""
+    return pattern.sub(lambda found: f"&#{ord(found[0])};", text)
