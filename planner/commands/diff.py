@@ -31,10 +31,10 @@ def diff(a: Path, b: Path, shows_all: bool, opdefs: Path | None, markdown_wanted
       tofu diff plan-2 plan-4 --all
     """
     from planner import api
-    from planner.report import difference, page
+    from planner.report import difference, sheet
 
     check_one_form(json_wanted=json_wanted, markdown_wanted=markdown_wanted)
-    form = page.MarkdownPage if markdown_wanted else page.TextPage
+    form = sheet.MarkdownSheet if markdown_wanted else sheet.TextSheet
     show(
         lambda line: api.diff(a, b, opdefs=opdefs, progress=line),
         difference.difference_json,

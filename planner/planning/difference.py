@@ -7,12 +7,11 @@ differences of tensors and ops whose names differ in numbers alone are folded in
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from planner.artifacts.plan import Plan
 from planner.cost.by_op import op_charge
@@ -21,10 +20,9 @@ from planner.graph.bodies import expand, planned_graph
 from planner.graph.counterparts import Counterparts
 from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph, Shape
+from planner.graph.patterns import without_numbers
 from planner.graph.reading.undescribed import qualified
 from planner.tdl.descriptions import Descriptions
-
-_DIGITS: Final = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,35 +281,19 @@ def _twin(
     return None if whose is None else there.parts.get((whose, part))
 
 
-_Found = tuple[tuple[str | None, str | None], "Side | None", "Side | None"]
+_Found: TypeAlias = "tuple[tuple[str | None, str | None], Side | None, Side | None]"
 
 
 def _folded(found: Iterable[_Found[Side]]) -> tuple[Change[Side], ...]:
     """What differs, equal differences together; most bytes of difference first, then as they come."""
     groups: dict[Hashable, list[_Found[Side]]] = {}
-    for one in found:
-        (name, twin), a, b = one
+    for names, a, b in found:
         if a != b:
-            groups.setdefault((_without_numbers(name), _without_numbers(twin), a, b), []).append(one)
+            groups.setdefault((_kind(names), a, b), []).append((names, a, b))
     changes = [Change(tuple(one[0] for one in group), group[0][1], group[0][2]) for group in groups.values()]
     return tuple(sorted(changes, key=lambda change: (-abs(change.added_bytes), -max(change.a_bytes, change.b_bytes))))
 
 
-def _without_numbers(name: str | None) -> str | None:
-    return None if name is None else _DIGITS.sub("*", name)
-
-
-def pattern(names: Sequence[str]) -> str:
-    """The names as one, with * in the place of numbers that differ.
-
-    >>> pattern(["h.0.w1", "h.1.w1"])
-    'h.*.w1'
-
-    Args:
-        names: which differ in numbers at most.
-    """
-    numbers = [_DIGITS.findall(name) for name in names]
-    differs = [len(set(column)) > 1 for column in zip(*numbers, strict=True)]
-    between = _DIGITS.split(names[0])
-    kept = ["*" if differs[place] else number for place, number in enumerate(numbers[0])]
-    return "".join(text + number for text, number in zip(between, [*kept, ""], strict=True))
+def _kind(names: tuple[str | None, str | None]) -> tuple[str | None, ...]:
+    """Equal for names that differ in numbers alone."""
+    return tuple(name and without_numbers(name) for name in names)

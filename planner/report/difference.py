@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from planner.artifacts.plan import Plan
-from planner.planning.difference import Change, Difference, OpSide, Side, TensorSide, pattern
-from planner.report.page import Page
+from planner.graph.patterns import counted
+from planner.planning.difference import Change, Difference, OpSide, Side, TensorSide
+from planner.report.sheet import Sheet
 from planner.units import ByteUnit, Number, format_bytes, format_ratio, format_seconds
 
 SCHEMA_VERSION = 1
 SHOWN_DIFFERENCES: Final = 20
-_WHAT = {
-    "names": "names",
-    "places": "their places in the graph: the models have one structure and other names",
-    "surroundings": "names and by what is around them: the models differ in more than names and sizes",
+_MATCHED_BY = {
+    "places": "matched by place: the models have one structure, and other names",
+    "surroundings": "matched by names and surroundings: the models differ in more than sizes",
 }
 
 
@@ -78,30 +78,31 @@ def _change_json(change: Change[Any], of: Callable[[Any], dict[str, Any]], amoun
     }
 
 
-def print_difference(found: Difference, page: Page, *, shows_all: bool = False) -> None:
+def print_difference(found: Difference, sheet: Sheet, *, shows_all: bool = False) -> None:
     """Prints two plans side by side, and the tensors and ops that differ.
 
     Args:
         found: what differs.
-        page: to print on.
+        sheet: to print on.
         shows_all: print every difference, not only the largest.
     """
-    page.title(f"A is {found.paths[0]}, B is {found.paths[1]}")
-    page.table(("", "A", "B", "B - A"), list(_totals(*found.plans)), numbers=("A", "B", "B - A"))
-    if found.matched_by != "names":
-        page.line(f"Tensors and ops are compared by {_WHAT[found.matched_by]}.")
-    page.line(_summary(found))
+    of = [f" of {plan.model}" if len({plan.model for plan in found.plans}) > 1 else "" for plan in found.plans]
+    sheet.title(f"A is {found.paths[0]}{of[0]}, B is {found.paths[1]}{of[1]}")
+    sheet.table(("", "A", "B", "B - A"), list(_totals(*found.plans)), numbers=("A", "B", "B - A"))
+    if found.matched_by in _MATCHED_BY:
+        sheet.line(_MATCHED_BY[found.matched_by])
+    for line in _summary(found):
+        sheet.line(line)
     shown = None if shows_all else SHOWN_DIFFERENCES
-    _table(page, "tensor", "tiling", "moved", found.tensors, _told_tensor, shown)
-    _table(page, "op", "strategy", "excess" if found.knows_excess else "", found.ops, _told_op, shown)
+    _table(sheet, "tensor", "tiling", "moved", found.tensors, _told_tensor, shown)
+    _table(sheet, "op", "strategy", "excess" if found.knows_excess else "", found.ops, _told_op, shown)
     if not found.knows_excess and found.ops:
-        page.line("The excess of ops is not told: their descriptions are in a file, which --opdefs names.")
+        sheet.line("the excess of ops is not told: --opdefs names the file that describes them")
 
 
 def _totals(a: Plan, b: Plan) -> Iterator[tuple[str, ...]]:
     """A line for each number of the plans, and one for what else they are, where that differs."""
     for name, facts in (
-        ("model", (a.model, b.model)),
         ("workers", (_workers(a), _workers(b))),
         ("strategy", (a.strategy, b.strategy)),
         ("topology", (_topology(a), _topology(b))),
@@ -158,21 +159,21 @@ _MANY = 10
 """From so many times as much on, nobody wants it in percent."""
 
 
-def _summary(found: Difference) -> str:
+def _summary(found: Difference) -> Iterator[str]:
     if found.is_none:
-        return "No tensor and no op differs."
-    tensors = _counted("tensors", found.tensors, found.compared_tensors)
-    return f"What differs: {tensors}; {_counted('ops', found.ops, found.compared_ops)}."
-
-
-def _counted(what: str, changes: Sequence[Change[Any]], compared: int) -> str:
-    count = {where: sum(change.count for change in changes if change.only_in == where) for where in (None, "a", "b")}
-    only = "".join(f", {count[where]:,} only in {where.upper()}" for where in ("a", "b") if count[where])
-    return f"{count[None]:,} of {compared:,} {what} that both have{only}"
+        yield "no tensor and no op differs"
+        return
+    for what, changes, compared in (
+        ("tensors", found.tensors, found.compared_tensors),
+        ("ops", found.ops, found.compared_ops),
+    ):
+        count = {at: sum(change.count for change in changes if change.only_in == at) for at in (None, "a", "b")}
+        only = "".join(f", {count[at]:,} only in {at.upper()}" for at in ("a", "b") if count[at])
+        yield f"{what} that differ: {count[None]:,} of {compared:,} that both have{only}"
 
 
 def _table(
-    page: Page,
+    sheet: Sheet,
     what: str,
     how: str,
     amount: str,
@@ -183,7 +184,7 @@ def _table(
     """Prints differences, a line for each plan that has such a tensor or op.
 
     Args:
-        page: to print on.
+        sheet: to print on.
         what: one is.
         how: what a plan gives it.
         amount: what is told in bytes; "" if nothing is.
@@ -195,9 +196,9 @@ def _table(
         return
     numbers: tuple[str, ...] = (amount, "B - A") if amount else ()
     rows = [row[: 3 + len(numbers)] for change in changes[:shown] for row in _rows(change, told)]
-    page.table((what, "in", how, *numbers), rows, numbers=numbers, names=(what, how))
+    sheet.table((what, "in", how, *numbers), rows, numbers=numbers, names=(what, how))
     if len(changes) > len(changes[:shown]):
-        page.line(f"and {len(changes[shown:]):,} smaller differences of {what}s: --all shows them")
+        sheet.line(f"and {len(changes[shown:]):,} smaller differences of {what}s: --all shows them")
 
 
 def _rows(change: Change[Side], told: Callable[[Side], tuple[str, str]]) -> Iterator[tuple[str, ...]]:
@@ -207,8 +208,8 @@ def _rows(change: Change[Side], told: Callable[[Side], tuple[str, str]]) -> Iter
     for at, (side, size) in enumerate(zip((change.a, change.b), sizes, strict=True)):
         if side is None:
             continue
-        name = _name([pair[at] or "" for pair in change.names])
-        name += f" {size}" if sizes[0] != sizes[1] else ""
+        name = counted([pair[at] or "" for pair in change.names])
+        name += f" {size}" if size and sizes[0] != sizes[1] else ""
         where = "AB"[at] + (" only" if change.only_in else "")
         last = at or change.only_in
         amount = format_bytes(change.b_bytes if at else change.a_bytes)
@@ -228,11 +229,6 @@ def _told_tensor(side: TensorSide) -> tuple[str, str]:
 
 def _told_op(side: OpSide) -> tuple[str, str]:
     return "", f"{side.op_type} {side.strategy}"
-
-
-def _name(names: Sequence[str]) -> str:
-    """What has a difference: a name, or a pattern of names and how many there are."""
-    return pattern(names) + (f" x{len(names)}" if len(names) > 1 else "")
 
 
 def _signed(added: int) -> str:

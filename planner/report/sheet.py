@@ -13,13 +13,16 @@ from typing import Protocol, TextIO
 from planner.report.console import ReportConsole
 from planner.report.text import printable
 
-_PLAIN_CODE = re.compile(r"[\w .,:;/()\[\]{}=+@#*~^$%!?'\"-]*")
+_PLAIN_CODE = re.compile(r"[\w .,:;/()\[\]{}=+@#*~^$%!?>'\"-]*")
 """What stands in Markdown's code as it is; not so ``<``, ``&``, ``|``, backslashes and backticks."""
-_PLAIN_TEXT = re.compile(r"[^\w .,:;/()=+%'\"-]|(?<!\w)_|_(?!\w)")
+_NOT_PLAIN_TEXT = re.compile(r"[^\w .,:;/()=+%'\"-]|(?<!\w)_|_(?!\w)|:(?=/)|(?<=www)\.")
 """What Markdown may take for its own, in a text that is no code."""
+_NOT_PLAIN_CODE = re.compile(r"[^A-Za-z0-9 .,:;/()=+-]")
+_CALLS = frozenset("@#")
+"""Begin the name of a person or an issue. GitHub looks for these when Markdown is HTML already, but not in code."""
 
 
-class Page(Protocol):
+class Sheet(Protocol):
     """Something that a report is printed on."""
 
     def title(self, text: str) -> None:
@@ -46,7 +49,7 @@ class Page(Protocol):
         """
 
 
-class TextPage:
+class TextSheet:
     """For people, as wide as the terminal."""
 
     def __init__(self, file: TextIO) -> None:
@@ -79,7 +82,7 @@ class TextPage:
         self._last = what
 
 
-class MarkdownPage:
+class MarkdownSheet:
     """For a comment or a job's summary, in GitHub's flavour."""
 
     def __init__(self, file: TextIO) -> None:
@@ -127,7 +130,7 @@ def markdown_code(text: str) -> str:
         return "" if not shown else f"<code>{'&#32;' * len(shown)}</code>"
     if _PLAIN_CODE.fullmatch(shown) and shown == shown.strip():
         return f"`{shown}`"
-    return f"<code>{_as_numbers(re.compile(r'[^A-Za-z0-9 .,:;/()=+-]'), shown)}</code>"
+    return f"<code>{_NOT_PLAIN_CODE.sub(_number, shown)}</code>"
 
 
 def markdown_text(text: str) -> str:
@@ -136,9 +139,11 @@ def markdown_text(text: str) -> str:
     Args:
         text: of any origin.
     """
-    return _as_numbers(_PLAIN_TEXT, printable(text))
+    return _NOT_PLAIN_TEXT.sub(
+        lambda found: f"<code>{found[0]}</code>" if found[0] in _CALLS else _number(found), printable(text)
+    )
 
 
-def _as_numbers(pattern: re.Pattern[str], text: str) -> str:
-    """The text with what the pattern finds as character references, which begin and end nothing."""
-    return pattern.sub(lambda found: f"&#{ord(found[0])};", text)
+def _number(found: re.Match[str]) -> str:
+    """A character reference, which begins and ends nothing."""
+    return f"&#{ord(found[0])};"
