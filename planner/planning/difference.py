@@ -138,7 +138,7 @@ class PlannedModel:
         self.graph = with_deliveries(planned_graph(form, plan.strategies), plan.deliveries)
         unplanned = frozenset(op.name for op in form.ops if op.name not in plan.strategies)
         bodies = expand(form, unplanned).bodies
-        self.composites = tuple(body.op.name for body in bodies)
+        self.in_parts = tuple(body.op.name for body in bodies)
         """Names of the ops that are planned through their bodies."""
         self._types = {op.name: qualified(op.domain, op.op_type) for op in (*model.ops, *self.graph.ops)}
         self.belongs_to: dict[str, tuple[str, str | int]] = {}
@@ -166,7 +166,7 @@ class PlannedModel:
     @property
     def op_names(self) -> list[str]:
         """Of all ops that the plan gives a strategy, and of those that it has bodies for."""
-        return [*(op.name for op in self.graph.ops if op.name in self.plan.strategies), *self.composites]
+        return [*(op.name for op in self.graph.ops if op.name in self.plan.strategies), *self.in_parts]
 
     def tensor(self, name: str | None) -> TensorSide | None:
         """What the plan does with a tensor; None if it has none of that name."""
@@ -192,7 +192,7 @@ class PlannedModel:
             return None
         if name in self.plan.strategies:
             return OpSide(self._types[name], str(self.plan.strategies[name]), None if excess is None else excess[name])
-        strategy = "through its body" if name in self.composites else "read in place"
+        strategy = "through its body" if name in self.in_parts else "read in place"
         return OpSide(self._types[name], strategy, None if excess is None else 0)
 
     def excess(self, descriptions: Descriptions) -> Mapping[str, int] | None:
