@@ -40,13 +40,19 @@ def diff(a: Path, b: Path, *, opdefs: Path | None = None, progress: Progress = s
     progress("looking for what they have in common")
     found = counterparts(first.model, second.model)
     _refuse_unrelated(first, second, found)
-    descriptions, _ = in_force(opdefs, "replicate")
     tell = in_part(progress, "excess")
-    excess: list[Mapping[str, int] | None] = []
+    excess = []
     for one in (first, second):
         tell(str(one.path))
-        excess.append(one.excess(descriptions))
+        excess.append(_excess(one, opdefs))
     return difference(first, second, found, (excess[0], excess[1]))
+
+
+def _excess(planned: PlannedModel, opdefs: Path | None) -> Mapping[str, int] | None:
+    """The excess of each op; None where the descriptions are not there that the plan was made with."""
+    described_by = planned.plan.described_by
+    descriptions, source = in_force(None if described_by is None else opdefs, "replicate")
+    return planned.excess(descriptions) if source == described_by else None
 
 
 def _open(path: Path) -> PlanFolder:

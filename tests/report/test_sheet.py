@@ -8,8 +8,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
-from planner.report.sheet import markdown_code, markdown_text
+from planner.report.sheet import Sheet, markdown_code, markdown_text
 from planner.report.text import printable
 from printed import as_markdown, as_text
 
@@ -67,12 +68,26 @@ def test_how_texts_are_written(text: str, written: str) -> None:
     assert markdown_text(text) == written
 
 
+@given(NAMES.filter(lambda name: bool(name.strip())), NAMES)
+def test_a_reader_of_markdown_finds_the_cells_and_the_names_in_them(name: str, text: str) -> None:
+    def report(sheet: Sheet) -> None:
+        sheet.table(("name", "verdict"), [(name, f"so {text} it is")], names=("name",))
+
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(as_markdown(report))
+    assert [token.type for token in tokens].count("td_open") == 2
+    inline = [token.children or [] for token in tokens if token.type == "inline"]
+    assert {token.type for cell in inline for token in cell} <= {"text", "text_special", "code_inline", "html_inline"}
+    assert {token.content for cell in inline for token in cell if token.type == "html_inline"} <= {"<code>", "</code>"}
+    said = ["".join(token.content for token in cell if token.type != "html_inline") for cell in inline]
+    assert said[2:] == [printable(name), f"so {printable(text)} it is"]
+
+
 def test_one_content_in_two_forms() -> None:
-    def report(sheet: object) -> None:
-        sheet.title("T")  # type: ignore[attr-defined]
-        sheet.table(("name", "bytes"), [("a", "1"), ("b", "22")], numbers=("bytes",), names=("name",))  # type: ignore[attr-defined]
-        sheet.line("done")  # type: ignore[attr-defined]
-        sheet.title("U")  # type: ignore[attr-defined]
+    def report(sheet: Sheet) -> None:
+        sheet.title("T")
+        sheet.table(("name", "bytes"), [("a", "1"), ("b", "22")], numbers=("bytes",), names=("name",))
+        sheet.line("done")
+        sheet.title("U")
 
     assert as_text(report).splitlines()[:1] == ["T"]
     assert as_text(report).endswith("22\n\ndone\n\nU\n")
