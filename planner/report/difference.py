@@ -14,7 +14,7 @@ from planner.units import ByteUnit, Number, format_bytes, format_ratio, format_s
 SCHEMA_VERSION = 1
 SHOWN_DIFFERENCES: Final = 20
 _MATCHED_BY = {
-    "places": "matched by place: the models have one structure, and other names",
+    "places": "matched by place: the models have one structure, whatever the names",
     "surroundings": "matched by names and surroundings: the models differ in more than sizes",
 }
 
@@ -209,12 +209,14 @@ def _rows(change: Change[Side], told: Callable[[Side], tuple[str, str]]) -> Iter
         if side is None:
             continue
         name = counted([pair[at] or "" for pair in change.names])
-        name += f" {size}" if size and sizes[0] != sizes[1] else ""
+        shown = [name] if name != before else []
+        if size and sizes[0] != sizes[1]:
+            shown.append(size)
         where = "AB"[at] + (" only" if change.only_in else "")
         last = at or change.only_in
         amount = format_bytes(change.b_bytes if at else change.a_bytes)
         yield (
-            "" if name == before else name,
+            " ".join(shown),
             where,
             told(side)[1],
             amount,

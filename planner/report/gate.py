@@ -105,10 +105,14 @@ def _headline(result: CheckResult) -> str:
     count = len(result.verdicts)
     bad = sum(not verdict.is_passed for verdict in result.verdicts)
     if result.is_updated:
-        return f"baseline {result.baseline}, written with {count} plans"
+        return f"baseline {result.baseline}, written with {count} plan{'s' if count > 1 else ''}"
     if bad:
         return f"{bad} of {count} plans cost more than {result.baseline} says"
-    return f"{count} plans cost no more than {result.baseline} says"
+    return (
+        f"{count} plans cost no more than {result.baseline} says"
+        if count > 1
+        else f"1 plan costs no more than {result.baseline} says"
+    )
 
 
 def _row(verdict: Verdict) -> tuple[str, ...]:

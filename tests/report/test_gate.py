@@ -105,5 +105,5 @@ def test_what_github_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_baseline_that_was_written() -> None:
     written = CheckResult("costs.json", Fraction(0), RESULT.verdicts[3:], is_updated=True)
     text = as_text(lambda sheet: print_check(written, sheet))
-    assert text.startswith("baseline costs.json, written with 1 plans\n")
+    assert text.startswith("baseline costs.json, written with 1 plan\n")
     assert "allowed" not in text
