@@ -80,7 +80,9 @@ def print_check(result: CheckResult, sheet: Sheet) -> None:
     if not result.is_updated:
         allowed = f"{format_ratio(result.max_increase)} more" if result.max_increase else "no increase"
         sheet.line(f"allowed: {allowed}")
-        if result.is_passed and any(verdict.fell for verdict in result.verdicts):
+        if not result.is_passed:
+            sheet.line("if that is meant, --update; how two plans differ, says tofu diff")
+        elif any(verdict.fell for verdict in result.verdicts):
             sheet.line("some cost less: --update would hold them to it")
 
 
