@@ -9,7 +9,7 @@ from typing import Final
 from planner.artifacts.plan_folder import MANIFEST, PLAN, PlanFolder, open_folder
 from planner.descriptions import in_force
 from planner.errors import ModelError, UsageError
-from planner.graph.counterparts import Counterparts, counterparts
+from planner.graph.counterparts import Counterparts, counterparts, in_common
 from planner.graph.model import Graph
 from planner.graph.reading.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
@@ -93,13 +93,14 @@ def _refuse_unrelated(first: PlannedModel, second: PlannedModel, found: Counterp
     if found.is_of_one_structure:
         return
     least = min(len(first.model.ops), len(second.model.ops))
-    if len(found.ops) < _LEAST_COMMON * least:
+    common = in_common(first.model, second.model, found)
+    if common < _LEAST_COMMON * least:
         raise UsageError(
             f"{first.path} and {second.path} are plans of unrelated models",
             facts=(
                 _told(first.path, first.model),
                 _told(second.path, second.model),
-                f"{len(found.ops):,} ops are in both, by type, name and what is around them",
+                f"{common:,} ops are in both, with all that they read and make",
             ),
             hint="diff two plans of one model, or of two versions of it",
         )

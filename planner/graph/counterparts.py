@@ -61,6 +61,18 @@ def counterparts(first: Graph, second: Graph) -> Counterparts:
     return search.found("surroundings")
 
 
+def in_common(first: Graph, second: Graph, found: Counterparts) -> int:
+    """How many ops have a counterpart that reads and makes the counterparts of what they read and make."""
+    others = {op.name: op for op in second.ops}
+    count = 0
+    for op in first.ops:
+        if op.name in found.ops:
+            other = others[found.ops[op.name]]
+            ours, theirs = (*op.inputs, *op.outputs), (*other.inputs, *other.outputs)
+            count += tuple(name and found.tensors.get(name) for name in ours) == theirs
+    return count
+
+
 def _have_equal_names(first: Graph, second: Graph) -> bool:
     def wires(graph: Graph) -> dict[str, tuple[object, ...]]:
         return {op.name: (*_type(op), op.inputs, op.outputs) for op in graph.ops}

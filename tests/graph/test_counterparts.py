@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from planner.graph.counterparts import counterparts
+from planner.graph.counterparts import counterparts, in_common
 from planner.graph.model import Graph, Op
+from planner.graph.reading.foreign import EVERY_OPERATOR
+from planner.graph.reading.from_onnx import read_model
 from planner.zoo import build
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]
@@ -92,3 +95,26 @@ def test_equal_names_of_ops_of_other_types_say_nothing() -> None:
 
 def test_graphs_with_nothing_in_common_have_no_counterparts() -> None:
     assert not counterparts(build("mlp-3x24", batch=8), build("alexnet", batch=8)).ops
+
+
+MODELS_OF_OTHERS = Path(__file__).parents[1] / "models"
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "least", "most"),
+    [
+        ("resnet50.onnx", "resnet50.raw.onnx", 0.5, 0.7),
+        ("exports/vit.onnx", "exports/vit.raw.onnx", 0.8, 1),
+        ("exports/llama.onnx", "world/hf-llama.onnx", 0.9, 1),
+        ("world/hf-gpt2.onnx", "world/hf-llama.onnx", 0, 0.3),
+        ("world/hf-bert.onnx", "world/hf-t5.onnx", 0, 0.4),
+        ("world/recommender.onnx", "world/unet-bilinear.onnx", 0, 0.3),
+    ],
+)
+def test_versions_of_a_model_have_more_in_common_than_other_models(
+    one: str, two: str, least: float, most: float
+) -> None:
+    first, second = (read_model(MODELS_OF_OTHERS / file, operators=EVERY_OPERATOR) for file in (one, two))
+    for a, b in ((first, second), (second, first)):
+        share = in_common(a, b, counterparts(a, b)) / min(len(a.ops), len(b.ops))
+        assert least <= share <= most
