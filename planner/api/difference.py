@@ -17,8 +17,8 @@ from planner.graph.rewriting.canonical import Canonical, canonical
 from planner.planning.difference import Difference, PlannedModel, difference
 from planner.progress import Progress, in_part, silent
 
-_LEAST_COMMON: Final = 0.5
-"""The share of the smaller model's ops that two versions of a model have in common, at least."""
+_COMMON: Final = 0.5
+"""Two versions of a model have more than this share of the smaller one's ops in common."""
 
 
 def diff(a: Path, b: Path, *, opdefs: Path | None = None, progress: Progress = silent) -> Difference:
@@ -94,7 +94,7 @@ def _refuse_unrelated(first: PlannedModel, second: PlannedModel, found: Counterp
         return
     least = min(len(first.model.ops), len(second.model.ops))
     common = in_common(first.model, second.model, found)
-    if common < _LEAST_COMMON * least:
+    if common <= _COMMON * least:
         raise UsageError(
             f"{first.path} and {second.path} are plans of unrelated models",
             facts=(
