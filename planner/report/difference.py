@@ -89,6 +89,9 @@ def print_difference(found: Difference, sheet: Sheet, *, shows_all: bool = False
     of = [f" of {plan.model}" if len({plan.model for plan in found.plans}) > 1 else "" for plan in found.plans]
     sheet.title(f"A is {found.paths[0]}{of[0]}, B is {found.paths[1]}{of[1]}")
     sheet.table(("", "A", "B", "B - A"), list(_totals(*found.plans)), numbers=("A", "B", "B - A"))
+    machines = [_topology(plan) for plan in found.plans]
+    if machines[0] != machines[1]:
+        sheet.line(f"topology: {machines[0]} in A, {machines[1]} in B")
     if found.matched_by in _MATCHED_BY:
         sheet.line(_MATCHED_BY[found.matched_by])
     for line in _summary(found):
@@ -105,7 +108,6 @@ def _totals(a: Plan, b: Plan) -> Iterator[tuple[str, ...]]:
     for name, facts in (
         ("workers", (_workers(a), _workers(b))),
         ("strategy", (a.strategy, b.strategy)),
-        ("topology", (_topology(a), _topology(b))),
     ):
         if name == "workers" or facts[0] != facts[1]:
             yield name, *facts, "" if facts[0] != facts[1] else "="
