@@ -15,6 +15,7 @@ import click
 
 from planner.commands.check import check
 from planner.commands.compare import compare
+from planner.commands.diff import diff
 from planner.commands.exit_codes import (
     EXIT_BROKEN_PIPE,
     EXIT_BUG,
@@ -70,7 +71,7 @@ def tofu() -> None:
     """
 
 
-for _command in (grad, plan, compare, check, profile, ops, explain, run, zoo):
+for _command in (grad, plan, compare, diff, check, profile, ops, explain, run, zoo):
     tofu.add_command(_command)
 
 

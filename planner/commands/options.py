@@ -114,6 +114,12 @@ def check_count(command: str, gpus: int | None, topology: str | None) -> None:
         raise UsageError(f"{command}: for how many GPUs?", hint="write --gpus K, or --topology with a file or a name")
 
 
+def check_one_form(*, json_wanted: bool, markdown_wanted: bool) -> None:
+    """Refuses a command that is to print its result in two forms at once."""
+    if json_wanted and markdown_wanted:
+        raise UsageError("--json and --markdown exclude each other", hint="run it twice, or render the JSON")
+
+
 STRATEGIES = [
     *("tofu", "tofu-recursion", "soybean", "soybean-levels", "layer-wise", "data", "model", "mixed", "hybrid"),
     *("megatron", "fsdp", "distcnn", "allrow-greedy", "spartan", "equalchop", "icml18"),
@@ -121,6 +127,12 @@ STRATEGIES = [
 """Those of planner.search.literature.methods, which is not imported for its names alone."""
 JSON = click.option(
     "--json", "json_wanted", is_flag=True, help="Print the result as JSON, and nothing else, on stdout."
+)
+MARKDOWN = click.option(
+    "--markdown",
+    "markdown_wanted",
+    is_flag=True,
+    help="Print the result as Markdown, for a comment or a job's summary.",
 )
 DIM = click.option(
     "--dim",

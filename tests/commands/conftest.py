@@ -20,7 +20,7 @@ def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
     door = Door()
     api, as_json, tables, gate = (types.ModuleType(name) for name in ("api", "as_json", "tables", "gate"))
     gate.check_json = lambda _result: {"schema_version": 1}  # type: ignore[attr-defined]
-    gate.print_check = lambda _result, out: door.shown(out)  # type: ignore[attr-defined]
+    gate.print_check = lambda _result, sheet: sheet.line("table")  # type: ignore[attr-defined]
     api.check = lambda *args, **options: door.call("check", *args, **options)  # type: ignore[attr-defined]
     for command in COMMANDS:
         setattr(api, command, lambda *args, _command=command, **options: door.call(_command, *args, **options))

@@ -351,3 +351,22 @@ def test_a_library_of_custom_operators(here: Path, capsys: pytest.CaptureFixture
     assert "ai.onnx.contrib.Inverse" in done("run p", capsys, 2)
     library = extensions.get_library_path()
     assert json.loads(done(f"run p --verify --json --custom-ops {library}", capsys))["verified"] is True
+
+
+def test_a_difference_tells_the_excess_of_ops_by_the_file_that_describes_them(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    distances(here / "m.onnx")
+    done("plan m.onnx --gpus 2 --opdefs my_ops.py --out two", capsys)
+    done("plan m.onnx --gpus 4 --opdefs my_ops.py --out four", capsys)
+    done("plan m.onnx --gpus 4 --unknown-ops replicate --out whole", capsys)
+    known = json.loads(done("diff two four --opdefs my_ops.py --json", capsys))
+    assert sum(op["total_excess_bytes"]["added"] for op in known["ops"]) == (
+        known["b"]["excess_bytes"] - known["a"]["excess_bytes"]
+    )
+    mixed = json.loads(done("diff whole four --opdefs my_ops.py --json", capsys))
+    assert mixed["ops"][0]["total_excess_bytes"]["added"] < 0, "what was run whole is cut"
+    said = done("diff two four", capsys)
+    assert "the excess of ops is not told: --opdefs names the file that describes them" in said
+    (here / "other.py").write_text(OPS + "\n# another file\n")
+    assert "is not told" in done("diff two four --opdefs other.py", capsys)

@@ -1,0 +1,299 @@
+"""What differs between two plans: of one model, or of two versions of a model.
+
+Every tensor and op of the one plan is held against its counterpart in the other (``planner.graph.counterparts``). What
+is in bodies of composite ops, and shared deliveries, follows the op or tensor of the model that it belongs to. Equal
+differences of tensors and ops whose names differ in numbers alone are folded into one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from planner.artifacts.plan import Plan
+from planner.cost.by_op import op_charge
+from planner.cost.tables import CostTables
+from planner.graph.bodies import expand, planned_graph
+from planner.graph.counterparts import Counterparts
+from planner.graph.deliveries import with_deliveries
+from planner.graph.model import Graph, Shape
+from planner.graph.patterns import without_numbers
+from planner.graph.reading.undescribed import qualified
+from planner.tdl.descriptions import Descriptions
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSide:
+    """A tensor in one of the plans."""
+
+    role: str
+    shape: Shape
+    tiling: str | None
+    """None where the plan gives it none: it is a constant, or another tensor is read in its place."""
+    moved_bytes: int
+    """What moves because of it, per iteration, over all workers."""
+
+    @property
+    def amount(self) -> int:
+        return self.moved_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OpSide:
+    """An op in one of the plans."""
+
+    op_type: str
+    strategy: str
+    excess_bytes: int | None
+    """What its repeated and uneven work is worth; None where that is not known."""
+
+    @property
+    def amount(self) -> int:
+        return self.excess_bytes or 0
+
+
+Side = TypeVar("Side", TensorSide, OpSide)
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[Side]):
+    """One difference, which several tensors or ops may have in common."""
+
+    names: tuple[tuple[str | None, str | None], ...]
+    """What has it, in both plans; None where the plan has nothing like it."""
+    a: Side | None
+    """Each of them in the first plan; None: they are in the second only."""
+    b: Side | None
+    """Each of them in the second plan."""
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
+
+    @property
+    def a_bytes(self) -> int:
+        """Of all of them in the first plan: moved, or of excess."""
+        return self.count * (0 if self.a is None else self.a.amount)
+
+    @property
+    def b_bytes(self) -> int:
+        """Of all of them in the second plan."""
+        return self.count * (0 if self.b is None else self.b.amount)
+
+    @property
+    def added_bytes(self) -> int:
+        """In the second plan more than in the first."""
+        return self.b_bytes - self.a_bytes
+
+    @property
+    def only_in(self) -> Literal["a", "b"] | None:
+        """Where the only plan is that has them; None if both have."""
+        if self.b is None:
+            return "a"
+        return "b" if self.a is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two plans, side by side."""
+
+    paths: tuple[Path, Path]
+    plans: tuple[Plan, Plan]
+    matched_by: Literal["names", "places", "surroundings"]
+    """See ``Counterparts.by``."""
+    tensors: tuple[Change[TensorSide], ...]
+    """What differs most comes first."""
+    ops: tuple[Change[OpSide], ...]
+    compared_tensors: int
+    """Tensors that both plans have."""
+    compared_ops: int
+    knows_excess: bool
+    """Whether the excess of ops is known; it is not where they are described by a file that was not given."""
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing differs: no tiling, no strategy, no size."""
+        return not self.tensors and not self.ops
+
+
+class PlannedModel:
+    """A plan with the graphs that it is of."""
+
+    def __init__(self, path: Path, plan: Plan, model: Graph, form: Graph) -> None:
+        """Makes the planned graph.
+
+        Args:
+            path: where it was read.
+            plan: of the model.
+            model: as it was ingested.
+            form: its canonical form.
+
+        Raises:
+            ModelError: a delivery is read by nobody.
+        """
+        self.path, self.plan, self.model = path, plan, model
+        self.graph = with_deliveries(planned_graph(form, plan.strategies), plan.deliveries)
+        unplanned = frozenset(op.name for op in form.ops if op.name not in plan.strategies)
+        bodies = expand(form, unplanned).bodies
+        self.in_parts = tuple(body.op.name for body in bodies)
+        """Names of the ops that are planned through their bodies."""
+        self._types = {op.name: qualified(op.domain, op.op_type) for op in (*model.ops, *self.graph.ops)}
+        self.belongs_to: dict[str, tuple[str, str | int]] = {}
+        """What is no part of the model: to which op it belongs as which part of its body, or to which tensor as which
+        of its deliveries."""
+        for body in bodies:
+            for name in (*(op.name for op in body.ops), *body.tensors):
+                self.belongs_to[name] = body.op.name, name.removeprefix(body.op.name)
+        self._deliveries = frozenset(one.name for one in plan.deliveries)
+        known: dict[str, int] = {}
+        for one in plan.deliveries:
+            self.belongs_to[one.name] = one.tensor, known.setdefault(one.tensor, 0)
+            known[one.tensor] += 1
+
+    @cached_property
+    def parts(self) -> Mapping[tuple[str, str | int], str]:
+        """The inverse of ``belongs_to``."""
+        return {place: name for name, place in self.belongs_to.items()}
+
+    @property
+    def tensor_names(self) -> list[str]:
+        """Of all tensors that the plan gives a tiling, in the order of the graph."""
+        return [name for name in self.graph.tensors if name in self.plan.tilings]
+
+    @property
+    def op_names(self) -> list[str]:
+        """Of all ops that the plan gives a strategy, and of those that it has bodies for."""
+        return [*(op.name for op in self.graph.ops if op.name in self.plan.strategies), *self.in_parts]
+
+    def tensor(self, name: str | None) -> TensorSide | None:
+        """What the plan does with a tensor; None if it has none of that name."""
+        if name is None:
+            return None
+        if name in self.plan.tilings and name in self.graph.tensors:
+            role = "delivery" if name in self._deliveries else self.graph.roles[name].value
+            moved = self.plan.tensor_bytes[name]
+            return TensorSide(role, self.graph.tensors[name].shape, str(self.plan.tilings[name]), moved)
+        if name in self.model.tensors:
+            role = self.model.roles[name].value
+            return TensorSide(role, self.model.tensors[name].shape, None, 0)
+        return None
+
+    def op(self, name: str | None, excess: Mapping[str, int] | None) -> OpSide | None:
+        """What the plan does with an op; None if it has none of that name.
+
+        Args:
+            name: of the op.
+            excess: of every op; None where it is not known.
+        """
+        if name is None or name not in self._types:
+            return None
+        if name in self.plan.strategies:
+            return OpSide(self._types[name], str(self.plan.strategies[name]), None if excess is None else excess[name])
+        strategy = "through its body" if name in self.in_parts else "read in place"
+        return OpSide(self._types[name], strategy, None if excess is None else 0)
+
+    def excess(self, descriptions: Descriptions) -> Mapping[str, int] | None:
+        """What the repeated and uneven work of each op is worth, in bytes; None where it does not add up to the plan's.
+
+        Args:
+            descriptions: that the plan was made with; with others, it does not add up.
+        """
+        tables = CostTables(self.plan.rates)
+        found = {
+            bound.op.name: op_charge(bound, self.plan.strategies[bound.op.name].tiling, tables)
+            for bound in descriptions.bind_all(self.graph)
+        }
+        return found if sum(found.values()) == self.plan.excess_bytes else None
+
+
+def difference(
+    first: PlannedModel,
+    second: PlannedModel,
+    found: Counterparts,
+    excess: tuple[Mapping[str, int] | None, Mapping[str, int] | None],
+) -> Difference:
+    """Holds two plans against each other.
+
+    Args:
+        first: a plan.
+        second: another one.
+        found: which ops and tensors of their models are the same.
+        excess: of the ops of both, see ``PlannedModel.excess``.
+    """
+    is_known = excess[0] is not None and excess[1] is not None
+    by_op = excess if is_known else (None, None)
+    tensors = list(_pairs(first, second, found, found.tensors, first.tensor_names, second.tensor_names))
+    ops = list(_pairs(first, second, found, found.ops, first.op_names, second.op_names))
+    return Difference(
+        paths=(first.path, second.path),
+        plans=(first.plan, second.plan),
+        matched_by=found.by,
+        tensors=_folded((pair, first.tensor(pair[0]), second.tensor(pair[1])) for pair in tensors),
+        ops=_folded((pair, first.op(pair[0], by_op[0]), second.op(pair[1], by_op[1])) for pair in ops),
+        compared_tensors=sum(None not in pair for pair in tensors),
+        compared_ops=sum(None not in pair for pair in ops),
+        knows_excess=is_known,
+    )
+
+
+def _pairs(
+    first: PlannedModel,
+    second: PlannedModel,
+    found: Counterparts,
+    twins: Mapping[str, str],
+    ours: Sequence[str],
+    theirs: Sequence[str],
+) -> Iterator[tuple[str | None, str | None]]:
+    """Every name of the first plan with its counterpart, and every other name of the second."""
+    back = {twin: name for name, twin in twins.items()}
+    both = {**found.tensors, **found.ops}
+    both_back = {twin: name for name, twin in both.items()}
+    met = set()
+    for name in ours:
+        twin = _twin(name, first, second, twins, both)
+        met.add(twin)
+        yield name, twin
+    for name in theirs:
+        if name not in met:
+            yield _twin(name, second, first, back, both_back), name
+
+
+def _twin(
+    name: str, here: PlannedModel, there: PlannedModel, twins: Mapping[str, str], both: Mapping[str, str]
+) -> str | None:
+    """The counterpart of a tensor or an op of a plan.
+
+    Args:
+        name: of it.
+        here: its plan.
+        there: the other plan.
+        twins: the counterparts of what is of its kind in the model.
+        both: those of all tensors and ops of the model.
+    """
+    place = here.belongs_to.get(name)
+    if place is None:
+        return twins.get(name)
+    owner, part = place
+    whose = _twin(owner, here, there, both, both)
+    return None if whose is None else there.parts.get((whose, part))
+
+
+_Found: TypeAlias = "tuple[tuple[str | None, str | None], Side | None, Side | None]"
+
+
+def _folded(found: Iterable[_Found[Side]]) -> tuple[Change[Side], ...]:
+    """What differs, equal differences together; most bytes of difference first, then as they come."""
+    groups: dict[Hashable, list[_Found[Side]]] = {}
+    for names, a, b in found:
+        if a != b:
+            groups.setdefault((_kind(names), a, b), []).append((names, a, b))
+    changes = [Change(tuple(one[0] for one in group), group[0][1], group[0][2]) for group in groups.values()]
+    return tuple(sorted(changes, key=lambda change: (-abs(change.added_bytes), -max(change.a_bytes, change.b_bytes))))
+
+
+def _kind(names: tuple[str | None, str | None]) -> tuple[str | None, ...]:
+    """Equal for names that differ in numbers alone."""
+    return tuple(name and without_numbers(name) for name in names)
