@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias
 from planner.errors import UsageError, did_you_mean
 from planner.results import InPlaceRow, OpRow, StateRow, TensorRow
 
+_SHOWN_TYPES = 12
+
 SortedBy: TypeAlias = Literal["moved", "size", "name"]
-SORTED_BY: tuple[SortedBy, ...] = ("moved", "size", "name")
 ROLES = ("state", "next-state", "data", "result", "activation")
 """Names of roles, as an option takes them; constants are divided by no plan."""
 
@@ -109,7 +110,10 @@ class Selection:
         found = tuple(row for row in self.ops if fnmatchcase(row.op_type, op))
         if not found:
             types = sorted({row.op_type for row in self.ops})
-            raise UsageError(f"no op that is asked for is of type {op!r}", hint=did_you_mean(op, types))
+            raise UsageError(
+                f"no op that is asked for is of type {op!r}",
+                hint=did_you_mean(op, types) or f"there are {', '.join(types[:_SHOWN_TYPES])}",
+            )
         return replace(self, tensors=(), ops=found, in_place=(), state=())
 
     def sorted_by(self, order: SortedBy | None) -> Selection:

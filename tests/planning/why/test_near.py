@@ -31,7 +31,7 @@ MODELS = [
     "cnn-2x16-6",
     "gpt-1x64",
     "gpt-2x64",
-    "rnn-1-1k",
+    "alexnet",
     "mlp-8x128",
     "cnn-3x32-6",
 ]
