@@ -31,7 +31,7 @@ MODELS = [
     "cnn-2x16-6",
     "gpt-1x64",
     "gpt-2x64",
-    "alexnet",
+    "mlp-4x96",
     "mlp-8x128",
     "cnn-3x32-6",
 ]
