@@ -32,7 +32,7 @@ def test_plan_passes_its_options(door: Door) -> None:
                 "replicate": "weights",
                 "inputs": "partitioned",
                 "share": "none",
-                "op_schedule": "stepped",
+        "op_schedule": "stepped",
                 "effort": None,
                 "time": None,
                 "out": Path("d"),
