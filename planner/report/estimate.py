@@ -25,7 +25,7 @@ def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
             f"{synchronisation} synchronisation",
         ),
         ("  if overlapped", format_seconds(estimate.overlapped_seconds)),
-        *_source_facts(estimate.sources),
+        *source_facts(estimate.sources),
     ]
     facts += [
         (f"  over {level.name}", f"{format_bytes(level.moved_bytes)}, links busy {format_seconds(level.busy_seconds)}")
@@ -40,22 +40,17 @@ def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
 
 
 def beside_facts(beside: Beside | None) -> list[tuple[str, str]]:
-    """What else is estimated on the machine; nothing where nothing is."""
+    """What other numbers of devices are estimated to take; nothing where none is."""
     if beside is None:
         return []
-    if beside.data_seconds is None:
-        by_data = "no plan, or none that fits into the memory there is"
-    else:
-        by_data = format_seconds(beside.data_seconds)
-        by_data = by_data if beside.is_exact else f"about {by_data}, as the tables of the search add it up"
-    found = [("  data parallelism", by_data)]
+    found = []
     if beside.others:
         each = (f"{format_seconds(other.estimated_seconds)} on {other.workers}" for other in beside.others)
-        found.append(("  other numbers of GPUs", ", ".join(each)))
+        found.append(("other numbers of GPUs", ", ".join(each)))
     return found
 
 
-def _source_facts(sources: ComputeSources | None) -> list[tuple[str, str]]:
+def source_facts(sources: ComputeSources | None) -> list[tuple[str, str]]:
     """How much of the computing was measured; nothing where no profile was given."""
     if sources is None:
         return []
