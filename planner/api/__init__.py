@@ -1,6 +1,6 @@
 """What the commands do, for Python users.
 
-``grad``, ``plan``, ``explain``, ``run``, ``compare``, ``check``, ``profile``, ``zoo``.
+``grad``, ``plan``, ``explain``, ``report``, ``run``, ``compare``, ``check``, ``profile``, ``zoo``.
 
 Every function takes paths and plain options, returns data and raises ``TofuError``.
 """
@@ -13,7 +13,8 @@ from planner.api.explanation import explain
 from planner.api.models import zoo, zoo_models
 from planner.api.planning import plan
 from planner.api.profiling import profile
+from planner.api.reporting import report
 from planner.api.running import run
 from planner.api.training import grad
 
-__all__ = ["check", "compare", "explain", "grad", "plan", "profile", "run", "zoo", "zoo_models"]
+__all__ = ["check", "compare", "explain", "grad", "plan", "profile", "report", "run", "zoo", "zoo_models"]

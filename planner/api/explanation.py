@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from planner.artifacts.plan import DescriptionFile
@@ -49,17 +50,8 @@ def explain(
     Raises:
         TofuError: there is no plan, or nothing of that name in it.
     """
-    folder = open_folder(directory if directory is not None else newest_folder(Path()))
-    model = read_model(folder.model, operators=EVERY_OPERATOR)
-    form = _form(folder, model)
-    planned = planned_graph(form.graph, folder.plan.strategies)
-    _check_deliveries(folder, planned)
-    graph = with_deliveries(planned, folder.plan.deliveries)
-    descriptions, source = in_force(opdefs, "replicate")
-    if source is not None and source != folder.plan.described_by:
-        _refuse_other_descriptions(folder, source)
-    _check_tensors(folder, graph)
-    ops = descriptions.bind_all(graph)
+    plan = opened(open_folder(directory if directory is not None else newest_folder(Path())), opdefs)
+    folder, model, form, graph, ops = plan.folder, plan.model, plan.form, plan.graph, plan.ops
     tensors = tuple(_tensor_row(folder, graph, name) for name in graph.tensors if name in folder.plan.tilings)
     op_rows = tuple(_op_rows(folder, form.graph, ops))
     in_place = tuple(_in_place_rows(model, form))
@@ -89,6 +81,44 @@ def explain(
     tables = CostTables()
     found = tuple(distances(graph, wanted, folder.plan.strategies, folder.plan.tilings, tables))
     return Explanation(folder.plan, folder.path, tensors, op_rows, subject, state, in_place, found, bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A plan with the graph that it is of."""
+
+    folder: PlanFolder
+    model: Graph
+    """As it was read."""
+    form: Canonical
+    """What was planned of it, before composite ops became their bodies."""
+    graph: Graph
+    """That the plan's tilings and strategies are of, with its shared deliveries."""
+    ops: tuple[BoundOp, ...]
+    """Of the graph."""
+
+
+def opened(folder: PlanFolder, opdefs: Path | None = None, model: Graph | None = None) -> Opened:
+    """A plan with its graph, checked against it.
+
+    Args:
+        folder: the plan's.
+        opdefs: the file of descriptions that the plan was made with, or None.
+        model: the folder's model, where it was read already.
+
+    Raises:
+        TofuError: the plan is not of the folder's model, or was made with other descriptions.
+    """
+    read = read_model(folder.model, operators=EVERY_OPERATOR) if model is None else model
+    form = _form(folder, read)
+    planned = planned_graph(form.graph, folder.plan.strategies)
+    _check_deliveries(folder, planned)
+    graph = with_deliveries(planned, folder.plan.deliveries)
+    descriptions, source = in_force(opdefs, "replicate")
+    if source is not None and source != folder.plan.described_by:
+        _refuse_other_descriptions(folder, source)
+    _check_tensors(folder, graph)
+    return Opened(folder, read, form, graph, tuple(descriptions.bind_all(graph)))
 
 
 def _form(folder: PlanFolder, model: Graph) -> Canonical:
