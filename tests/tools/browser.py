@@ -138,7 +138,13 @@ def browsing(folder: Path) -> Iterator[Page]:
     assert program is not None, "ask chromium() before"
     ours_read, theirs_write = os.pipe()
     theirs_read, ours_write = os.pipe()
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+    ]
     command = [program, *options, "--no-first-run", "--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}"]
     shell = f'exec "$@" 3<&{theirs_read} 4>&{theirs_write}'
     running = subprocess.Popen(

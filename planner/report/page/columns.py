@@ -125,9 +125,9 @@ def products_of(ops: Sequence[BoundOp]) -> Mapping[str, Bounds]:
     return {name: known for name, known in found if known is not None}
 
 
-def _operands(bound: BoundOp, known: Bounds) -> list[str]:
+def _operands(op: BoundOp, known: Bounds) -> list[str]:
     """The two inputs whose products are summed."""
-    return [bound.op.inputs[operand.position] for operand in known.contraction.operands[:RESULT]]
+    return [op.op.inputs[operand.position] for operand in known.contraction.operands[:RESULT]]
 
 
 def _forward(graph: Graph) -> frozenset[str]:
