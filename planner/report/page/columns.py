@@ -146,15 +146,15 @@ def _forward(graph: Graph) -> frozenset[str]:
 
 
 def _updating(graph: Graph, following: str, update: Collection[str], products: Collection[str]) -> list[str]:
-    """The ops that make a next state of a gradient, without the one that makes the gradient."""
+    """The ops that make a next state, back to the product that makes the gradient."""
     found: dict[str, None] = {}
     waiting = [following]
     while waiting:
         name = waiting.pop()
         op = graph.producer.get(name)
-        if op is not None and name in update and op.name not in products and op.name not in found:
+        if op is not None and name in update and op.name not in found:
             found[op.name] = None
-            waiting.extend(filter(None, op.inputs))
+            waiting.extend(() if op.name in products else filter(None, op.inputs))
     return list(found)
 
 

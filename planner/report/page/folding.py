@@ -1,8 +1,8 @@
 """Equal blocks of a strip, folded: ``in mid out, in mid out, ...`` becomes ``in mid out`` times 36.
 
 What repeats is found in the row of columns alone: two columns are equal if they are the same kind of op on tensors of
-the same shapes, planned in the same way. Where a row repeats, it may be read from several places on (``out in mid`` as
-well); names tell which reading is meant, since a block's names have most in common.
+the same shapes, planned in the same way, and as much moves because of them. Where a row repeats, it may be read from
+several places on (``out in mid`` as well); names tell which reading is meant: a block's names have most in common.
 """
 
 from __future__ import annotations

@@ -46,7 +46,13 @@ class Strip:
         def kind(drawn: Drawn | None) -> object:
             return None if drawn is None else (graph.tensors[drawn.name].shape, plan.tilings[drawn.name])
 
-        kinds = [(one.op_type, one.strategy, one.has_weights, kind(one.upper), kind(one.lower)) for one in columns]
+        kinds = [
+            (
+                *(one.op_type, one.strategy, one.has_weights, one.upper_bytes, one.lower_bytes),
+                *(kind(one.upper), kind(one.lower)),
+            )
+            for one in columns
+        ]
         return cls(graph, plan, columns, folded(kinds, [one.label for one in columns]))
 
     def members(self, block: Block) -> list[tuple[str, tuple[Column, ...]]]:
@@ -60,7 +66,8 @@ class Strip:
     def name(self, block: Block) -> str:
         """What a block is called: the first repetition and the last."""
         members = self.members(block)
-        return members[0][0] if block.times == 1 else f"{members[0][0]} … {members[-1][0]}"
+        first, last = members[0][0], members[-1][0]
+        return first if first == last else f"{first} … {last}"
 
     def tensors(self) -> list[str]:
         """Names of the tensors that are drawn."""
@@ -129,7 +136,7 @@ class Picture:
         name, times = self._strip.name(block), block.times
         return joined(
             element("path", d=f"M2 0v-6h{width - 4:g}v6", stroke="#444", fill="none"),
-            element("text", _short(name, int(width / 6) - 4), x=4, y=-11, font_size=10),
+            element("text", _short(name, int((width - (30 if times > 1 else 6)) / 5.6)), x=4, y=-11, font_size=10),
             element("text", f"×{times}", x=width - 4, y=-11, font_size=12, font_weight="bold", text_anchor="end")
             if times > 1
             else "",
@@ -230,7 +237,7 @@ def _strategy(text: str) -> str:
 
 def _short(text: str, length: int) -> str:
     """A text cut in the middle; titles have it whole."""
-    keep = max(6, length)
+    keep = max(3, length)
     return text if len(text) <= keep else f"{text[: keep // 2 - 1]}…{text[-(keep - keep // 2) :]}"
 
 
@@ -251,7 +258,7 @@ def _amount(middle: float, base: float, width: float, amount: int, what: str) ->
     if not amount:
         return Markup("")
     said = format_bytes(amount)
-    left = min(middle + width / 2 + 2, WIDTH - 4.3 * len(said))
+    left = min(middle + width / 2 + 2, WIDTH - 4.7 * len(said))
     return element(
         "text",
         element("title", f"{what}: {amount:,} bytes"),
