@@ -11,6 +11,7 @@ from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.plan_folder import (
     newest_folder,
 )
+from planner.errors import UsageError
 from planner.graph.model import Tensor
 from planner.progress import Progress, silent
 from planner.runtime.engine.patience import PATIENCE_SECONDS
@@ -135,8 +136,11 @@ def run(
         if result is not None and (world is None or world.rank == 0):
             write_arrays(result, outcome.results)
         if outcome.profile is not None:
-            kept = _measured(outcome.profile, engine, device).write(where)
-            notice(f"note: what was measured is kept in {kept}, for `tofu report`")
+            try:
+                kept = _measured(outcome.profile, engine, device).write(where)
+                notice(f"note: what was measured is kept in {kept}, for `tofu report`")
+            except UsageError as error:  # the run is done, and its result is worth more
+                notice(f"note: what was measured is not kept: {error.what}")
         return outcome
 
 
