@@ -18,6 +18,8 @@ _BINS = 240
 _ROW = 64.0
 _MOST_CELLS = 32
 _MOST_ROWS = 16
+_LONGEST_LABEL = 7
+"""Characters of workers' numbers beside a row."""
 KIND_FILL = {"compute": "#0072B2", "transfer": "#E69F00", "synchronisation": "#CC79A7"}
 """By kind of span; each has a row of its own, too, so that colour is not alone."""
 
@@ -170,8 +172,8 @@ def _bars(shares: NDArray[np.float64], base: float, height: float) -> str:
 def _workers(workers: Sequence[int]) -> str:
     """Workers in words.
 
-    >>> _workers([3]), _workers([0, 1, 2, 5])
-    ('worker 3', 'workers 0–2, 5')
+    >>> _workers([3]), _workers([0, 1, 2, 5]), _workers(list(range(0, 128, 2)))
+    ('worker 3', 'workers 0–2, 5', 'workers 0, 2, 4, … (64)')
     """
     runs: list[list[int]] = []
     for worker in workers:
@@ -179,8 +181,10 @@ def _workers(workers: Sequence[int]) -> str:
             runs[-1][1] = worker
         else:
             runs.append([worker, worker])
-    said = ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs[:4])
-    return f"worker{'s' * (len(workers) > 1)} {said}" + (", …" if len(runs) > 4 else "")
+    said = [str(first) if first == last else f"{first}–{last}" for first, last in runs]
+    shown = [one for at, one in enumerate(said) if not at or len(", ".join(said[: at + 1])) <= _LONGEST_LABEL]
+    more = f", … ({len(workers)})" if len(shown) < len(said) else ""
+    return f"worker{'s' * (len(workers) > 1)} {', '.join(shown)}{more}"
 
 
 def _chart(parts: Sequence[Markup], row: float, label: str, rows: int) -> Markup:
