@@ -20,9 +20,9 @@ from planner.runtime.plan_files import load_plan
 from planner.zoo import build
 
 
-@pytest.mark.parametrize(("name", "workers"), [("mlp-2x24", 4), ("lenet-5", 3)])
-def test_nothing_comes_before_what_it_waits_for(name: str, workers: int, tmp_path: Path) -> None:
-    write_model(build(name, batch=36), tmp_path / "m.onnx")
+@pytest.mark.parametrize(("name", "workers", "batch"), [("mlp-2x24", 4, 36), ("mlp-4x64", 3, 512)])
+def test_nothing_comes_before_what_it_waits_for(name: str, workers: int, batch: int, tmp_path: Path) -> None:
+    write_model(build(name, batch=batch), tmp_path / "m.onnx")
     api.plan(tmp_path / "m.onnx", gpus=workers, topology="p2.8xlarge", objective="bytes", out=tmp_path / "plan")
     plan, program = opened(open_folder(tmp_path / "plan")), load_plan(tmp_path / "plan").program
     decided, machine = plan.folder.plan, part(load_topology("p2.8xlarge"), workers)
