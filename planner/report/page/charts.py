@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ WIDTH = 720.0
 _LEFT = 150.0
 _BINS = 240
 _ROW = 64.0
+_BAR = 15.0
+"""Height of a bar that is busy all the time."""
 _MOST_CELLS = 32
 _MOST_ROWS = 16
 _LONGEST_LABEL = 7
@@ -25,19 +28,24 @@ KIND_FILL = {"compute": "#0072B2", "transfer": "#E69F00", "synchronisation": "#C
 
 
 def memory_chart(memory: Sequence[Memory], limits: Sequence[int] | None) -> Markup:
-    """What arrays take over the steps of the program, a row for each worker; workers that are alike share one."""
+    """What arrays take over the steps of the program, a row for each worker; workers that are alike to a pixel share
+    one, which has the numbers of the one that needs most.
+    """
     most = max(one.total_bytes for one in memory)
     shown = [limit for limit in (limits or ()) if limit <= 4 * most]
     scale = (_ROW - 14) / max([1, most, *shown])
-    rows: dict[tuple[tuple[float, ...], int, int | None], list[int]] = {}
-    for worker, one in enumerate(memory):
-        limit = None if limits is None else limits[worker]
-        seen = tuple(round(scale * amount, 1) for amount in binned_most(one.live_bytes))
-        rows.setdefault((seen, one.total_bytes, limit), []).append(worker)
+    seen = [
+        np.array(
+            [*binned_most(one.live_bytes), one.total_bytes, *(() if limits is None else limits[worker : worker + 1])]
+        )
+        for worker, one in enumerate(memory)
+    ]
+    rows = _alike([scale * amounts for amounts in seen])
     parts = []
-    for number, workers in enumerate(list(rows.values())[:_MOST_ROWS]):
-        one, base = memory[workers[0]], number * _ROW + _ROW - 4
-        parts.append(_memory_row(one, base, scale, workers, None if limits is None else limits[workers[0]]))
+    for number, workers in enumerate(rows[:_MOST_ROWS]):
+        one = max((memory[worker] for worker in workers), key=lambda one: one.total_bytes)
+        limit = None if limits is None else min(limits[worker] for worker in workers)
+        parts.append(_memory_row(one, number * _ROW + _ROW - 4, scale, workers, limit))
     return _chart(parts, _ROW, "Memory over the steps of the program, by worker", len(rows))
 
 
@@ -118,28 +126,40 @@ def _cell(left: float, top: float, size: float, amount: int, most: int) -> Marku
 
 
 def schedule_chart(spans: Sequence[Span], workers: int) -> Markup:
-    """When each worker computes and fetches, by the estimate; workers that are alike share a row."""
+    """When each worker computes and fetches, by the estimate; workers that are alike to a pixel share a row."""
     end = max((span.start_seconds + span.seconds for span in spans), default=0.0) or 1.0
     busy = {kind: np.zeros((workers, _BINS)) for kind in KIND_FILL}
     for span in spans:
         for worker, seconds in span.worker_seconds.items():
             _add(busy[span.kind][worker], span.start_seconds / end * _BINS, seconds / end * _BINS)
-    rows: dict[bytes, list[int]] = {}
-    for worker in range(workers):
-        rows.setdefault(b"".join(kind[worker].round(3).tobytes() for kind in busy.values()), []).append(worker)
+    rows = _alike([_BAR * np.concatenate([kind[worker] for kind in busy.values()]) for worker in range(workers)])
     parts = []
-    for number, alike in enumerate(list(rows.values())[:_MOST_ROWS]):
+    for number, alike in enumerate(rows[:_MOST_ROWS]):
         top = number * _ROW
         parts.append(element("text", _workers(alike), x=0, y=top + _ROW / 2 + 2, font_size=12))
         for line, (kind, fill) in enumerate(KIND_FILL.items()):
             base = top + 18 * (line + 1)
             shares = np.minimum(1, busy[kind][alike[0]])
-            parts.append(element("path", d=_bars(shares, base, 15.0), fill=fill))
+            parts.append(element("path", d=_bars(shares, base), fill=fill))
             parts.append(element("text", kind, x=_LEFT - 4, y=base - 3, font_size=9, text_anchor="end", fill="#444"))
     note = element(
         "text", f"0 to {format_seconds(end)}", x=_LEFT, y=min(len(rows), _MOST_ROWS) * _ROW + 12, font_size=11
     )
     return _chart([*parts, note], _ROW, "Estimated schedule, by worker", len(rows))
+
+
+def _alike(heights: Sequence[NDArray[Any]]) -> list[list[int]]:
+    """Workers in rows: in each row those whose heights differ from the first one's by a pixel at most."""
+    rows: list[list[int]] = []
+    for worker, its in enumerate(heights):
+        for row in rows:
+            first = heights[row[0]]
+            if first.shape == its.shape and np.abs(first - its).max(initial=0) <= 1:
+                row.append(worker)
+                break
+        else:
+            rows.append([worker])
+    return rows
 
 
 def _add(row: NDArray[np.float64], start: float, length: float) -> None:
@@ -155,10 +175,10 @@ def _add(row: NDArray[np.float64], start: float, length: float) -> None:
     row[last] += start + length - last
 
 
-def _bars(shares: NDArray[np.float64], base: float, height: float) -> str:
+def _bars(shares: NDArray[np.float64], base: float) -> str:
     """Bins as high as their shares; those that follow each other and are alike in one piece."""
     step, path, at = (WIDTH - _LEFT) / len(shares), "", 0
-    heights = [round(float(share) * height, 1) for share in shares]
+    heights = [round(float(share) * _BAR, 1) for share in shares]
     while at < len(heights):
         end = at
         while end < len(heights) and heights[end] == heights[at]:

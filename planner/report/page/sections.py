@@ -89,8 +89,7 @@ def why(facts: PlanFacts) -> Markup:
     """The largest causes, and runners-up of the tensors that cost most."""
     causes = [
         (
-            ", ".join(cause.names[:_SHOWN_NAMES])
-            + (f" and {len(cause.names) - _SHOWN_NAMES} more" if len(cause.names) > _SHOWN_NAMES else ""),
+            _several(cause.names),
             "moves" if cause.kind == "tensor" else "excess",
             format_bytes(cause.cost_bytes),
             format_ratio(cause.share),
@@ -106,6 +105,12 @@ def why(facts: PlanFacts) -> Markup:
     if facts.no_whys:
         parts.append(_note(facts.no_whys))
     return _section("why", "Why", *parts)
+
+
+def _several(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _SHOWN_NAMES
+    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _why(one: Why) -> Markup:
@@ -228,18 +233,13 @@ def _measured(facts: PlanFacts) -> Markup:
 def distances(facts: PlanFacts) -> Markup:
     """How far products are from the least that they can move."""
     bounded = [one for one in facts.distances if one.excess is not None]
-    ordered = sorted(bounded, key=lambda one: (-one.moved_bytes, -(one.excess or 0), one.op))[:_SHOWN_DISTANCES]
-    rows = [
-        (
-            one.op,
-            one.op_type,
-            format_bytes(one.moved_bytes),
-            "–" if one.as_it_lies_bytes is None else format_bytes(one.as_it_lies_bytes),
-            "–" if one.any_bytes is None else format_bytes(one.any_bytes),
-            f"{one.excess:.2f}",
-        )
-        for one in ordered
-    ]
+    ordered = sorted(bounded, key=lambda one: (-one.moved_bytes, -(one.excess or 0), one.op))
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for one in ordered:
+        least = ("–" if amount is None else format_bytes(amount) for amount in (one.as_it_lies_bytes, one.any_bytes))
+        row = (one.op_type, format_bytes(one.moved_bytes), *least, f"{one.excess:.2f}")
+        alike.setdefault(row, []).append(one.op)
+    rows = [(_several(names), *row) for row, names in list(alike.items())[:_SHOWN_DISTANCES]]
     heads = ("op", "type", "moves", "least as it lies", "least", "times")
     note = (
         "Least as it lies: of any schedule, where the plan has the tensors. Least: however they are spread, each "
