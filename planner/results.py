@@ -12,6 +12,7 @@ from planner.artifacts.plan import Plan
 from planner.cost.distance import Distance
 from planner.graph.model import Role, Shape
 from planner.machine.device_profile import DeviceProfile
+from planner.reasons import Cause, Kept, Summary, Why
 from planner.search.effort import EffortName
 from planner.search.user_rules.prices import Price
 
@@ -91,6 +92,8 @@ class PlanResult:
     """What was not done since the search was stopped, in words."""
     another_effort: AnotherEffort | None = None
     """What else could be tried; None where nothing depends on effort."""
+    summary: Summary | None = None
+    """What one wants to know; None only of results that no planning made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,15 @@ class Explanation:
     """Of the products and convolutions that were asked for, how far each is from the least that it can move."""
     is_of_bounds: bool = False
     """Whether these alone are to be shown."""
+    is_brief: bool = False
+    """Nothing is asked for but what one wants to know: then causes and what is kept whole are told."""
+    causes: tuple[Cause, ...] = ()
+    """What the plan's cost comes from, the dearest first; () as well where descriptions that the plan was made with are
+    not given."""
+    kept: tuple[Kept, ...] = ()
+    """What several workers have, and why."""
+    why: Why | None = None
+    """Of the one tensor or op that is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +239,8 @@ class ComparisonRow:
     """Of an iteration, an estimate; None without a topology."""
     sources: ComputeSources | None = None
     """How much of the computing was measured; None without a profile."""
+    soybean_bytes: int | None = None
+    """``moved_bytes`` in SoyBean's convention (section 2.2); None where there is no plan."""
 
     @property
     def cost(self) -> int | None:

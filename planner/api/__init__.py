@@ -1,6 +1,6 @@
 """What the commands do, for Python users.
 
-``grad``, ``plan``, ``explain``, ``report``, ``run``, ``compare``, ``check``, ``profile``, ``zoo``.
+``grad``, ``plan``, ``explain``, ``why``, ``report``, ``run``, ``compare``, ``check``, ``profile``, ``zoo``.
 
 Every function takes paths and plain options, returns data and raises ``TofuError``.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from planner.api.checking import check
 from planner.api.comparison import compare
-from planner.api.explanation import explain
+from planner.api.explanation import explain, why
 from planner.api.models import zoo, zoo_models
 from planner.api.planning import plan
 from planner.api.profiling import profile
@@ -17,4 +17,4 @@ from planner.api.reporting import report
 from planner.api.running import run
 from planner.api.training import grad
 
-__all__ = ["check", "compare", "explain", "grad", "plan", "profile", "report", "run", "zoo", "zoo_models"]
+__all__ = ["check", "compare", "explain", "grad", "plan", "profile", "report", "run", "why", "zoo", "zoo_models"]

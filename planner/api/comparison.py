@@ -86,4 +86,5 @@ def _row(name: str, trial: Trial, target: Target) -> ComparisonRow:
         decided.search_seconds,
         estimated_seconds=None if estimate is None else estimate.estimated_seconds,
         sources=None if estimate is None else estimate.sources,
+        soybean_bytes=program.soybean_bytes,
     )

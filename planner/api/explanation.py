@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from planner.artifacts.plan import DescriptionFile
-from planner.artifacts.plan_folder import (
-    PlanFolder,
-    newest_folder,
-    open_folder,
-)
+from planner.api.opened import Opened, opened
+from planner.api.selection import Selection, SortedBy
+from planner.artifacts.plan_folder import PlanFolder
 from planner.cost.distance import distances
 from planner.cost.tables import CostTables
-from planner.descriptions import in_force
-from planner.errors import ModelError, UsageError, did_you_mean
-from planner.graph.bodies import expand, planned_graph
-from planner.graph.deliveries import with_deliveries
+from planner.errors import UsageError
+from planner.graph.bodies import expand
 from planner.graph.model import Graph
 from planner.graph.notes import evidence_of
-from planner.graph.reading.foreign import EVERY_OPERATOR
-from planner.graph.reading.from_onnx import read_model
 from planner.graph.reading.undescribed import qualified
-from planner.graph.rewriting.canonical import Canonical, canonical
+from planner.graph.rewriting.canonical import Canonical
+from planner.planning.why.answers import Answers
+from planner.planning.why.causes import causes, kept_whole
+from planner.reasons import Why
 from planner.results import (
     Explanation,
     InPlaceRow,
@@ -31,107 +26,125 @@ from planner.results import (
     StateRow,
     TensorRow,
 )
+from planner.search.user_rules.rules import is_pattern
 from planner.tdl.bind import BoundOp
 
 
 def explain(
-    directory: Path | None = None, *, subject: str | None = None, bounds: bool = False, opdefs: Path | None = None
+    directory: Path | None = None,
+    *,
+    subject: str | None = None,
+    bounds: bool = False,
+    role: str | None = None,
+    op: str | None = None,
+    sort: SortedBy | None = None,
+    every: bool = False,
+    runners_up: int = 0,
+    opdefs: Path | None = None,
 ) -> Explanation:
-    """What a plan does with every tensor and op, or with one of them.
+    """What a plan does with every tensor and op, or with those that are asked for, and why.
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
-        subject: a tensor or an op; of a product or convolution, also the least that it can move.
+        subject: a tensor or an op; of a product or convolution, also the least that it can move. Or a pattern for
+            several of them: ``*`` stands for any text, ``?`` for a character, ``[ab]`` for one of these.
         bounds: how far all products and convolutions are from the least that they can move, or the one that is asked
             for.
+        role: only tensors of this role: ``state``, ``next-state``, ``data``, ``result``, ``activation``.
+        op: only ops whose type is this, or matches this pattern.
+        sort: by what tensors are sorted, and ops where that tells them apart; None: as they are in the graph.
+        every: all tensors and ops are asked for, not what one wants to know of them.
+        runners_up: of one tensor or op, how many other choices are solved for.
         opdefs: the file of descriptions that the plan was made with; without it, the extents of index variables of the
-            user's own operators are not told.
+            user's own operators are not told, nor why anything is as it is.
 
     Raises:
         TofuError: there is no plan, or nothing of that name in it.
     """
-    plan = opened(open_folder(directory if directory is not None else newest_folder(Path())), opdefs)
-    folder, model, form, graph, ops = plan.folder, plan.model, plan.form, plan.graph, plan.ops
-    tensors = tuple(_tensor_row(folder, graph, name) for name in graph.tensors if name in folder.plan.tilings)
-    op_rows = tuple(_op_rows(folder, form.graph, ops))
-    in_place = tuple(_in_place_rows(model, form))
-    state = _state_rows(model)
-    if subject is not None:
-        names: tuple[TensorRow | OpRow | InPlaceRow, ...] = (*tensors, *op_rows, *in_place)
-        known = [row.name for row in names]
-        if subject not in known:  # an op that is there no more is told by what it made
-            subject = next((row.name for row in in_place if row.made_by == subject), subject)
-        if subject not in known:
-            raise UsageError(f"no tensor or op of the plan is called {subject!r}", hint=did_you_mean(subject, known))
-        in_place = tuple(row for row in in_place if subject in (row.name, row.held_by))
-        held_by = {row.held_by for row in in_place if subject == row.name}
-        reading = {subject, *(name for row in in_place if subject == row.name for name in row.read_by)}
-        op_rows = tuple(
-            row for row in op_rows if row.name in reading or subject in row.inputs or subject in row.outputs
-        )
-        touched = {
-            subject,
-            *held_by,
-            *(name for row in op_rows if row.name == subject for name in (*row.inputs, *row.outputs)),
-        }
-        tensors = tuple(row for row in tensors if row.name in touched)
-        state = tuple(row for row in state if not touched.isdisjoint((row.current, row.following)))
-    shown = {row.name for row in op_rows if bounds or row.name == subject}
-    wanted = [bound for bound in ops if bound.op.name in shown]
-    tables = CostTables()
-    found = tuple(distances(graph, wanted, folder.plan.strategies, folder.plan.tilings, tables))
-    return Explanation(folder.plan, folder.path, tensors, op_rows, subject, state, in_place, found, bounds)
+    plan = opened(directory, opdefs)
+    folder = plan.folder
+    tensors = tuple(_tensor_row(folder, plan.graph, name) for name in plan.graph.tensors if name in folder.plan.tilings)
+    op_rows = tuple(_op_rows(folder, plan.form.graph, plan.ops))
+    in_place = tuple(_in_place_rows(plan.model, plan.form))
+    state = _state_rows(plan.model)
+    chosen = Selection(tensors, op_rows, in_place, state)
+    is_one = subject is not None and not (is_pattern(subject) and not chosen.has(subject))
+    if subject is not None and is_one:
+        subject, chosen = chosen.about(subject)
+    elif subject is not None:
+        chosen = chosen.matching(subject)
+    chosen = chosen.of_role(role).of_type(op).sorted_by(sort)
+    shown = {row.name for row in chosen.ops if bounds or (is_one and row.name == subject)}
+    wanted = [bound for bound in plan.ops if bound.op.name in shown]
+    found = tuple(distances(plan.graph, wanted, folder.plan.strategies, folder.plan.tilings, CostTables()))
+    is_brief = subject is None and role is None and op is None and not every and not bounds
+    why, answers = None, None
+    if not bounds and (is_brief or is_one) and (folder.plan.described_by is None or opdefs is not None):
+        answers = answers_of(plan)
+        why = _why(plan, answers, subject, runners_up) if subject is not None else None
+    is_short = is_brief and answers is not None
+    return Explanation(
+        folder.plan,
+        folder.path,
+        chosen.tensors,
+        chosen.ops,
+        subject if is_one else None,
+        chosen.state,
+        chosen.in_place,
+        found,
+        bounds,
+        is_brief=is_brief,
+        causes=causes(answers.deliveries) if is_short and answers is not None else (),
+        kept=kept_whole(answers.deliveries) if is_short and answers is not None else (),
+        why=why,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A plan with the graph that it is of."""
-
-    folder: PlanFolder
-    model: Graph
-    """As it was read."""
-    form: Canonical
-    """What was planned of it, before composite ops became their bodies."""
-    graph: Graph
-    """That the plan's tilings and strategies are of, with its shared deliveries."""
-    ops: tuple[BoundOp, ...]
-    """Of the graph."""
-
-
-def opened(folder: PlanFolder, opdefs: Path | None = None, model: Graph | None = None) -> Opened:
-    """A plan with its graph, checked against it.
+def why(directory: Path | None, subject: str, *, runners_up: int = 3, opdefs: Path | None = None) -> Why:
+    """Why one tensor lies as it does, or one op is divided as it is.
 
     Args:
-        folder: the plan's.
+        directory: the plan's folder; None: the newest in the working directory.
+        subject: the name of a tensor or an op.
+        runners_up: how many other choices are solved for.
         opdefs: the file of descriptions that the plan was made with, or None.
-        model: the folder's model, where it was read already.
 
     Raises:
-        TofuError: the plan is not of the folder's model, or was made with other descriptions.
+        TofuError: there is no plan, nothing of that name in it, or nothing that the plan decides.
     """
-    read = read_model(folder.model, operators=EVERY_OPERATOR) if model is None else model
-    form = _form(folder, read)
-    planned = planned_graph(form.graph, folder.plan.strategies)
-    _check_deliveries(folder, planned)
-    graph = with_deliveries(planned, folder.plan.deliveries)
-    descriptions, source = in_force(opdefs, "replicate")
-    if source is not None and source != folder.plan.described_by:
-        _refuse_other_descriptions(folder, source)
-    _check_tensors(folder, graph)
-    return Opened(folder, read, form, graph, tuple(descriptions.bind_all(graph)))
+    plan = opened(directory, opdefs)
+    made_with = plan.folder.plan.described_by
+    if made_with is not None and opdefs is None:
+        raise UsageError(
+            f"{plan.folder.path}: the plan was made with descriptions of {made_with.name}",
+            hint="give that file with --opdefs",
+        )
+    found = _why(plan, answers_of(plan), subject, runners_up)
+    if found is None:
+        explained = explain(directory, subject=subject, opdefs=opdefs)  # refuses what is not there
+        held = [row.held_by for row in explained.in_place if row.name == subject]
+        where = f"{held[0]!r} is read in its place" if held else "it is planned through its body"
+        raise UsageError(f"the plan decides nothing of {subject!r}: {where}")
+    return found
 
 
-def _form(folder: PlanFolder, model: Graph) -> Canonical:
-    """The form of the model that was planned."""
-    stated = folder.plan.in_place
-    if stated is None:
-        return Canonical(model, {})
-    form = canonical(model, folder.plan.kept)
-    differing = sorted(stated.items() ^ form.in_place.items())
-    _refuse_misfits(
-        folder, [f"tensor {name!r} is not read in place as {held!r} everywhere" for name, held in differing]
-    )
-    return form
+def answers_of(plan: Opened) -> Answers:
+    """Answers to why of a plan, of one tensor or op after the other.
+
+    Args:
+        plan: opened, with the user's descriptions if it was made with some.
+    """
+    rates = plan.folder.plan.rates
+    return Answers(plan.decided, plan.folder.plan.asked, plan.form.graph.tensors, CostTables(rates))
+
+
+def _why(plan: Opened, answers: Answers, subject: str, runners_up: int) -> Why | None:
+    """The answer; None of what the plan decides nothing of."""
+    if subject in plan.folder.plan.tilings:
+        return answers.why("tensor", subject, runners_up)
+    if any(bound.op.name == subject for bound in plan.ops):
+        return answers.why("op", subject, runners_up)
+    return None
 
 
 def _in_place_rows(model: Graph, form: Canonical) -> Iterator[InPlaceRow]:
@@ -151,55 +164,6 @@ def _in_place_rows(model: Graph, form: Canonical) -> Iterator[InPlaceRow]:
         made = (maker,) if maker in there else ()
         read_by = tuple(dict.fromkeys((*made, *readers(name))))
         yield InPlaceRow(name, model.tensors[name].shape, held_by, maker, read_by)
-
-
-def _check_deliveries(folder: PlanFolder, graph: Graph) -> None:
-    """Refuses deliveries of tensors that there are not, or that nobody reads."""
-    of: dict[str, str] = {}
-    facts = []
-    inputs = {op.name: op.inputs for op in graph.ops}
-    for one in folder.plan.deliveries:
-        of[one.name] = of.get(one.tensor, one.tensor)
-        is_new = one.name not in graph.tensors and one.name not in inputs
-        reads = [reader for reader in one.readers if of[one.name] in inputs.get(reader, ())]
-        chained = [other for other in folder.plan.deliveries if other.tensor == one.name]
-        if of[one.name] not in graph.tensors or not is_new or not (reads or chained):
-            facts.append(f"delivery {one.name!r} of {one.tensor!r} is read by {', '.join(one.readers) or 'nobody'}")
-    _refuse_misfits(folder, facts)
-
-
-def _check_tensors(folder: PlanFolder, graph: Graph) -> None:
-    """Refuses a plan of another model than the one beside it."""
-    plan = folder.plan
-    facts = [f"op {op.name!r} has no strategy" for op in graph.ops if op.name not in plan.strategies]
-    for name, tensor in graph.tensors.items():
-        tiling = plan.tilings.get(name)
-        if tiling is not None and name not in plan.tensor_bytes:
-            facts.append(f"tensor {name!r} has no bytes")
-        if tiling is not None and any(dim >= max(1, len(tensor.shape)) for dim in tiling.dims):
-            facts.append(f"tensor {name!r} of shape {list(tensor.shape)} cannot be tiled {tiling}")
-    _refuse_misfits(folder, facts)
-
-
-def _refuse_misfits(folder: PlanFolder, facts: Sequence[str]) -> None:
-    if facts:
-        raise ModelError(
-            f"{folder.path}: the plan does not fit its model", facts=tuple(facts), hint="plan the model again"
-        )
-
-
-def _refuse_other_descriptions(folder: PlanFolder, given: DescriptionFile) -> None:
-    made_with = folder.plan.described_by
-    if made_with is None:
-        raise UsageError(f"--opdefs: the plan in {folder.path} was made without descriptions of your own")
-    raise UsageError(
-        f"--opdefs: the plan in {folder.path} was made with other descriptions",
-        facts=(
-            f"plan: {made_with.name}, sha256 {made_with.sha256}",
-            f"given: {given.name}, sha256 {given.sha256}",
-        ),
-        hint="give the file that the plan was made with, or plan the model again",
-    )
 
 
 def _tensor_row(folder: PlanFolder, graph: Graph, name: str) -> TensorRow:

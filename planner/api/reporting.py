@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.api.explanation import Opened, opened
+from planner.api.explanation import answers_of
+from planner.api.opened import Opened, opened
 from planner.artifacts.measured import MeasuredRun, read_measured
 from planner.artifacts.plan import Plan
 from planner.artifacts.plan_folder import newest_folder, open_folder
@@ -31,8 +32,9 @@ from planner.machine.topology_file import Machine, load_topology
 from planner.partition.memory import live_spans
 from planner.partition.occupancy import occupancy
 from planner.planning.bodies import decide_with_bodies
+from planner.planning.why.causes import causes
 from planner.progress import Progress, silent
-from planner.reasons import Cause
+from planner.reasons import Cause, Why
 from planner.report.page.columns import columns, products_of
 from planner.report.page.facts import Beside, Memory, PlanFacts
 from planner.report.page.page import page
@@ -45,7 +47,12 @@ from planner.whole import try_file, whole_file
 
 _MOST_PARTS = 200_000
 """With more ops, times workers, data parallelism takes minutes to plan."""
+_MOST_OPS = 1_000
+"""With more ops, runners-up take longer than a page should."""
 _CAUSES = 8
+_WHYS = 3
+_RUNNERS_UP = 3
+"""Of each of these tensors."""
 _TOLD = 400
 """Tensors whose maker and readers a page tells."""
 _CLOSE = 1e-9
@@ -95,7 +102,7 @@ def report(
         )
     loaded = load_plan(folder.path, progress)
     progress("analysing the plan")
-    gathering = _Gathering(opened(folder, opdefs, loaded.graph), loaded.program, progress)
+    gathering = _Gathering(opened(folder.path, opdefs), loaded.program, progress)
     times = gathering.times(topology, profile)
     if trace is not None and times.spans is None:
         raise UsageError(f"--trace: {times.lacking}", hint=times.hint)
@@ -221,9 +228,7 @@ class _Gathering:
         self._progress("drawing the network")
         drawn = columns(graph, ops, plan, products, self._tables)
         wanted = [bound for bound in ops if bound.op.name in products] if is_page else []
-        machine, limits = times.machine, None
-        if machine is not None and plan.estimate is not None:
-            limits = tuple(machine.devices[device].memory_bytes for device in plan.estimate.devices)
+        found, whys, no_whys = self._why(opdefs) if is_page else ((), (), "")
         return PlanFacts(
             directory=self._opened.folder.path,
             plan=plan,
@@ -231,17 +236,43 @@ class _Gathering:
             columns=drawn,
             beside=tuple(self._beside(opdefs)) if is_page else (),
             memory=self._memory(),
-            limits=limits,
+            limits=self._limits(times.machine),
             between=bytes_between(self._program),
             spans=times.spans,
             no_spans=f"No schedule is drawn: {times.lacking}; {times.hint}." if times.spans is None else "",
             measured=measured,
             distances=tuple(distances(graph, wanted, plan.strategies, plan.tilings, self._tables)),
-            causes=tuple(_causes(plan)),
-            whys=(),
-            no_whys="",
+            causes=found,
+            whys=whys,
+            no_whys=no_whys,
             readers=_readers(graph, plan, Strip.of(graph, plan, drawn).tensors()),
         )
+
+    def _limits(self, machine: Machine | None) -> tuple[int, ...] | None:
+        """The memory of each worker, as its device has it and as the plan was asked to keep to."""
+        plan = self._opened.folder.plan
+        asked = max(plan.asked.limit_bytes, default=None)
+        if machine is None or plan.estimate is None:
+            return None if asked is None else (asked,) * plan.workers
+        held = (machine.devices[device].memory_bytes for device in plan.estimate.devices)
+        return tuple(limit if asked is None else min(limit, asked) for limit in held)
+
+    def _why(self, opdefs: Path | None) -> tuple[tuple[Cause, ...], tuple[Why, ...], str]:
+        """The largest causes, and the tensors that cost most; with runners-up where these take seconds."""
+        plan, path = self._opened.folder.plan, self._opened.folder.path
+        if plan.described_by is not None and opdefs is None:
+            return (), (), "left out: the plan was made with descriptions of your own; give that file with --opdefs"
+        self._progress("looking for reasons")
+        answers = answers_of(self._opened)
+        found = causes(answers.deliveries)
+        dearest = [cause.names[0] for cause in found if cause.kind == "tensor"][:_WHYS]
+        is_quick = len(self._opened.ops) <= _MOST_OPS
+        whys = []
+        for name in dearest:
+            self._progress(f"what else {name} could be")
+            whys.append(answers.why("tensor", name, _RUNNERS_UP if is_quick else 0))
+        no_whys = "" if is_quick else f"left out, they take long here: `tofu explain {path} TENSOR` solves for them"
+        return found[:_CAUSES], tuple(whys), no_whys
 
     def _beside(self, opdefs: Path | None) -> Iterator[Beside]:
         """Data parallelism on as many workers."""
@@ -287,14 +318,6 @@ def _written_over(program: Program, worker: WorkerProgram) -> Iterator[str]:
     for pair in program.state:
         if pair.following in offsets and offsets[pair.following] == offsets.get(pair.current):
             yield pair.following
-
-
-def _causes(plan: Plan) -> Iterator[Cause]:
-    """What the plan itself tells: the tensors that most moves of."""
-    first = sorted(plan.tensor_bytes.items(), key=lambda one: (-one[1], one[0]))[:_CAUSES]
-    for name, moved in first:
-        if moved:
-            yield Cause("tensor", (name,), moved, moved / plan.cost, "it is needed where it does not lie")
 
 
 def _readers(graph: Graph, plan: Plan, drawn: Sequence[str]) -> Mapping[str, tuple[str, tuple[str, ...]]]:

@@ -10,6 +10,7 @@ from math import prod
 from typing import Any, Literal, TypeAlias
 
 from planner.algebra.tiling import Only, Shard, Tiling
+from planner.artifacts.asked import Asked
 from planner.artifacts.estimate import TimeEstimate
 from planner.errors import ModelError, UsageError
 from planner.graph.deliveries import SharedDelivery
@@ -164,6 +165,8 @@ class Plan(Decision):
     """Why the search ended before its work was done; None where nothing was left out."""
     kept: tuple[str, ...] = ()
     """Tensors that would be among these, and have a tiling because a rule names them."""
+    asked: Asked = field(default_factory=Asked)
+    """What the plan was asked for beside its model."""
 
     def to_json(self) -> str:
         """The plan as JSON, a tensor or an op to a line; equal plans give equal text."""
@@ -187,6 +190,7 @@ class Plan(Decision):
             "certified_gap": self.certified_gap,
             "gap_of": self.gap_of,
             **({} if self.stopped_by is None else {"stopped_by": self.stopped_by}),
+            **({"asked": asked} if (asked := self.asked.as_dict()) else {}),
             "decided_apart": self.decided_apart,
             "computing_bytes": self.computing_bytes,
             "excess_bytes": self.excess_bytes,
@@ -239,7 +243,7 @@ def _plan(data: Value) -> Plan:
         raise data["tensor_bytes"].fault(f"lacks {absent!r}")
     deliveries, undescribed = data.get("deliveries"), data.get("undescribed")
     apart, in_place, kept = data.get("decided_apart"), data.get("in_place"), data.get("kept")
-    stopped = data.get("stopped_by")
+    stopped, asked = data.get("stopped_by"), data.get("asked")
     return Plan(
         model=data["model"].text(),
         model_digest=data["model_digest"].text(),
@@ -267,6 +271,7 @@ def _plan(data: Value) -> Plan:
         estimate=None if estimate is None else TimeEstimate.from_json(estimate),
         in_place=None if in_place is None else {name: held.text() for name, held in in_place.members().items()},
         kept=() if kept is None else kept.texts(),
+        asked=Asked() if asked is None else Asked.from_json(asked),
         deliveries=tuple(
             SharedDelivery(one["name"].text(), one["tensor"].text(), one["readers"].texts())
             for one in ([] if deliveries is None else deliveries.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -13,22 +14,56 @@ from planner.commands.options import (
 )
 from planner.commands.show import show
 
+ROLES = ("state", "next-state", "data", "result", "activation")
 
-@click.command(short_help="Show a plan: tilings, strategies, bytes.")
+
+@click.command(short_help="Show a plan, and why it is so: in brief, or one tensor or op.")
 @click.argument("directory", metavar="[DIR]", type=click.Path(), required=False)
-@click.argument("subject", metavar="[TENSOR|OP]", required=False)
+@click.argument("subject", metavar="[TENSOR|OP|PATTERN]", required=False)
+@click.option("--all", "every", is_flag=True, help="Every tensor and every op, as wide tables.")
+@click.option("--role", type=click.Choice(ROLES), help="The tensors of this role.")
+@click.option("--op", metavar="TYPE", help="The ops of this type, such as Conv or 'Reduce*'.")
+@click.option(
+    "--sort", type=click.Choice(["moved", "size", "name"]), help="In what order.  [default: as they are in the model]"
+)
+@click.option(
+    "--runners-up",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Of one tensor or op, how many other choices to solve for.",
+)
 @click.option("--bounds", is_flag=True, help="How far each product and convolution is from the least that it can move.")
 @OPDEFS
 @JSON
-def explain(directory: str | None, subject: str | None, bounds: bool, opdefs: Path | None, json_wanted: bool) -> int:
-    """Show the tiling of every tensor of a plan and the strategy of every op, or of one of them.
+def explain(
+    directory: str | None,
+    subject: str | None,
+    every: bool,
+    role: str | None,
+    op: str | None,
+    sort: Literal["moved", "size", "name"] | None,
+    runners_up: int,
+    bounds: bool,
+    opdefs: Path | None,
+    json_wanted: bool,
+) -> int:
+    """Show what a plan costs and why: what moves most, what is on several workers; or all about one tensor or op.
 
-    Without DIR, the newest plan in the working directory.
+    Of a tensor: its tiles by worker, who makes it, what each reader needs and what that costs, and what other tilings
+    would cost. Of an op the same of its strategy. A PATTERN lists all that match: * stands for any text, ? for one
+    character. Without DIR, the newest plan in the working directory.
 
     \b
     Examples:
       tofu explain plan
       tofu explain plan fc.weight
+      tofu explain plan fc.weight --runners-up 6
+      tofu explain plan '*.weight' --sort moved
+      tofu explain plan --role state --sort size
+      tofu explain plan --op Conv
+      tofu explain plan --all
       tofu explain plan --bounds
     """
     if directory is not None and subject is None and not _is_a_path(directory):
@@ -38,7 +73,17 @@ def explain(directory: str | None, subject: str | None, bounds: bool, opdefs: Pa
     from planner.report import as_json, tables
 
     show(
-        lambda _line: api.explain(folder, subject=subject, bounds=bounds, opdefs=opdefs),
+        lambda _line: api.explain(
+            folder,
+            subject=subject,
+            bounds=bounds,
+            role=role,
+            op=op,
+            sort=sort,
+            every=every,
+            runners_up=runners_up,
+            opdefs=opdefs,
+        ),
         as_json.explain,
         tables.explain,
         json_wanted,

@@ -11,6 +11,7 @@ from planner.graph.reading.values import values_of
 from planner.partition.collectives import collectives, counted
 from planner.planning.another_effort import another_effort
 from planner.planning.session import Planned, Session
+from planner.planning.why.summary import summary_of
 from planner.results import Beside, PlanResult
 
 
@@ -56,5 +57,6 @@ def result_of(
         beside=estimates,
         warnings=warnings,
         left_out=request.stop.left_out,
+        summary=summary_of(session, planned, plan, estimates, directory),
         another_effort=another_effort(decided, request.effort, request.stop, shares=request.shares and request.is_free),
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from planner.artifacts.asked import Asked
 from planner.artifacts.plan import Plan, digest
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
@@ -279,6 +280,18 @@ class Session:
             undescribed=undescribed_ops(decided, source.descriptions.is_unknown),
             in_place=self._form.in_place,
             kept=self._kept,
+            asked=self._asked(),
+        )
+
+    def _asked(self) -> Asked:
+        request, rules = self.request, self.request.rules
+        return Asked(
+            limit_bytes=request.limits or (),
+            pins=rules.pins,
+            forbidden=rules.forbidden,
+            replicate=rules.replicate,
+            partitioned_inputs=request.partitioned_inputs,
+            for_time=request.objective == "time",
         )
 
     def beside(self, planned: Planned, plan: Plan) -> tuple[Beside | None, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.artifacts.estimate import TimeEstimate
+from planner.report import reasons_json
 from planner.results import Beside, Comparison, Explanation, GradResult, PlanResult, ReportResult, ZooResult, ZooRow
 from planner.search.user_rules.prices import Price
 
@@ -77,6 +78,7 @@ def plan(result: PlanResult) -> dict[str, Any]:
         "collectives": {kind: dict(total) for kind, total in result.collectives.items()},
         **({"values": dict(result.values)} if result.values else {}),
         **({"prices": [_price(price) for price in result.prices]} if result.prices else {}),
+        **({} if result.summary is None else {"summary": reasons_json.summary(result.summary)}),
     }
 
 
@@ -165,6 +167,9 @@ def explain(result: Explanation) -> dict[str, Any]:
             }
             for row in result.distances
         ],
+        **({"causes": [reasons_json.cause(one) for one in result.causes]} if result.causes else {}),
+        **({"kept": [reasons_json.kept(one) for one in result.kept]} if result.kept else {}),
+        **({} if result.why is None else {"why": reasons_json.why(result.why)}),
     }
 
 
@@ -288,6 +293,7 @@ def compare(result: Comparison) -> dict[str, Any]:
             {
                 "strategy": row.strategy,
                 "moved_bytes": row.moved_bytes,
+                "soybean_bytes": row.soybean_bytes,
                 "peak_bytes": row.peak_bytes,
                 "estimated_seconds": row.estimated_seconds,
                 "excess_bytes": row.excess_bytes,

@@ -6,6 +6,8 @@ where stdout is not a terminal.
 
 from __future__ import annotations
 
+import os
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
@@ -18,6 +20,8 @@ from planner.report.text import printable
 
 _WIDE = 100_000
 """Columns where nothing limits them."""
+_NARROW, _BROAD = 80, 120
+"""Columns of text: what there are where there is no terminal that says it, and the most that are easily read."""
 
 
 class ReportConsole(Console):
@@ -28,6 +32,9 @@ class ReportConsole(Console):
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file=file, highlight=False, markup=False, width=None if file.isatty() else _WIDE)
+
+        self.columns = min(self.width, _BROAD) if file.isatty() else _columns_without_terminal()
+        """How wide text is; names are never shortened to it."""
 
     def on_broken_pipe(self) -> None:
         """Called while the BrokenPipeError is handled, which goes on to ``cli.main``."""
@@ -47,16 +54,69 @@ class ReportConsole(Console):
             table.add_row(Text(name), Text(printable(value, keep=keep)))
         self._print_table(table)
 
-    def print_table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> None:
-        """Prints a table without frame; the columns in ``numbers`` stand to the right and are not broken."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    def print_table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        numbers: Sequence[str] = (),
+        *,
+        is_narrow: bool = False,
+    ) -> None:
+        """Prints a table without frame; the columns in ``numbers`` stand to the right and are not broken.
+
+        Args:
+            columns: heads.
+            rows: as many cells in each.
+            numbers: some of the heads.
+            is_narrow: heads of numbers are broken at each word, and columns stand nearer to each other.
+        """
+        padding = (0, 1, 0, 0) if is_narrow else (0, 1)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=padding)
         for column in columns:
             right = column in numbers
-            head = Text(printable(column))
+            words = column.replace(" ", "\n") if right and is_narrow else column
+            head = Text(printable(words, keep="\n"))
             table.add_column(head, justify="right" if right else "left", no_wrap=right, overflow="fold")
         for row in rows:
             table.add_row(*(Text(printable(cell)) for cell in row))
         self._print_table(table)
+
+    def print_paragraphs(self, facts: Sequence[tuple[str, str]]) -> None:
+        """Prints names and their values, which are broken between words; longer words stand out to the right.
+
+        Args:
+            facts: the names are ours, the values may come from a model.
+        """
+        widest = max((len(name) for name, _ in facts), default=0)
+        for name, value in facts:
+            lines = self._broken(value, widest + 2)
+            for number, line in enumerate(lines):
+                self.print_line(f"{'' if number else name:<{widest}}  {line}")
+
+    def print_items(self, items: Iterable[tuple[Sequence[str], str, str]]) -> None:
+        """Prints items: numbers in columns, a name that is never broken, and a sentence below it.
+
+        Args:
+            items: of each its numbers, as many for all; what stands beside them; and the sentence, or "".
+        """
+        rows = [(tuple(numbers), name, text) for numbers, name, text in items]
+        widths = [max(map(len, column)) for column in zip(*(numbers for numbers, _, _ in rows), strict=True)]
+        for numbers, name, text in rows:
+            cells = "  ".join(f"{cell:>{width}}" for cell, width in zip(numbers, widths, strict=True))
+            self.print_line(f"  {cells}  {name}")
+            indent = len(cells) + 4
+            for line in self._broken(text, indent) if text else ():
+                self.print_line(" " * indent + line)
+
+    def print_text(self, text: str, indent: int = 0) -> None:
+        """Prints a text, broken between words."""
+        for line in self._broken(text, indent):
+            self.print_line(" " * indent + line)
+
+    def _broken(self, text: str, indent: int) -> list[str]:
+        width = max(20, self.columns - indent)
+        lines = textwrap.wrap(printable(text), width, break_long_words=False, break_on_hyphens=False)
+        return lines or [""]
 
     def print_line(self, text: str) -> None:
         """Prints a line that only the terminal breaks, so that it is copied as one."""
@@ -67,3 +127,9 @@ class ReportConsole(Console):
         with self.capture() as captured:
             self.print(table)
         self.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def _columns_without_terminal() -> int:
+    """What the user says that there are, within reason, or few."""
+    stated = os.environ.get("COLUMNS", "")
+    return min(max(int(stated), 40), _BROAD) if stated.isdecimal() else _NARROW

@@ -40,18 +40,13 @@ def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
 
 
 def beside_facts(beside: Beside | None) -> list[tuple[str, str]]:
-    """What else is estimated on the machine; nothing where nothing is."""
+    """What other numbers of devices are estimated to take; nothing where none is."""
     if beside is None:
         return []
-    if beside.data_seconds is None:
-        by_data = "no plan, or none that fits into the memory there is"
-    else:
-        by_data = format_seconds(beside.data_seconds)
-        by_data = by_data if beside.is_exact else f"about {by_data}, as the tables of the search add it up"
-    found = [("  data parallelism", by_data)]
+    found = []
     if beside.others:
         each = (f"{format_seconds(other.estimated_seconds)} on {other.workers}" for other in beside.others)
-        found.append(("  other numbers of GPUs", ", ".join(each)))
+        found.append(("other numbers of GPUs", ", ".join(each)))
     return found
 
 

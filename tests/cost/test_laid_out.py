@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner import api
-from planner.api.explanation import opened
-from planner.artifacts.plan_folder import open_folder
+from planner.api.opened import opened
 from planner.artifacts.program import Fetch
 from planner.artifacts.waits import levels, writers
 from planner.cost.seconds.estimate import summed, timed
@@ -24,7 +23,7 @@ from planner.zoo import build
 def test_nothing_comes_before_what_it_waits_for(name: str, workers: int, batch: int, tmp_path: Path) -> None:
     write_model(build(name, batch=batch), tmp_path / "m.onnx")
     api.plan(tmp_path / "m.onnx", gpus=workers, topology="p2.8xlarge", objective="bytes", out=tmp_path / "plan")
-    plan, program = opened(open_folder(tmp_path / "plan")), load_plan(tmp_path / "plan").program
+    plan, program = opened(tmp_path / "plan", None), load_plan(tmp_path / "plan").program
     decided, machine = plan.folder.plan, part(load_topology("p2.8xlarge"), workers)
     parts = timed(plan.graph, plan.ops, decided.strategies, decided.cuts, program, machine)
     assert summed(parts, plan.ops, decided.strategies, program, None) == decided.estimate

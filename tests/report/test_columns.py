@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner import api
-from planner.api.explanation import Opened, opened
-from planner.artifacts.plan_folder import open_folder
+from planner.api.opened import Opened, opened
 from planner.cost.by_op import op_bytes
 from planner.cost.tables import CostTables
 from planner.graph.to_onnx import write_model
@@ -19,7 +18,7 @@ from planner.zoo import build
 def drawn(name: str, folder: Path, batch: int) -> tuple[Opened, tuple[Column, ...]]:
     write_model(build(name, batch=batch), folder / "m.onnx")
     api.plan(folder / "m.onnx", gpus=4, effort="quick", out=folder / "plan")
-    plan = opened(open_folder(folder / "plan"))
+    plan = opened(folder / "plan", None)
     return plan, columns(plan.graph, plan.ops, plan.folder.plan, products_of(plan.ops), CostTables())
 
 

@@ -1,0 +1,127 @@
+"""Which tensors and ops of a plan are asked for, and in which order they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from math import prod
+from typing import Literal, TypeAlias
+
+from planner.errors import UsageError, did_you_mean
+from planner.results import InPlaceRow, OpRow, StateRow, TensorRow
+
+SortedBy: TypeAlias = Literal["moved", "size", "name"]
+SORTED_BY: tuple[SortedBy, ...] = ("moved", "size", "name")
+ROLES = ("state", "next-state", "data", "result", "activation")
+"""Names of roles, as an option takes them; constants are divided by no plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Rows of a plan."""
+
+    tensors: tuple[TensorRow, ...]
+    ops: tuple[OpRow, ...]
+    in_place: tuple[InPlaceRow, ...]
+    state: tuple[StateRow, ...]
+
+    def has(self, name: str) -> bool:
+        """Whether a tensor or op is called so, pattern or not."""
+        return name in self._names or any(row.made_by == name for row in self.in_place)
+
+    @property
+    def _names(self) -> list[str]:
+        return [row.name for rows in (self.tensors, self.ops, self.in_place) for row in rows]
+
+    def about(self, subject: str) -> tuple[str, Selection]:
+        """One tensor or op with those at its side; under the name that its rows have.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        known = self._names
+        if subject not in known:  # an op that is there no more is told by what it made
+            subject = next((row.name for row in self.in_place if row.made_by == subject), subject)
+        if subject not in known:
+            hint = did_you_mean(subject, known) or f"a pattern finds names: '*{subject}*'"
+            raise UsageError(f"no tensor or op of the plan is called {subject!r}", hint=hint)
+        in_place = tuple(row for row in self.in_place if subject in (row.name, row.held_by))
+        held_by = {row.held_by for row in in_place if subject == row.name}
+        reading = {subject, *(name for row in in_place if subject == row.name for name in row.read_by)}
+        ops = tuple(row for row in self.ops if row.name in reading or subject in row.inputs or subject in row.outputs)
+        touched = {
+            subject,
+            *held_by,
+            *(name for row in ops if row.name == subject for name in (*row.inputs, *row.outputs)),
+        }
+        tensors = tuple(row for row in self.tensors if row.name in touched)
+        state = tuple(row for row in self.state if not touched.isdisjoint((row.current, row.following)))
+        return subject, Selection(tensors, ops, in_place, state)
+
+    def matching(self, pattern: str) -> Selection:
+        """The tensors and ops whose names match.
+
+        Raises:
+            UsageError: none does.
+        """
+
+        def matches(name: str) -> bool:
+            return fnmatchcase(name, pattern)
+
+        found = Selection(
+            tuple(row for row in self.tensors if matches(row.name)),
+            tuple(row for row in self.ops if matches(row.name)),
+            tuple(row for row in self.in_place if matches(row.name)),
+            tuple(row for row in self.state if matches(row.current) or matches(row.following)),
+        )
+        if not found._names:
+            raise UsageError(
+                f"no tensor or op of the plan matches {pattern!r}",
+                hint=did_you_mean(pattern, self._names) or "* stands for any text, ? for a character",
+            )
+        return found
+
+    def of_role(self, role: str | None) -> Selection:
+        """The tensors of a role, and no ops; everything where none is given.
+
+        Raises:
+            UsageError: there is no such role, or no tensor of it.
+        """
+        if role is None:
+            return self
+        if role not in ROLES:
+            raise UsageError(f"role {role!r} is not known", hint=did_you_mean(role, ROLES) or ", ".join(ROLES))
+        found = tuple(row for row in self.tensors if row.role.value == role.replace("-", " "))
+        if not found:
+            raise UsageError(f"no tensor that is asked for is {role}")
+        names = {row.name for row in found}
+        state = tuple(row for row in self.state if not names.isdisjoint((row.current, row.following)))
+        return replace(self, tensors=found, ops=(), in_place=(), state=state)
+
+    def of_type(self, op: str | None) -> Selection:
+        """The ops of a type, or of a pattern of types, and no tensors; everything where none is given.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if op is None:
+            return self
+        found = tuple(row for row in self.ops if fnmatchcase(row.op_type, op))
+        if not found:
+            types = sorted({row.op_type for row in self.ops})
+            raise UsageError(f"no op that is asked for is of type {op!r}", hint=did_you_mean(op, types))
+        return replace(self, tensors=(), ops=found, in_place=(), state=())
+
+    def sorted_by(self, order: SortedBy | None) -> Selection:
+        """The same, tensors by what moves because of them, by their sizes, or by names; ops by names alone."""
+        if order is None:
+            return self
+        if order == "name":
+            return replace(
+                self,
+                tensors=tuple(sorted(self.tensors, key=lambda row: row.name)),
+                ops=tuple(sorted(self.ops, key=lambda row: row.name)),
+            )
+        if order == "moved":
+            return replace(self, tensors=tuple(sorted(self.tensors, key=lambda row: -row.moved_bytes)))
+        return replace(self, tensors=tuple(sorted(self.tensors, key=lambda row: -prod(row.shape))))

@@ -1,0 +1,73 @@
+"""What a plan was asked for beside its model, as far as it is more than the usual: recorded in ``plan.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from planner.strict_json import Value
+
+_REPLICATE: tuple[Literal["all", "weights", "none"], ...] = ("all", "weights", "none")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What other plans of the model must keep to, to be compared with this one."""
+
+    limit_bytes: tuple[int, ...] = ()
+    """The memory there is, one entry for each worker, in no order; (): enough."""
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """By tensor or pattern the tiling's text."""
+    forbidden: tuple[tuple[str, str], ...] = ()
+    """Tensor or pattern, and the text of a placement."""
+    replicate: Literal["all", "weights", "none"] = "all"
+    """Which tensors may be replicated where they can be cut."""
+    partitioned_inputs: bool = False
+    """Data arrives in disjoint tiles only."""
+    for_time: bool = False
+    """The plan is for the least time, not for the least cost in bytes."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is more than the usual, as plain values; {} where nothing is."""
+        return {
+            **({"limit_bytes": list(self.limit_bytes)} if self.limit_bytes else {}),
+            **({"pins": dict(self.pins)} if self.pins else {}),
+            **({"forbidden": [list(one) for one in self.forbidden]} if self.forbidden else {}),
+            **({"replicate": self.replicate} if self.replicate != "all" else {}),
+            **({"inputs": "partitioned"} if self.partitioned_inputs else {}),
+            **({"objective": "time"} if self.for_time else {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: Value) -> Asked:
+        """Reads what ``as_dict`` gave.
+
+        Raises:
+            JsonError: it is something else.
+        """
+        limits, pins, forbidden = data.get("limit_bytes"), data.get("pins"), data.get("forbidden")
+        replicate, inputs, objective = data.get("replicate"), data.get("inputs"), data.get("objective")
+        return cls(
+            limit_bytes=() if limits is None else limits.counts(),
+            pins={} if pins is None else {name: text.text() for name, text in pins.members().items()},
+            forbidden=() if forbidden is None else tuple(_pair(one) for one in forbidden.values()),
+            replicate="all" if replicate is None else _replicate(replicate),
+            partitioned_inputs=inputs is not None and inputs.text() == "partitioned",
+            for_time=objective is not None and objective.text() == "time",
+        )
+
+
+def _pair(data: Value) -> tuple[str, str]:
+    texts = data.texts()
+    if len(texts) != 2:
+        raise data.fault("is no pair of a tensor and a placement")
+    return texts[0], texts[1]
+
+
+def _replicate(data: Value) -> Literal["all", "weights", "none"]:
+    text = data.text()
+    for known in _REPLICATE:
+        if text == known:
+            return known
+    raise data.fault(f"is none of {', '.join(_REPLICATE)}: {text}")

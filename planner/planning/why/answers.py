@@ -1,0 +1,144 @@
+"""Answers to why: of one tensor or op of a plan after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+
+from planner.algebra.region import index_space
+from planner.artifacts.asked import Asked
+from planner.cost.tables import CostTables
+from planner.graph.reading.undescribed import qualified
+from planner.planning.why.causes import tensor_reason
+from planner.planning.why.deliveries import Deliveries
+from planner.planning.why.near import NearPlan
+from planner.reasons import RunnerUp, Subject, Why
+from planner.search.decided import Decided
+from planner.units import format_bytes, format_ratio
+
+
+class Answers:
+    """What can be said of the tensors and ops of one plan; what all answers need is made once."""
+
+    def __init__(self, decided: Decided, asked: Asked, names: Collection[str], tables: CostTables) -> None:
+        """Takes note of a plan.
+
+        Args:
+            decided: the plan.
+            asked: what it was asked for.
+            names: tensors of the planned form, without bodies and deliveries.
+            tables: of bytes, with the plan's rates.
+        """
+        self._decided, self._asked, self._names, self._tables = decided, asked, names, tables
+        self.deliveries = Deliveries(decided, tables)
+
+    @cached_property
+    def near(self) -> NearPlan:
+        """Plans near the plan."""
+        return NearPlan(self._decided, self._asked, self._names, self._tables)
+
+    def why(self, kind: Subject, name: str, runners_up: int = 3) -> Why:
+        """Why a tensor lies as it does, or an op is divided as it is.
+
+        Args:
+            kind: which of the two it is.
+            name: of a tensor that has a tiling, or of an op of the planned graph.
+            runners_up: how many other choices are solved for; 0: none, which takes no search.
+        """
+        return self._of_tensor(name, runners_up) if kind == "tensor" else self._of_op(name, runners_up)
+
+    def _of_tensor(self, name: str, most: int) -> Why:
+        decided = self._decided
+        tensor, tiling = decided.graph.tensors[name], decided.tilings[name]
+        shape = index_space(tensor.shape)
+        found = tuple(map(self.deliveries.delivery, self.deliveries.by_tensor.get(name, ())))
+        others = self._runners_up("tensor", name, most)
+        return Why(
+            kind="tensor",
+            name=name,
+            about=tensor.dtype.value,
+            role=decided.graph.roles[name],
+            axes=tuple(str(dim) for dim in range(len(shape))),
+            shape=shape,
+            choice=str(tiling),
+            tiles=tuple(tiling.boxes(shape)),
+            deliveries=found,
+            moved_bytes=sum(one.moved_bytes for one in found),
+            excess_bytes=0,
+            plan_cost_bytes=decided.cost,
+            reason=tensor_reason(self.deliveries, name) + _beside(others),
+            runners_up=others,
+            remark=self._remark("tensor", name, most, others),
+            limit_bytes=min(self._asked.limit_bytes, default=None),
+        )
+
+    def _of_op(self, name: str, most: int) -> Why:
+        decided, deliveries = self._decided, self.deliveries
+        bound = next(one for one in decided.ops if one.op.name == name)
+        strategy = decided.strategies[name]
+        ports = deliveries.by_op.get(name, ())
+        found = tuple(map(deliveries.delivery, ports))
+        moved, excess = sum(one.moved_bytes for one in found), deliveries.charge(bound)
+        if moved:
+            reason = max(found, key=lambda one: one.moved_bytes).reason
+        else:
+            reason = "what it reads and makes lies where it is needed: nothing moves"
+        if excess:
+            repeated = "it does work more than once" if deliveries.repeated(bound) else "its parts are uneven"
+            reason += f", and {repeated}, at a cost of {format_bytes(excess)}"
+        others = self._runners_up("op", name, most)
+        return Why(
+            kind="op",
+            name=name,
+            about=qualified(bound.op.domain, bound.op.op_type),
+            role=None,
+            axes=tuple(variable.name for variable in bound.variables),
+            shape=bound.extents,
+            choice=str(strategy),
+            tiles=tuple(bound.ranges(strategy.tiling)),
+            deliveries=found,
+            moved_bytes=moved,
+            excess_bytes=excess,
+            plan_cost_bytes=decided.cost,
+            reason=reason + _beside(others),
+            runners_up=others,
+            remark=self._remark("op", name, most, others),
+            limit_bytes=min(self._asked.limit_bytes, default=None),
+        )
+
+    def _runners_up(self, kind: Subject, name: str, most: int) -> tuple[RunnerUp, ...]:
+        if most < 1 or self._decided.workers == 1:
+            return ()
+        return tuple(self.near.runners_up(kind, name, most))
+
+    def _remark(self, kind: Subject, name: str, most: int, found: tuple[RunnerUp, ...]) -> str:
+        if most < 1:
+            return ""
+        if self._decided.workers == 1:
+            return "there is one worker: nothing is divided"
+        said = []
+        if not found:
+            said.append("the rules and its sizes leave it no other choice")
+        alike = self.near.shares(kind, name)
+        if alike:
+            shown = alike[0] + (f" and {len(alike) - 1} more" if len(alike) > 1 else "")
+            said.append(f"{shown} {'has' if len(alike) == 1 else 'have'} the same choice")
+        if found and self._asked.for_time:
+            said.append("the plan is for the least time, and these are compared by what they cost in bytes")
+        if found and self._decided.strategy != "tofu":
+            said.append("the plan is of a strategy of the literature, and the search is free to improve on it")
+        return "; ".join(said)
+
+
+def _beside(others: tuple[RunnerUp, ...]) -> str:
+    """The nearest other choice, as the end of a sentence."""
+    nearest = next((one for one in others if one.cost_bytes is not None), None)
+    if nearest is None or nearest.more_bytes is None or nearest.more_share is None:
+        return ""
+    if nearest.lacking_bytes:
+        return f"; as {nearest.choice} it does not fit"
+    if nearest.more_bytes < 0:
+        return f"; as {nearest.choice} a plan near this one costs {format_ratio(-nearest.more_share)} less"
+    if not nearest.more_bytes:
+        return f"; as {nearest.choice} the plan would cost no more"
+    return f"; as {nearest.choice} the plan costs at most {format_ratio(nearest.more_share)} more"

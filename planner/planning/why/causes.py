@@ -1,0 +1,114 @@
+"""What a plan's cost comes from, and what it holds more than once: alike things together, the largest first."""
+
+from __future__ import annotations
+
+from planner.algebra.region import index_space
+from planner.algebra.tiling import Replicate, Tiling
+from planner.planning.why.deliveries import Deliveries, Port
+from planner.reasons import Cause, Kept, Subject
+
+
+def causes(deliveries: Deliveries) -> tuple[Cause, ...]:
+    """What the plan's cost comes from: the dearest first. Together they are what the plan costs.
+
+    Args:
+        deliveries: of the plan.
+    """
+    decided = deliveries.decided
+    moved: dict[str, list[tuple[int, str]]] = {}
+    for name, ports in deliveries.by_tensor.items():
+        amount = sum(port.moved_bytes for port in ports)
+        if amount:
+            dearest = max(ports, key=lambda port: port.moved_bytes)
+            reason = f"{decided.graph.roles[name].value}: {deliveries.kind_of_reason(dearest)}"
+            moved.setdefault(reason, []).append((amount, name))
+    work: dict[str, list[tuple[int, str]]] = {}
+    for bound in decided.ops:
+        amount = deliveries.charge(bound)
+        if amount:
+            is_repeated = 2 * deliveries.repeated(bound) > amount
+            what = "the same work on several workers" if is_repeated else "more on some workers, and others wait for it"
+            reason = f"{bound.op.op_type} does {what}"
+            work.setdefault(reason, []).append((amount, bound.op.name))
+    found = [_cause("tensor", reason, members, decided.cost) for reason, members in moved.items()]
+    found += [_cause("op", reason, members, decided.cost) for reason, members in work.items()]
+    return tuple(sorted(found, key=lambda cause: (-cause.cost_bytes, cause.names)))
+
+
+def tensor_reason(deliveries: Deliveries, name: str) -> str:
+    """Why bytes move because of a tensor, or none: the reason of the dearest of its deliveries.
+
+    Args:
+        deliveries: of the plan.
+        name: of the tensor.
+    """
+    ports = deliveries.by_tensor.get(name, ())
+    dearest = max(ports, key=lambda port: port.moved_bytes, default=None)
+    if dearest is None:
+        return "no op reads or makes it"
+    if not dearest.moved_bytes:
+        return _why_still(ports)
+    paying = sum(port.moved_bytes > 0 for port in ports) - 1
+    more = f" (and {paying} more of its deliveries move some of it)" if paying else ""
+    return deliveries.reason(dearest) + more
+
+
+def kept_whole(deliveries: Deliveries) -> tuple[Kept, ...]:
+    """Tensors of which several workers have the same, and why; what takes most memory first.
+
+    Args:
+        deliveries: of the plan.
+    """
+    decided = deliveries.decided
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for name, tiling in decided.tilings.items():
+        tensor = decided.graph.tensors[name]
+        held = int(tiling.boxes(index_space(tensor.shape)).elements.sum()) - tensor.elements
+        if held > 0 and any(isinstance(one, Replicate) for one in tiling.placements):
+            reason = _why_kept(deliveries, name, tiling)
+            groups.setdefault(reason, []).append((held * tensor.dtype.item_bytes, name))
+    found = [
+        Kept(tuple(name for _, name in _dearest_first(members)), sum(each for each, _ in members), reason)
+        for reason, members in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda kept: (-kept.held_bytes, kept.names)))
+
+
+def _cause(kind: Subject, reason: str, members: list[tuple[int, str]], cost: int) -> Cause:
+    amount = sum(each for each, _ in members)
+    return Cause(kind, tuple(name for _, name in _dearest_first(members)), amount, amount / cost, reason)
+
+
+def _dearest_first(members: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    return sorted(members, key=lambda one: -one[0])
+
+
+def _why_still(ports: tuple[Port, ...]) -> str:
+    """Why nothing moves because of a tensor."""
+    makers, readers = sum(not port.is_input for port in ports), sum(port.is_input for port in ports)
+    reading = "nobody reads it" if not readers else "1 reader needs" if readers == 1 else f"{readers} readers need"
+    if not readers:
+        return "it lies where it is made, and no op reads it: nothing moves"
+    return f"{'it is made where it lies, and ' if makers else ''}{reading} no more than each worker has: nothing moves"
+
+
+def _why_kept(deliveries: Deliveries, name: str, tiling: Tiling) -> str:
+    """Why several workers have the same of a tensor."""
+    decided = deliveries.decided
+    tensor = decided.graph.tensors[name]
+    if all(size < min(decided.cuts) for size in index_space(tensor.shape)):
+        return "too small to be split"
+    ports = deliveries.by_tensor.get(name, ())
+    readers = [port for port in ports if port.is_input]
+    makers = [port for port in ports if not port.is_input]
+    is_whole = all(isinstance(one, Replicate) for one in tiling.placements)
+    where = "everywhere" if is_whole else "within some groups of workers"
+    if any(port.moved_bytes for port in makers):
+        return f"kept {where} once it has been brought there: ops read it that would each have it brought otherwise"
+    if readers and all(map(deliveries.needs_all, readers)):
+        return f"kept {where}: all ops that read it need all of it on every worker"
+    if readers and any(map(deliveries.needs_all, readers)):
+        return f"kept {where}: some of the ops that read it need all of it on every worker"
+    if makers:
+        return f"kept {where}: workers make it, or read it, more than once rather than have it brought"
+    return f"kept {where}: workers that share a part of the work need the same of it"

@@ -1,0 +1,217 @@
+"""The best plan known with one tensor's tiling, or one op's strategy, fixed: solved for near a plan that there is.
+
+What is fixed is put into the plan, whatever that costs, and improvement (``planner.search.moves.fusion``) goes on from
+there until nothing gets better: the way by which ``quick`` makes its plans better, from another start. One cut is
+solved exactly, as ``quick`` does it. So what is found is a plan, and what it costs bounds from above what the best plan
+with that choice costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
+from planner.artifacts.asked import Asked
+from planner.artifacts.plan import OpStrategy
+from planner.cost.by_op import costed
+from planner.cost.tables import Candidates, CostTables
+from planner.errors import InfeasibleError
+from planner.planning.fit import trial_of
+from planner.reasons import RunnerUp, Subject
+from planner.search.decided import Decided
+from planner.search.model.found import Found
+from planner.search.model.partial_sums import PARTIAL
+from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
+from planner.search.moves.fusion import improve
+from planner.search.moves.recursion import search_recursively
+from planner.search.user_rules.pins import ruled
+from planner.search.user_rules.rules import Rules
+
+Choice: TypeAlias = tuple[int, Tiling]
+"""A variable's number, and what it is to be."""
+
+
+class NearPlan:
+    """Plans near one that there is."""
+
+    def __init__(self, decided: Decided, asked: Asked, names: Collection[str], tables: CostTables) -> None:
+        """Prepares the problem that the plan solves.
+
+        Args:
+            decided: the plan.
+            asked: what other plans must keep to.
+            names: tensors that a rule's pattern may match: those of the planned form, without bodies and deliveries.
+            tables: of bytes.
+        """
+        self._decided, self._asked, self._tables = decided, asked, tables
+        self._problem = Problem(
+            decided.graph,
+            decided.ops,
+            decided.workers,
+            asked.partitioned_inputs,
+            with_partial_sums=True,
+            with_nests=True,
+            tables=tables,
+        )
+        self._rules = ruled(
+            self._problem,
+            Rules(asked.pins, asked.forbidden, asked.replicate, frozenset(names)),
+            decided.cuts,
+            no_restriction,
+        )
+        self._now = tuple(
+            decided.tilings[one.tensors[0]] if one.op is None else decided.strategies[one.op.op.name].tiling
+            for one in self._problem.variables
+        )
+
+    def shares(self, kind: Subject, name: str) -> tuple[str, ...]:
+        """The other tensors that have one tiling with this one, or the other ops that have one strategy."""
+        problem, number = self._problem, self._number(kind, name)
+        alike = problem.variable_of_tensor if kind == "tensor" else problem.variable_of_op
+        return tuple(other for other, its in alike.items() if its == number and other != name)
+
+    def runners_up(self, kind: Subject, name: str, most: int) -> Iterator[RunnerUp]:
+        """The best other choices of a tensor or an op: the least dear first, and those without a plan last.
+
+        Choices are those that a user can write in one placement: the same at every cut, along a dim or an index
+        variable, replicated, or partial; and where these are fewer than are wanted, those that differ from the plan's
+        at one cut. What each of them costs with its neighbours alone decides which are solved for.
+
+        Args:
+            kind: what it is.
+            name: of a tensor that is divided, or of an op.
+            most: how many.
+        """
+        number = self._number(kind, name)
+        variable = self._problem.variables[number]
+        choices = self._choices(variable, most)
+        chosen = sorted(choices, key=lambda tiling: (self._alone(number, tiling), str(tiling)))[:most]
+        found = [self._runner_up(variable, name, tiling) for tiling in chosen]
+        yield from sorted(found, key=lambda one: (one.cost_bytes is None, one.cost_bytes or 0))
+
+    def with_choice(self, kind: Subject, name: str, tiling: Tiling) -> Decided:
+        """The best plan known with this choice.
+
+        Args:
+            kind: of what.
+            name: of the tensor or op.
+            tiling: or strategy that it is to have.
+
+        Raises:
+            InfeasibleError: there is none.
+        """
+        return self._solved(self._number(kind, name), tiling)
+
+    def _number(self, kind: Subject, name: str) -> int:
+        problem = self._problem
+        return (problem.variable_of_tensor if kind == "tensor" else problem.variable_of_op)[name]
+
+    def _choices(self, variable: SearchVariable, most: int) -> list[Tiling]:
+        """Other choices that the rules leave, each once."""
+        cuts, now = self._decided.cuts, self._now[variable.number]
+        space = self._problem.spaces[variable.number]
+        directions: list[Placement] = [*(Shard(dim) for dim in range(len(space.shape))), Replicate(), PARTIAL]
+        uniform = [Tiling((one,) * len(cuts), cuts) for one in directions]
+        single = [
+            Tiling((*now.placements[:cut], one, *now.placements[cut + 1 :]), cuts).settled
+            for cut in range(len(cuts))
+            for one in directions
+        ]
+        found = dict.fromkeys(filter(lambda one: self._may_be(variable, one), uniform))
+        if len(found) < most:
+            found.update(dict.fromkeys(filter(lambda one: self._may_be(variable, one), single)))
+        return list(found)
+
+    def _may_be(self, variable: SearchVariable, tiling: Tiling) -> bool:
+        if tiling == self._now[variable.number] or not self._problem.spaces[variable.number].can_be(tiling):
+            return False
+        if variable.op is not None and not self._problem.is_local(variable.op, tiling):
+            return False
+        return self._problem.lets_through(self._rules, variable, tiling)
+
+    def _alone(self, number: int, tiling: Tiling) -> int:
+        """What the plan costs with this choice, where no neighbour follows; too much where that is no plan."""
+        return self._problem.cost((*self._now[:number], tiling, *self._now[number + 1 :]))
+
+    def _runner_up(self, variable: SearchVariable, name: str, tiling: Tiling) -> RunnerUp:
+        bound, plan_cost = variable.op, self._decided.cost
+        if bound is None:
+            choice = str(tiling)
+            pin = f"{name}={_brief(tiling)}"
+        else:
+            choice, pin = str(OpStrategy(tiling, tuple(one.name for one in bound.variables))), ""
+        try:
+            found = self._solved(variable.number, tiling)
+        except InfeasibleError as error:
+            return RunnerUp(choice, pin, None, None, None, None, (), None, error.what)
+        own = set(variable.tensors) if bound is None else {name, *self.shares("op", name)}
+        return RunnerUp(
+            choice,
+            pin,
+            found.cost,
+            found.moved_bytes,
+            found.cost - plan_cost,
+            (found.cost - plan_cost) / plan_cost if plan_cost else None,
+            tuple(one for one in self._differing(found) if one not in own),
+            self._lacking(found),
+            "",
+        )
+
+    def _differing(self, found: Decided) -> Iterator[str]:
+        plan = self._decided
+        yield from (name for name, tiling in found.tilings.items() if tiling != plan.tilings[name])
+        for name, strategy in found.strategies.items():
+            if strategy.tiling != plan.strategies[name].tiling and name not in found.tilings:
+                yield name
+
+    def _lacking(self, found: Decided) -> int | None:
+        limits = self._asked.limit_bytes
+        if not limits:
+            return None
+        trial = trial_of(found, lean=True)
+        return max(0, trial.lacking(limits))
+
+    def _solved(self, number: int, tiling: Tiling) -> Decided:
+        problem, cuts = self._problem, self._decided.cuts
+        restrict = self._with(number, tiling)
+        if len(cuts) == 1:
+            solved = search_recursively(problem, cuts, restrict)
+        else:
+            start = (*self._now[:number], tiling, *self._now[number + 1 :])
+            solved = improve(problem, cuts, restrict, Found(start, problem.cost(start), 1))
+        if not problem.is_possible(solved.tilings):
+            raise InfeasibleError("no plan near this one has it")
+        return self._plan(solved.tilings)
+
+    def _with(self, number: int, tiling: Tiling) -> Restriction:
+        """The rules, and this choice above them."""
+
+        def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
+            if variable.number == number:
+                return (tiling.outermost(len(candidates[0].ways)),)
+            return self._rules(variable, candidates)
+
+        return restrict
+
+    def _plan(self, tilings: Sequence[Tiling]) -> Decided:
+        """The plan in which each variable is this, counted anew."""
+        plan, problem = self._decided, self._problem
+        strategies = {}
+        for name, strategy in plan.strategies.items():
+            tiling = tilings[problem.variable_of_op[name]]
+            strategies[name] = strategy if tiling == strategy.tiling else replace(strategy, tiling=tiling, steps=None)
+        found = replace(
+            plan,
+            tilings={name: tilings[problem.variable_of_tensor[name]] for name in plan.tilings},
+            strategies=strategies,
+            certified_gap=None,
+        )
+        return costed(plan.graph, plan.ops, found, self._tables)
+
+
+def _brief(tiling: Tiling) -> str:
+    """A tiling as a pin is written: one placement where it is the same at every cut."""
+    same = set(tiling.placements)
+    return str(same.pop()) if len(same) == 1 else str(tiling)

@@ -1,0 +1,159 @@
+"""A plan beside what one would do without it: the whole model on one device, and data parallelism.
+
+To compare must not take as long as to plan. So programs, which say exactly what memory is needed, are made only where
+they are small; of others, what lies there op by op bounds it from below (``planner.cost.residence``).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from planner.algebra.tiling import UNCUT
+from planner.artifacts.plan import Plan
+from planner.cost.residence import Residence
+from planner.cost.roofline import says_speed
+from planner.cost.seconds.measured import compute_times
+from planner.cost.tables import CostTables
+from planner.errors import TofuError
+from planner.machine.routes import part
+from planner.planning.fit import Trial, trial_of
+from planner.planning.machines import Target, memory_limits
+from planner.planning.session import Planned, Session
+from planner.planning.why.causes import causes
+from planner.planning.why.deliveries import Deliveries
+from planner.reasons import Cause, Outlook, Summary
+from planner.results import Beside
+from planner.search.decided import Decided
+from planner.stop import StoppedError
+
+_SHOWN_CAUSES = 3
+_MANY_PARTS = 4_000
+"""With more ops, times workers, a program that is only compared with is not made: it would take seconds."""
+
+
+def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | None, directory: Path) -> Summary:
+    """What one wants to know of a plan.
+
+    Args:
+        session: in which it was found.
+        planned: what was found.
+        plan: that is complete.
+        beside: what was estimated beside it.
+        directory: where it is written.
+    """
+    request = session.request
+    request.progress("comparing with data parallelism and one device")
+    decided, limits = planned.trial.decided, request.limits
+    by_data = _data_parallel(session, planned)
+    plain = by_data.decided if isinstance(by_data, Trial) and not by_data.decided.deliveries else decided
+    found = causes(Deliveries(decided, CostTables(decided.rates)))[:_SHOWN_CAUSES]
+    return Summary(
+        one_device=_one_device(plain, request.target, request.memory_bytes),
+        data_parallel=_of_data(by_data, beside, plan.workers, limits),
+        this_plan=Outlook(
+            plan.workers,
+            max(plan.peak_bytes),
+            False,
+            plan.moved_bytes,
+            None if plan.estimate is None else plan.estimate.estimated_seconds,
+            None if limits is None else fits(plan.peak_bytes, limits),
+        ),
+        limit_bytes=None if limits is None else min(limits),
+        causes=found,
+        commands=_commands(plan, found, directory),
+    )
+
+
+def fits(peaks: Sequence[int], limits: Sequence[int]) -> bool:
+    """Whether what workers take fits into the memory there is, who needs more having the larger."""
+    return all(peak <= limit for peak, limit in zip(sorted(peaks), sorted(limits), strict=True))
+
+
+def _one_device(like: Decided, target: Target, memory_bytes: int | None) -> Outlook:
+    """The whole model on one device.
+
+    Args:
+        like: a plan of it, of which the graph and ops are taken.
+        target: what is planned for.
+        memory_bytes: the limit that the user gave, or None.
+    """
+    whole = replace(
+        like,
+        cuts=(),
+        tilings=dict.fromkeys(like.tilings, UNCUT),
+        strategies={name: replace(strategy, tiling=UNCUT, steps=None) for name, strategy in like.strategies.items()},
+        tensor_bytes=dict.fromkeys(like.tensor_bytes, 0),
+        moved_bytes=0,
+        excess_bytes=0,
+        repeated_bytes=0,
+    )
+    is_least, memory = _memory(trial_of(whole))
+    machine = None if target.whole is None else part(target.whole, 1)
+    limits = memory_limits(memory_bytes, machine, 1)
+    seconds = None
+    if machine is not None and (target.profile is not None or all(map(says_speed, machine.devices))):
+        times = compute_times(machine.devices, target.profile)
+        seconds = float(sum(times.seconds(bound, UNCUT).max() for bound in whole.ops))
+    return Outlook(1, memory, is_least, 0, seconds, _may_fit(is_least, (memory,), limits))
+
+
+def _data_parallel(session: Session, planned: Planned) -> Trial | str:
+    """The plan of data parallelism, or why there is none to compare with."""
+    if planned.trial.decided.strategy == "data":
+        return planned.trial
+    known = next((one for one in planned.known if one.decided.strategy == "data"), None)
+    if known is not None:
+        return known
+    if session.request.stop.reason() is not None or session.request.stop.stopped_by is not None:
+        return "not looked for: the search was stopped"
+    try:
+        return trial_of(session.by_strategy("data"))
+    except TofuError as error:
+        return f"no plan: {error.what}"
+    except StoppedError:
+        return "not looked for: the search was stopped"
+
+
+def _of_data(found: Trial | str, beside: Beside | None, workers: int, limits: Sequence[int] | None) -> Outlook:
+    if isinstance(found, str):
+        return Outlook(workers, None, False, None, None, None, found)
+    is_least, memory = _memory(found)
+    peaks = (memory,) * workers if is_least else found.partitioned.program.peak_bytes
+    seconds = None if beside is None else beside.data_seconds
+    about = beside is not None and seconds is not None and not beside.is_exact
+    remark = "its time is what the tables of the search add up" if about else ""
+    moved = found.decided.moved_bytes
+    return Outlook(workers, memory, is_least, moved, seconds, _may_fit(is_least, peaks, limits), remark)
+
+
+def _may_fit(is_least: bool, peaks: Sequence[int], limits: Sequence[int] | None) -> bool | None:
+    """Whether it fits; what takes at least so much, and that would fit, may not."""
+    if limits is None:
+        return None
+    found = fits(peaks, limits)
+    return None if is_least and found else found
+
+
+def _memory(trial: Trial) -> tuple[bool, int]:
+    """Whether it is only the least, and the bytes of the worker that needs most."""
+    decided = trial.decided
+    if len(decided.ops) * decided.workers <= _MANY_PARTS:
+        return False, max(trial.partitioned.program.peak_bytes)
+    held = int(Residence(decided.graph, decided.ops).of(decided).max(initial=0))
+    return True, -(-held // decided.workers)
+
+
+def _commands(plan: Plan, dearest: Sequence[Cause], directory: Path) -> tuple[str, ...]:
+    """What to go on with: only what works with the plan's folder alone."""
+    folder = shlex.quote(str(directory))
+    found = [f"tofu explain {folder}"]
+    if dearest:
+        name = dearest[0].names[0]
+        by = "" if plan.described_by is None else f" --opdefs {shlex.quote(plan.described_by.name)}"
+        found.append(f"tofu explain{by} {folder} {'-- ' if name.startswith('-') else ''}{shlex.quote(name)}")
+    else:
+        found.append(f"tofu explain {folder} --all")
+    return (*found, f"tofu run {folder} --steps 3 --verify")
