@@ -47,8 +47,8 @@ from planner.whole import try_file, whole_file
 
 _MOST_PARTS = 200_000
 """With more ops, times workers, data parallelism takes minutes to plan."""
-_MOST_OPS = 1_000
-"""With more ops, runners-up take longer than a page should."""
+_MOST_PARTS_ASKED = 100_000
+"""With more ops, times workers, runners-up take longer than a page should."""
 _CAUSES = 8
 _WHYS = 3
 _RUNNERS_UP = 3
@@ -266,7 +266,7 @@ class _Gathering:
         answers = answers_of(self._opened)
         found = causes(answers.deliveries)
         dearest = [cause.names[0] for cause in found if cause.kind == "tensor"][:_WHYS]
-        is_quick = len(self._opened.ops) <= _MOST_OPS
+        is_quick = len(self._opened.ops) * plan.workers <= _MOST_PARTS_ASKED
         whys = []
         for name in dearest:
             self._progress(f"what else {name} could be")

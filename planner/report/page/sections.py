@@ -114,13 +114,17 @@ def _several(names: Sequence[str]) -> str:
 
 
 def _why(one: Why) -> Markup:
-    rows = [(element("code", runner.choice), _more(runner), _fits(runner)) for runner in one.runners_up]
+    heads: tuple[str, ...] = ("instead", "the plan would cost")
+    rows: list[tuple[Child, ...]] = [(element("code", runner.choice), _more(runner)) for runner in one.runners_up]
+    if any(map(_fits, one.runners_up)):
+        heads += ("memory",)
+        rows = [(*row, _fits(runner)) for row, runner in zip(rows, one.runners_up, strict=True)]
     return element(
         "div",
         element("h3", element("code", one.name), " lies ", element("code", one.choice)),
-        element("p", f"{_sentence(one.reason)} It moves {format_bytes(one.moved_bytes)}."),
-        _table(("instead", "the plan would cost", "memory"), rows) if rows else "",
-        _note(one.remark) if one.remark else "",
+        element("p", f"{one.reason}. It moves {format_bytes(one.moved_bytes)}."),
+        _table(heads, rows) if rows else "",
+        element("p", one.remark, class_="note") if one.remark else "",
         class_="why",
     )
 
@@ -128,19 +132,18 @@ def _why(one: Why) -> Markup:
 def _more(runner: RunnerUp) -> str:
     if runner.cost_bytes is None:
         return runner.why_not
-    if runner.more_share is not None:
-        return f"at most {runner.more_share:+.1%}: {format_bytes(runner.cost_bytes)}"
-    return format_bytes(runner.cost_bytes)
+    said = format_bytes(runner.cost_bytes)
+    if runner.more_share is None:
+        return f"at most {said}"
+    if runner.more_share < 0:
+        return f"{format_ratio(-runner.more_share)} less: {said}"
+    return f"at most {format_ratio(runner.more_share)} more: {said}"
 
 
 def _fits(runner: RunnerUp) -> str:
     if runner.lacking_bytes is None:
         return ""
     return f"does not fit by {_memory(runner.lacking_bytes)}" if runner.lacking_bytes else "fits"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
 def memory(facts: PlanFacts) -> Markup:
