@@ -23,6 +23,25 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the one flag by which golden texts are accepted as they are now."""
+    parser.addoption("--update-golden", action="store_true", help="write the golden texts in place of comparing them")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with the file of this name in ``golden`` beside the test, or writes that."""
+
+    def check(name: str, text: str) -> None:
+        file = request.path.parent / "golden" / name
+        if request.config.getoption("--update-golden"):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert text == file.read_text(encoding="utf-8"), f"{file}: --update-golden writes it anew"
+
+    return check
+
+
 @pytest.fixture(scope="session")
 def renamed() -> Callable[[Graph, int], tuple[Graph, dict[str, str]]]:
     """Gives the graph in other names, and the new name of each."""

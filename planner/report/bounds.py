@@ -31,9 +31,8 @@ def bounds(console: ReportConsole, distances: Iterable[Distance]) -> None:
     columns = ("op", "type", "moves", "least as it lies", "least", "times", "regime", "on a grid", "grid")
     console.print_table(columns, rows, columns[2:6] + columns[7:8])
     console.print()
-    for line in (
-        "least as it lies: of any schedule, where the plan has the tensors; least: however they are spread, each",
-        "element in one place; times: what moves, by the larger of these that holds of the plan; on a grid: on the",
-        "best processor grid. Bounds of ops do not add up to one of an iteration.",
-    ):
-        console.print_line(line)
+    console.print_text(
+        "least as it lies: of any schedule, where the plan has the tensors; least: however they are spread, each "
+        "element in one place; times: what moves, by the larger of these that holds of the plan; on a grid: on the "
+        "best processor grid. Bounds of ops do not add up to one of an iteration."
+    )

@@ -25,7 +25,7 @@ def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
             f"{synchronisation} synchronisation",
         ),
         ("  if overlapped", format_seconds(estimate.overlapped_seconds)),
-        *_source_facts(estimate.sources),
+        *source_facts(estimate.sources),
     ]
     facts += [
         (f"  over {level.name}", f"{format_bytes(level.moved_bytes)}, links busy {format_seconds(level.busy_seconds)}")
@@ -50,7 +50,7 @@ def beside_facts(beside: Beside | None) -> list[tuple[str, str]]:
     return found
 
 
-def _source_facts(sources: ComputeSources | None) -> list[tuple[str, str]]:
+def source_facts(sources: ComputeSources | None) -> list[tuple[str, str]]:
     """How much of the computing was measured; nothing where no profile was given."""
     if sources is None:
         return []

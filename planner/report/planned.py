@@ -7,7 +7,7 @@ from typing import TextIO
 
 from planner.reasons import Cause, Outlook, Summary
 from planner.report.console import ReportConsole
-from planner.report.estimate import beside_facts
+from planner.report.estimate import beside_facts, source_facts
 from planner.report.facts import counted, cuts_text, gap, memory, restrictions, slowest, undescribed
 from planner.results import AnotherEffort, PlanResult
 from planner.search.user_rules.prices import Price
@@ -135,6 +135,7 @@ def _machine(result: PlanResult) -> list[tuple[str, str]]:
         ("topology", estimate.topology),
         ("estimated time", f"{format_seconds(estimate.estimated_seconds)} per iteration: {parts}"),
         ("  if overlapped", format_seconds(estimate.overlapped_seconds)),
+        *source_facts(estimate.sources),
         *(("  assumed", assumption) for assumption in estimate.assumptions),
     ]
 

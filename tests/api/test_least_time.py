@@ -146,7 +146,7 @@ def test_what_would_be_faster_is_said(capsys: pytest.CaptureFixture[str]) -> Non
     assert found["data_parallel_seconds"] == pytest.approx(row.estimated_seconds)
     assert cli.main("plan m.onnx --topology eight.yaml --out r".split()) == 0
     out = capsys.readouterr().out
-    for words in ("the least estimated time", "  data parallelism", "  other numbers of GPUs", "1 worker is estimated"):
+    for words in ("the least estimated time", "data parallelism", "other numbers of GPUs", "1 worker is estimated"):
         assert words in out
 
 

@@ -73,7 +73,7 @@ def test_compare_has_a_column_of_estimates(capsys: pytest.CaptureFixture[str]) -
     rows = answer(capsys, "compare", "m.onnx", "--gpus", "2")["rows"]
     assert {row["estimated_seconds"] for row in rows} == {None}
     assert cli.main(["compare", "m.onnx", "--topology", "two.yaml"]) == 0
-    assert "est. time" in capsys.readouterr().out
+    assert "estimated time" in capsys.readouterr().out
 
 
 def test_the_least_time_is_no_more_than_that_of_the_least_cost() -> None:

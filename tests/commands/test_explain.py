@@ -9,6 +9,16 @@ import pytest
 import cli
 from command_line import Door
 
+DEFAULTS = {
+    "bounds": False,
+    "role": None,
+    "op": None,
+    "sort": None,
+    "every": False,
+    "runners_up": 3,
+    "opdefs": None,
+}
+
 
 def test_explain_takes_a_directory_or_a_subject(door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -25,4 +35,4 @@ def test_explain_takes_a_directory_or_a_subject(door: Door, tmp_path: Path, monk
         (["../nosuch"], Path("../nosuch"), None),
     ]:
         assert cli.main(["explain", *arguments]) == 0
-        assert door.calls.pop() == ("explain", (directory,), {"subject": subject, "bounds": False, "opdefs": None})
+        assert door.calls.pop() == ("explain", (directory,), {"subject": subject, **DEFAULTS})

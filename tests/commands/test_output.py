@@ -61,7 +61,9 @@ def test_control_characters_of_a_model_are_shown_escaped(tmp_path: Path) -> None
     shown = tofu("explain", folder)
     assert shown.returncode == 0, shown.stderr
     assert "\x1b" not in shown.stdout
-    assert "\\x1b[31mred" in shown.stdout
+    every = tofu("explain", folder, "--all")
+    assert "\x1b" not in every.stdout
+    assert "\\x1b[31mred" in every.stdout
     refused = tofu("plan", model, "--gpus", "2", "--out", f"{folder}2", "--pin", "\x1b[31mred=S(7)")
     assert refused.returncode == 2
     assert "\x1b" not in refused.stderr

@@ -30,8 +30,10 @@ from planner.search.decided import Decided
 from planner.stop import StoppedError
 
 _SHOWN_CAUSES = 3
-_MANY_PARTS = 4_000
+_MANY_PARTS = 2_000
 """With more ops, times workers, a program that is only compared with is not made: it would take seconds."""
+_TOO_MANY_PARTS = 30_000
+"""With more, data parallelism is not looked for where nobody else needs its plan."""
 
 
 def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | None, directory: Path) -> Summary:
@@ -107,6 +109,8 @@ def _data_parallel(session: Session, planned: Planned) -> Trial | str:
     known = next((one for one in planned.known if one.decided.strategy == "data"), None)
     if known is not None:
         return known
+    if len(session.graph.ops) * session.request.target.workers > _TOO_MANY_PARTS:
+        return "not looked for, since the model is large: `tofu plan --strategy data` tells"
     if session.request.stop.reason() is not None or session.request.stop.stopped_by is not None:
         return "not looked for: the search was stopped"
     try:

@@ -49,6 +49,8 @@ def test_inferred_pairs_are_explained(written, capsys):
     assert cli.main(["explain", "plan"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "2 tensors, 2 of them inferred" in next(line for line in lines if line.startswith("state "))
+    assert cli.main(["explain", "plan", "--all"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     row = next(line for line in lines if line.startswith("m ") and "moved" in line)
     assert "shape dataflow" in row
     assert row.endswith("its update keeps the input times 0.9")
