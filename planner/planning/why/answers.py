@@ -33,7 +33,7 @@ class Answers:
         self.deliveries = Deliveries(decided, tables)
 
     @cached_property
-    def near(self) -> NearPlan:
+    def neighbours(self) -> NearPlan:
         """Plans near the plan."""
         return NearPlan(self._decided, self._asked, self._names, self._tables)
 
@@ -74,28 +74,28 @@ class Answers:
 
     def _of_op(self, name: str, most: int) -> Why:
         decided, deliveries = self._decided, self.deliveries
-        bound = next(one for one in decided.ops if one.op.name == name)
+        op = next(one for one in decided.ops if one.op.name == name)
         strategy = decided.strategies[name]
         ports = deliveries.by_op.get(name, ())
         found = tuple(map(deliveries.delivery, ports))
-        moved, excess = sum(one.moved_bytes for one in found), deliveries.charge(bound)
+        moved, excess = sum(one.moved_bytes for one in found), deliveries.charge(op)
         if moved:
             reason = max(found, key=lambda one: one.moved_bytes).reason
         else:
             reason = "what it reads and makes lies where it is needed: nothing moves"
         if excess:
-            repeated = "it does work more than once" if deliveries.repeated(bound) else "its parts are uneven"
+            repeated = "it does work more than once" if deliveries.repeated(op) else "its parts are uneven"
             reason += f", and {repeated}, at a cost of {format_bytes(excess)}"
         others = self._runners_up("op", name, most)
         return Why(
             kind="op",
             name=name,
-            about=qualified(bound.op.domain, bound.op.op_type),
+            about=qualified(op.op.domain, op.op.op_type),
             role=None,
-            axes=tuple(variable.name for variable in bound.variables),
-            shape=bound.extents,
+            axes=tuple(variable.name for variable in op.variables),
+            shape=op.extents,
             choice=str(strategy),
-            tiles=tuple(bound.ranges(strategy.tiling)),
+            tiles=tuple(op.ranges(strategy.tiling)),
             deliveries=found,
             moved_bytes=moved,
             excess_bytes=excess,
@@ -109,7 +109,7 @@ class Answers:
     def _runners_up(self, kind: Subject, name: str, most: int) -> tuple[RunnerUp, ...]:
         if most < 1 or self._decided.workers == 1:
             return ()
-        return tuple(self.near.runners_up(kind, name, most))
+        return tuple(self.neighbours.runners_up(kind, name, most))
 
     def _remark(self, kind: Subject, name: str, most: int, found: tuple[RunnerUp, ...]) -> str:
         if most < 1:
@@ -119,7 +119,7 @@ class Answers:
         said = []
         if not found:
             said.append("the rules and its sizes leave it no other choice")
-        alike = self.near.shares(kind, name)
+        alike = self.neighbours.shares(kind, name)
         if alike:
             shown = alike[0] + (f" and {len(alike) - 1} more" if len(alike) > 1 else "")
             said.append(f"{shown} {'has' if len(alike) == 1 else 'have'} the same choice")

@@ -23,13 +23,13 @@ def causes(deliveries: Deliveries) -> tuple[Cause, ...]:
             reason = f"{decided.graph.roles[name].value}: {deliveries.kind_of_reason(dearest)}"
             moved.setdefault(reason, []).append((amount, name))
     work: dict[str, list[tuple[int, str]]] = {}
-    for bound in decided.ops:
-        amount = deliveries.charge(bound)
+    for op in decided.ops:
+        amount = deliveries.charge(op)
         if amount:
-            is_repeated = 2 * deliveries.repeated(bound) > amount
+            is_repeated = 2 * deliveries.repeated(op) > amount
             what = "the same work on several workers" if is_repeated else "more on some workers, and others wait for it"
-            reason = f"{bound.op.op_type} does {what}"
-            work.setdefault(reason, []).append((amount, bound.op.name))
+            reason = f"{op.op.op_type} does {what}"
+            work.setdefault(reason, []).append((amount, op.op.name))
     found = [_cause("tensor", reason, members, decided.cost) for reason, members in moved.items()]
     found += [_cause("op", reason, members, decided.cost) for reason, members in work.items()]
     return tuple(sorted(found, key=lambda cause: (-cause.cost_bytes, cause.names)))

@@ -26,7 +26,7 @@ from planner.tdl.bind import BoundOp
 class Port:
     """One input or output of an op, and what moves there."""
 
-    bound: BoundOp
+    op: BoundOp
     is_input: bool
     position: int
     tensor: str
@@ -51,23 +51,23 @@ class Deliveries:
         decided, tables = self.decided, self._tables
         graph = decided.graph
         asked: list[tuple[BoundOp, bool, int, str]] = []
-        for bound in decided.ops:
-            for slot, first in bound.delivered_slots.items():
-                name = bound.op.inputs[slot]
+        for op in decided.ops:
+            for slot, first in op.delivered_slots.items():
+                name = op.op.inputs[slot]
                 if slot == first and name not in graph.constants:
-                    asked.append((bound, True, slot, name))
-            used = ((place, name) for place, name in enumerate(bound.op.outputs) if name in graph.used)
-            asked += [(bound, False, place, name) for place, name in used if name]
+                    asked.append((op, True, slot, name))
+            used = ((place, name) for place, name in enumerate(op.op.outputs) if name in graph.used)
+            asked += [(op, False, place, name) for place, name in used if name]
         requests = [
             Request(
-                bound,
+                op,
                 is_input,
                 position,
                 graph.tensors[name],
                 tables.alone(decided.tilings[name]),
-                tables.alone(decided.strategies[bound.op.name].tiling),
+                tables.alone(decided.strategies[op.op.name].tiling),
             )
-            for bound, is_input, position, name in asked
+            for op, is_input, position, name in asked
         ]
         found = zip(asked, tables.bytes_of(requests), strict=True)
         return tuple(Port(*which, int(table[0, 0])) for which, table in found)
@@ -85,25 +85,25 @@ class Deliveries:
         """The ports of each op."""
         found: dict[str, list[Port]] = {}
         for port in self.ports:
-            found.setdefault(port.bound.op.name, []).append(port)
+            found.setdefault(port.op.op.name, []).append(port)
         return {name: tuple(ports) for name, ports in found.items()}
 
-    def charge(self, bound: BoundOp) -> int:
+    def charge(self, op: BoundOp) -> int:
         """What an op's repeated and uneven work costs, in bytes."""
-        return op_charge(bound, self._strategy(bound).tiling, self._tables)
+        return op_charge(op, self._strategy(op).tiling, self._tables)
 
-    def repeated(self, bound: BoundOp) -> int:
+    def repeated(self, op: BoundOp) -> int:
         """Of that, what is repeated."""
-        return self._tables.repeated(bound, self._strategy(bound).tiling)
+        return self._tables.repeated(op, self._strategy(op).tiling)
 
     def delivery(self, port: Port) -> Delivery:
         """A port with its regions and its reason."""
         boxes, made = self._boxes(port)
         return Delivery(
             tensor=port.tensor,
-            op=port.bound.op.name,
-            op_type=_type_of(port.bound.op),
-            strategy=str(self._strategy(port.bound)),
+            op=port.op.op.name,
+            op_type=_type_of(port.op.op),
+            strategy=str(self._strategy(port.op)),
             is_input=port.is_input,
             regions=tuple(boxes),
             is_partial=made is not None and made.has_partial,
@@ -113,12 +113,12 @@ class Deliveries:
 
     def reason(self, port: Port) -> str:
         """Why a delivery moves something, or nothing: with names, strategies and tilings."""
-        told = _Told(port.bound.op.name, f", which is split {self._strategy(port.bound)},")
+        told = _Told(port.op.op.name, f", which is split {self._strategy(port.op)},")
         return self._why_read(port, told) if port.is_input else self._why_made(port, told)
 
     def kind_of_reason(self, port: Port) -> str:
         """The same without names, strategies and tilings: equal for deliveries of equal layers, and of like ones."""
-        told = _Told(port.bound.op.op_type, "")
+        told = _Told(port.op.op.op_type, "")
         return self._why_read(port, told) if port.is_input else self._why_made(port, told)
 
     def needs_all(self, port: Port) -> bool:
@@ -126,23 +126,23 @@ class Deliveries:
         boxes = self._boxes(port)[0]
         return bool((boxes.elements == self.decided.graph.tensors[port.tensor].elements).all())
 
-    def _strategy(self, bound: BoundOp) -> OpStrategy:
-        return self.decided.strategies[bound.op.name]
+    def _strategy(self, op: BoundOp) -> OpStrategy:
+        return self.decided.strategies[op.op.name]
 
     def _boxes(self, port: Port) -> tuple[Boxes, Tiling | None]:
         """By worker what an op needs or makes; of an output also the tiling in which it is made."""
-        bound, strategy = port.bound, self._strategy(port.bound).tiling
+        op, strategy = port.op, self._strategy(port.op).tiling
         shape = self.decided.graph.tensors[port.tensor].shape
         if port.is_input:
-            return bound.reads(bound.ranges(strategy), port.position)[port.position].boxes, None
-        dims = bound.analysis.outputs[port.position]
+            return op.reads(op.ranges(strategy), port.position)[port.position].boxes, None
+        dims = op.analysis.outputs[port.position]
         if dims is None:
             return Boxes.whole(shape, strategy.workers), None
-        made = made_tiling(strategy, dims, bound.reducers(strategy), bound.analysis.steps_of(port.position))
+        made = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(port.position))
         return made.boxes(index_space(shape)), made
 
     def _why_made(self, port: Port, told: _Told) -> str:
-        strategy, held = self._strategy(port.bound), self.decided.tilings[port.tensor]
+        strategy, held = self._strategy(port.op), self.decided.tilings[port.tensor]
         made, who = self._boxes(port)[1], told.who
         if not port.moved_bytes:
             if made is not None and made.has_partial:
@@ -158,7 +158,7 @@ class Deliveries:
         return f"{who}{told.split} makes it {told.of('in parts', '' if made is None else f'as {made}')}, and {lies}"
 
     def _why_read(self, port: Port, told: _Told) -> str:
-        strategy, held = self._strategy(port.bound), self.decided.tilings[port.tensor]
+        strategy, held = self._strategy(port.op), self.decided.tilings[port.tensor]
         tensor, who = self.decided.graph.tensors[port.tensor], f"{told.who}{told.split}"
         if not port.moved_bytes:
             return "each worker has what it needs: nothing moves"

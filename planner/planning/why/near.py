@@ -136,17 +136,17 @@ class NearPlan:
         return self._problem.cost((*self._now[:number], tiling, *self._now[number + 1 :]))
 
     def _runner_up(self, variable: SearchVariable, name: str, tiling: Tiling) -> RunnerUp:
-        bound, plan_cost = variable.op, self._decided.cost
-        if bound is None:
+        op, plan_cost = variable.op, self._decided.cost
+        if op is None:
             choice = str(tiling)
             pin = f"{name}={_brief(tiling)}"
         else:
-            choice, pin = str(OpStrategy(tiling, tuple(one.name for one in bound.variables))), ""
+            choice, pin = str(OpStrategy(tiling, tuple(one.name for one in op.variables))), ""
         try:
             found = self._solved(variable.number, tiling)
         except InfeasibleError as error:
             return RunnerUp(choice, pin, None, None, None, None, (), None, error.what)
-        own = set(variable.tensors) if bound is None else {name, *self.shares("op", name)}
+        own = set(variable.tensors) if op is None else {name, *self.shares("op", name)}
         return RunnerUp(
             choice,
             pin,
@@ -188,10 +188,10 @@ class NearPlan:
     def _with(self, number: int, tiling: Tiling) -> Restriction:
         """The rules, and this choice above them."""
 
-        def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
+        def restrict(variable: SearchVariable, options: Candidates) -> Candidates:
             if variable.number == number:
-                return (tiling.outermost(len(candidates[0].ways)),)
-            return self._rules(variable, candidates)
+                return (tiling.outermost(len(options[0].ways)),)
+            return self._rules(variable, options)
 
         return restrict
 

@@ -98,7 +98,7 @@ def _one_device(like: Decided, target: Target, memory_bytes: int | None) -> Outl
     seconds = None
     if machine is not None and (target.profile is not None or all(map(says_speed, machine.devices))):
         times = compute_times(machine.devices, target.profile)
-        seconds = float(sum(times.seconds(bound, UNCUT).max() for bound in whole.ops))
+        seconds = float(sum(times.seconds(op, UNCUT).max() for op in whole.ops))
     return Outlook(1, memory, is_least, 0, seconds, _may_fit(is_least, (memory,), limits))
 
 
