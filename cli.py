@@ -29,6 +29,7 @@ from planner.commands.grad import grad
 from planner.commands.ops import ops
 from planner.commands.plan import plan
 from planner.commands.profile import profile
+from planner.commands.report import report
 from planner.commands.run import run
 from planner.commands.streams import drop_output, has_no_reader, is_closed, say, take_stdin
 from planner.commands.termination import TerminationError, termination_raised
@@ -71,7 +72,7 @@ def tofu() -> None:
     """
 
 
-for _command in (grad, plan, compare, diff, check, profile, ops, explain, run, zoo):
+for _command in (grad, plan, compare, diff, check, profile, ops, explain, report, run, zoo):
     tofu.add_command(_command)
 
 

@@ -305,3 +305,24 @@ class ZooResult:
     state_bytes: int
     """Weights, histories and running statistics."""
     ops_by_type: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportResult:
+    """What was written of a plan for people to look at."""
+
+    directory: Path
+    """The plan's folder."""
+    page: Path | None
+    """The page, in HTML."""
+    page_bytes: int
+    svg: Path | None
+    """The strip alone."""
+    trace: Path | None
+    """The estimated schedule, for Perfetto."""
+    trace_events: int
+    """Complete events that are in it."""
+    is_measured: bool
+    """What a run took is told, too."""
+    left_out: tuple[str, ...]
+    """What is not on the page, and why, in words."""

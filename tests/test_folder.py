@@ -128,3 +128,19 @@ def test_the_place_is_tried_before_the_work(tmp_path: Path) -> None:
         api.run(tmp_path, result=tmp_path)
     with pytest.raises(UsageError, match="cannot be written"):
         api.run(tmp_path, export=tmp_path / "no" / "w.safetensors")
+
+
+def test_a_plan_that_was_measured_is_replaced_with_what_was_measured(planned: Path, tmp_path: Path) -> None:
+    notes: list[str] = []
+    api.run(planned, profile=True, notice=notes.append)
+    kept = planned / "measured.json"
+    assert kept.is_file()
+    assert notes[-1] == f"note: what was measured is kept in {kept}, for `tofu report`"
+    kept.unlink()
+    kept.mkdir()
+    assert api.run(planned, profile=True, notice=notes.append).profile is not None, "the run is done all the same"
+    assert notes[-1].startswith(f"note: what was measured is not kept: {kept} cannot be written")
+    kept.rmdir()
+    kept.write_text("{}")
+    api.plan(tmp_path / "model.onnx", gpus=2, out=planned, force=True)
+    assert not kept.exists()

@@ -1,6 +1,6 @@
 """What the commands do, for Python users.
 
-``grad``, ``plan``, ``explain``, ``why``, ``run``, ``compare``, ``check``, ``diff``, ``profile``, ``zoo``.
+``grad``, ``plan``, ``explain``, ``why``, ``report``, ``run``, ``compare``, ``check``, ``diff``, ``profile``, ``zoo``.
 
 Every function takes paths and plain options, returns data and raises ``TofuError``.
 """
@@ -14,7 +14,21 @@ from planner.api.explanation import explain, why
 from planner.api.models import zoo, zoo_models
 from planner.api.planning import plan
 from planner.api.profiling import profile
+from planner.api.reporting import report
 from planner.api.running import run
 from planner.api.training import grad
 
-__all__ = ["check", "compare", "diff", "explain", "grad", "plan", "profile", "run", "why", "zoo", "zoo_models"]
+__all__ = [
+    "check",
+    "compare",
+    "diff",
+    "explain",
+    "grad",
+    "plan",
+    "profile",
+    "report",
+    "run",
+    "why",
+    "zoo",
+    "zoo_models",
+]

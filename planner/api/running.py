@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from opdefs import load_file
+from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.plan_folder import (
     newest_folder,
 )
+from planner.errors import UsageError
 from planner.graph.model import Tensor
 from planner.progress import Progress, silent
 from planner.runtime.engine.patience import PATIENCE_SECONDS
+from planner.runtime.measure.profile import Profile
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult
@@ -132,7 +135,22 @@ def run(
         outcome = run_with(where, options)
         if result is not None and (world is None or world.rank == 0):
             write_arrays(result, outcome.results)
+        if outcome.profile is not None:
+            try:
+                kept = _measured(outcome.profile, engine, device).write(where)
+                notice(f"note: what was measured is kept in {kept}, for `tofu report`")
+            except UsageError as error:  # the run is done, and its result is worth more
+                notice(f"note: what was measured is not kept: {error.what}")
         return outcome
+
+
+def _measured(profile: Profile, engine: str, device: str) -> MeasuredRun:
+    """What a plan's folder keeps of a profile."""
+    steps: list[list[MeasuredStep]] = [[] for _ in profile.workers]
+    for one in profile.steps:
+        steps[one.worker].append(MeasuredStep(one.step, one.is_fetch, one.wait_seconds, one.seconds, one.moved_bytes))
+    by_worker = tuple(tuple(mine) for mine in steps)
+    return MeasuredRun(engine, device, profile.iterations, profile.iteration_seconds, by_worker)
 
 
 def _tell(drawn: Drawn, notes: Callable[[str], None]) -> None:

@@ -5,6 +5,7 @@
     model.onnx      the model that was planned, as it was ingested; weights that were external data still are
     worker0.onnx    what each worker runs
     ...
+    measured.json   what `tofu run --profile` measured last, if it ever did; not in the manifest
 
 A folder is written beside its name and then renamed, so it is there as a whole or not at all.
 """
@@ -30,8 +31,9 @@ from planner.whole import try_folder, whole_folder
 PLAN = "plan.json"
 MANIFEST = "manifest.json"
 MODEL = "model.onnx"
+MEASURED = "measured.json"
 SCHEMA_VERSION = 1
-_FILES = re.compile(r"plan\.json|manifest\.json|model\.onnx|worker[0-9]+\.onnx")
+_FILES = re.compile(r"plan\.json|manifest\.json|measured\.json|model\.onnx|worker[0-9]+\.onnx")
 _OTHER_PLACE = "choose another folder with --out, or move that one away"
 
 

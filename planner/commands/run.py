@@ -87,7 +87,11 @@ if TYPE_CHECKING:
 @click.option(
     "--forward", type=click.Path(path_type=Path), metavar="MODEL", help="The forward model that --export fills."
 )
-@click.option("--profile", is_flag=True, help="Measure every step: compute, fetch, wait; bytes predicted and moved.")
+@click.option(
+    "--profile",
+    is_flag=True,
+    help="Measure every step: compute, fetch, wait; bytes predicted and moved. Kept in DIR for `tofu report`.",
+)
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where to compute."
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.artifacts.estimate import TimeEstimate
 from planner.report import reasons_json
-from planner.results import Beside, Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
+from planner.results import Beside, Comparison, Explanation, GradResult, PlanResult, ReportResult, ZooResult, ZooRow
 from planner.search.user_rules.prices import Price
 
 if TYPE_CHECKING:
@@ -207,6 +208,25 @@ def run(result: RunResult) -> dict[str, Any]:
         },
         "data_dir": None if result.data_folder is None else str(result.data_folder),
         **({} if result.profile is None else {"profile": _profile(result.profile)}),
+    }
+
+
+def report(result: ReportResult) -> dict[str, Any]:
+    """What ``tofu report --json`` prints."""
+
+    def named(file: Path | None) -> str | None:
+        return None if file is None else str(file)
+
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "directory": str(result.directory),
+        "page": named(result.page),
+        "page_bytes": result.page_bytes,
+        "svg": named(result.svg),
+        "trace": named(result.trace),
+        "trace_events": result.trace_events,
+        "measured": result.is_measured,
+        "left_out": list(result.left_out),
     }
 
 

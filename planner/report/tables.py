@@ -15,6 +15,7 @@ from planner.results import (
     ComparisonRow,
     GradResult,
     ParameterRow,
+    ReportResult,
     ZooResult,
     ZooRow,
 )
@@ -141,6 +142,22 @@ def run(result: RunResult, file: TextIO) -> None:
             console.print_line(f"  step {comparison.step}: {comparison.remark}")
     if result.profile is not None:
         _profile(console, result.profile)
+
+
+def report(result: ReportResult, file: TextIO) -> None:
+    """Prints what was written of a plan."""
+    console = ReportConsole(file)
+    facts = []
+    if result.page is not None:
+        facts.append(("page", f"{result.page}, {format_bytes(result.page_bytes)}"))
+    if result.svg is not None:
+        facts.append(("picture", str(result.svg)))
+    if result.trace is not None:
+        measured = ", estimated and measured" if result.is_measured else ", estimated"
+        facts.append(("trace", f"{result.trace}, {counted(result.trace_events, 'event')}{measured}"))
+        facts.append(("", "open it on ui.perfetto.dev"))
+    facts += [("left out", what) for what in result.left_out]
+    console.print_facts(facts)
 
 
 def _profile(console: ReportConsole, profile: Profile) -> None:

@@ -14,11 +14,12 @@ import pytest
 import cli
 
 ROOT = Path(cli.__file__).parent
-COMMANDS = ("grad", "plan", "explain", "run")
+COMMANDS = ("grad", "plan", "explain", "report", "run")
 GOOD_LINES = {
     "grad": "grad m.onnx --loss mse --optimizer sgd",
     "plan": "plan m.onnx --gpus 2",
     "explain": "explain",
+    "report": "report -o page.html",
     "run": "run",
 }
 

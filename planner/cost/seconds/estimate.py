@@ -8,6 +8,7 @@ Bytes are those of the program's fetches, pair by pair.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from planner.artifacts.plan import OpStrategy
 from planner.artifacts.program import Program, Segment
 from planner.cost.roofline import Roofline
 from planner.cost.seconds.assignment import assign, bytes_between
-from planner.cost.seconds.exchange import ExchangeTimes, exchanges
+from planner.cost.seconds.exchange import Exchange, ExchangeTime, ExchangeTimes, exchanges
 from planner.cost.seconds.measured import From, Measured, compute_times
 from planner.cost.seconds.overlap import overlapped_seconds
 from planner.graph.deliveries import is_delivery
@@ -25,6 +26,47 @@ from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
 from planner.tdl.bind import BoundOp
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What an estimate adds up: what each op takes on each worker, and what each exchange takes."""
+
+    interconnect: Interconnect
+    devices: tuple[int, ...]
+    """The device of each worker."""
+    computing: Roofline | Measured
+    """By which ops are timed."""
+    op_seconds: Mapping[str, np.ndarray]
+    """By op, of each worker."""
+    exchanges: tuple[tuple[Exchange, ExchangeTime], ...]
+    """In the order in which they first occur."""
+    update: frozenset[str]
+    """The tensors whose exchange is synchronisation (``synchronised``)."""
+
+
+def timed(
+    graph: Graph,
+    ops: Sequence[BoundOp],
+    strategies: Mapping[str, OpStrategy],
+    cuts: tuple[int, ...],
+    program: Program,
+    machine: Machine,
+    profile: DeviceProfile | None = None,
+) -> Timed:
+    """Times ops and exchanges one by one; arguments as for ``estimate``.
+
+    Raises:
+        UsageError: the profile is not of these devices, or lacks what the topology does not say either.
+    """
+    interconnect = Interconnect(machine)
+    devices = assign(interconnect, cuts, bytes_between(program), program.peak_bytes)
+    held = machine.devices
+    computing = compute_times([held[device] for device in devices], profile)
+    by_op = {bound.op.name: computing.seconds(bound, strategies[bound.op.name].tiling) for bound in ops}
+    times = ExchangeTimes(interconnect, devices)
+    found = tuple((exchange, times.of(exchange.moved)) for exchange in exchanges(program))
+    return Timed(interconnect, devices, computing, by_op, found, synchronised(graph, ops))
 
 
 def estimate(
@@ -50,27 +92,33 @@ def estimate(
     Raises:
         UsageError: the profile is not of these devices, or lacks what the topology does not say either.
     """
-    interconnect = Interconnect(machine)
-    devices = assign(interconnect, cuts, bytes_between(program), program.peak_bytes)
-    held = machine.devices
-    computing = compute_times([held[device] for device in devices], profile)
-    by_op = {bound.op.name: computing.seconds(bound, strategies[bound.op.name].tiling) for bound in ops}
-    times = ExchangeTimes(interconnect, devices)
-    update = synchronised(graph, ops)
+    parts = timed(graph, ops, strategies, cuts, program, machine, profile)
+    return summed(parts, ops, strategies, program, profile)
+
+
+def summed(
+    parts: Timed,
+    ops: Sequence[BoundOp],
+    strategies: Mapping[str, OpStrategy],
+    program: Program,
+    profile: DeviceProfile | None,
+) -> TimeEstimate:
+    """The estimate that these parts add up to; the other arguments are those that the parts were timed with."""
+    devices, by_op, computing = parts.devices, parts.op_seconds, parts.computing
+    machine = parts.interconnect.machine
     transfer = synchronisation = 0.0
     level_bytes: dict[str, int] = {}
     level_seconds: dict[str, float] = {}
     fetching = np.zeros(len(devices))
-    for exchange in exchanges(program):
-        time = times.of(exchange.moved)
-        if exchange.tensor in update:
+    for exchange, time in parts.exchanges:
+        if exchange.tensor in parts.update:
             synchronisation += time.seconds
         else:
             transfer += time.seconds
         for level, amount in time.level_bytes.items():
             level_bytes[level] = level_bytes.get(level, 0) + amount
             level_seconds[level] = level_seconds.get(level, 0.0) + time.level_seconds[level]
-        fetching[sorted({receiver for receiver, _ in exchange.moved})] += time.seconds
+        fetching[list(exchange.receivers)] += time.seconds
     compute = float(sum(float(seconds.max()) for seconds in by_op.values()))
     serial = compute + transfer + synchronisation
     segments = _segment_seconds(program, by_op)
@@ -81,7 +129,7 @@ def estimate(
         transfer_seconds=transfer,
         synchronisation_seconds=synchronisation,
         # Whoever can overlap can also do one thing after the other.
-        overlapped_seconds=min(serial, overlapped_seconds(program, segments, interconnect, devices)),
+        overlapped_seconds=min(serial, overlapped_seconds(program, segments, parts.interconnect, devices)),
         levels=tuple(
             LevelTraffic(level, level_bytes[level], level_seconds[level]) for level in _slowest_first(level_seconds)
         ),

@@ -19,6 +19,11 @@ class Exchange:
     moved: Mapping[tuple[int, int], int]
     """Bytes by (receiver, sender), workers; nobody receives from himself."""
 
+    @property
+    def receivers(self) -> tuple[int, ...]:
+        """The workers that take something, ascending."""
+        return tuple(sorted({receiver for receiver, _ in self.moved}))
+
 
 @dataclass(frozen=True, slots=True)
 class ExchangeTime:

@@ -1,0 +1,109 @@
+"""What ``tofu run --profile`` measured, kept in the plan's folder: data only, JSON in and out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.artifacts.plan import digest
+from planner.artifacts.plan_folder import MEASURED, PLAN
+from planner.errors import ModelError
+from planner.strict_json import JsonError, Value, read_json
+from planner.whole import whole_file
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStep:
+    """One step of one worker; seconds are means over the measured iterations."""
+
+    name: str
+    """Of the segment or fetch."""
+    is_fetch: bool
+    wait_seconds: float
+    """Until others had done what it needs."""
+    seconds: float
+    """What it took after that."""
+    moved_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRun:
+    """Where the time of a plan's iterations went."""
+
+    engine: str
+    """What ran the workers: ``local``, ``processes`` or ``mpi``."""
+    device: str
+    """``cpu`` or ``cuda``."""
+    iterations: int
+    """How many were measured."""
+    iteration_seconds: float
+    """Mean, of the workers' iteration alone."""
+    workers: tuple[tuple[MeasuredStep, ...], ...]
+    """The steps of each worker, in program order."""
+
+    def write(self, folder: Path) -> Path:
+        """Writes it into the folder of the plan that ran; what was measured before is replaced.
+
+        Returns:
+            The file.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        content = {
+            "schema_version": SCHEMA_VERSION,
+            "plan": digest((folder / PLAN).read_bytes()),
+            "engine": self.engine,
+            "device": self.device,
+            "iterations": self.iterations,
+            "iteration_seconds": self.iteration_seconds,
+            "workers": [
+                [[step.name, step.is_fetch, step.wait_seconds, step.seconds, step.moved_bytes] for step in steps]
+                for steps in self.workers
+            ],
+        }
+        target = folder / MEASURED
+        with whole_file(target) as file:
+            file.write((json.dumps(content, separators=(",", ":")) + "\n").encode())
+        return target
+
+
+def read_measured(folder: Path) -> MeasuredRun | None:
+    """What was measured of the plan in a folder; None if nothing was.
+
+    Raises:
+        ModelError: the file cannot be read, or is of another plan.
+    """
+    file = folder / MEASURED
+    if not file.is_file():
+        return None
+    hint = "measure again with `tofu run --profile`, or remove the file"
+    try:
+        data = read_json(file)
+        version = data["schema_version"].integer()
+        if version != SCHEMA_VERSION:
+            raise data["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
+        is_of_it = data["plan"].text() == digest((folder / PLAN).read_bytes())
+        found = MeasuredRun(
+            engine=data["engine"].text(),
+            device=data["device"].text(),
+            iterations=data["iterations"].count(),
+            iteration_seconds=data["iteration_seconds"].number(),
+            workers=tuple(tuple(_step(step) for step in steps.values()) for steps in data["workers"].values()),
+        )
+    except JsonError as error:
+        raise ModelError(f"{file} cannot be read: {error}", hint=hint) from None
+    if not is_of_it:
+        raise ModelError(f"{file} is of another plan", hint=hint)
+    return found
+
+
+def _step(data: Value) -> MeasuredStep:
+    parts = data.values()
+    if len(parts) != 5:
+        raise data.fault("is no step: name, whether it fetches, seconds of waiting and of work, bytes")
+    name, is_fetch, wait, seconds, moved = parts
+    return MeasuredStep(name.text(), is_fetch.flag(), wait.number(), seconds.number(), moved.count())

@@ -1,0 +1,78 @@
+"""All that a page tells of a plan, as data; gathered by ``planner.api.reporting``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.artifacts.measured import MeasuredRun
+from planner.artifacts.plan import Plan
+from planner.cost.distance import Distance
+from planner.cost.seconds.laid_out import Span
+from planner.graph.model import Graph
+from planner.reasons import Cause, Why
+from planner.report.page.columns import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Another way to spread the same step, beside the plan."""
+
+    name: str
+    moved_bytes: int | None
+    """None where there is no plan, or it was not computed."""
+    excess_bytes: int | None
+    remark: str
+    """What it is, or why it was not computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a worker's arrays take over its steps."""
+
+    live_bytes: NDArray[np.int64]
+    """Of the buffers that are needed, at each step of its program."""
+    workspace_bytes: int
+    """What tensors inside of segments take beside that, at most."""
+    total_bytes: int
+    """What is reserved: the arena, with its gaps, and the workspace."""
+    largest: tuple[tuple[str, str, int], ...]
+    """Buffers that are there at the fullest step: name, role, bytes; the largest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFacts:
+    """All that a page tells."""
+
+    directory: Path
+    """The plan's folder."""
+    plan: Plan
+    graph: Graph
+    """That the plan is of, with its shared deliveries."""
+    columns: tuple[Column, ...]
+    """Of the strip."""
+    beside: tuple[Beside, ...]
+    memory: tuple[Memory, ...]
+    """By worker."""
+    limits: tuple[int, ...] | None
+    """The memory of each worker's device; None where nothing says it."""
+    between: NDArray[np.int64]
+    """Bytes that each worker takes from each other one, [receiver, sender]."""
+    spans: tuple[Span, ...] | None
+    """The estimate laid out over time; None where it cannot be."""
+    no_spans: str
+    """Why, and what to do about it."""
+    measured: MeasuredRun | None
+    distances: tuple[Distance, ...]
+    causes: tuple[Cause, ...]
+    """The largest."""
+    whys: tuple[Why, ...]
+    """Of the tensors that cost most, with their runners-up."""
+    no_whys: str
+    """Why there are none, or not more; "" where nothing is left out."""
+    readers: Mapping[str, tuple[str, tuple[str, ...]]]
+    """By tensor: the op that makes it, and those that read it."""

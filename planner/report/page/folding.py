@@ -1,0 +1,124 @@
+"""Equal blocks of a strip, folded: ``in mid out, in mid out, ...`` becomes ``in mid out`` times 36.
+
+What repeats is found in the row of columns alone: two columns are equal if they are the same kind of op on tensors of
+the same shapes, planned in the same way, and as much moves because of them. Where a row repeats, it may be read from
+several places on (``out in mid`` as well); names tell which reading is meant: a block's names have most in common.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+_LONGEST_BLOCK = 64
+"""Columns."""
+_SEPARATOR = re.compile(r"[./_:\-]+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Columns that follow each other, and how often they do."""
+
+    first: int
+    """Number of the first column."""
+    length: int
+    """Columns of one repetition."""
+    times: int
+
+    @property
+    def end(self) -> int:
+        """Number of the column after the last one."""
+        return self.first + self.length * self.times
+
+    def starts(self) -> range:
+        """Numbers of the first columns of all repetitions."""
+        return range(self.first, self.end, self.length)
+
+
+def folded(kinds: Sequence[Hashable], names: Sequence[str]) -> tuple[Block, ...]:
+    """The row as blocks, in order, each column in one of them.
+
+    >>> folded("abcbcbcd", ["stem", "1.b", "1.c", "2.b", "2.c", "3.b", "3.c", "fc"])
+    (Block(first=0, length=1, times=1), Block(first=1, length=2, times=3), Block(first=7, length=1, times=1))
+
+    Args:
+        kinds: of the columns; equal for equal columns.
+        names: of the columns.
+    """
+    numbers: dict[Hashable, int] = {}
+    row = [numbers.setdefault(kind, len(numbers)) for kind in kinds]
+    found: list[Block] = []
+    at = alone = 0
+    while at < len(row):
+        best = _longest(row, at)
+        if best is None:
+            at += 1
+            continue
+        best = _as_named(row, names, best)
+        found += _single(names, alone, best.first)
+        found.append(best)
+        at = alone = best.end
+    return (*found, *_single(names, alone, len(row)))
+
+
+def _longest(row: Sequence[int], at: int) -> Block | None:
+    """What repeats from a column on and saves the most columns; None if nothing does."""
+    best: Block | None = None
+    for length in range(1, min(_LONGEST_BLOCK, (len(row) - at) // 2) + 1):
+        times = _times(row, at, length)
+        if times > 1 and (best is None or (times - 1) * length > (best.times - 1) * best.length):
+            best = Block(at, length, times)
+    return best
+
+
+def _times(row: Sequence[int], at: int, length: int) -> int:
+    """How often the columns from one on follow each other."""
+    end = at
+    while end + length < len(row) and row[end] == row[end + length]:
+        end += 1
+    return (end - at) // length + 1
+
+
+def _as_named(row: Sequence[int], names: Sequence[str], block: Block) -> Block:
+    """The same repetition read from the column where the names of a block have the most in common."""
+    readings = [
+        Block(start, block.length, _times(row, start, block.length))
+        for start in range(block.first, block.first + block.length)
+    ]
+    likely = [one for one in readings if one.times > 1 and one.times >= block.times - 1]
+    return max(likely, key=lambda one: (_common(names, one), -one.first))
+
+
+def _common(names: Sequence[str], block: Block) -> int:
+    """How many characters the names of each repetition have in common, at least over the repetitions."""
+    return min(len(_prefix(names[start : start + block.length])) for start in block.starts())
+
+
+def _prefix(names: Sequence[str]) -> str:
+    """The characters with which all names begin."""
+    first, last = min(names), max(names)
+    length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    return first[:length]
+
+
+def _single(names: Sequence[str], start: int, end: int) -> list[Block]:
+    """Columns that repeat nothing, as blocks: those beside each other with a name in common."""
+    found: list[Block] = []
+    for at in range(start, end):
+        if found and block_name(names[found[-1].first : at]) == block_name(names[at : at + 1]):
+            found[-1] = Block(found[-1].first, found[-1].length + 1, 1)
+        else:
+            found.append(Block(at, 1, 1))
+    return found
+
+
+def block_name(names: Sequence[str]) -> str:
+    """What a block is called: what the names of its columns have in common, up to and with the last number.
+
+    >>> block_name(["group1.block2.in.weight", "group1.block2.mid.weight"]), block_name(["stem.conv.weight"])
+    ('group1.block2', 'stem.conv.weight')
+    """
+    common = _prefix(names)
+    numbered = re.match(r".*\d", common, re.DOTALL)
+    return numbered[0] if numbered is not None else _SEPARATOR.sub("", common) or names[0]

@@ -1,0 +1,334 @@
+"""The sections of a page, each a piece of HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from planner.algebra.tiling import coordinates
+from planner.reasons import RunnerUp, Why
+from planner.report.page.charts import memory_chart, schedule_chart, traffic_chart
+from planner.report.page.facts import PlanFacts
+from planner.report.page.markup import Child, Markup, element, joined
+from planner.units import ByteUnit, format_bytes, format_ratio, format_seconds
+
+_SHOWN_DISTANCES = 20
+_SHOWN_BUFFERS = 5
+_SHOWN_NAMES = 3
+
+
+def verdict(facts: PlanFacts) -> Markup:
+    """What one wants to know first."""
+    plan, estimate = facts.plan, facts.plan.estimate
+    worst = max(range(plan.workers), key=lambda worker: facts.memory[worker].total_bytes)
+    total = facts.memory[worst].total_bytes
+    rows: list[tuple[Child, Child]] = [
+        ("Workers", f"{plan.workers}, by cuts of {' × '.join(map(str, plan.cuts)) or '1'}"),
+        ("Moves", f"{format_bytes(plan.moved_bytes)} in an iteration, over all workers"),
+        ("Memory", f"{_memory(total)} of tensors at most, on worker {worst}{_fit(facts)}"),
+        ("Excess", f"repeated and uneven work, worth {format_bytes(plan.excess_bytes)} of moving"),
+        ("Slowest share", f"computing takes {format_ratio(plan.slowest_share - 1)} longer than an even share"),
+        ("Gap", _code(gap(facts))),
+    ]
+    if estimate is not None:
+        said = f"{format_seconds(estimate.estimated_seconds)} an iteration on {estimate.topology}, estimated"
+        rows.insert(
+            1, ("Time", f"{said}; {format_seconds(estimate.overlapped_seconds)} if transfers overlap computing")
+        )
+    if plan.stopped_by is not None:
+        rows.append(("Search", f"ended early ({plan.stopped_by}); it had more to do"))
+    return _section("verdict", "The plan", _list(rows))
+
+
+def gap(facts: PlanFacts) -> str:
+    """How far the plan is from the best, and by what measure."""
+    plan = facts.plan
+    if plan.certified_gap is None:
+        return "no bound was computed; `tofu plan` computes one with --effort normal, where the graph allows it"
+    what = {"bytes": "moved bytes and excess", "time": "time, as the tables of the search add it up"}[plan.gap_of]
+    return f"at most {format_ratio(plan.certified_gap)} above the least {what} of any plan"
+
+
+def beside(facts: PlanFacts) -> Markup:
+    """Strategies beside the plan and its bound, as bars."""
+    plan = facts.plan
+    rows: list[tuple[str, int | None, int | None, str]] = [
+        (one.name, one.moved_bytes, one.excess_bytes, one.remark) for one in facts.beside
+    ]
+    rows.append(("this plan", plan.moved_bytes, plan.excess_bytes, gap(facts)))
+    if plan.certified_gap is not None and plan.gap_of == "bytes":
+        rows.append(("lower bound", round(plan.cost / (1 + plan.certified_gap)), 0, "no plan costs less"))
+    most = max([1, *((moved or 0) + (excess or 0) for _, moved, excess, _ in rows)])
+    shown: list[tuple[Child, ...]] = []
+    for name, moved, excess, remark in rows:
+        bar: Child = ""
+        if moved is not None:
+            first, second = 300 * moved / most, 300 * (excess or 0) / most
+            bar = element(
+                "svg",
+                element("rect", width=first, height=14, fill="#0072B2"),
+                element("rect", x=first, width=second, height=14, fill="#FFF", stroke="#0072B2"),
+                width=304,
+                height=16,
+                aria_hidden="true",
+            )
+        amounts = ["–" if one is None else format_bytes(one) for one in (moved, excess)]
+        shown.append((name, bar, *amounts, _code(remark)))
+    note = (
+        "Filled: what moves; hollow: excess, repeated and uneven work in bytes of moving. "
+        "The strategies of the literature are left out here, since some take minutes to plan: "
+        "`tofu compare` has them all."
+    )
+    return _section(
+        "beside", "Beside the plan", _table(("", "", "moves", "excess", "what it is"), shown, (2, 3)), _note(note)
+    )
+
+
+def why(facts: PlanFacts) -> Markup:
+    """The largest causes, and runners-up of the tensors that cost most."""
+    causes = [
+        (
+            _several(cause.names),
+            "moves" if cause.kind == "tensor" else "excess",
+            format_bytes(cause.cost_bytes),
+            format_ratio(cause.share),
+            cause.reason,
+        )
+        for cause in facts.causes
+    ]
+    parts: list[Child] = [_table(("of", "", "bytes", "of the cost", "why"), causes, (2, 3))] if causes else []
+    if not causes:
+        parts.append(_note("Nothing moves, and no work is repeated."))
+    for one in facts.whys:
+        parts.append(_why(one))
+    if facts.no_whys:
+        parts.append(_note(facts.no_whys))
+    return _section("why", "Why", *parts)
+
+
+def _several(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _SHOWN_NAMES
+    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _why(one: Why) -> Markup:
+    heads: tuple[str, ...] = ("instead", "the plan would cost")
+    rows: list[tuple[Child, ...]] = [(element("code", runner.choice), _more(runner)) for runner in one.runners_up]
+    if any(map(_fits, one.runners_up)):
+        heads += ("memory",)
+        rows = [(*row, _fits(runner)) for row, runner in zip(rows, one.runners_up, strict=True)]
+    return element(
+        "div",
+        element("h3", element("code", one.name), " lies ", element("code", one.choice)),
+        element("p", f"{one.reason}. It moves {format_bytes(one.moved_bytes)}."),
+        _table(heads, rows) if rows else "",
+        element("p", one.remark, class_="note") if one.remark else "",
+        class_="why",
+    )
+
+
+def _more(runner: RunnerUp) -> str:
+    if runner.cost_bytes is None:
+        return runner.why_not
+    said = format_bytes(runner.cost_bytes)
+    if runner.more_share is None:
+        return f"at most {said}"
+    if runner.more_share < 0:
+        return f"{format_ratio(-runner.more_share)} less: {said}"
+    return f"at most {format_ratio(runner.more_share)} more: {said}"
+
+
+def _fits(runner: RunnerUp) -> str:
+    if runner.lacking_bytes is None:
+        return ""
+    return f"does not fit by {_memory(runner.lacking_bytes)}" if runner.lacking_bytes else "fits"
+
+
+def memory(facts: PlanFacts) -> Markup:
+    """Memory over the steps, and what it is of where it is fullest."""
+    worst = max(range(facts.plan.workers), key=lambda worker: facts.memory[worker].total_bytes)
+    rows = [(name, role, _memory(size)) for name, role, size in facts.memory[worst].largest[:_SHOWN_BUFFERS]]
+    limit = "" if facts.limits is not None else "No limit is drawn: the plan is for no topology that could be read."
+    return _section(
+        "memory",
+        "Memory over the step",
+        memory_chart(facts.memory, facts.limits),
+        _note(
+            "Filled: buffers that are needed, step by step of the worker's program. Broken line: what is reserved, "
+            f"with gaps, and with what ops take inside of segments. {limit}"
+        ),
+        element("h3", f"The largest buffers where worker {worst} is fullest"),
+        _table(("buffer", "role", "takes"), rows, (2,)),
+    )
+
+
+def traffic(facts: PlanFacts) -> Markup:
+    """What moves between workers, by cut, and by level of the machine."""
+    plan, between = facts.plan, facts.between
+    groups = coordinates(plan.cuts)
+    rows = []
+    if plan.cuts:
+        parted = groups[:, None, :] != groups[None, :, :]
+        outermost = np.where(parted.any(axis=2), parted.argmax(axis=2), -1)
+        rows = [
+            (f"cut {cut + 1}, in {ways}", format_bytes(int(between[outermost == cut].sum())))
+            for cut, ways in enumerate(plan.cuts)
+        ]
+    parts: list[Child] = [traffic_chart(between), element("h3", "By the outermost cut that parts two workers")]
+    parts.append(_table(("cut", "moves"), rows, (1,)))
+    if plan.estimate is not None:
+        levels = [
+            (level.name, format_bytes(level.moved_bytes), format_seconds(level.busy_seconds))
+            for level in plan.estimate.levels
+        ]
+        parts += [
+            element("h3", f"By level of {plan.estimate.topology}"),
+            _table(("level", "moves", "busiest link in use (estimate)"), levels, (1, 2)),
+        ]
+    else:
+        parts.append(_note("The plan is for no topology, so there are no levels; `tofu plan --topology` names one."))
+    return _section("traffic", "Traffic", *parts)
+
+
+def schedule(facts: PlanFacts) -> Markup:
+    """The estimated schedule, and what was measured."""
+    parts: list[Child] = []
+    estimate = facts.plan.estimate
+    if estimate is not None:
+        times = (estimate.compute_seconds, estimate.transfer_seconds, estimate.synchronisation_seconds)
+        compute, transfer, synchronisation = map(format_seconds, times)
+        parts.append(
+            element(
+                "p",
+                f"An iteration is estimated to take {format_seconds(estimate.estimated_seconds)} on "
+                f"{estimate.topology}: {compute} computing, {transfer} transfers, {synchronisation} synchronisation, "
+                "one after the other.",
+            )
+        )
+    if facts.spans is not None:
+        parts.append(schedule_chart(facts.spans, facts.plan.workers))
+        parts.append(_note("`tofu report --trace FILE` writes it op by op, for Perfetto."))
+    else:
+        parts.append(_note(facts.no_spans))
+    if facts.measured is not None:
+        parts += [element("h3", "Measured by tofu run --profile"), _measured(facts)]
+    return _section("schedule", "Schedule", *parts)
+
+
+def _measured(facts: PlanFacts) -> Markup:
+    measured = facts.measured
+    assert measured is not None, "something was measured"
+    rows = []
+    for worker, steps in enumerate(measured.workers):
+        compute = sum(step.seconds for step in steps if not step.is_fetch)
+        fetch = sum(step.seconds for step in steps if step.is_fetch)
+        wait = sum(step.wait_seconds for step in steps)
+        rows.append((str(worker), *map(format_seconds, (compute, fetch, wait))))
+    mean = format_seconds(measured.iteration_seconds)
+    return joined(
+        element("p", f"{mean} an iteration, mean of {measured.iterations} ({measured.engine}, {measured.device})."),
+        _table(("worker", "computes", "fetches", "waits"), rows, (1, 2, 3)),
+    )
+
+
+def distances(facts: PlanFacts) -> Markup:
+    """How far products are from the least that they can move."""
+    bounded = [one for one in facts.distances if one.excess is not None]
+    ordered = sorted(bounded, key=lambda one: (-one.moved_bytes, -(one.excess or 0), one.op))
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for one in ordered:
+        least = ("–" if amount is None else format_bytes(amount) for amount in (one.as_it_lies_bytes, one.any_bytes))
+        row = (one.op_type, format_bytes(one.moved_bytes), *least, f"{one.excess:.2f}")
+        alike.setdefault(row, []).append(one.op)
+    rows = [(_several(names), *row) for row, names in list(alike.items())[:_SHOWN_DISTANCES]]
+    heads = ("op", "type", "moves", "least as it lies", "least", "times")
+    note = (
+        "Least as it lies: of any schedule, where the plan has the tensors. Least: however they are spread, each "
+        "element in one place. Times: what moves, by the larger of these that holds of the plan. Bounds of ops do not "
+        "add up to one of an iteration; that one is the gap above."
+    )
+    count = f"{len(bounded):,} of {len(facts.distances):,} products have such a bound above 0; these move most. "
+    return _section(
+        "bounds",
+        "Distance from lower bounds",
+        _table(heads, rows, (2, 3, 4, 5)) if rows else "",
+        _note(count + note + " `tofu explain --bounds` has all of them."),
+    )
+
+
+def certainty(facts: PlanFacts) -> Markup:
+    """What is exact, and what is estimated."""
+    estimate = facts.plan.estimate
+    exact = [
+        "Tiles, and which worker owns what.",
+        "Moved bytes: `tofu run` counts them, and fails if one differs from the plan's.",
+        "Memory of arrays: it is laid out beforehand, and allocated as one block.",
+        "The gap, where there is one: no plan of the kinds that tofu searches costs less than the bound.",
+        "Lower bounds of products: they hold of any schedule.",
+    ]
+    estimated = [
+        "Excess: repeated and uneven work in bytes of moving, by the rates that the plan states.",
+        "Memory inside of ops, which the runtime takes for itself, is not in it.",
+        "Costs of runners-up are upper bounds: what the best plan with them costs may be less.",
+    ]
+    if estimate is not None:
+        estimated.append(
+            "Times: by rooflines or by what `tofu profile` measured, and by the bandwidths of the topology; "
+            "nothing of them is measured on the machine but what a profile says."
+        )
+        estimated += [f"Assumed: {assumption}." for assumption in estimate.assumptions]
+    else:
+        estimated.append("No time is estimated: the plan is for no topology.")
+    return _section(
+        "certainty",
+        "What is exact, and what is estimated",
+        element("h3", "Exact"),
+        element("ul", *(element("li", _code(text)) for text in exact)),
+        element("h3", "Estimated"),
+        element("ul", *(element("li", _code(text)) for text in estimated)),
+    )
+
+
+def _fit(facts: PlanFacts) -> str:
+    if facts.limits is None:
+        return ""
+    lacking = [one.total_bytes - limit for one, limit in zip(facts.memory, facts.limits, strict=True)]
+    worst = max(lacking)
+    if worst > 0:
+        return f": does not fit by {_memory(worst)}"
+    return f": fits, a device has {_memory(min(facts.limits))}"
+
+
+def _memory(amount: int) -> str:
+    return format_bytes(amount, ByteUnit.BINARY)
+
+
+def _section(name: str, title: str, *parts: Child) -> Markup:
+    return element("section", element("h2", title), *parts, id=name)
+
+
+def _note(text: str) -> Markup:
+    return element("p", _code(text), class_="note")
+
+
+def _code(text: str) -> Markup:
+    """A text of ours, in which commands stand between backquotes."""
+    parts = text.split("`")
+    return joined(*(element("code", part) if at % 2 else part for at, part in enumerate(parts)))
+
+
+def _list(rows: Iterable[tuple[Child, Child]]) -> Markup:
+    return element("dl", *(joined(element("dt", name), element("dd", value)) for name, value in rows))
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[Child]], numbers: Sequence[int] = ()) -> Markup:
+    """A table; the columns in ``numbers`` stand to the right."""
+
+    def cells(name: str, row: Sequence[Child]) -> Markup:
+        parts = (element(name, cell, class_="n" if at in numbers else None) for at, cell in enumerate(row))
+        return element("tr", *parts)
+
+    body = element("tbody", *(cells("td", row) for row in rows))
+    return element("div", element("table", element("thead", cells("th", heads)), body), class_="wide")

@@ -1,0 +1,241 @@
+"""``tofu report``: what is in the files that it writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from hostile_names import COMMENT, ESCAPE, IMAGE, OP, hostile_model
+from planner import api
+from planner.artifacts.measured import read_measured
+from planner.artifacts.plan import Plan
+from planner.errors import ModelError, UsageError
+from planner.graph.to_onnx import write_model
+from planner.zoo import build
+
+FOUR = """\
+name: four
+device: {memory: 1GiB, compute: {float32: 1TFLOP/s}, memory_bandwidth: 100GB/s}
+levels:
+  - {name: outer, ways: 2, bandwidth: 1GB/s, latency: 5us}
+  - {name: inner, ways: 2, bandwidth: 8GB/s, latency: 5us}
+"""
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan on a topology of two levels, that ran once and was measured."""
+    where = tmp_path_factory.mktemp("report")
+    write_model(build("lenet-5", batch=32), where / "m.onnx")
+    (where / "four.yaml").write_text(FOUR)
+    api.plan(where / "m.onnx", topology=str(where / "four.yaml"), objective="bytes", out=where / "plan")
+    api.run(where / "plan", steps=2, profile=True)
+    return where / "plan"
+
+
+def plan_of(folder: Path) -> Plan:
+    return Plan.from_json((folder / "plan.json").read_bytes())
+
+
+def topology_of(folder: Path) -> str:
+    return str(folder.parent / "four.yaml")
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """What the script of a page reads."""
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    found = json.loads(text)
+    assert isinstance(found, dict)
+    return found
+
+
+def unpacked(data: dict[str, Any]) -> dict[str, list[Any]]:
+    """By name the record of each tensor, as the script unpacks them."""
+    found: dict[str, list[Any]] = {}
+    for texts, count, numbers, counted in data["forms"]:
+        records = [record for record, again in zip(counted[::2], counted[1::2], strict=True) for _ in range(again)]
+        values, each = data["numbers"][numbers], len(texts) - 1
+        for member in range(count):
+            its = values[member * each : (member + 1) * each]
+            name = texts[0] + "".join(f"{number}{text}" for number, text in zip(its, texts[1:], strict=True))
+            found[name] = data["records"][records[member]]
+    return found
+
+
+def test_a_page_has_every_tensor_with_its_tiles(folder: Path, tmp_path: Path) -> None:
+    result = api.report(folder, output=tmp_path / "p.html", topology=topology_of(folder))
+    page, plan = (tmp_path / "p.html").read_text(), plan_of(folder)
+    assert result.page_bytes == (tmp_path / "p.html").stat().st_size
+    assert result.is_measured
+    assert result.left_out == ()
+    data = data_of(page)
+    tensors = unpacked(data)
+    assert set(tensors) == set(plan.tilings)
+    for name, (shape, _, _, tiling, moved, drawn, _) in tensors.items():
+        extents = data["shapes"][shape]
+        assert (data["tilings"][tiling], moved) == (str(plan.tilings[name]), plan.tensor_bytes[name])
+        boxes = plan.tilings[name].boxes(tuple(extents))
+        for worker in range(plan.workers):
+            region = [[0, size] for size in extents or [1]]
+            for dim, bounds, pieces in data["tiles"][drawn]:
+                region[dim] = bounds[2 * pieces[worker] : 2 * pieces[worker] + 2]
+            assert region == [list(pair) for pair in zip(boxes.lo[worker], boxes.hi[worker], strict=True)]
+
+
+def test_a_page_says_what_the_plan_says(folder: Path, tmp_path: Path) -> None:
+    api.report(folder, output=tmp_path / "p.html", topology=topology_of(folder))
+    page = (tmp_path / "p.html").read_text()
+    for section in ("verdict", "beside", "network", "why", "memory", "traffic", "schedule", "bounds", "certainty"):
+        assert page.count(f'<section id="{section}">') == 1, section
+    assert "data parallelism" in page
+    assert "lower bound" in page, "the search of a small network computes one"
+    assert "Measured by tofu run --profile" in page
+    for level in ("outer", "inner"):
+        assert f"<td>{level}</td>" in page
+
+
+def test_a_page_refuses_whatever_is_not_its_own(folder: Path, tmp_path: Path) -> None:
+    api.report(folder, output=tmp_path / "p.html")
+    page = (tmp_path / "p.html").read_text()
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy.startswith("default-src &#x27;none&#x27;; script-src &#x27;sha256-")
+    assert "unsafe" not in policy
+    assert not re.search(r"""(?:src|href|action)=["'](?!#)""", page)
+    assert not re.search(r' style="| on[a-z]+="|@import|url\(', page)
+
+
+def test_names_are_no_markup(tmp_path: Path) -> None:
+    api.plan(hostile_model(tmp_path), gpus=2, out=tmp_path / "plan")
+    api.report(tmp_path / "plan", output=tmp_path / "p.html", svg=tmp_path / "s.svg")
+    page, svg = (tmp_path / "p.html").read_text(), (tmp_path / "s.svg").read_text()
+    for text in (page, svg):
+        assert "\x1b" not in text
+        for piece in ("<img", "alert(1)</", "<!--", "<script>alert", "<svg onload"):
+            assert piece not in text
+    assert page.count("<script") == 2
+    assert set(unpacked(data_of(page))) == {IMAGE, ESCAPE.replace("\x1b", "\\x1b"), COMMENT}
+    root = ElementTree.fromstring(svg)
+    assert {one.tag for one in root.iter()} <= {
+        f"{SVG}{name}" for name in ("svg", "title", "rect", "defs", "symbol", "path", "text", "g", "use")
+    }
+    titles = "\n".join(one.text or "" for one in root.iter(f"{SVG}title"))
+    assert IMAGE in titles
+    assert OP in titles
+
+
+def test_the_strip_alone_has_a_column_for_each_product(folder: Path, tmp_path: Path) -> None:
+    api.report(folder, svg=tmp_path / "s.svg")
+    root = ElementTree.fromstring((tmp_path / "s.svg").read_text())
+    used = [one.get("href", "") for one in root.iter(f"{SVG}use")]
+    there = {f"#{one.get('id')}" for one in root.iter(f"{SVG}symbol")}
+    assert used
+    assert set(used) == there, "every square is drawn, and every drawn square is there"
+
+
+def test_a_trace_is_of_the_form_and_adds_up_to_the_estimate(folder: Path, tmp_path: Path) -> None:
+    result = api.report(folder, trace=tmp_path / "t.json", topology=topology_of(folder))
+    content = json.loads((tmp_path / "t.json").read_text())
+    complete = checked(content)
+    assert result.trace_events == len(complete)
+    estimate = plan_of(folder).estimate
+    assert estimate is not None
+    threads = {
+        (event["pid"], event["tid"]): event["args"]["name"]
+        for event in content["traceEvents"]
+        if event["name"] == "thread_name"
+    }
+    assert {event["pid"] for event in complete} == set(range(4))
+    longest: dict[str, dict[tuple[str, float], float]] = defaultdict(dict)
+    by_worker: dict[str, list[float]] = {name: [0.0] * 4 for name in set(threads.values())}
+    for event in complete:
+        track = threads[event["pid"], event["tid"]]
+        by_worker[track][event["pid"]] += event["dur"] / 1e6
+        key = (event["name"], event["ts"])
+        longest[event["cat"]][key] = max(event["dur"] / 1e6, longest[event["cat"]].get(key, 0.0))
+    sums = {kind: sum(found.values()) for kind, found in longest.items()}
+    assert sums["compute"] == pytest.approx(estimate.compute_seconds)
+    assert sums["transfer"] == pytest.approx(estimate.transfer_seconds)
+    assert sums["synchronisation"] == pytest.approx(estimate.synchronisation_seconds)
+    assert by_worker["estimated: computing"] == pytest.approx(estimate.worker_compute_seconds)
+    assert by_worker["estimated: fetching"] == pytest.approx(estimate.worker_fetch_seconds)
+    estimated = [event for event in complete if event["tid"] in (1, 2)]
+    assert max(event["ts"] + event["dur"] for event in estimated) / 1e6 == pytest.approx(estimate.estimated_seconds)
+    fetched = {(event["name"], event["ts"]): event["args"]["moved_bytes"] for event in estimated if event["tid"] == 2}
+    assert sum(fetched.values()) == plan_of(folder).moved_bytes
+    measured = read_measured(folder)
+    assert measured is not None
+    computed = [sum(step.seconds for step in steps if not step.is_fetch) for steps in measured.workers]
+    assert by_worker["measured: computing"] == pytest.approx(computed)
+
+
+def checked(content: Any) -> list[dict[str, Any]]:
+    """The complete events of a trace, held against the fields that the format documents."""
+    assert set(content) == {"traceEvents", "displayTimeUnit", "otherData"}
+    assert content["displayTimeUnit"] in ("ms", "ns")
+    complete = []
+    for event in content["traceEvents"]:
+        assert isinstance(event["name"], str)
+        assert isinstance(event["args"], dict)
+        assert all(type(event[key]) is int and event[key] >= 0 for key in ("pid", "tid"))
+        if event["ph"] == "M":
+            wanted = {"process_name": "name", "thread_name": "name"}.get(event["name"], "sort_index")
+            assert set(event["args"]) == {wanted}
+        else:
+            assert event["ph"] == "X"
+            assert isinstance(event["cat"], str)
+            assert all(isinstance(event[key], int | float) and event[key] >= 0 for key in ("ts", "dur"))
+            complete.append(event)
+    tracks: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    for event in complete:
+        tracks[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    assert tracks
+    for spans in tracks.values():
+        for (_, end), (start, _) in pairwise(sorted(spans)):
+            assert start >= end - 1e-6 * max(1.0, end), "complete events of a thread nest or follow each other"
+    return complete
+
+
+def test_without_its_topology_a_page_says_what_it_lacks_and_a_trace_is_refused(folder: Path, tmp_path: Path) -> None:
+    result = api.report(folder, output=tmp_path / "p.html")
+    assert len(result.left_out) == 1
+    assert "the plan is for 'four', which does not ship with tofu; give the file" in result.left_out[0]
+    with pytest.raises(UsageError, match=r"--trace: the plan is for 'four', which does not ship") as caught:
+        api.report(folder, trace=tmp_path / "t.json")
+    assert caught.value.hint == "give the file that it was planned for, with --topology"
+    other = tmp_path / "other.yaml"
+    other.write_text(FOUR.replace("1TFLOP/s", "2TFLOP/s"))
+    with pytest.raises(UsageError, match=r"with this topology the plan takes"):
+        api.report(folder, trace=tmp_path / "t.json", topology=str(other))
+    assert not (tmp_path / "t.json").exists()
+
+
+def test_what_is_refused(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(UsageError, match="what is to be written"):
+        api.report(folder)
+    with pytest.raises(UsageError, match="holds no plan"):
+        api.report(tmp_path, output=tmp_path / "p.html")
+    with pytest.raises(UsageError, match="there is no folder"):
+        api.report(folder, output=tmp_path / "no" / "p.html")
+    api.plan(hostile_model(tmp_path), gpus=2, out=tmp_path / "plan")
+    with pytest.raises(UsageError, match=r"--trace: the plan in .* is for no topology") as caught:
+        api.report(tmp_path / "plan", trace=tmp_path / "t.json")
+    assert "tofu plan --topology" in caught.value.hint
+    assert not (tmp_path / "p.html").exists()
+
+
+def test_what_was_measured_of_another_plan_is_refused(folder: Path, tmp_path: Path) -> None:
+    api.plan(hostile_model(tmp_path), gpus=2, out=tmp_path / "plan")
+    (tmp_path / "plan" / "measured.json").write_bytes((folder / "measured.json").read_bytes())
+    with pytest.raises(ModelError, match=r"measured\.json is of another plan"):
+        api.report(tmp_path / "plan", output=tmp_path / "p.html")
+    (tmp_path / "plan" / "measured.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"measured\.json cannot be read: it lacks 'schema_version'"):
+        api.report(tmp_path / "plan", output=tmp_path / "p.html")
