@@ -23,9 +23,16 @@ std::map<Key, Count>& counts() {
     static auto* map = new std::map<Key, Count>;
     return *map;
 }
+
+// Where time is measured, nothing is noted: STAND_IN_NOTES=0.
+const bool is_noting = [] {
+    const char* said = getenv("STAND_IN_NOTES");
+    return !said || *said != '0';
+}();
 }  // namespace
 
 extern "C" void stand_in_note(const char* name, const void* stream, size_t bytes) {
+    if (!is_noting) return;
     std::lock_guard<std::mutex> held(guard());
     Count& count = counts()[{name, stream}];
     ++count.calls;
@@ -33,6 +40,7 @@ extern "C" void stand_in_note(const char* name, const void* stream, size_t bytes
 }
 
 extern "C" void stand_in_launch(const char* kernel, const void* stream) {
+    if (!is_noting) return;
     stand_in_note("launch", stream, 0);
     stand_in_note((std::string("kernel ") + kernel).c_str(), stream, 0);
 }
