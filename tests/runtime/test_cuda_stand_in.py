@@ -44,10 +44,13 @@ def planned(name: str, workers: int, folder: Path) -> Path:
     return directory
 
 
-@pytest.mark.parametrize(("workers", "gpus"), [(2, 2), (4, 2)])
-def test_a_step_waits_for_nobody_and_copies_nothing(workers: int, gpus: int, tmp_path: Path) -> None:
-    """LSTMs with both directions on a GPU each, a decoder block on shared ones; each launch on its worker's stream."""
-    found = cuda_checks.run("steady", planned("lstm" if workers == 2 else "gpt-block", workers, tmp_path), gpus)
+@pytest.mark.parametrize(
+    ("name", "workers", "gpus"),
+    [("lstm", 2, 2), ("gpt-block", 4, 2), pytest.param("lenet-5", 2, 1, marks=pytest.mark.slow)],
+)
+def test_a_step_waits_for_nobody_and_copies_nothing(name: str, workers: int, gpus: int, tmp_path: Path) -> None:
+    """LSTMs with both directions on a GPU each, others on shared ones; each launch on its worker's stream."""
+    found = cuda_checks.run("steady", planned(name, workers, tmp_path), gpus)
     assert found["workers"] == workers
     calls = found["calls"]
     waits = {name: count for name, count in calls.items() if "ynchronize" in name or "copy and wait" in name}
@@ -87,6 +90,19 @@ def test_an_op_on_the_cpu_reads_what_is_there_now() -> None:
     assert len(set(found["found"])) == 3
     assert found["device"] == [1, 1], "there and back once, for both ops"
     assert [stream for stream, _ in found["copies"]] == [found["stream"]]
+
+
+@pytest.mark.slow
+def test_the_hosts_time_is_measured(small_plan: Path) -> None:
+    """In threads, in processes, and alone: each takes some time."""
+    bench = Path(__file__).parents[2] / "bench" / "host_time.py"
+    command = [sys.executable, str(bench), "--plan", str(small_plan), "--rounds", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (row,) = (line for line in done.stdout.splitlines() if line.startswith("│"))
+    name, workers, *numbers = (cell.strip() for cell in row.strip("│ ").split("│"))
+    assert (name, workers, len(numbers)) == (small_plan.name, "2", 5)
+    assert all(float(number) > 0 for number in numbers)
 
 
 def test_functions_of_a_plan_are_taken(tmp_path: Path) -> None:

@@ -23,9 +23,14 @@ std::map<Key, Count>& counts() {
     static auto* map = new std::map<Key, Count>;
     return *map;
 }
+
+const bool is_idle = getenv("STAND_IN_IDLE") != nullptr;
 }  // namespace
 
+extern "C" bool stand_in_is_idle() { return is_idle; }
+
 extern "C" void stand_in_note(const char* name, const void* stream, size_t bytes) {
+    if (is_idle) return;
     std::lock_guard<std::mutex> held(guard());
     Count& count = counts()[{name, stream}];
     ++count.calls;
@@ -33,6 +38,7 @@ extern "C" void stand_in_note(const char* name, const void* stream, size_t bytes
 }
 
 extern "C" void stand_in_launch(const char* kernel, const void* stream) {
+    if (is_idle) return;
     stand_in_note("launch", stream, 0);
     stand_in_note((std::string("kernel ") + kernel).c_str(), stream, 0);
 }

@@ -9,4 +9,8 @@ extern "C" void stand_in_launch(const char* kernel, const void* stream);
 // Memory that stands for a device's or for pinned memory of the host: aligned as CUDA's is.
 extern "C" int stand_in_alloc(void** pointer, size_t bytes);
 
+// Where the host's time is measured (STAND_IN_IDLE is set): nothing is noted, and what a GPU does within its own memory is
+// not done.
+extern "C" bool stand_in_is_idle();
+
 #define NOTE(name, stream, bytes) stand_in_note(name, (const void*)(stream), (size_t)(bytes))
