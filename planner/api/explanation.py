@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from planner.api.arguments import AnyPath, checked, path_of
 from planner.artifacts.plan import DescriptionFile
 from planner.artifacts.plan_folder import (
     PlanFolder,
@@ -33,8 +34,9 @@ from planner.results import (
 from planner.tdl.bind import BoundOp
 
 
+@checked
 def explain(
-    directory: Path | None = None, *, subject: str | None = None, bounds: bool = False, opdefs: Path | None = None
+    directory: AnyPath | None = None, *, subject: str | None = None, bounds: bool = False, opdefs: AnyPath | None = None
 ) -> Explanation:
     """What a plan does with every tensor and op, or with one of them.
 
@@ -48,14 +50,20 @@ def explain(
 
     Raises:
         TofuError: there is no plan, or nothing of that name in it.
+
+    Example:
+        ::
+
+            for row in planner.explain("plan").tensors:
+                print(row.name, row.tiling, row.moved_bytes)
     """
-    folder = open_folder(directory if directory is not None else newest_folder(Path()))
+    folder = open_folder(Path(directory) if directory is not None else newest_folder(Path()))
     model = read_model(folder.model, operators=EVERY_OPERATOR)
     form = _form(folder, model)
     planned = planned_graph(form.graph, folder.plan.strategies)
     _check_deliveries(folder, planned)
     graph = with_deliveries(planned, folder.plan.deliveries)
-    descriptions, source = in_force(opdefs, "replicate")
+    descriptions, source = in_force(path_of(opdefs), "replicate")
     if source is not None and source != folder.plan.described_by:
         _refuse_other_descriptions(folder, source)
     _check_tensors(folder, graph)
