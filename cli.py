@@ -29,6 +29,7 @@ from planner.commands.ops import ops
 from planner.commands.plan import plan
 from planner.commands.profile import profile
 from planner.commands.run import run
+from planner.commands.schema import schema
 from planner.commands.streams import drop_output, has_no_reader, is_closed, say, take_stdin
 from planner.commands.termination import TerminationError, termination_raised
 from planner.commands.zoo import zoo
@@ -70,7 +71,7 @@ def tofu() -> None:
     """
 
 
-for _command in (grad, plan, compare, check, profile, ops, explain, run, zoo):
+for _command in (grad, plan, compare, check, profile, ops, explain, run, zoo, schema):
     tofu.add_command(_command)
 
 

@@ -31,7 +31,10 @@ LINES = {
     "profile": "profile m.onnx",
     "zoo": "zoo alexnet",
 }
-NO_DOOR = {"ops": "a table of operators and their verification: planner.api.operators"}
+NO_DOOR = {
+    "ops": "a table of operators and their verification: planner.api.operators",
+    "schema": "prints a file that is data of the package",
+}
 """Commands without a function, and why."""
 IN_API_ALONE = {"zoo": "planner/zoo is a package", "zoo_models": "beside zoo"}
 OTHER_NAMES = {"dims": "dim", "values": "value", "pins": "pin"}
