@@ -27,8 +27,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "grad": ("grad net.onnx --loss mse --optimizer sgd --dim batch=4 --value scale=2 -o other.onnx",),
     "plan": (
         "plan train.onnx --gpus 2 --out p1",
-        "plan train.onnx --topology two.yaml --out p2 --profile measured.yaml --pin fc1.weight=S(0) --forbid fc2.weight=S(1) "
-        "--time 1h",
+        "plan train.onnx --topology two.yaml --profile measured.yaml --out p2 --time 1h "
+        "--pin fc1.weight=S(0) --forbid fc2.weight=S(1)",
         "plan unknown.onnx --gpus 2 --out p3 --unknown-ops replicate --strategy data",
     ),
     "explain": ("explain plan", "explain plan h", "explain plan --bounds", "explain timed"),
