@@ -190,7 +190,11 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
         for name in forward.outputs
     )
     if output is None:
-        raise UsageError(f"the model has {len(known)} outputs", facts=known, hint="say which one the loss looks at")
+        raise UsageError(
+            f"the model has {len(known)} outputs",
+            facts=known,
+            hint="say which one the loss looks at: --loss-input NAME",
+        )
     if output not in forward.outputs:
         raise UsageError(f"the model has no output {output!r}", facts=known)
     return output

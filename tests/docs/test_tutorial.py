@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "tutorial.md").read_text()
+PYTHON_PAGE = (ROOT / "docs" / "python.md").read_text()
 
 
 class Block(NamedTuple):
@@ -24,6 +27,12 @@ class Block(NamedTuple):
 
 
 BLOCKS = [Block(*found) for found in re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)]
+
+IN_PYTHON = Block(
+    "python",
+    textwrap.dedent(re.search(r"^(?:    .*\n|\n)+", PYTHON_PAGE[PYTHON_PAGE.index("    import planner") :])[0]),
+)
+"""What the page of the functions begins with; of the tutorial's model."""
 
 
 def executed(block: Block, folder: Path, environment: dict[str, str]) -> str:
@@ -67,6 +76,8 @@ def test_every_block_does_what_the_page_says(tmp_path: Path) -> None:
     made = {path.name for path in folder.iterdir()}
     assert made >= {"mlp.train.onnx", "plan", "pinned", "plan2", "plan-again", "checkpoints", "mlp.trained.onnx"}
     assert "never" not in made
+    shutil.rmtree(folder / "pinned")
+    executed(IN_PYTHON, folder, environment)
 
 
 def test_the_page_goes_the_whole_way() -> None:
