@@ -129,7 +129,9 @@ def build_training_graph(
         raise UnsupportedError(
             f"output {target!r} depends on no parameter, so there is nothing to train",
             facts=tuple(f"{one.name!r} {list(one.shape)}: {one.why}" for one in parameters.decisions[:_SHOWN]),
-            hint="--train PATTERN says what is a parameter" if parameters.decisions else "",
+            hint="--train PATTERN says what is a parameter"
+            if parameters.decisions
+            else "parameters are constants of the file: if its weights are inputs, export them as initializers",
         )
     order = {name: index for index, name in enumerate(forward.constants)}
     states.sort(key=lambda pair: order[pair[0]])
