@@ -47,7 +47,7 @@ def bytes_text(amount: str | int | None) -> str | None:
 
 
 def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Has every argument held against the kind that its parameter states.
+    """Has every argument held against the kind that its parameter states; an option that there is not is named.
 
     >>> @checked
     ... def paint(colour: Literal["red", "green"]) -> str:
@@ -63,6 +63,10 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
     @wraps(function)
     def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
+        unknown = next((name for name in options if name not in signature.parameters), None)
+        if unknown is not None:
+            hint = did_you_mean(unknown, signature.parameters) or f"help(planner.api.{function.__name__}) tells of all"
+            raise UsageError(f"{function.__name__}: no such option {unknown!r}", hint=hint)
         given = signature.bind(*args, **options)
         for name, value in given.arguments.items():
             if not _fits(value, kinds()[name]):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TextIO, TypeAlias
 
+from planner.errors import UsageError
 from planner.gate.verdict import CheckResult
 from planner.report import as_json as plain
 from planner.report import device_profile, gate, tables
@@ -17,7 +18,9 @@ AnyResult: TypeAlias = (
     GradResult | PlanResult | Explanation | RunResult | Comparison | CheckResult | ProfileResult | ZooResult
 )
 
-_FORMS: Mapping[type, tuple[Callable[[Any], dict[str, Any]], Callable[[Any, TextIO], None]]] = MappingProxyType(
+_Forms: TypeAlias = tuple[Callable[[Any], dict[str, Any]], Callable[[Any, TextIO], None]]
+
+_FORMS: Mapping[type, _Forms] = MappingProxyType(
     {
         GradResult: (plain.grad, tables.grad),
         PlanResult: (plain.plan, tables.plan),
@@ -43,7 +46,8 @@ def show(result: AnyResult, file: TextIO | None = None) -> None:
 
             planner.show(planner.plan("train.onnx", gpus=4))
     """
-    _FORMS[type(result)][1](result, sys.stdout if file is None else file)
+    _, prints = _forms_of(result)
+    prints(result, sys.stdout if file is None else file)
 
 
 def as_json(result: AnyResult) -> dict[str, Any]:
@@ -60,4 +64,13 @@ def as_json(result: AnyResult) -> dict[str, Any]:
 
             json.dumps(planner.as_json(planner.explain("plan")))
     """
-    return _FORMS[type(result)][0](result)
+    plain_values, _ = _forms_of(result)
+    return plain_values(result)
+
+
+def _forms_of(result: AnyResult) -> _Forms:
+    found = _FORMS.get(type(result))
+    if found is None:
+        what = f"{type(result).__name__} is not what a command returns"
+        raise UsageError(what, hint=f"there are {', '.join(sorted(kind.__name__ for kind in _FORMS))}")
+    return found

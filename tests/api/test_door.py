@@ -183,6 +183,9 @@ def test_from_a_model_to_a_verified_run(tmp_path: Path, capsys: pytest.CaptureFi
         (lambda: planner.plan("m.onnx", gpus=True), "plan: gpus is True"),
         (lambda: planner.plan("m.onnx", gpus=2.5), "plan: gpus is 2.5"),
         (lambda: planner.plan("m.onnx"), "for how many GPUs?"),
+        (lambda: planner.plan("m.onnx", gpu=2), "plan: no such option 'gpu'\nhint: did you mean 'gpus'?"),
+        (lambda: planner.run("p", zzz=2), "run: no such option 'zzz'\nhint: help(planner.api.run) tells of all"),
+        (lambda: planner.show(42), "int is not what a command returns"),
         (
             lambda: planner.plan("m.onnx", gpus=2, effort="quik"),
             "plan: effort is 'quik'\n  known: normal, quick, thorough\nhint: did you mean 'quick'?",
@@ -216,5 +219,5 @@ def test_a_checked_function_keeps_its_signature() -> None:
 
     assert paint("red", coats=2) == "redred"
     assert str(inspect.signature(paint)) == "(colour: 'str', *, coats: 'int' = 1) -> 'str'"
-    with pytest.raises(TypeError, match="unexpected keyword argument"):
-        paint("red", coat=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="missing a required argument: 'colour'"):
+        paint(coats=2)  # type: ignore[call-arg]
