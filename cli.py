@@ -31,12 +31,20 @@ from planner.commands.plan import plan
 from planner.commands.profile import profile
 from planner.commands.report import report
 from planner.commands.run import run
+from planner.commands.schema import schema
 from planner.commands.streams import drop_output, has_no_reader, is_closed, say, take_stdin
 from planner.commands.termination import TerminationError, termination_raised
 from planner.commands.zoo import zoo
 from planner.errors import TofuError, UsageError, did_you_mean, out_of_memory
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+_COUNT, _SIZE = ("--gpus", "write --gpus K"), ("--dim", "sizes of the model's own dims are written --dim batch=N")
+_OTHER_WORDS = {
+    **dict.fromkeys(("--workers", "--devices", "--nproc", "-k", "-n", "-g"), (_COUNT,)),
+    **dict.fromkeys(("--batch", "--batch-size"), (("--batch", "write --batch N"), _SIZE)),
+    "--gpus": (("--steps", "a plan says for how many: write --gpus K to `tofu plan`"),),
+}
+"""What other programs taught people to write: by option, those that may be meant, the likeliest first, with a hint."""
 
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
@@ -72,7 +80,7 @@ def tofu() -> None:
     """
 
 
-for _command in (grad, plan, compare, diff, check, profile, ops, explain, report, run, zoo):
+for _command in (grad, plan, compare, diff, check, profile, ops, explain, report, run, zoo, schema):
     tofu.add_command(_command)
 
 
@@ -155,6 +163,9 @@ def _near(error: click.ClickException, ctx: click.Context) -> str:
     elif isinstance(error, click.exceptions.NoSuchOption):
         wanted = error.option_name
         known = [name for parameter in ctx.command.get_params(ctx) for name in parameter.opts]
+        for option, hint in _OTHER_WORDS.get(wanted, ()):
+            if option in known:
+                return hint
     elif isinstance(error, click.BadParameter) and error.param and isinstance(error.param.type, click.Choice):
         wanted = error.format_message().partition(": '")[2].partition("'")[0]
         known = list(error.param.type.choices)

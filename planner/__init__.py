@@ -1,0 +1,49 @@
+"""Plans how to split a neural network's training step over several GPUs, and runs the plan.
+
+The command line's commands, for Python, with its defaults; an option is a keyword of the same name::
+
+    import planner
+
+    planner.grad("mlp.onnx", loss="softmax_cross_entropy", optimizer="adam", dim={"batch": 32})
+    result = planner.plan("mlp.train.onnx", gpus=4, out="plan")
+    planner.show(result)                                    # what `tofu plan` prints
+    ran = planner.run("plan", steps=3, verify=True)
+    assert ran.verified
+
+What goes wrong for a user's reasons is a ``planner.TofuError``; ``planner.errors`` has the tree of them. docs/python.md
+is the page. (``zoo`` is in ``planner.api`` alone: a package has its name here.)
+
+``import planner`` is cheap: what is heavy is imported when one of these is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.api import as_json, check, compare, explain, grad, plan, profile, run, show
+    from planner.errors import TofuError
+
+__all__ = [
+    "grad",
+    "plan",
+    "explain",
+    "run",
+    "compare",
+    "check",
+    "profile",
+    "show",
+    "as_json",
+    "TofuError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("planner.errors" if name == "TofuError" else "planner.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

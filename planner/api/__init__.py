@@ -1,6 +1,8 @@
 """What the commands do, for Python users.
 
-``grad``, ``plan``, ``explain``, ``why``, ``report``, ``run``, ``compare``, ``check``, ``diff``, ``profile``, ``zoo``.
+``grad``, ``plan``, ``explain``, ``why``, ``report``, ``run``, ``compare``, ``check``, ``diff``, ``profile``, ``zoo``;
+``show`` and ``as_json`` of what they return. ``import planner`` has them, too, but for two whose names are packages of
+this project: ``zoo`` and ``report``.
 
 Every function takes paths and plain options, returns data and raises ``TofuError``.
 """
@@ -16,9 +18,11 @@ from planner.api.planning import plan
 from planner.api.profiling import profile
 from planner.api.reporting import report
 from planner.api.running import run
+from planner.api.showing import as_json, show
 from planner.api.training import grad
 
 __all__ = [
+    "as_json",
     "check",
     "compare",
     "diff",
@@ -28,6 +32,7 @@ __all__ = [
     "profile",
     "report",
     "run",
+    "show",
     "why",
     "zoo",
     "zoo_models",

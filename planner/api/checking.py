@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from os import PathLike
 from pathlib import Path
 
+from planner.api.arguments import AnyPath, checked, path_of, texts_of
 from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
 from planner.descriptions import UnknownOps, in_force
@@ -49,17 +51,18 @@ class _Checked:
     """What the baseline says of it."""
 
 
+@checked
 def check(
-    models: Sequence[str],
+    models: AnyPath | Sequence[AnyPath],
     *,
-    gpus: Sequence[int],
-    baseline: Path,
+    gpus: int | Sequence[int],
+    baseline: AnyPath,
     max_increase: str = "0%",
     update: bool = False,
     dim: Mapping[str, int] | None = None,
-    value: Mapping[str, str] | None = None,
-    state: Path | None = None,
-    opdefs: Path | None = None,
+    value: Mapping[str, str | float] | None = None,
+    state: AnyPath | None = None,
+    opdefs: AnyPath | None = None,
     unknown_ops: UnknownOps = "refuse",
     progress: Progress = silent,
 ) -> CheckResult:
@@ -68,8 +71,8 @@ def check(
     Nothing that is measured is compared, so that a machine's load changes nothing.
 
     Args:
-        models: ONNX files, or names of the zoo; a file wins where both exist.
-        gpus: numbers of workers; each model is planned for each.
+        models: ONNX files, or names of the zoo, or one of them; a file wins where both exist.
+        gpus: numbers of workers, or one; each model is planned for each.
         baseline: the file to compare with.
         max_increase: how much more is allowed, as a share of what the baseline says: ``1%``.
         update: write what the plans cost into the baseline, instead of refusing what it does not know.
@@ -83,22 +86,31 @@ def check(
     Raises:
         TofuError: a model cannot be read or planned, or the baseline is missing, cannot be read, or is not of these
             models.
+
+    Example:
+        ::
+
+            result = planner.check("train.onnx", gpus=[2, 4], baseline="costs.json")
+            assert result.is_passed, [verdict.grew for verdict in result.verdicts]
     """
-    _refuse_repeated(models, state)
+    names = [str(models)] if isinstance(models, str | PathLike) else list(map(str, models))
+    counts = gpus if isinstance(gpus, Sequence) else [gpus]
+    baseline, state = Path(baseline), path_of(state)
+    _refuse_repeated(names, state)
     allowed = _share(max_increase)
     known = _read(baseline, update)
     if update:
         try_file(baseline)
-    descriptions, described_by = in_force(opdefs, unknown_ops)
+    descriptions, described_by = in_force(path_of(opdefs), unknown_ops)
     pairs = None if state is None else tuple(read_pairs(state))
     graphs = {}
-    for name in models:
+    for name in names:
         progress(f"reading {name}")
         if _is_file(name):
-            graphs[name] = ModelSource(Path(name), dim, value, pairs, descriptions, described_by).read()
+            graphs[name] = ModelSource(Path(name), dim, texts_of(value), pairs, descriptions, described_by).read()
         else:
             graphs[name] = lower_randomness(build(name))
-    workers = sorted(set(gpus))
+    workers = sorted(set(counts))
     checked = _look_up(graphs, workers, known, baseline, update)
     verdicts = []
     written = dict(known.models)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from planner.api.arguments import AnyPath, checked, path_of, texts_of
 from planner.descriptions import UnknownOps
 from planner.machine.rates import Rates
 from planner.planning.fit import Trial, trial_of
@@ -18,17 +19,18 @@ from planner.search.decide import STRATEGIES
 from planner.search.decided import Decided
 
 
+@checked
 def compare(
-    model: Path,
+    model: AnyPath,
     *,
     gpus: int | None = None,
     topology: str | None = None,
     rates: str | None = None,
     dim: Mapping[str, int] | None = None,
-    value: Mapping[str, str] | None = None,
-    state: Path | None = None,
-    profile: Path | None = None,
-    opdefs: Path | None = None,
+    value: Mapping[str, str | float] | None = None,
+    state: AnyPath | None = None,
+    profile: AnyPath | None = None,
+    opdefs: AnyPath | None = None,
     unknown_ops: UnknownOps = "refuse",
     progress: Progress = silent,
 ) -> Comparison:
@@ -51,10 +53,16 @@ def compare(
 
     Raises:
         TofuError: the model cannot be read, or not even tofu's own search has a plan.
+
+    Example:
+        ::
+
+            for row in planner.compare("train.onnx", gpus=8).rows:
+                print(row.strategy, row.moved_bytes, row.reason)
     """
     request = PlanRequest(
-        source_of(model, dim, value, state, opdefs, unknown_ops),
-        target_of(gpus, topology, profile),
+        source_of(Path(model), dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops),
+        target_of(gpus, topology, path_of(profile)),
         rates=None if rates is None else Rates.parse(rates),
         progress=progress,
     )

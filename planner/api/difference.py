@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from planner.api.arguments import AnyPath, checked, path_of
 from planner.artifacts.plan_folder import MANIFEST, PLAN, PlanFolder, open_folder
 from planner.descriptions import in_force
 from planner.errors import ModelError, UsageError
@@ -21,7 +22,8 @@ _COMMON: Final = 0.5
 """Two versions of a model have more than this share of the smaller one's ops in common."""
 
 
-def diff(a: Path, b: Path, *, opdefs: Path | None = None, progress: Progress = silent) -> Difference:
+@checked
+def diff(a: AnyPath, b: AnyPath, *, opdefs: AnyPath | None = None, progress: Progress = silent) -> Difference:
     """What differs between two plans, of one model or of two versions of it, and what it costs.
 
     Args:
@@ -34,7 +36,7 @@ def diff(a: Path, b: Path, *, opdefs: Path | None = None, progress: Progress = s
     Raises:
         TofuError: one is no plan, or the models have too little in common.
     """
-    folders = tuple(_open(path) for path in (a, b))
+    folders = tuple(_open(Path(path)) for path in (a, b))
     progress("reading the models")
     first, second = (_planned(folder) for folder in folders)
     progress("looking for what they have in common")
@@ -44,7 +46,7 @@ def diff(a: Path, b: Path, *, opdefs: Path | None = None, progress: Progress = s
     excess = []
     for one in (first, second):
         tell(str(one.path))
-        excess.append(_excess(one, opdefs))
+        excess.append(_excess(one, path_of(opdefs)))
     return difference(first, second, found, (excess[0], excess[1]))
 
 

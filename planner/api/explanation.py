@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
+from planner.api.arguments import AnyPath, checked, path_of
 from planner.api.opened import Opened, opened
 from planner.api.selection import Selection, SortedBy
 from planner.artifacts.plan_folder import PlanFolder
@@ -30,8 +30,9 @@ from planner.search.user_rules.rules import is_pattern
 from planner.tdl.bind import BoundOp
 
 
+@checked
 def explain(
-    directory: Path | None = None,
+    directory: AnyPath | None = None,
     *,
     subject: str | None = None,
     bounds: bool = False,
@@ -40,7 +41,7 @@ def explain(
     sort: SortedBy | None = None,
     every: bool = False,
     runners_up: int = 0,
-    opdefs: Path | None = None,
+    opdefs: AnyPath | None = None,
 ) -> Explanation:
     """What a plan does with every tensor and op, or with those that are asked for, and why.
 
@@ -60,8 +61,14 @@ def explain(
 
     Raises:
         TofuError: there is no plan, or nothing of that name in it.
+
+    Example:
+        ::
+
+            for row in planner.explain("plan").tensors:
+                print(row.name, row.tiling, row.moved_bytes)
     """
-    plan = opened(directory, opdefs)
+    plan = opened(path_of(directory), path_of(opdefs))
     folder = plan.folder
     tensors = tuple(_tensor_row(folder, plan.graph, name) for name in plan.graph.tensors if name in folder.plan.tilings)
     op_rows = tuple(_op_rows(folder, plan.form.graph, plan.ops))
@@ -100,7 +107,8 @@ def explain(
     )
 
 
-def why(directory: Path | None, subject: str, *, runners_up: int = 3, opdefs: Path | None = None) -> Why:
+@checked
+def why(directory: AnyPath | None, subject: str, *, runners_up: int = 3, opdefs: AnyPath | None = None) -> Why:
     """Why one tensor lies as it does, or one op is divided as it is.
 
     Args:
@@ -112,7 +120,7 @@ def why(directory: Path | None, subject: str, *, runners_up: int = 3, opdefs: Pa
     Raises:
         TofuError: there is no plan, nothing of that name in it, or nothing that the plan decides.
     """
-    plan = opened(directory, opdefs)
+    plan = opened(path_of(directory), path_of(opdefs))
     made_with = plan.folder.plan.described_by
     if made_with is not None and opdefs is None:
         raise UsageError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from planner.api.arguments import AnyPath, checked, path_of
 from planner.graph.model import Role
 from planner.graph.to_onnx import write_model
 from planner.progress import Progress, silent
@@ -17,16 +18,24 @@ from planner.zoo import FAMILIES, build, trained
 
 
 def zoo_models() -> tuple[ZooRow, ...]:
-    """The models of the papers, family by family."""
+    """The models of the papers, family by family.
+
+    Example:
+        ::
+
+            for family in planner.zoo_models():
+                print(family.form, family.about)
+    """
     return tuple(ZooRow(family.form, family.about, family.members, family.optimizer) for family in FAMILIES)
 
 
+@checked
 def zoo(
     name: str,
     *,
     batch: int | None = None,
     optimizer: str | None = None,
-    output: Path,
+    output: AnyPath | None = None,
     progress: Progress = silent,
 ) -> ZooResult:
     """Writes a model of the zoo as an ONNX training graph without weights.
@@ -35,12 +44,18 @@ def zoo(
         name: see ``planner.zoo.build``.
         batch: samples of an iteration; None: the paper's.
         optimizer: its name; None: the paper's.
-        output: where to write.
+        output: where to write; NAME.onnx in the working directory if None.
         progress: told what is being done.
 
     Raises:
         TofuError: there is no such model, or the output cannot be written.
+
+    Example:
+        ::
+
+            planner.zoo("gpt-2x1024", batch=16, output="train.onnx")
     """
+    output = path_of(output) or Path(f"{name}.onnx")
     try_file(output, makes_folders=True)
     progress(f"building {name}")
     graph = build(name, batch=batch, optimizer=optimizer)

@@ -9,6 +9,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Literal
 
+from planner.api.arguments import AnyPath, bytes_text, checked, path_of, texts_of
 from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.descriptions import UnknownOps
@@ -37,33 +38,34 @@ _STOPPED: Mapping[StoppedBy, str] = MappingProxyType(
 )
 
 
+@checked
 @without_collection()
 def plan(
-    model: Path,
+    model: AnyPath,
     *,
     gpus: int | None = None,
     topology: str | None = None,
-    memory: str | None = None,
+    memory: str | int | None = None,
     objective: Objective | None = None,
     rates: str | None = None,
     dim: Mapping[str, int] | None = None,
-    value: Mapping[str, str] | None = None,
+    value: Mapping[str, str | float] | None = None,
     strategy: str = "tofu",
     pin: Mapping[str, str] | None = None,
     forbid: Sequence[tuple[str, str]] = (),
     replicate: Replication = "all",
-    inputs: str = "free",
+    inputs: Literal["free", "partitioned"] = "free",
     through_bodies: bool = True,
     share: Sharing = "auto",
     op_schedule: OpSchedule = "auto",
     effort: EffortName | None = None,
     time: str | None = None,
-    out: Path | None = None,
+    out: AnyPath | None = None,
     force: bool = False,
-    state: Path | None = None,
-    sharding_annotations: Path | None = None,
-    profile: Path | None = None,
-    opdefs: Path | None = None,
+    state: AnyPath | None = None,
+    sharding_annotations: AnyPath | None = None,
+    profile: AnyPath | None = None,
+    opdefs: AnyPath | None = None,
     unknown_ops: UnknownOps = "refuse",
     device: Literal["cpu", "cuda"] = "cpu",
     progress: Progress = silent,
@@ -76,7 +78,8 @@ def plan(
         model: an ONNX file.
         gpus: how many workers; may be left out with a topology. Fewer than its devices are those of a part of it.
         topology: a topology file, or the name of one that ships.
-        memory: what the tensors of a worker may take, such as ``12GiB``; None: what the topology's devices have.
+        memory: what the tensors of a worker may take, such as ``12GiB``, or in bytes; None: what the topology's devices
+            have.
         objective: ``bytes``: the least cost, moved bytes and excess; ``time``: the least that an iteration is estimated
             to take, for which there must be a topology; None: time where there is one, as ``objective_of`` says.
         rates: what repeated and uneven work is worth in moved bytes: how fast a link, a memory and a device are, such
@@ -115,15 +118,22 @@ def plan(
 
     Raises:
         TofuError: the model cannot be read or planned, or the folder not written.
+
+    Example:
+        ::
+
+            result = planner.plan("train.onnx", gpus=4, out="plan")
+            print(result.plan.moved_bytes, result.plan.certified_gap, result.plan.tilings["fc.weight"])
     """
     started = perf_counter()
+    model = Path(model)
     stop = Stop() if stop is None else stop
     if time is not None:
         stop.end_after(parse_duration(time, "--time"))
         effort = effort or "thorough"
-    target, memory_bytes = target_of(gpus, topology, profile), memory_of(memory)
+    target, memory_bytes = target_of(gpus, topology, path_of(profile)), memory_of(bytes_text(memory))
     request = PlanRequest(
-        source_of(model, dim, value, state, opdefs, unknown_ops),
+        source_of(model, dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops),
         target,
         memory_bytes,
         memory_limits(memory_bytes, target.machine, target.workers),
@@ -140,8 +150,8 @@ def plan(
         stop=stop,
     )
     stop.must_fit = request.limits is not None
-    directory = out if out is not None else Path(f"{model.stem}.tofu{target.workers}")
-    destination = Destination(directory, force, sharding_annotations)
+    directory = path_of(out) or Path(f"{model.stem}.tofu{target.workers}")
+    destination = Destination(directory, force, path_of(sharding_annotations))
     destination.try_it()
     session = Session(request)
     planned = session.planned()

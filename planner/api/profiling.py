@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from planner.algebra.tiling import Tiling
+from planner.api.arguments import AnyPath, bytes_text, checked, path_of, texts_of
 from planner.api.measuring import PartTimes
 from planner.cost.roofline import says_speed
 from planner.cost.seconds.measured import refuse_several_speeds
@@ -60,20 +61,21 @@ _ROUNDS = 3
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
+@checked
 def profile(
-    model: Path,
+    model: AnyPath,
     *,
     gpus: int | None = None,
     topology: str | None = None,
     device: Literal["cpu", "cuda"] = "cpu",
-    memory: str | None = None,
+    memory: str | int | None = None,
     dim: Mapping[str, int] | None = None,
-    value: Mapping[str, str] | None = None,
-    state: Path | None = None,
-    opdefs: Path | None = None,
+    value: Mapping[str, str | float] | None = None,
+    state: AnyPath | None = None,
+    opdefs: AnyPath | None = None,
     unknown_ops: UnknownOps = "refuse",
-    custom_ops: Sequence[Path] = (),
-    out: Path | None = None,
+    custom_ops: Sequence[AnyPath] = (),
+    out: AnyPath | None = None,
     progress: Progress = silent,
 ) -> ProfileResult:
     """Measures what the ops of a training graph, and parts of them, take on this machine, and writes a profile.
@@ -84,7 +86,7 @@ def profile(
         topology: a topology file, or the name of one that ships, for whose levels and links plans are made.
         device: ``cpu``: this machine's processor, with as many threads for an op as a worker of a run here has;
             ``cuda``: its first GPU.
-        memory: what the tensors of one op may take, such as ``4GiB``; None: half of what is free.
+        memory: what the tensors of one op may take, such as ``4GiB``, or in bytes; None: half of what is free.
         dim: sizes of symbolic dims.
         value: by input, the number that it becomes, or numbers with commas between them.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
@@ -96,18 +98,25 @@ def profile(
 
     Raises:
         TofuError: the model cannot be read or planned, the device is not there, or the file cannot be written.
+
+    Example:
+        ::
+
+            planner.profile("train.onnx", gpus=4, out="train.yaml")
     """
     started = time.perf_counter()
-    target = out if out is not None else Path(f"{model.stem}.profile.yaml")
+    model = Path(model)
+    target = path_of(out) or Path(f"{model.stem}.profile.yaml")
     _check_target(target)
     on = Target(1) if gpus is None and topology is None else target_of(gpus, topology)
     machine, workers, levels = on.machine, on.workers, on.levels or (on.workers,)
     if machine is not None:
         refuse_several_speeds(machine.devices)
-    stopwatch = _stopwatch(device, workers, custom_ops)
-    limit = stopwatch.free_bytes // 2 if memory is None else parse_bytes(memory, "--memory")
+    stopwatch = _stopwatch(device, workers, tuple(map(Path, custom_ops)))
+    stated = bytes_text(memory)
+    limit = stopwatch.free_bytes // 2 if stated is None else parse_bytes(stated, "--memory")
     progress(f"reading {model}")
-    source = source_of(model, dim, value, state, opdefs, unknown_ops)
+    source = source_of(model, dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops)
     graph, descriptions = canonical(source.read()).graph, source.descriptions
     times = PartTimes(stopwatch, limit, progress)
     given = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.api.arguments import AnyPath, checked, path_of
 from planner.api.explanation import answers_of
 from planner.api.opened import Opened, opened
 from planner.artifacts.measured import MeasuredRun, read_measured
@@ -58,16 +59,17 @@ _TOLD = 400
 _CLOSE = 1e-9
 
 
+@checked
 @without_collection()
 def report(
-    directory: Path | None = None,
+    directory: AnyPath | None = None,
     *,
-    output: Path | None = None,
-    svg: Path | None = None,
-    trace: Path | None = None,
+    output: AnyPath | None = None,
+    svg: AnyPath | None = None,
+    trace: AnyPath | None = None,
     topology: str | None = None,
-    profile: Path | None = None,
-    opdefs: Path | None = None,
+    profile: AnyPath | None = None,
+    opdefs: AnyPath | None = None,
     progress: Progress = silent,
 ) -> ReportResult:
     """Writes a plan for people to look at.
@@ -88,13 +90,15 @@ def report(
         TofuError: there is no plan, nothing is to be written, a file cannot be written, or a trace is wanted of a plan
             whose times are not known.
     """
+    output, svg, trace = path_of(output), path_of(svg), path_of(trace)
+    profile, opdefs = path_of(profile), path_of(opdefs)
     written = [file for file in (output, svg, trace) if file is not None]
     if not written:
         raise UsageError("report: what is to be written?", hint="write -o plan.html, --svg FILE or --trace FILE")
     for file in written:
         try_file(file)
     progress("reading the plan")
-    folder = open_folder(directory if directory is not None else newest_folder(Path()))
+    folder = open_folder(Path(directory) if directory is not None else newest_folder(Path()))
     if trace is not None and folder.plan.estimate is None:
         raise UsageError(
             f"--trace: the plan in {folder.path} is for no topology, and has no schedule",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from opdefs import load_file
+from planner.api.arguments import AnyPath, checked, path_of
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
-from planner.artifacts.plan_folder import (
-    newest_folder,
-)
+from planner.artifacts.plan_folder import newest_folder
 from planner.errors import UsageError
 from planner.graph.model import Tensor
 from planner.progress import Progress, silent
@@ -29,31 +29,32 @@ _SHOWN = 8
 """Names of inputs in a line."""
 
 
+@checked
 def run(
-    directory: Path | None = None,
+    directory: AnyPath | None = None,
     *,
-    inputs: Path | None = None,
-    weights: Path | None = None,
-    data_dir: Path | None = None,
+    inputs: AnyPath | None = None,
+    weights: AnyPath | None = None,
+    data_dir: AnyPath | None = None,
     random_weights: bool = False,
     steps: int = 1,
-    lr: str | None = None,
+    lr: str | float | None = None,
     verify: bool = False,
-    result: Path | None = None,
-    checkpoint_dir: Path | None = None,
+    result: AnyPath | None = None,
+    checkpoint_dir: AnyPath | None = None,
     checkpoint_every: int | None = None,
     keep: int | None = None,
     resume: bool = False,
-    export: Path | None = None,
-    forward: Path | None = None,
+    export: AnyPath | None = None,
+    forward: AnyPath | None = None,
     profile: bool = False,
-    device: str = "cpu",
-    engine: str = "local",
+    device: Literal["cpu", "cuda"] = "cpu",
+    engine: Literal["local", "processes", "mpi"] = "local",
     device_map: Sequence[int] | None = None,
     seed: int = 0,
     patience: float = PATIENCE_SECONDS,
-    opdefs: Path | None = None,
-    custom_ops: Sequence[Path] = (),
+    opdefs: AnyPath | None = None,
+    custom_ops: Sequence[AnyPath] = (),
     progress: Progress = silent,
     notice: Callable[[str], None] = lambda line: None,
     note: int | None = None,
@@ -68,7 +69,7 @@ def run(
         data_dir: the folder of the model's external data; None: where the plan says.
         random_weights: draw weights that are external data, and read no such file.
         steps: how many iterations, those before a checkpoint included.
-        lr: a learning rate or a schedule, as text (``planner.runtime.values.schedule``).
+        lr: a learning rate, or a schedule as text (``planner.runtime.values.schedule``).
         verify: judge every step against the unpartitioned model.
         result: where to write outputs and next state (npz).
         checkpoint_dir: where checkpoints go.
@@ -91,8 +92,16 @@ def run(
         note: with ``mpi``, a file in which a rank notes where it is, for whoever watches it.
 
     Raises:
-        TofuError: the plan or the inputs cannot be used, weights cannot be read, or a worker failed.
+        TofuError: the plan or the inputs cannot be used, weights cannot be read, or a worker failed. A verification
+            that differs raises nothing: ``verified`` of the result says it.
+
+    Example:
+        ::
+
+            result = planner.run("plan", steps=3, verify=True)
+            print(result.losses, result.moved_bytes, result.verified)
     """
+    result, inputs, export = path_of(result), path_of(inputs), path_of(export)
     with contextlib.ExitStack() as stack:
         world = None
         if engine == "mpi":
@@ -100,24 +109,24 @@ def run(
 
             world = stack.enter_context(joined(patience, notice))
         progress("reading the plan")
-        where = directory if directory is not None else newest_folder(Path())
+        where = Path(directory) if directory is not None else newest_folder(Path())
         if result is not None:
             try_file(result)
         options = RunOptions(
             steps=steps,
             inputs=inputs,
-            weights=weights,
-            data_dir=data_dir,
+            weights=path_of(weights),
+            data_dir=path_of(data_dir),
             random_weights=random_weights,
-            schedule=None if lr is None else parse_schedule(lr),
+            schedule=None if lr is None else parse_schedule(str(lr)),
             verify=verify,
             seed=seed,
-            checkpoint_dir=checkpoint_dir,
+            checkpoint_dir=path_of(checkpoint_dir),
             checkpoint_every=checkpoint_every,
             keep=keep,
             resume=resume,
             export=export,
-            forward=forward,
+            forward=path_of(forward),
             profile=profile,
             device=device,
             engine=engine,
@@ -126,8 +135,8 @@ def run(
             wants_results=engine != "mpi" or result is not None or export is not None,
             device_map=None if device_map is None else tuple(device_map),
             patience_seconds=patience,
-            libraries=tuple(custom_ops),
-            references={} if opdefs is None else load_file(opdefs).references,
+            libraries=tuple(map(Path, custom_ops)),
+            references={} if opdefs is None else load_file(Path(opdefs)).references,
             doing=progress,
             told=lambda drawn: _tell(drawn, notice),
             notice=notice,

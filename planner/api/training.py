@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from planner.api.arguments import AnyPath, checked, path_of, texts_of
 from planner.errors import UsageError
 from planner.graph.external import data_folder_of, note_data_folder, without_data_folder
 from planner.graph.model import Role
@@ -25,8 +26,9 @@ from planner.training.update.updates import Schedule
 from planner.whole import try_file
 
 
+@checked
 def grad(
-    model: Path,
+    model: AnyPath,
     *,
     loss: str | None = None,
     optimizer: str | None = None,
@@ -47,15 +49,15 @@ def grad(
     ignore_index: int | None = None,
     loss_input: str | None = None,
     precision: Precision = "float32",
-    gradients: Path | None = None,
-    state: Path | None = None,
+    gradients: AnyPath | None = None,
+    state: AnyPath | None = None,
     form: Literal["onnx", "training-info"] = "onnx",
     batch: int | None = None,
     batchnorm: Literal["train", "frozen"] = "train",
     dropout: DropoutMode | None = None,
     dim: Mapping[str, int] | None = None,
-    value: Mapping[str, str] | None = None,
-    output: Path,
+    value: Mapping[str, str | float] | None = None,
+    output: AnyPath | None = None,
     progress: Progress = silent,
 ) -> GradResult:
     """Builds the training graph of a model and writes it.
@@ -90,12 +92,21 @@ def grad(
         dropout: ``train`` or ``off``; None: as the model has it.
         dim: sizes of symbolic dims.
         value: by input, the number that it becomes, or numbers with commas between them.
-        output: where to write.
+        output: where to write; MODEL.train.onnx in the working directory if None.
         progress: told what is being done.
 
     Raises:
         TofuError: the model cannot be read or trained, or the output is the model itself or cannot be written.
+
+    Example:
+        ::
+
+            planner.grad("mlp.onnx", loss="mse", optimizer="sgd", dim={"batch": 64}, output="train.onnx")
     """
+    model = Path(model)
+    output = path_of(output) or Path(f"{model.stem}.train.onnx")
+    if momentum is not None and optimizer not in ("momentum", "nesterov"):
+        raise UsageError(f"--momentum: the optimizer {optimizer!r} has none", hint="write --optimizer momentum")
     read = [model, *sorted(model.iterdir())] if model.is_dir() else [model]
     if output.resolve() in {path.resolve() for path in read}:
         raise UsageError(f"{output}: is the model that is read, and would be overwritten", hint="write -o another file")
@@ -117,15 +128,15 @@ def grad(
         dropout=dropout,
         batch=batch,
         dims=dim or {},
-        values=value or {},
+        values=texts_of(value) or {},
         hyper=hyper,
         schedule=Schedule(clip_norm, accumulate, scale, is_dynamic),
         loss_options=LossOptions(None if class_weights is None else tuple(class_weights), ignore_index),
         precision=precision,
         train=tuple(train),
         freeze=tuple(freeze),
-        gradients=gradients,
-        state=state,
+        gradients=path_of(gradients),
+        state=path_of(state),
     )
     try_file(output, makes_folders=True)
     progress("building the training graph")

@@ -23,7 +23,6 @@ from planner.commands.options import (
     sizes,
 )
 from planner.commands.show import show
-from planner.errors import UsageError
 
 
 @click.command(short_help="Build the training graph of a forward model.")
@@ -111,8 +110,6 @@ def grad(
       tofu grad artifacts/ -o train.onnx
       tofu grad net.onnx --loss mse --optimizer adam --format training-info -o net.training.onnx
     """
-    if momentum is not None and optimizer not in ("momentum", "nesterov"):
-        raise UsageError(f"--momentum: the optimizer {optimizer!r} has none", hint="write --optimizer momentum")
     stated = {name: value for name, value in others.items() if value not in (None, (), False)}
     if momentum is not None:
         stated["momentum"] = momentum
@@ -129,7 +126,7 @@ def grad(
             batchnorm=batchnorm,
             dim=sizes(dims),
             value=by_name(values, "--value"),
-            output=output or Path(f"{model.stem}.train.onnx"),
+            output=output,
             progress=line,
             **stated,
         ),

@@ -154,7 +154,7 @@ def plan(
     pins: tuple[tuple[str, str], ...],
     forbid: tuple[tuple[str, str], ...],
     replicate: Literal["weights", "all", "none"],
-    inputs: str,
+    inputs: Literal["free", "partitioned"],
     share: Literal["none", "auto"],
     op_schedule: Literal["auto", "whole", "stepped"],
     effort: Literal["quick", "normal", "thorough"] | None,

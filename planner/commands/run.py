@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -144,8 +144,8 @@ def run(
     export: Path | None,
     forward: Path | None,
     profile: bool,
-    device: str,
-    engine: str,
+    device: Literal["cpu", "cuda"],
+    engine: Literal["local", "processes", "mpi"],
     device_map: str | None,
     seed: int,
     patience: float,

@@ -44,9 +44,7 @@ def zoo(name: str | None, batch: int | None, optimizer: str | None, output: Path
         show(lambda _line: api.zoo_models(), as_json.zoo_models, tables.zoo_models, json_wanted)
         return EXIT_DONE
     show(
-        lambda line: api.zoo(
-            name, batch=batch, optimizer=optimizer, output=output or Path(f"{name}.onnx"), progress=line
-        ),
+        lambda line: api.zoo(name, batch=batch, optimizer=optimizer, output=output, progress=line),
         as_json.zoo,
         tables.zoo,
         json_wanted,

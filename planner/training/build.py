@@ -129,7 +129,9 @@ def build_training_graph(
         raise UnsupportedError(
             f"output {target!r} depends on no parameter, so there is nothing to train",
             facts=tuple(f"{one.name!r} {list(one.shape)}: {one.why}" for one in parameters.decisions[:_SHOWN]),
-            hint="--train PATTERN says what is a parameter" if parameters.decisions else "",
+            hint="--train PATTERN says what is a parameter"
+            if parameters.decisions
+            else "parameters are constants of the file: if its weights are inputs, export them as initializers",
         )
     order = {name: index for index, name in enumerate(forward.constants)}
     states.sort(key=lambda pair: order[pair[0]])
@@ -190,7 +192,11 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
         for name in forward.outputs
     )
     if output is None:
-        raise UsageError(f"the model has {len(known)} outputs", facts=known, hint="say which one the loss looks at")
+        raise UsageError(
+            f"the model has {len(known)} outputs",
+            facts=known,
+            hint="say which one the loss looks at: --loss-input NAME",
+        )
     if output not in forward.outputs:
         raise UsageError(f"the model has no output {output!r}", facts=known)
     return output

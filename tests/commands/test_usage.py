@@ -63,6 +63,10 @@ def test_imports_only_the_layer_below() -> None:
     ("line", "says"),
     [
         ("plaan m.onnx", "no such command 'plaan'\nhint: did you mean 'plan'?"),
+        ("plan m.onnx --workers 2", "no such option '--workers'\nhint: write --gpus K"),
+        ("plan m.onnx --gpus 2 --batch 8", "hint: sizes of the model's own dims are written --dim batch=N"),
+        ("grad m.onnx --batch-size 8", "no such option '--batch-size'\nhint: write --batch N"),
+        ("run plan --gpus 2", "no such option '--gpus'\nhint: a plan says for how many"),
         ("zzz", "no such command 'zzz'\nhint: see tofu --help"),
     ],
 )

@@ -265,10 +265,10 @@ def test_the_table_and_json_say_it(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_training_information_has_it_once(tmp_path: Path) -> None:
     model = MODELS / "exports" / "vit.onnx"
-    for form in ("graph", "training-info"):
+    for form in ("onnx", "training-info"):
         api.grad(model, loss="mse", optimizer="sgd", lr=1.0, form=form, output=tmp_path / f"{form}.onnx")
     api.grad(tmp_path / "training-info.onnx", output=tmp_path / "again.onnx")
-    steps = [read_model(tmp_path / f"{name}.onnx") for name in ("graph", "again")]
+    steps = [read_model(tmp_path / f"{name}.onnx") for name in ("onnx", "again")]
     assert [step.tensors["expand"].shape for step in steps] == [(1, 1, 8)] * 2
     data = {name: random(steps[0].tensors[name].shape, 7).astype(np.float32) for name in ("x", "target")}
     first, second = (run(step, data)["expand.next"] for step in steps)

@@ -32,6 +32,11 @@ _OLDEST_OPSET: Final = 7
 _LAST_VERSION: Final = 2**31 - 1
 _MAX_FILE_BYTES: Final = 2**31 - 1
 _CONVERTER_DATA_BYTES: Final = 4096
+_OTHER_FILES: Final = {
+    b"version https://git-lfs": "it is a pointer of Git LFS, and not the file: `git lfs pull` fetches that",
+    b"PK\x03\x04": "if it is PyTorch's, export the model: torch.onnx.export(model, args, 'model.onnx', dynamo=True)",
+}
+"""How files begin that are taken for models."""
 
 
 def load_model(path: str | os.PathLike[str]) -> ModelProto:
@@ -69,7 +74,9 @@ def load_model(path: str | os.PathLike[str]) -> ModelProto:
     try:
         model.ParseFromString(data)
     except DecodeError:
-        raise ModelError(f"{file}: is not an ONNX model, or is truncated (protobuf cannot parse it)") from None
+        what = f"{file}: is not an ONNX model, or is truncated (protobuf cannot parse it)"
+        hint = next((said for first, said in _OTHER_FILES.items() if data.startswith(first)), "")
+        raise ModelError(what, hint=hint) from None
     if not model.HasField("graph") and not model.opset_import and not model.ir_version:
         raise ModelError(f"{file}: is not an ONNX model (no IR version, no operator set, no graph)")
     if not model.HasField("graph") or not model.opset_import:

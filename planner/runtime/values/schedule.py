@@ -62,7 +62,8 @@ def parse_schedule(text: str) -> Schedule:
         numbers = ()
     fault = _fault(kind, numbers)
     if fault:
-        raise UsageError(f"--lr {text!r}: {fault}")
+        hint = "write 0.05, step:BASE,FACTOR,EVERY or cosine:BASE,END,STEPS[,WARMUP]"
+        raise UsageError(f"--lr {text!r}: {fault}", hint=hint)
     return Schedule(kind, numbers)
 
 

@@ -33,6 +33,8 @@ _WORDS: Final = frozenset(
     | {"token", "w", "b"}
 )
 """Words by which parameters are named where names have no parts: ``cls_token``, ``W1``, ``fc2_bias``."""
+_SHOWN: Final = 8
+"""Names in a hint."""
 _EXACT: Final = frozenset({Use.PRODUCT, Use.KERNEL, Use.NORM})
 """Uses that leave no doubt, whatever the values are."""
 
@@ -174,7 +176,7 @@ class _Wishes:
             facts.append(f"{option} {pattern!r} fits {_what_else(forward, others)}")
             hints.append(did_you_mean(pattern, known))
         if facts:
-            hint = " ".join(dict.fromkeys(filter(None, hints)))
+            hint = " ".join(dict.fromkeys(filter(None, hints))) or _those_there(known)
             raise UsageError("patterns that fit no constant that could be trained", facts=tuple(facts), hint=hint)
         for name in known:
             self.of(name)
@@ -206,6 +208,12 @@ def _is_statistic(forward: Graph, name: str) -> bool:
         op.op_type == "BatchNormalization" and name in op.inputs[3:5] and name not in op.inputs[:3]
         for op in forward.consumers[name]
     )
+
+
+def _those_there(known: Sequence[str]) -> str:
+    """A hint that names constants."""
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    return f"constants that could be: {', '.join(known[:_SHOWN])}{more}" if known else ""
 
 
 def _what_else(forward: Graph, names: Sequence[str]) -> str:

@@ -1,0 +1,138 @@
+"""What a call from Python gives: paths as texts or paths, and values of the kinds that the signatures state.
+
+The command line reads texts, and refuses what is no number or no choice. From Python a wrong value would otherwise be
+taken in silence (an effort ``"lazzy"``), or would fail far from where it was given.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
+from numbers import Integral, Real
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+
+from planner.errors import UsageError, did_you_mean
+
+AnyPath: TypeAlias = str | os.PathLike[str]
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+_WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", NoneType: "None"}
+_KINDS = {int: Integral, float: Real}
+"""NumPy's numbers are welcome."""
+
+
+@overload
+def path_of(path: AnyPath) -> Path: ...
+@overload
+def path_of(path: AnyPath | None) -> Path | None: ...
+def path_of(path: AnyPath | None) -> Path | None:
+    """The path, whichever way it was given."""
+    return None if path is None else Path(path)
+
+
+def texts_of(values: Mapping[str, str | float] | None) -> dict[str, str] | None:
+    """Numbers by name, as the command line writes them."""
+    return None if values is None else {name: str(value) for name, value in values.items()}
+
+
+def bytes_text(amount: str | int | None) -> str | None:
+    """An amount of memory as the command line writes it: ``12GiB``; a number is bytes."""
+    return amount if amount is None or isinstance(amount, str) else f"{amount}B"
+
+
+def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Has every argument held against the kind that its parameter states; an option that there is not is named.
+
+    >>> @checked
+    ... def paint(colour: Literal["red", "green"]) -> str:
+    ...     return colour
+    >>> paint("gren")
+    Traceback (most recent call last):
+    planner.errors.UsageError: paint: colour is 'gren'
+      known: green, red
+    hint: did you mean 'green'?
+    """
+    kinds = cache(lambda: get_type_hints(function))  # of its first call, when all modules are there
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
+        unknown = next((name for name in options if name not in signature.parameters), None)
+        if unknown is not None:
+            hint = did_you_mean(unknown, signature.parameters) or f"help(planner.api.{function.__name__}) tells of all"
+            raise UsageError(f"{function.__name__}: no such option {unknown!r}", hint=hint)
+        given = signature.bind(*args, **options)
+        for name, value in given.arguments.items():
+            if not _fits(value, kinds()[name]):
+                raise _misfit(f"{function.__name__}: {name}", value, kinds()[name])
+            given.arguments[name] = _plain(value)
+        return function(*given.args, **given.kwargs)
+
+    return call
+
+
+def _fits(value: object, kind: Any) -> bool:
+    """Whether a value is of a kind that a parameter states."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Callable:
+        return callable(value)
+    if origin in (Union, UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(
+            _fits(key, inner[0]) and _fits(one, inner[1]) for key, one in value.items()
+        )
+    if origin is Sequence:
+        return isinstance(value, Sequence) and not isinstance(value, str) and all(_fits(one, inner[0]) for one in value)
+    if origin is tuple:
+        return isinstance(value, tuple | list) and list(map(_fits, value, inner)) == [True] * len(inner)
+    if kind in _KINDS:
+        return isinstance(value, _KINDS[kind]) and not isinstance(value, bool)
+    return isinstance(value, origin or kind)
+
+
+def _plain(value: Any) -> Any:
+    """A value with Python's numbers in place of NumPy's."""
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return {key: _plain(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+
+
+def _misfit(where: str, value: object, kind: Any) -> UsageError:
+    choices = [one for part in (kind, *get_args(kind)) if get_origin(part) is Literal for one in get_args(part)]
+    shown = repr(value)
+    shown = f"{shown[:60]}…" if len(shown) > 60 else shown
+    if choices and isinstance(value, str):
+        hint = did_you_mean(value, choices)
+        return UsageError(f"{where} is {shown}", facts=(f"known: {', '.join(sorted(choices))}",), hint=hint)
+    return UsageError(f"{where} is {shown}", hint=f"give {_worded(kind)}")
+
+
+def _worded(kind: Any) -> str:
+    """A kind, in words."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(map(_worded, inner)))
+    if origin is Literal:
+        return " or ".join(map(repr, inner))
+    if origin is Mapping:
+        return f"a mapping from {_worded(inner[0])} to {_worded(inner[1])}"
+    if origin is Sequence:
+        return f"a list, of each {_worded(inner[0])}"
+    if origin is tuple:
+        return f"a pair, of {' and '.join(map(_worded, inner))}"
+    if origin is os.PathLike:
+        return "a path"
+    return _WORDS[kind] if kind in _WORDS else str(getattr(kind, "__name__", kind))

@@ -1,0 +1,92 @@
+"""A result as the command line tells it: as a table for people, or as the plain values of ``--json``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, TextIO, TypeAlias
+
+from planner.errors import UsageError
+from planner.gate.verdict import CheckResult
+from planner.planning.difference import Difference
+from planner.report import as_json as plain
+from planner.report import device_profile, difference, explained, gate, planned, tables
+from planner.report.sheet import TextSheet
+from planner.results import Comparison, Explanation, GradResult, PlanResult, ProfileResult, ReportResult, ZooResult
+from planner.runtime.run_report import RunResult
+
+AnyResult: TypeAlias = (
+    GradResult
+    | PlanResult
+    | Explanation
+    | ReportResult
+    | RunResult
+    | Comparison
+    | CheckResult
+    | Difference
+    | ProfileResult
+    | ZooResult
+)
+
+_Forms: TypeAlias = tuple[Callable[[Any], dict[str, Any]], Callable[[Any, TextIO], None]]
+
+_FORMS: Mapping[type, _Forms] = MappingProxyType(
+    {
+        GradResult: (plain.grad, tables.grad),
+        PlanResult: (plain.plan, planned.plan),
+        Explanation: (plain.explain, explained.explain),
+        RunResult: (plain.run, tables.run),
+        Comparison: (plain.compare, tables.compare),
+        CheckResult: (gate.check_json, lambda found, file: gate.print_check(found, TextSheet(file))),
+        Difference: (
+            difference.difference_json,
+            lambda found, file: difference.print_difference(found, TextSheet(file)),
+        ),
+        ReportResult: (plain.report, tables.report),
+        ProfileResult: (device_profile.profile_json, device_profile.print_profile),
+        ZooResult: (plain.zoo, tables.zoo),
+    }
+)
+
+
+def show(result: AnyResult, file: TextIO | None = None) -> None:
+    """Prints a result as the command prints it.
+
+    Args:
+        result: of ``plan``, ``explain``, ``run``, ...
+        file: where to; None: stdout.
+
+    Example:
+        ::
+
+            planner.show(planner.plan("train.onnx", gpus=4))
+    """
+    _, prints = _forms_of(result)
+    prints(result, sys.stdout if file is None else file)
+
+
+def as_json(result: AnyResult) -> dict[str, Any]:
+    """A result as the plain values that the command prints with ``--json``.
+
+    Args:
+        result: of ``plan``, ``explain``, ``run``, ...
+
+    Returns:
+        Texts, numbers, lists and mappings, as the schemas in ``planner/schemas`` say.
+
+    Example:
+        ::
+
+            json.dumps(planner.as_json(planner.explain("plan")))
+    """
+    plain_values, _ = _forms_of(result)
+    return plain_values(result)
+
+
+def _forms_of(result: AnyResult) -> _Forms:
+    found = _FORMS.get(type(result))
+    if found is None:
+        what = f"{type(result).__name__} is not what a command returns"
+        raise UsageError(what, hint=f"there are {', '.join(sorted(kind.__name__ for kind in _FORMS))}")
+    return found

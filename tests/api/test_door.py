@@ -1,0 +1,223 @@
+"""``import planner``: cheap, typed, and with the command line's options and defaults."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+
+import cli
+import planner
+from command_line import ROOT, model_file
+from planner import api
+from planner.api.arguments import checked
+from planner.errors import UsageError
+
+LINES = {
+    "grad": "grad m.onnx --loss mse --optimizer sgd",
+    "plan": "plan m.onnx --gpus 2",
+    "explain": "explain",
+    "run": "run",
+    "compare": "compare m.onnx --gpus 2",
+    "check": "check m.onnx --gpus 2 --baseline b.json",
+    "profile": "profile m.onnx",
+    "zoo": "zoo alexnet",
+}
+NO_DOOR = {
+    "ops": "a table of operators and their verification: planner.api.operators",
+    "schema": "prints a file that is data of the package",
+}
+"""Commands without a function, and why."""
+IN_API_ALONE = {"zoo": "planner/zoo is a package", "zoo_models": "beside zoo"}
+OTHER_NAMES = {"dims": "dim", "values": "value", "pins": "pin"}
+"""Options that can be repeated, as functions call them."""
+COMMAND_LINE_ONLY = {"json_wanted": "planner.as_json(result)"}
+PYTHON_ONLY = {
+    "progress": "the command's line on a terminal",
+    "notice": "the command's lines on stderr",
+    "stop": "Ctrl-C",
+    "note": "what mpiexec's ranks write for the one that watches",
+    "through_bodies": "for measurements of what bodies are worth",
+}
+OTHER_DEFAULTS = {("zoo", "name"): "without a name the command lists the models: zoo_models()"}
+"""Parameters that only one of the two demands."""
+
+
+def parameters_of(command: str) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(getattr(api, command)).parameters)
+
+
+class CalledError(planner.TofuError):
+    """Ends a command where it calls its function."""
+
+
+def called(line: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The arguments that a command line gives to its function."""
+    command, found = line.split()[0], {}
+    signature = inspect.signature(getattr(api, command))
+
+    def note(*args: Any, **options: Any) -> None:
+        found.update(signature.bind(*args, **options).arguments)
+        raise CalledError("called")
+
+    monkeypatch.setattr(api, command, note)
+    assert cli.main(line.split()) == 2
+    assert found, f"{line} calls no function"
+    return found
+
+
+def test_every_command_has_a_function_or_a_reason() -> None:
+    assert set(cli.tofu.commands) == set(LINES) | set(NO_DOOR), "add it to planner.api and here, or say why not"
+    assert all(callable(getattr(api, command)) for command in LINES)
+
+
+@pytest.mark.parametrize("command", LINES)
+def test_options_have_the_same_names(command: str) -> None:
+    options = {OTHER_NAMES.get(str(one.name), one.name) for one in cli.tofu.commands[command].params}
+    assert options - set(COMMAND_LINE_ONLY) == set(parameters_of(command)) - set(PYTHON_ONLY)
+
+
+@pytest.mark.parametrize("command", LINES)
+def test_options_have_the_same_defaults(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = parameters_of(command)  # before the function is replaced
+    given = called(LINES[command], monkeypatch)
+    demanded = {str(one.name) for one in cli.tofu.commands[command].params if one.required}
+    shown = {OTHER_NAMES.get(name, name) for name in demanded}
+    wanted = {name for name, one in parameters.items() if one.default is inspect.Parameter.empty}
+    assert shown ^ wanted == {name for where, name in OTHER_DEFAULTS if where == command}
+    said = {word.lstrip("-").replace("-", "_") for word in LINES[command].split() if word.startswith("--")}
+    others = {
+        name: value
+        for name, value in given.items()
+        if name not in {*wanted, *said, *PYTHON_ONLY} and value not in ({}, ())
+    }
+    assert others == {name: parameters[name].default for name in others}
+    empty = [name for name, value in given.items() if value in ({}, ())]
+    assert all(not parameters[name].default for name in empty)
+
+
+@pytest.mark.parametrize("command", LINES)
+def test_choices_are_the_same(command: str) -> None:
+    function = inspect.unwrap(getattr(api, command))
+    choices = {
+        OTHER_NAMES.get(str(one.name), str(one.name)): set(one.type.choices)
+        for one in cli.tofu.commands[command].params
+        if isinstance(one.type, click.Choice)
+    }
+    kinds = {name: inspect.get_annotations(function, eval_str=True)[name] for name in choices}
+    stated = {name: _choices(kind) for name, kind in kinds.items()}
+    of_texts = {name for name, found in stated.items() if not found}
+    assert of_texts <= {"strategy", "optimizer"}, "the search and the optimizers say which there are"
+    assert {name: one for name, one in choices.items() if name not in of_texts} == {
+        name: one for name, one in stated.items() if one
+    }
+
+
+def _choices(kind: Any) -> set[str]:
+    found = {one for one in getattr(kind, "__args__", ()) if isinstance(one, str)}
+    return found.union(*(_choices(one) for one in getattr(kind, "__args__", ()) if not isinstance(one, str)))
+
+
+def test_import_is_cheap() -> None:
+    program = "import sys, planner; print([name for name in sys.modules if name.split('.')[0] in sys.argv[1:]])"
+    heavy = ("onnx", "onnxruntime", "numpy", "rich", "yaml", "google", "click")
+    done = subprocess.run([sys.executable, "-c", program, *heavy], cwd=ROOT, text=True, capture_output=True, timeout=60)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_every_name_is_there_and_documented() -> None:
+    assert set(planner.__all__) == {*api.__all__, "TofuError"} - set(IN_API_ALONE)
+    assert set(planner.__all__) <= set(dir(planner))
+    assert all(getattr(planner, name) is getattr(api, name) for name in planner.__all__ if name != "TofuError")
+    lacking = [name for name in api.__all__ if "Example:" not in (inspect.getdoc(getattr(api, name)) or "")]
+    assert not lacking
+    with pytest.raises(AttributeError, match="has no attribute 'plaan'"):
+        planner.plaan  # noqa: B018
+
+
+@pytest.mark.slow
+def test_types_are_told_to_checkers(tmp_path: Path) -> None:
+    file = tmp_path / "user.py"
+    file.write_text(
+        "import planner\n"
+        "reveal_type(planner.plan('m.onnx', gpus=4).plan.moved_bytes)\n"
+        "planner.plan('m.onnx', gpu=4)\n"
+        "planner.run('plan', engine='threads')\n"
+    )
+    line = [sys.executable, "-m", "mypy", "--no-incremental", "--config-file", str(ROOT / "pyproject.toml"), str(file)]
+    done = subprocess.run(line, cwd=ROOT, text=True, capture_output=True, timeout=300)
+    assert 'Revealed type is "builtins.int"' in done.stdout or 'Revealed type is "int"' in done.stdout, done.stdout
+    assert 'Unexpected keyword argument "gpu" for "plan"' in done.stdout
+    assert 'Argument "engine" to "run" has incompatible type' in done.stdout
+
+
+def test_from_a_model_to_a_verified_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With paths as texts."""
+    model, folder = str(model_file(tmp_path, "x")), str(tmp_path / "plan")
+    made = planner.plan(model, gpus=np.int64(2), memory=1_000_000, out=folder)
+    assert made.directory == Path(folder)
+    ran = planner.run(folder, verify=True)
+    assert ran.verified
+    explained = planner.explain(folder, subject="x")
+    planner.show(explained)
+    assert capsys.readouterr().out.startswith("tensor")
+    for result in (made, ran, explained):
+        assert json.loads(json.dumps(planner.as_json(result)))["schema_version"] >= 1
+        shown = io.StringIO()
+        planner.show(result, shown)
+        assert shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: planner.plan("m.onnx", gpus="4"), "plan: gpus is '4'\nhint: give a whole number or None"),
+        (lambda: planner.plan("m.onnx", gpus=True), "plan: gpus is True"),
+        (lambda: planner.plan("m.onnx", gpus=2.5), "plan: gpus is 2.5"),
+        (lambda: planner.plan("m.onnx"), "for how many GPUs?"),
+        (lambda: planner.plan("m.onnx", gpu=2), "plan: no such option 'gpu'\nhint: did you mean 'gpus'?"),
+        (lambda: planner.run("p", zzz=2), "run: no such option 'zzz'\nhint: help(planner.api.run) tells of all"),
+        (lambda: planner.show(42), "int is not what a command returns"),
+        (
+            lambda: planner.plan("m.onnx", gpus=2, effort="quik"),
+            "plan: effort is 'quik'\n  known: normal, quick, thorough\nhint: did you mean 'quick'?",
+        ),
+        (lambda: planner.plan("m.onnx", gpus=2, pin={"w": 0}), "plan: pin is {'w': 0}\nhint: give a mapping from"),
+        (
+            lambda: planner.grad("m.onnx", train="*.weight"),
+            "grad: train is '*.weight'\nhint: give a list, of each a text",
+        ),
+        (lambda: planner.grad("m.onnx", betas=(0.9,)), "grad: betas is (0.9,)\nhint: give a pair, of a number and a"),
+        (
+            lambda: planner.grad("m.onnx", loss="mse", optimizer="sgd", momentum=0.5),
+            "--momentum: the optimizer 'sgd' has none",
+        ),
+        (lambda: planner.run("plan", engine="threads"), "run: engine is 'threads'\n  known: local, mpi, processes"),
+        (lambda: planner.run(7), "run: directory is 7\nhint: give a text or a path or None"),
+        (lambda: planner.run("plan", progress="loud"), "run: progress is 'loud'"),
+    ],
+)
+def test_wrong_values_are_refused(call: Any, says: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        call()
+    assert str(raised.value).startswith(says)
+
+
+def test_a_checked_function_keeps_its_signature() -> None:
+    @checked
+    def paint(colour: str, *, coats: int = 1) -> str:
+        """Paints."""
+        return colour * coats
+
+    assert paint("red", coats=2) == "redred"
+    assert str(inspect.signature(paint)) == "(colour: 'str', *, coats: 'int' = 1) -> 'str'"
+    with pytest.raises(TypeError, match="missing a required argument: 'colour'"):
+        paint(coats=2)  # type: ignore[call-arg]

@@ -1,0 +1,139 @@
+"""What the page of error messages quotes is what the commands print."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import cli
+import planner
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "troubleshooting.md").read_text()
+QUOTED = re.findall(r"^```text\n(\$|>>>) (.*?)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+IN_SENTENCES = (
+    "none of its inputs has a symbolic dim",
+    "no worker has finished a step ",
+    "no GPU can be used",
+    "a bug in tofu: ",
+)
+"""Messages that no command prints everywhere, or always."""
+
+
+def save(file: str, nodes: list[onnx.NodeProto], outputs: list[str], **options: object) -> None:
+    """A model of an input ``x`` of [4, 8] and a weight ``w``."""
+    opset, domain, external = (options.get(name) for name in ("opset", "domain", "external"))
+    weights = [numpy_helper.from_array(np.ones((8, 8), np.float32), "w")]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 8])
+    graph = helper.make_graph(nodes, Path(file).stem, [x], values, weights if "w" in str(nodes) else [])
+    opsets = [
+        helper.make_opsetid("", int(str(opset or 21))),
+        *([helper.make_opsetid(str(domain), 1)] if domain else []),
+    ]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    if external:
+        onnx.save(model, file, save_as_external_data=True, location="weights.data", size_threshold=0)
+    else:
+        onnx.save(model, file)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What the page's commands are given."""
+    folder = tmp_path_factory.mktemp("troubles")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        tutorial = (ROOT / "docs" / "tutorial.md").read_text()
+        exec(re.search(r"^```python\n(.*?)^```$", tutorial, re.MULTILINE | re.DOTALL)[1], {})  # type: ignore[index]
+        planner.grad("mlp.onnx", loss="softmax_cross_entropy", optimizer="sgd", dim={"batch": 32})
+        planner.plan("mlp.train.onnx", gpus=4, out="plan", effort="quick")
+        shutil.copytree("plan", "changed")
+        with Path("changed/worker0.onnx").open("ab") as file:
+            file.write(b"x")
+        product = helper.make_node("MatMul", ["x", "w"], ["y"], "mm")
+        relu = helper.make_node("Relu", ["y"], ["z"], "act")
+        save(
+            "custom.onnx",
+            [helper.make_node("FusedThing", ["x"], ["y"], "fused", domain="my.ops")],
+            ["y"],
+            domain="my.ops",
+        )
+        found = helper.make_node("NonZero", ["x"], ["i"], "nz")
+        save("nonzero.onnx", [found, helper.make_node("Cast", ["i"], ["y"], to=1)], ["y"])
+        save("old.onnx", [product], ["y"], opset=5)
+        save("two.onnx", [product, relu], ["y", "z"])
+        save("frozen.onnx", [helper.make_node("Relu", ["x"], ["y"], "act")], ["y"])
+        Path("there").mkdir()
+        save("there/external.onnx", [product], ["y"], external=True)
+        planner.plan("there/external.onnx", gpus=2, out="external", effort="quick")
+        Path("there/weights.data").unlink()
+        Path("model.pt").write_bytes(b"PK\x03\x04 archive/data.pkl")
+        Path("pointer.onnx").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n")
+        x, labels = np.ones((32, 64), np.float32), np.zeros(32, np.int64)
+        np.savez("few.npz", x=x)
+        np.savez("other.npz", x=x[:16], labels=labels.astype(np.int32))
+        yield folder
+
+
+@pytest.mark.parametrize(
+    ("prompt", "line", "said"),
+    [
+        pytest.param(*quoted, id=quoted[1], marks=[pytest.mark.slow] if "--memory 20kB" in quoted[1] else [])
+        for quoted in QUOTED
+    ],
+)
+def test_a_message_is_what_is_printed(
+    prompt: str,
+    line: str,
+    said: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    if prompt == ">>>":
+        with pytest.raises(planner.TofuError) as raised:
+            exec(line, {"planner": planner})
+        printed = f"{raised.value}\n"
+    elif said.startswith("bash: "):
+        printed = subprocess.run(["bash", "-c", line], text=True, capture_output=True, timeout=60).stderr
+        said = said.removeprefix("bash: ").strip()
+        assert said in printed
+        return
+    else:
+        assert cli.main(shlex.split(line)[1:]) in (1, 2, 3)
+        _, printed = capsys.readouterr()
+        printed = "".join(one for one in printed.splitlines(keepends=True) if not one.startswith("note: "))
+    printed = printed.replace(f"{folder}/", "")
+    before, dots, after = said.partition("...\n")
+    if dots:
+        assert printed.startswith(before), printed
+        assert printed.endswith(after), printed
+    else:
+        assert printed == said
+
+
+def test_messages_within_sentences_are_in_the_code() -> None:
+    code = "".join(file.read_text() for file in (ROOT / "cli.py", *sorted((ROOT / "planner").rglob("*.py"))))
+    page = " ".join(TEXT.split())
+    assert [one for one in IN_SENTENCES if one not in page] == []
+    assert [one for one in IN_SENTENCES if one not in code] == []
+
+
+def test_the_page_quotes_every_error_in_a_block_that_is_run() -> None:
+    assert len(QUOTED) >= 30
+    assert TEXT.count("```text\n") == len(QUOTED)
+    assert not re.search(
+        r"^error: ", re.sub(r"^```text\n.*?^```$", "", TEXT, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
