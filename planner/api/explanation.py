@@ -23,6 +23,7 @@ from planner.graph.reading.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.reading.undescribed import qualified
 from planner.graph.rewriting.canonical import Canonical, canonical
+from planner.planning.op_memory import op_memory
 from planner.results import (
     Explanation,
     InPlaceRow,
@@ -88,7 +89,12 @@ def explain(
     wanted = [bound for bound in ops if bound.op.name in shown]
     tables = CostTables()
     found = tuple(distances(graph, wanted, folder.plan.strategies, folder.plan.tilings, tables))
-    return Explanation(folder.plan, folder.path, tensors, op_rows, subject, state, in_place, found, bounds)
+    memory = tuple(
+        op_memory(graph, bound, folder.plan.strategies[bound.op.name], folder.plan.tilings, tables)
+        for bound in wanted
+        if bound.op.name == subject and found
+    )
+    return Explanation(folder.plan, folder.path, tensors, op_rows, subject, state, in_place, found, bounds, memory)
 
 
 def _form(folder: PlanFolder, model: Graph) -> Canonical:

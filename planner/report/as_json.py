@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from planner.artifacts.estimate import TimeEstimate
+from planner.report.bounds import of_bounds, of_steps
 from planner.results import Beside, Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
 from planner.search.user_rules.prices import Price
 
@@ -57,6 +58,7 @@ def plan(result: PlanResult) -> dict[str, Any]:
     plan.pop("iteration_spaces")
     return {
         **plan,
+        "steps": of_steps(result.plan.strategies),
         "slowest_share": result.plan.slowest_share,
         "objective": result.objective,
         "found_by": result.found_by,
@@ -149,21 +151,9 @@ def explain(result: Explanation) -> dict[str, Any]:
             }
             for row in result.in_place
         ],
-        "bounds": [
-            {
-                "op": row.op,
-                "op_type": row.op_type,
-                "moved_bytes": row.moved_bytes,
-                "least_as_it_lies_bytes": row.as_it_lies_bytes,
-                "least_however_spread_bytes": row.any_bytes,
-                "lies_once": row.lies_once,
-                "regime": row.regime,
-                "grid": dict(row.grid),
-                "grid_bytes": row.grid_bytes,
-                "times_the_least": row.excess,
-            }
-            for row in result.distances
-        ],
+        "bounds": of_bounds(result.distances),
+        "steps": of_steps(result.plan.strategies, (row.name for row in result.ops)),
+        **({"memory": [asdict(row) for row in result.memory]} if result.memory else {}),
     }
 
 
@@ -271,6 +261,7 @@ def compare(result: Comparison) -> dict[str, Any]:
                 "peak_bytes": row.peak_bytes,
                 "estimated_seconds": row.estimated_seconds,
                 "excess_bytes": row.excess_bytes,
+                "bounds": {"times_the_least": row.times_the_least},
                 "cost": row.cost,
                 "search_seconds": row.search_seconds,
                 "reason": row.reason,

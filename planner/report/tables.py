@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from planner.artifacts.plan import Plan, UndescribedOp
 from planner.machine.rates import Rates
-from planner.report.bounds import bounds
+from planner.report.bounds import bounds, memory
 from planner.report.console import ReportConsole
 from planner.report.estimate import beside_facts, beside_measurement, estimate_facts
 from planner.results import (
@@ -256,6 +256,7 @@ def explain(result: Explanation, file: TextIO) -> None:
     if result.distances:
         console.print()
         bounds(console, result.distances)
+        memory(console, result.memory)
 
 
 def run(result: RunResult, file: TextIO) -> None:
@@ -399,7 +400,7 @@ def compare(result: Comparison, file: TextIO) -> None:
     rows: list[tuple[str, ...]] = []
     for row in sorted(result.rows, key=lambda row: (row.moved_bytes is None, amount(row))):
         if row.moved_bytes is None:
-            rows.append((row.strategy, "no plan", "", "", "", "", "", row.reason))
+            rows.append((row.strategy, "no plan", "", "", "", "", "", "", row.reason))
             continue
         sources = row.sources
         rows.append(
@@ -411,11 +412,12 @@ def compare(result: Comparison, file: TextIO) -> None:
                 "" if row.estimated_seconds is None else format_seconds(row.estimated_seconds),
                 "" if sources is None else f"{sources.measured_ops:,} of {sources.ops:,} ops",
                 format_bytes(row.excess_bytes or 0),
+                "-" if row.times_the_least is None else f"{row.times_the_least:.2f}",
                 row.what,
             )
         )
     times = "time to tofu's" if result.objective == "time" else "cost to tofu's"
-    costs = "moved", times, "arrays per worker", "est. time", "measured", "excess"
+    costs = "moved", times, "arrays per worker", "est. time", "measured", "excess", "products to least"
     columns: tuple[str, ...] = ("strategy", *costs, "what it is")
     lacking = {"est. time": result.topology is None, "measured": all(row.sources is None for row in result.rows)}
     kept = [number for number, column in enumerate(columns) if not lacking.get(column, False)]

@@ -12,7 +12,8 @@ from command_line import Door, assert_refused
 
 def test_plan_passes_its_options(door: Door) -> None:
     line = "plan t.onnx --gpus 8 --topology p2.8xlarge --dim b=2 --strategy data --inputs partitioned --out d"
-    line += " --forbid act*=R --forbid act*=S(1) --replicate weights --objective time --memory 12GiB --share none --op-schedule stepped"
+    line += " --forbid act*=R --forbid act*=S(1) --replicate weights --objective time --memory 12GiB --share none"
+    line += " --op-schedule stepped"
     assert cli.main([*line.split(), "--device", "cuda", "--pin", "W=S(0)", "--pin", "a/b=0=S(1)/2 R/4"]) == 0
     assert door.calls == [
         (
@@ -32,7 +33,7 @@ def test_plan_passes_its_options(door: Door) -> None:
                 "replicate": "weights",
                 "inputs": "partitioned",
                 "share": "none",
-        "op_schedule": "stepped",
+                "op_schedule": "stepped",
                 "effort": None,
                 "time": None,
                 "out": Path("d"),

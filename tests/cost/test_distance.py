@@ -7,7 +7,7 @@ import pytest
 import opdefs
 from fast_suite import spread
 from planner import zoo
-from planner.cost.distance import Distance, distances
+from planner.cost.distance import Distance, distances, times_the_least
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UnsupportedError
 from planner.graph.model import Graph
@@ -102,6 +102,8 @@ def test_where_the_tensors_lie_says_which_bound_holds() -> None:
     assert summed
     assert {row.moved_bytes for row in summed} == {2 * 3 * 64 * 64 * 4}
     assert {row.excess for row in summed} == {1}
+    assert times_the_least(found.values()) == 1
+    assert times_the_least(forward) is None
 
 
 def test_a_row_says_the_grid_that_moves_least() -> None:

@@ -21,6 +21,7 @@ from planner.graph.to_onnx import to_model, write_model
 from planner.partition import stepping
 from planner.partition.build import complete_plan, partition, plan_files
 from planner.planning.in_steps import choices
+from planner.report import as_json
 from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
 from planner.search.decided import Decided
@@ -212,6 +213,26 @@ def test_steps_are_told(tmp_path: Path) -> None:
     api.plan(tmp_path / "m.onnx", gpus=4, inputs="partitioned", op_schedule="stepped", out=tmp_path / "plan")
     [row] = api.explain(tmp_path / "plan", subject="op").ops
     assert " in 2 steps along " in row.strategy
+    assert as_json.explain(api.explain(tmp_path / "plan"))["steps"] == [{"op": "op", "variable": "m", "count": 2}]
+
+
+def test_the_memory_that_is_told_is_that_of_the_programs(tmp_path: Path) -> None:
+    """Of a model of one op: what its plan takes at once and in the steps that are told, to a few bytes beside."""
+    graph = one_op("MatMul", *((256, 256),) * 2, made=(256, 256))
+    write_model(graph, tmp_path / "m.onnx")
+    plain = api.plan(tmp_path / "m.onnx", gpus=8, inputs="partitioned", out=tmp_path / "plan").plan
+    [told] = api.explain(tmp_path / "plan", subject="op").memory
+    assert told.at_once_bytes == max(plain.peak_bytes)
+    assert told.in_steps_bytes is not None
+    assert told.in_steps_bytes < 0.7 * told.at_once_bytes
+    assert not told.is_stepped
+    limit = f"{told.in_steps_bytes}B"
+    stepped = api.plan(tmp_path / "m.onnx", gpus=8, inputs="partitioned", memory=limit, out=tmp_path / "stepped").plan
+    assert max(stepped.peak_bytes) <= told.in_steps_bytes
+    [told] = api.explain(tmp_path / "stepped", subject="op").memory
+    assert told.is_stepped
+    assert told.in_steps_bytes == max(stepped.peak_bytes)
+    assert api.explain(tmp_path / "stepped", subject="a").memory == ()
 
 
 def test_a_plan_without_steps_says_nothing_of_them(tmp_path: Path) -> None:
@@ -224,8 +245,10 @@ def test_a_plan_without_steps_says_nothing_of_them(tmp_path: Path) -> None:
 
 def test_a_model_without_products_is_refused(tmp_path: Path) -> None:
     write_model(one_op("Relu", (16, 16), made=(16, 16)), tmp_path / "m.onnx")
-    with pytest.raises(InfeasibleError, match="--op-schedule stepped: no op"):
+    with pytest.raises(InfeasibleError, match="--op-schedule stepped: no op of one"):
         api.plan(tmp_path / "m.onnx", gpus=4, op_schedule="stepped", out=tmp_path / "plan")
+    with pytest.raises(InfeasibleError, match="--strategy distcnn: no op of one"):
+        api.plan(tmp_path / "m.onnx", gpus=4, strategy="distcnn", out=tmp_path / "plan")
 
 
 @pytest.mark.parametrize(
