@@ -28,14 +28,29 @@ from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.zoo import mlp
 from planner.zoo.convolutional import cnn
+from planner.zoo.forward import Forward
 from planner.zoo.recurrent import rnn
+from planner.zoo.residual import _bottleneck
+from planner.zoo.step import training_step
 from planner.zoo.transformer import GptShape, gpt
+
+
+def small_resnet() -> Graph:
+    """Two bottlenecks, the second of half as many rows and columns."""
+    model = Forward("resnet-small")
+    x = model.input("x", 24, 8, 12, 12)
+    for number, stride in enumerate((1, 2)):
+        x = _bottleneck(model, f"block{number}", x, 8, stride)
+    x = model.linear("fc", model.global_average_pool("pool", x), 16)
+    return training_step(model, x, loss="softmax_cross_entropy", optimizer="sgd")
+
 
 MODELS: dict[str, Callable[[], Graph]] = {
     "mlp": lambda: mlp(3, 64, 96),
     "cnn": lambda: cnn(3, 16, 8, batch=8),
     "lenet-5": lambda: zoo.build("lenet-5", batch=24),
     "gpt": lambda: gpt("g", GptShape(1, 64, 4, 16), batch=4),
+    "resnet": small_resnet,
     "lstm": lambda: rnn(1, 64, batch=12, steps=3),
 }
 
@@ -203,6 +218,26 @@ def test_such_plans_run_within_their_limits(graph: Graph, memory: str, tmp_path:
     found = run(tmp_path / "plan")
     assert found.moved_bytes == plan.moved_bytes
     assert max(found.arena_bytes) <= max(plan.peak_bytes)
+
+
+def test_a_grid_for_the_memory_there_is(tmp_path: Path) -> None:
+    """The 3D product's sums do not fit on 16 workers, not even in steps; on a grid of fewer directions they do."""
+    write_model(one_op("MatMul", *((256, 256),) * 2, made=(256, 256)), tmp_path / "m.onnx")
+    free = api.plan(tmp_path / "m.onnx", gpus=16, inputs="partitioned", out=tmp_path / "free").plan
+    [told] = api.explain(tmp_path / "free", subject="op").memory
+    assert told.in_steps_bytes is not None
+    plan = api.plan(
+        tmp_path / "m.onnx",
+        gpus=16,
+        inputs="partitioned",
+        memory=f"{told.in_steps_bytes - 4096}B",
+        out=tmp_path / "lean",
+    ).plan
+    assert plan.strategies["op"].steps is not None
+    assert "k" not in str(plan.strategies["op"]).partition(" in ")[0]
+    assert max(plan.peak_bytes) <= told.in_steps_bytes - 4096
+    assert plan.moved_bytes > free.moved_bytes
+    assert run(tmp_path / "lean").moved_bytes == plan.moved_bytes
 
 
 # What is said, and refused
