@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from planner.artifacts.estimate import TimeEstimate
-from planner.report.bounds import of_bounds, of_steps
+from planner.report.bounds import bounds_json, stepped_json
 from planner.results import Beside, Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
 from planner.search.user_rules.prices import Price
 
@@ -58,7 +58,7 @@ def plan(result: PlanResult) -> dict[str, Any]:
     plan.pop("iteration_spaces")
     return {
         **plan,
-        "steps": of_steps(result.plan.strategies),
+        "steps": stepped_json(result.plan.strategies),
         "slowest_share": result.plan.slowest_share,
         "objective": result.objective,
         "found_by": result.found_by,
@@ -151,8 +151,8 @@ def explain(result: Explanation) -> dict[str, Any]:
             }
             for row in result.in_place
         ],
-        "bounds": of_bounds(result.distances),
-        "steps": of_steps(result.plan.strategies, (row.name for row in result.ops)),
+        "bounds": bounds_json(result.distances),
+        "steps": stepped_json(result.plan.strategies, (row.name for row in result.ops)),
         **({"memory": [asdict(row) for row in result.memory]} if result.memory else {}),
     }
 

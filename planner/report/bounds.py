@@ -42,7 +42,7 @@ def bounds(console: ReportConsole, distances: Iterable[Distance]) -> None:
         console.print_line(line)
 
 
-def of_bounds(rows: Iterable[Distance]) -> list[dict[str, Any]]:
+def bounds_json(rows: Iterable[Distance]) -> list[dict[str, Any]]:
     """The same as plain values for ``--json``."""
     return [
         {
@@ -61,7 +61,7 @@ def of_bounds(rows: Iterable[Distance]) -> list[dict[str, Any]]:
     ]
 
 
-def of_steps(strategies: Mapping[str, OpStrategy], ops: Iterable[str] | None = None) -> list[dict[str, Any]]:
+def stepped_json(strategies: Mapping[str, OpStrategy], ops: Iterable[str] | None = None) -> list[dict[str, Any]]:
     """The ops of a plan that run in steps, as plain values for ``--json``.
 
     Args:
