@@ -220,6 +220,7 @@ def test_such_plans_run_within_their_limits(graph: Graph, memory: str, tmp_path:
     assert max(found.arena_bytes) <= max(plan.peak_bytes)
 
 
+@pytest.mark.slow
 def test_a_grid_for_the_memory_there_is(tmp_path: Path) -> None:
     """The 3D product's sums do not fit on 16 workers, not even in steps; on a grid of fewer directions they do."""
     write_model(one_op("MatMul", *((256, 256),) * 2, made=(256, 256)), tmp_path / "m.onnx")
