@@ -196,6 +196,23 @@ class InPlaceRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OpMemory:
+    """What an op's tensors take on the fullest worker, tiles of its inputs and of its result among them."""
+
+    op: str
+    at_once_bytes: int
+    """Where it runs at once."""
+    in_steps_bytes: int | None
+    """Where it runs in steps: those of the plan, or those that take least; None if it cannot."""
+    variable: str
+    """The index variable that these steps are along; "" if there are none."""
+    count: int
+    """How many steps; 0 if there are none."""
+    is_stepped: bool
+    """Whether the plan has the op in steps."""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """A plan's tensors and ops, or those that were asked for."""
 
@@ -219,6 +236,8 @@ class Explanation:
     """What several workers have, and why."""
     why: Why | None = None
     """Of the one tensor or op that is asked for."""
+    memory: tuple[OpMemory, ...] = ()
+    """Of a product or convolution that was asked for, what it takes at once and in steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +260,8 @@ class ComparisonRow:
     """How much of the computing was measured; None without a profile."""
     soybean_bytes: int | None = None
     """``moved_bytes`` in SoyBean's convention (section 2.2); None where there is no plan."""
+    times_the_least: float | None = None
+    """How often the bounds of products and convolutions these move (``planner.cost.distance``); None where none is."""
 
     @property
     def cost(self) -> int | None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from planner.api.arguments import AnyPath, checked, path_of, texts_of
+from planner.cost.distance import distances, times_the_least
+from planner.cost.tables import CostTables
 from planner.descriptions import UnknownOps
 from planner.machine.rates import Rates
 from planner.planning.fit import Trial, trial_of
@@ -66,23 +68,23 @@ def compare(
         rates=None if rates is None else Rates.parse(rates),
         progress=progress,
     )
-    session, target = Session(request), request.target
+    session, target, tables = Session(request), request.target, CostTables()
     rows = []
     known: list[tuple[float, Decided]] = []  # without their programs, which together take much memory
     for name, found in of_the_literature(LITERATURE, session.by_strategy, progress):
         if isinstance(found, Trial):
-            rows.append(_row(name, found, target))
+            rows.append(_row(name, found, target, tables))
             known.append((rows[-1].estimated_seconds or 0.0, found.decided))
         else:
             rows.append(ComparisonRow(name, STRATEGIES[name], None, None, None, None, found.what))
     progress("strategy tofu")
     fastest = [trial_of(min(known, key=lambda one: one[0])[1])] if known else []
-    rows.insert(0, _row("tofu", session.planned_beside(fastest), target))
+    rows.insert(0, _row("tofu", session.planned_beside(fastest), target, tables))
     machine = None if target.machine is None else target.machine.name
     return Comparison(session.graph.name, target.workers, tuple(rows), machine, request.objective)
 
 
-def _row(name: str, trial: Trial, target: Target) -> ComparisonRow:
+def _row(name: str, trial: Trial, target: Target, tables: CostTables) -> ComparisonRow:
     decided, program = trial.decided, trial.partitioned.program
     estimate = None if target.machine is None else time_of(trial, target.machine, target.profile)
     return ComparisonRow(
@@ -95,4 +97,7 @@ def _row(name: str, trial: Trial, target: Target) -> ComparisonRow:
         estimated_seconds=None if estimate is None else estimate.estimated_seconds,
         sources=None if estimate is None else estimate.sources,
         soybean_bytes=program.soybean_bytes,
+        times_the_least=times_the_least(
+            distances(decided.graph, decided.ops, decided.strategies, decided.tilings, tables, with_grids=False)
+        ),
     )

@@ -16,6 +16,7 @@ from planner.graph.model import Graph
 from planner.graph.notes import evidence_of
 from planner.graph.reading.undescribed import qualified
 from planner.graph.rewriting.canonical import Canonical
+from planner.planning.op_memory import op_memory
 from planner.planning.why.answers import Answers
 from planner.planning.why.causes import causes, kept_whole
 from planner.reasons import Why
@@ -83,7 +84,13 @@ def explain(
     chosen = chosen.of_role(role).of_type(op).sorted_by(sort)
     shown = {row.name for row in chosen.ops if bounds or (is_one and row.name == subject)}
     wanted = [bound for bound in plan.ops if bound.op.name in shown]
-    found = tuple(distances(plan.graph, wanted, folder.plan.strategies, folder.plan.tilings, CostTables()))
+    tables = CostTables()
+    found = tuple(distances(plan.graph, wanted, folder.plan.strategies, folder.plan.tilings, tables))
+    memory = tuple(
+        op_memory(plan.graph, bound, folder.plan.strategies[bound.op.name], folder.plan.tilings, tables)
+        for bound in wanted
+        if is_one and bound.op.name == subject and found
+    )
     is_brief = subject is None and role is None and op is None and not every and not bounds
     why, answers = None, None
     if not bounds and (is_brief or is_one) and (folder.plan.described_by is None or opdefs is not None):
@@ -100,6 +107,7 @@ def explain(
         chosen.in_place,
         found,
         bounds,
+        memory=memory,
         is_brief=is_brief,
         causes=causes(answers.deliveries) if is_short and answers is not None else (),
         kept=kept_whole(answers.deliveries) if is_short and answers is not None else (),

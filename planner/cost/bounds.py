@@ -22,6 +22,7 @@ what one op leaves where another one needs it moves once, or never.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -113,9 +114,9 @@ class Bounds:
             rest = self._size(form)
             total = 0.0
             dims = 0
-            for points in form.points:
+            for points, workers in Counter(form.points).items():
                 least, free = self._least(form, points, (0, 0, 0))
-                total, dims = total + least, max(dims, free)
+                total, dims = total + workers * least, max(dims, free)
             if total * (1 - _SLACK) - rest > best:
                 best, regime = total * (1 - _SLACK) - rest, f"{max(dims, 1)}D"
             if memory_bytes is not None:
@@ -136,11 +137,10 @@ class Bounds:
             return None
         best = 0.0
         for form in self._forms(self._op.ranges(strategy)):
-            total = 0.0
-            for worker, points in enumerate(form.points):
-                if points:
-                    own = (holding.own[0][worker], holding.own[1][worker], 0)
-                    total += self._least(form, points, own)[0]
+            alike = Counter(zip(form.points, *holding.own, strict=True))
+            total = sum(
+                workers * self._least(form, points, (*own, 0))[0] for (points, *own), workers in alike.items() if points
+            )
             size = form.touched[RESULT] * self._bytes[RESULT]
             # Some result elements are no sum of anything: to bring these to the workers is not counted.
             held = max(0.0, holding.results * self._bytes[RESULT] - self._whole_result() * self._bytes[RESULT])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
@@ -44,8 +44,12 @@ class Distance:
     @property
     def excess(self) -> float | None:
         """How often the least is moved, by the bound that holds of the plan; None if there is none, or it is 0."""
-        least = max(self.as_it_lies_bytes or 0, (self.any_bytes or 0) if self.lies_once else 0)
-        return self.moved_bytes / least if least else None
+        return self.moved_bytes / self.least_bytes if self.least_bytes else None
+
+    @property
+    def least_bytes(self) -> int:
+        """The larger of the bounds that hold of the plan; 0 where there is none."""
+        return max(self.as_it_lies_bytes or 0, (self.any_bytes or 0) if self.lies_once else 0)
 
 
 def distances(
@@ -54,6 +58,8 @@ def distances(
     strategies: Mapping[str, OpStrategy],
     tilings: Mapping[str, Tiling],
     tables: CostTables,
+    *,
+    with_grids: bool = True,
 ) -> Iterator[Distance]:
     """The distance of every op that sums products, in the order of the ops.
 
@@ -63,17 +69,35 @@ def distances(
         strategies: the plan's, by op.
         tilings: the plan's, by tensor.
         tables: to count with.
+        with_grids: look for the best processor grid of each, too, which takes most of the time.
     """
-    found: dict[tuple[object, int], Grid | None] = {}
+    grids: dict[tuple[object, int], Grid | None] = {}
+    known: dict[tuple[object, ...], Distance | None] = {}
     for op in ops:
-        known = Bounds.of(op)
-        if known is not None:
-            strategy = strategies[op.op.name].tiling
-            key = (op.content, strategy.workers)
-            if key not in found:
-                found[key] = best_grid(op, strategy.workers)
-            moved = sum(amount for _, amount in op_bytes(graph, op, strategies, tilings, tables))
-            yield _distance(graph, op, known, strategy, tilings, moved, found[key])
+        strategy = strategies[op.op.name].tiling
+        names = (*op.op.inputs, *op.op.outputs)
+        lies = tuple((graph.tensors[name].dtype, tilings.get(name), is_used(graph, name)) for name in names if name)
+        key = (op.op.op_type, op.content, strategy, lies)
+        if key not in known:
+            bounds = Bounds.of(op)
+            if bounds is not None and with_grids and (op.content, strategy.workers) not in grids:
+                grids[op.content, strategy.workers] = best_grid(op, strategy.workers)
+            grid = grids.get((op.content, strategy.workers))
+            moved = sum(amount for _, amount in op_bytes(graph, op, strategies, tilings, tables)) if bounds else 0
+            known[key] = None if bounds is None else _distance(graph, op, bounds, strategy, tilings, moved, grid)
+        one = known[key]
+        if one is not None:
+            yield replace(one, op=op.op.name)
+
+
+def times_the_least(found: Iterable[Distance]) -> float | None:
+    """How often the least ops move, taken together, of those with a bound that holds of the plan; None if none has one.
+
+    It compares sums over ops with each other; no sum of bounds is one of an iteration.
+    """
+    bounded = [row for row in found if row.as_it_lies_bytes is not None]
+    least = sum(row.least_bytes for row in bounded)
+    return sum(row.moved_bytes for row in bounded) / least if least else None
 
 
 def _distance(

@@ -26,7 +26,7 @@ from planner.tdl.bind import BoundOp
 
 OpSchedule: TypeAlias = Literal["auto", "whole", "stepped"]
 """``auto``: steps where memory asks; ``whole``: every op at once; ``stepped``: every op that can, in steps."""
-_TIMES: Final = (1, 2, 4, 8)
+TIMES: Final = (1, 2, 4, 8)
 """Chunks of what one owner has."""
 _SHARES: Final = (1.0, 0.75, 0.5, 0.0)
 """Ops are taken that run while all workers together hold more than such a share of what there is."""
@@ -65,22 +65,16 @@ def choice_of(
     """
     contraction = contraction_of(op)
     names = [op.op.inputs[slot] for slot in op.read_slots]
-    if contraction is None or any(name in graph.constants for name in names) or op.op.domain:
+    if contraction is None or any(name in graph.constants for name in names):
         return None
     slots = [operand.position for operand in contraction.operands[:2]]
     ranges = op.ranges(strategy)
     busy = np.array(strategy.busy)
     found: list[tuple[int, int, Choice]] = []
-    for number, variable in enumerate(op.variables):
-        is_made = number in (op.analysis.outputs[0] or ())
+    for number in step_variables(op):
         if along not in (None, number):
             continue
-        if variable.obstacle or not (is_made or variable.reducer is Reducer.SUM):
-            continue
         dims = [_dim_of(op, slot, number) for slot in slots]
-        reading = [slot for slot in slots if number in op.read_along(slot)]
-        if not reading or any(dims[slots.index(slot)] is None for slot in reading):
-            continue
         most = int((ranges.hi - ranges.lo)[busy, number].min())
         owners = 1
         for slot, dim in zip(slots, dims, strict=True):
@@ -99,9 +93,27 @@ def choice_of(
     return min(found, default=(0, 0, None))[2]
 
 
+def step_variables(op: BoundOp) -> tuple[int, ...]:
+    """The numbers of the index variables that an op can run in steps along; none if it sums no products."""
+    contraction = contraction_of(op)
+    if contraction is None or op.op.domain:
+        return ()
+    slots = [operand.position for operand in contraction.operands[:2]]
+
+    def circulates(number: int) -> bool:
+        variable = op.variables[number]
+        is_made = number in (op.analysis.outputs[0] or ())
+        if variable.obstacle or not (is_made or variable.reducer is Reducer.SUM):
+            return False
+        reading = [slot for slot in slots if number in op.read_along(slot)]
+        return bool(reading) and all(_dim_of(op, slot, number) is not None for slot in reading)
+
+    return tuple(number for number in range(len(op.variables)) if circulates(number))
+
+
 def _held(graph: Graph, op: BoundOp, ranges: Boxes, tilings: Mapping[str, Tiling], choice: Choice) -> int:
     """About what the fullest worker holds for an op in steps, in bytes, beside the tiles of its inputs."""
-    share = max(2, min(choice.most, choice.owners * _TIMES[-1]))
+    share = max(2, min(choice.most, choice.owners * TIMES[-1]))
     total = np.zeros(ranges.workers, dtype=np.int64)
     for slot, read in op.reads(ranges).items():
         tensor = graph.tensors[op.op.inputs[slot]]
@@ -145,7 +157,7 @@ def with_steps(decided: Decided, known: Mapping[str, Choice], names: Collection[
     """The plan with some ops in steps, with so many chunks of what each owner has, or as many as there can be."""
     strategies: dict[str, OpStrategy] = dict(decided.strategies)
     for name in names:
-        steps = next(filter(None, (known[name].steps(less) for less in reversed(_TIMES) if less <= times)), None)
+        steps = next(filter(None, (known[name].steps(less) for less in reversed(TIMES) if less <= times)), None)
         strategies[name] = replace(strategies[name], steps=steps)
     return replace(decided, strategies=strategies)
 
@@ -159,7 +171,7 @@ def all_in_steps(decided: Decided) -> Decided:
     known = choices(decided)
     if not known:
         raise InfeasibleError(
-            "--op-schedule stepped: no op of this plan can run in steps",
+            f"--op-schedule stepped: no op of {decided.graph.name} can run in steps",
             facts=("steps are for ops that sum products of two inputs over a variable that indexes both",),
             hint="leave --op-schedule out",
         )
@@ -183,7 +195,7 @@ def fitted_by_steps(trial: Trial, limits: tuple[int, ...], stop: Stop) -> Trial 
     held = Residence(decided.graph, decided.ops).of(decided)
     at = {op.op.name: int(bytes_) for op, bytes_ in zip(decided.ops, held, strict=True)}
     tried: set[tuple[frozenset[str], int]] = set()
-    for times in _TIMES:
+    for times in TIMES:
         for names in _fullest(at, known, sum(limits)):
             if (names, times) in tried or stop.is_due():
                 continue

@@ -8,7 +8,8 @@ them, and sources that are near on the machine; and what is known only of the pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +30,7 @@ from planner.planning.canonical_form import canonical_under
 from planner.planning.deliveries import shared
 from planner.planning.fit import Goal, Trial, least_cost, trial_of, within
 from planner.planning.in_steps import all_in_steps, fitted_by_steps, is_in_steps
+from planner.planning.lean_grids import lean_grids
 from planner.planning.machines import time_of
 from planner.planning.objective import (
     LITERATURE,
@@ -42,8 +44,9 @@ from planner.planning.request import PlanRequest
 from planner.planning.room import fits, shared_where_room
 from planner.planning.sources import from_the_nearest
 from planner.planning.undescribed import undescribed_ops
-from planner.progress import in_part, without_costs
+from planner.progress import in_part, silent, without_costs
 from planner.results import Beside
+from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
@@ -245,9 +248,28 @@ class Session:
         try:
             return within(first, self._ask, limits, goal, in_steps)
         except (InfeasibleError, StoppedError):
-            if fitting is None:
+            gridded = fitting or self._on_lean_grids(first.decided, limits, in_steps)
+            if gridded is None:
                 raise
-            return fitting
+            return gridded
+
+    def _on_lean_grids(
+        self, plain: Decided, limits: tuple[int, ...], in_steps: Callable[[Trial], Trial | None]
+    ) -> Trial | None:
+        """A plan that fits since products and convolutions run in steps on grids for the memory there is."""
+        if not self.request.is_free or self.request.op_schedule != "auto":
+            return None
+        self.request.progress("planning within the limit on memory: processor grids for it")
+        for held in lean_grids(plain.ops, plain.cuts, min(limits)):
+            if self.request.stop.is_due():
+                return None
+            ask = replace(self._ask, held=held, effort="quick", progress=silent, is_needed=False)
+            with contextlib.suppress(InfeasibleError, StoppedError):
+                trial = trial_of(decide(plain.graph, plain.ops, ask))
+                found = trial if fits(trial, limits) else in_steps(trial)
+                if found is not None:
+                    return found
+        return None
 
     def _with_room_used(self, trial: Trial, goal: Goal) -> Trial:
         """The plan with deliveries shared for which there is memory, if it has none yet."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.artifacts.estimate import TimeEstimate
 from planner.report import reasons_json
+from planner.report.bounds import bounds_json, stepped_json
 from planner.results import Beside, Comparison, Explanation, GradResult, PlanResult, ReportResult, ZooResult, ZooRow
 from planner.search.user_rules.prices import Price
 
@@ -59,6 +60,7 @@ def plan(result: PlanResult) -> dict[str, Any]:
     plan.pop("iteration_spaces")
     return {
         **plan,
+        "steps": stepped_json(result.plan.strategies),
         "slowest_share": result.plan.slowest_share,
         "objective": result.objective,
         "found_by": result.found_by,
@@ -152,21 +154,9 @@ def explain(result: Explanation) -> dict[str, Any]:
             }
             for row in result.in_place
         ],
-        "bounds": [
-            {
-                "op": row.op,
-                "op_type": row.op_type,
-                "moved_bytes": row.moved_bytes,
-                "least_as_it_lies_bytes": row.as_it_lies_bytes,
-                "least_however_spread_bytes": row.any_bytes,
-                "lies_once": row.lies_once,
-                "regime": row.regime,
-                "grid": dict(row.grid),
-                "grid_bytes": row.grid_bytes,
-                "times_the_least": row.excess,
-            }
-            for row in result.distances
-        ],
+        "bounds": bounds_json(result.distances),
+        "steps": stepped_json(result.plan.strategies, (row.name for row in result.ops)),
+        **({"memory": [asdict(row) for row in result.memory]} if result.memory else {}),
         **({"causes": [reasons_json.cause(one) for one in result.causes]} if result.causes else {}),
         **({"kept": [reasons_json.kept(one) for one in result.kept]} if result.kept else {}),
         **({} if result.why is None else {"why": reasons_json.why(result.why)}),
@@ -297,6 +287,7 @@ def compare(result: Comparison) -> dict[str, Any]:
                 "peak_bytes": row.peak_bytes,
                 "estimated_seconds": row.estimated_seconds,
                 "excess_bytes": row.excess_bytes,
+                "bounds": {"times_the_least": row.times_the_least},
                 "cost": row.cost,
                 "search_seconds": row.search_seconds,
                 "reason": row.reason,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from planner.report.answer import answer
-from planner.report.bounds import bounds
+from planner.report.bounds import bounds, op_memory
 from planner.report.console import ReportConsole
 from planner.report.facts import counted, memory, plan_facts, undescribed
 from planner.report.planned import and_more, cause_item
@@ -27,6 +27,7 @@ def explain(result: Explanation, file: TextIO) -> None:
         if result.distances:
             console.print()
             bounds(console, result.distances)
+        op_memory(console, result.memory)
     elif result.is_brief:
         _in_brief(console, result)
     else:

@@ -116,6 +116,7 @@ def verification_json(result: Verification) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "right": result.is_right,
         "executed": result.executed,
+        "in_steps": result.stepped,
         "ways": [list(ways) for ways in result.ways],
         "wrong": list(result.wrong),
         "missing": list(result.missing),
@@ -131,6 +132,7 @@ def _operator_json(operator: OperatorVerification) -> dict[str, Any]:
         "shapes": operator.shapes,
         "executed": operator.executed,
         "pairs": operator.pairs,
+        "in_steps": operator.stepped,
         "bit_equal": operator.bit_equal,
         "largest_error": operator.largest_error,
         "variables": list(operator.variables),
@@ -198,6 +200,7 @@ def print_page(page: OperatorPage, verification: OperatorVerification | None, fi
 
 def _print_operator(console: ReportConsole, operator: OperatorVerification) -> None:
     pairs = f"{operator.pairs} of them pairs of cuts" if operator.pairs else "single cuts; --verify tries pairs, too"
+    pairs += f", {operator.stepped} in steps" if operator.stepped else ""
     facts = [
         ("verified", f"{operator.executed} strategies of {operator.shapes} ops, {pairs}"),
         ("equal bit by bit", str(operator.bit_equal)),
@@ -237,6 +240,7 @@ def print_verification(result: Verification, file: TextIO) -> None:
         [
             ("operators", str(len(result.operators))),
             ("strategies executed", f"{result.executed:,}"),
+            ("of these, in steps", f"{result.stepped:,}"),
             ("incorrect", str(len(result.wrong))),
             ("missing", str(len(result.missing))),
             ("left out, with a reason", str(sum(len(operator.left_out) for operator in result.operators))),
@@ -256,6 +260,7 @@ def conformance_json(result: Conformance) -> dict[str, Any]:
         "passed": len(result.passed),
         "cut": len(result.cut),
         "strategies": result.strategies,
+        "in_steps": result.in_steps,
         "with_constants": {outcome.name: list(outcome.constants) for outcome in result.with_constants},
         "not_cut": _by_reason(result.not_cut()),
         "refused": _by_reason({reason.value: names for reason, names in result.refused().items()}),
@@ -280,6 +285,7 @@ def print_conformance(result: Conformance, file: TextIO) -> None:
             ("  and not cut", f"{len(result.passed) - len(result.cut):,}"),
             ("  with inputs given as constants", f"{len(result.with_constants):,}"),
             ("other strategies, as expected", f"{result.strategies:,}"),
+            ("  of them in steps", f"{result.in_steps:,}"),
             ("refused, for a reason below", str(sum(len(names) for names in result.refused().values()))),
             ("refused for another reason", str(len(result.failed))),
             ("differing", str(len(result.differing))),

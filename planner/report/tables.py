@@ -29,6 +29,9 @@ __all__ = ["compare", "explain", "grad", "plan", "run", "zoo", "zoo_models"]
 
 _SHOWN_STEPS = 12
 _SHOWN_NAMES = 4
+_TO_LEAST = "products to least"
+_ROOM_FOR_BOUNDS = 110
+"""Columns from which on strategies are compared with what products and convolutions move to the least that they can."""
 _WIDE_TABLE = 200
 """Columns from which on strategies are compared in one table, with all that is told of them."""
 
@@ -232,7 +235,7 @@ def compare(result: Comparison, file: TextIO) -> None:
     rows: list[tuple[str, ...]] = []
     for row in sorted(result.rows, key=order):
         if row.moved_bytes is None:
-            rows.append((row.strategy, "", "no plan", "", "", "", "", "", "", row.reason))
+            rows.append((row.strategy, "", "no plan", "", "", "", "", "", "", "", row.reason))
             continue
         sources = row.sources
         rows.append(
@@ -245,17 +248,19 @@ def compare(result: Comparison, file: TextIO) -> None:
                 "" if row.estimated_seconds is None else format_seconds(row.estimated_seconds),
                 "" if sources is None else f"{sources.measured_ops:,} of {sources.ops:,} ops",
                 format_bytes(row.excess_bytes or 0),
+                "-" if row.times_the_least is None else f"{row.times_the_least:.2f}",
                 "" if row.soybean_bytes is None else format_bytes(row.soybean_bytes),
                 row.what,
             )
         )
     times = "time to tofu's" if result.objective == "time" else "cost to tofu's"
-    costs = "moved", times, "memory per worker", "estimated time", "measured", "excess", "as SoyBean counts"
+    costs = "moved", times, "memory per worker", "estimated time", "measured", "excess", _TO_LEAST, "as SoyBean counts"
     columns: tuple[str, ...] = ("strategy", "best", *costs, "what it is")
     is_narrow = console.width < _WIDE_TABLE
     left_out = {
         "estimated time": result.topology is None,
         "measured": is_narrow or all(row.sources is None for row in result.rows),
+        _TO_LEAST: console.width < _ROOM_FOR_BOUNDS,
         "as SoyBean counts": is_narrow,
         "what it is": is_narrow,
     }

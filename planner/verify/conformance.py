@@ -29,6 +29,7 @@ from planner.graph.rewriting.randomness import lower_randomness
 from planner.machine.rates import Rates
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
+from planner.planning.in_steps import choices, step_variables, with_steps
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_plan
 from planner.search.decide import decide
@@ -80,6 +81,8 @@ class CaseOutcome:
     """Inputs that were given as constants, since the plan depends on their values."""
     strategies: int = 0
     """Further strategies that were run, each with the output that is expected."""
+    in_steps: int = 0
+    """Of those, in steps."""
     why_not_cut: str = ""
     refusal: Refusal | None = None
     error: str = ""
@@ -111,6 +114,11 @@ class Conformance:
     def strategies(self) -> int:
         """Further strategies that were run."""
         return sum(outcome.strategies for outcome in self.outcomes)
+
+    @property
+    def in_steps(self) -> int:
+        """Of those, in steps: products and convolutions along each variable that allows it."""
+        return sum(outcome.in_steps for outcome in self.outcomes)
 
     @property
     def with_constants(self) -> tuple[CaseOutcome, ...]:
@@ -220,19 +228,27 @@ def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tup
     plan = decided
     program, faults = _run(case, stock, planned.graph, decided.graph, decided.ops, plan)
     findings = [f"found plan: {fault}" for fault in faults]
-    count = 0
+    count = in_steps = 0
     is_alone = len(decided.ops) == 1 and decided.graph.ops == planned.graph.ops
     if is_alone and not _is_known(planned.graph, planned.graph.ops[0]):
         (bound,) = decided.ops
         chosen = _pieces(bound, plan.strategies[bound.op.name].tiling)
         for candidate in enumerate_strategies(bound, planned.workers):
-            if candidate.veto or _pieces(bound, candidate.strategy) == chosen:
+            if candidate.veto:
                 continue
-            held = {bound.op.name: candidate.strategy}
-            other = decide(planned.graph, decided.ops, SearchRequest(planned.workers, held=held))
-            _, faults = _run(case, stock, planned.graph, planned.graph, decided.ops, other)
-            findings += [f"{candidate.text}: {fault}" for fault in faults]
-            count += not faults
+            others = []
+            if _pieces(bound, candidate.strategy) == chosen:
+                other = decided
+            else:
+                held = {bound.op.name: candidate.strategy}
+                other = decide(planned.graph, decided.ops, SearchRequest(planned.workers, held=held))
+                others.append(other)
+            stepped = list(_in_steps(other, bound))
+            for one in (*others, *stepped):
+                _, faults = _run(case, stock, planned.graph, planned.graph, decided.ops, one)
+                findings += [f"{one.strategies[bound.op.name]}: {fault}" for fault in faults]
+                count += not faults
+            in_steps += len(stepped)
     is_cut = _is_cut(decided.graph, decided.ops, plan, program)
     return CaseOutcome(
         case.name,
@@ -241,9 +257,17 @@ def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tup
         is_cut=is_cut and not findings,
         constants=names,
         strategies=count,
+        in_steps=in_steps,
         why_not_cut="" if is_cut else _why_not_cut(decided.graph, decided.ops, planned.workers),
         differences=tuple(findings),
     )
+
+
+def _in_steps(plan: Decided, bound: BoundOp) -> Iterator[Decided]:
+    """A plan of one op with that in two steps along each variable that allows it."""
+    for number in step_variables(bound):
+        known = choices(plan, along=number)
+        yield from (with_steps(plan, known, known.keys(), 1) for _ in known)
 
 
 def _pieces(bound: BoundOp, strategy: Tiling) -> tuple[bytes, bytes]:

@@ -8,7 +8,7 @@ and what the workers make is concatenated or reduced as the description says.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -17,7 +17,10 @@ import numpy as np
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer, Replicate, Shard, Tiling, coordinates
+from planner.artifacts.plan import Steps
 from planner.errors import TofuError
+from planner.partition.stepping import SteppedDivision
+from planner.planning.in_steps import step_variables
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import NotLocalError
 from planner.verify.execute import ExecutionError, execute, whole_op
@@ -139,12 +142,27 @@ def run_whole(bound: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.
     return {int(name.removeprefix("out")): array for name, array in made.items()}
 
 
+def enumerate_steps(bound: BoundOp, strategy: Tiling, *counts: int) -> Iterator[Steps]:
+    """The steps that an op which sums products can run in: along each of its variables that allow it.
+
+    Args:
+        bound: the op.
+        strategy: how it is divided among workers.
+        counts: how many steps; left out where a worker has not as much of the variable.
+    """
+    for number in step_variables(bound):
+        ranges = bound.ranges(strategy)
+        least = int((ranges.hi - ranges.lo)[list(strategy.busy), number].min())
+        yield from (Steps(number, count) for count in counts if count <= least)
+
+
 def verify_strategy(
     bound: BoundOp,
     strategy: Tiling,
     inputs: Mapping[str, np.ndarray],
     *,
     whole: Mapping[int, np.ndarray] | None = None,
+    steps: Steps | None = None,
 ) -> Verdict:
     """Executes one strategy and compares it with the whole op.
 
@@ -153,12 +171,19 @@ def verify_strategy(
         strategy: one cut or several; a placement's dim is an index variable.
         inputs: the arrays of the op's inputs by tensor name; constants may be left out.
         whole: what ``run_whole`` returned, where it is known already.
+        steps: run it so, chunk by chunk; None: at once.
     """
     expected = whole if whole is not None else run_whole(bound, inputs)
     text = strategy_text(bound, strategy)
+    if steps is not None:
+        text += f" in {steps.count} steps along {bound.variables[steps.variable].name}"
     findings: list[Finding] = []
     try:
-        made = _run_workers(bound, strategy, _arrays(bound, inputs), findings)
+        arrays = _arrays(bound, inputs)
+        if steps is None:
+            made = _run_workers(bound, strategy, arrays, findings)
+        else:
+            made = _run_in_steps(bound, strategy, steps, arrays)
     except NotLocalError as error:
         return Verdict(strategy, text, (Finding(Kind.VETOED, str(error)),))
     except ExecutionError as error:
@@ -218,6 +243,28 @@ def _run_workers(bound: BoundOp, strategy: Tiling, arrays: Mapping[int, np.ndarr
                 message = f"worker {worker}, output {position}: made {list(array.shape)}, not {list(shape)}"
                 findings.append(Finding(Kind.SHAPE, message))
             made[worker][position] = (region, array)
+    return made
+
+
+def _run_in_steps(bound: BoundOp, strategy: Tiling, steps: Steps, arrays: Mapping[int, np.ndarray]) -> Made:
+    """What workers make of the one output of an op that sums products, a chunk after the other."""
+    division = SteppedDivision.of(bound, strategy, steps)
+    wanted = {f"out{p}": dtype for p, dtype in enumerate(bound.node.output_dtypes) if dtype is not None}
+    parts: dict[int, dict[int, np.ndarray]] = {worker: {} for worker in division.busy}
+    for chunk in division.chunks:
+        for part, work in chunk.work.items():
+            for worker, todo in work.items():
+                given = {f"in{slot}": _sliced(arrays[slot], region) for slot, region in todo.reads.items()}
+                result = execute(todo.local, given, wanted, bound.node.opset)["out0"]
+                parts[worker][part] = parts[worker][part] + result if part in parts[worker] else result
+    regions = tuple(bound.makes(bound.ranges(strategy), 0))
+    made: Made = {}
+    for worker, results in parts.items():
+        array = np.zeros(regions[worker].shape, dtype=next(iter(results.values())).dtype)
+        for part, result in results.items():
+            where = division.parts.regions[part][worker].within(regions[worker])
+            array[where] = result.reshape(array[where].shape)
+        made[worker] = {0: (regions[worker], array if bound.node.output_shapes[0] else array.reshape(()))}
     return made
 
 

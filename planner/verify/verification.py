@@ -11,7 +11,7 @@ from planner.tdl.descriptions import Descriptions
 from planner.verify.allowed import VETOED, gap_reason
 from planner.verify.cases.examples import Case, all_cases, bind_case, by_type, find_operator, qualified
 from planner.verify.missing import missing_strategies
-from planner.verify.strategies import enumerate_strategies, verify_strategy
+from planner.verify.strategies import enumerate_steps, enumerate_strategies, verify_strategy
 
 Ways: TypeAlias = tuple[int, ...]
 """How many ways each cut of a strategy goes; two numbers are a pair of cuts on one op."""
@@ -34,6 +34,8 @@ class OperatorVerification:
     """(strategy, ways, shape) that were executed split and whole."""
     pairs: int
     """Of those, pairs of cuts."""
+    stepped: int
+    """Of those, in steps: of an op that sums products, along each variable that allows it."""
     bit_equal: int
     """Of those, with the very bits of the whole op."""
     largest_error: float
@@ -68,6 +70,11 @@ class Verification:
         return sum(operator.executed for operator in self.operators)
 
     @property
+    def stepped(self) -> int:
+        """Of these, in steps."""
+        return sum(operator.stepped for operator in self.operators)
+
+    @property
     def wrong(self) -> tuple[str, ...]:
         return tuple(text for operator in self.operators for text in operator.wrong)
 
@@ -84,6 +91,7 @@ class Verification:
 class _Tally:
     executed: int = 0
     pairs: int = 0
+    stepped: int = 0
     bit_equal: int = 0
     vetoed: int = 0
     largest_error: float = 0.0
@@ -116,6 +124,7 @@ def verify_operator(
         shapes=len(cases),
         executed=tally.executed,
         pairs=tally.pairs,
+        stepped=tally.stepped,
         bit_equal=tally.bit_equal,
         largest_error=tally.largest_error,
         variables=tuple(sorted(variables)),
@@ -144,14 +153,17 @@ def _verify_case(
                 if not may_be_vetoed:
                     wrong.append(f"{case}: {candidate.text}: no local op: {candidate.veto}")
                 continue
-            verdict = verify_strategy(bound, candidate.strategy, inputs, whole=whole)
-            tally.executed += 1
-            tally.pairs += len(cuts) > 1
-            tally.bit_equal += verdict.bit_equal
-            tally.largest_error = max(tally.largest_error, verdict.largest_error)
+            counts = cuts if len(cuts) == 1 else ()  # a chunk is one more division: as many as there are workers
+            for steps in (None, *enumerate_steps(bound, candidate.strategy, *counts)):
+                verdict = verify_strategy(bound, candidate.strategy, inputs, whole=whole, steps=steps)
+                tally.executed += 1
+                tally.pairs += len(cuts) > 1
+                tally.stepped += steps is not None
+                tally.bit_equal += verdict.bit_equal
+                tally.largest_error = max(tally.largest_error, verdict.largest_error)
+                wrong += [f"{case}: {verdict.text}: {finding.message}" for finding in verdict.findings]
             if len(cuts) == 1:
                 variables.add(candidate.text.split("/")[0].split(",")[0])
-            wrong += [f"{case}: {verdict.text}: {finding.message}" for finding in verdict.findings]
 
 
 def verify_operators(

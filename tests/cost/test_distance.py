@@ -7,7 +7,7 @@ import pytest
 import opdefs
 from fast_suite import spread
 from planner import zoo
-from planner.cost.distance import Distance, distances
+from planner.cost.distance import Distance, distances, times_the_least
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UnsupportedError
 from planner.graph.model import Graph
@@ -35,8 +35,10 @@ def plan(
     )
 
 
-def rows(decided: Decided) -> list[Distance]:
-    return list(distances(decided.graph, decided.ops, decided.strategies, decided.tilings, CostTables()))
+def rows(decided: Decided, *, with_grids: bool = False) -> list[Distance]:
+    tables = CostTables()
+    found = distances(decided.graph, decided.ops, decided.strategies, decided.tilings, tables, with_grids=with_grids)
+    return list(found)
 
 
 def below(found: list[Distance]) -> list[str]:
@@ -72,7 +74,11 @@ def test_no_strategy_moves_less_than_the_bounds(name: str, workers: int) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 3, 8, 12])
 @pytest.mark.parametrize(
-    "name", ["mlp-5x300", "mlp-4x8192", "lenet-5", "alexnet", "vgg-16", "cnn-5x512-24", "gpt-2x1024", "rnn-1-1k"]
+    "name",
+    [
+        *("mlp-5x300", "mlp-4x8192", "mlp-4x12288", "lenet-5", "alexnet", "vgg-16", "cnn-5x512-24", "cnn-5x2048-6"),
+        *("gpt-2x1024", "rnn-1-1k"),
+    ],
 )
 def test_no_strategy_moves_less_than_the_bounds_on_models_of_the_zoo(name: str, workers: int) -> None:
     checked(name, workers)
@@ -80,7 +86,10 @@ def test_no_strategy_moves_less_than_the_bounds_on_models_of_the_zoo(name: str, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 8, 64])
-@pytest.mark.parametrize("name", ["alexnet", "inception-v3", "resnet-50", "wresnet-50-4", "rnn-4-8k", "gpt2"])
+@pytest.mark.parametrize(
+    "name",
+    ["alexnet", "vgg-16", "inception-v3", "resnet-50", "wresnet-50-4", "rnn-4-8k", "rnn-10-8k", "gpt2", "gpt2-xl"],
+)
 def test_no_quick_plan_moves_less_than_the_bounds(name: str, workers: int) -> None:
     graph = zoo.build(name)
     ops = opdefs.standard().bind_all(graph)
@@ -102,12 +111,14 @@ def test_where_the_tensors_lie_says_which_bound_holds() -> None:
     assert summed
     assert {row.moved_bytes for row in summed} == {2 * 3 * 64 * 64 * 4}
     assert {row.excess for row in summed} == {1}
+    assert times_the_least(found.values()) == 1
+    assert times_the_least(forward) is None
 
 
 def test_a_row_says_the_grid_that_moves_least() -> None:
     graph = mlp(1, 512, 512)
     ops = opdefs.standard().bind_all(graph)
-    found = rows(plan(graph, ops, 8, partitioned_inputs=True))
+    found = rows(plan(graph, ops, 8, partitioned_inputs=True), with_grids=True)
     assert {(row.regime, tuple(row.grid.items()), row.grid_bytes) for row in found} == {
         ("3D", (("m", 2), ("n", 2), ("k", 2)), 3 * 512 * 512 * 4)
     }

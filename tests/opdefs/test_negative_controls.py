@@ -9,11 +9,13 @@ import opdefs
 from opdefs.convolution import conv_local
 from opdefs.indexing import masked_lookup
 from opdefs.movement import slice_local
+from planner.partition import stepping
 from planner.tdl.builder import Description, Max, NodeView, Opaque, Sum, TensorArg, call, match, op, over
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 from planner.verify.cases.examples import Case, Known, bind_case, ints, make
 from planner.verify.strategies import Finding, Kind, enumerate_strategies, verify_strategy
+from planner.verify.verification import verify_operator
 
 
 @op("Conv", local=conv_local)
@@ -192,3 +194,14 @@ def test_strategies_are_named_by_index_variables() -> None:
     bound, _, _ = bind_case(make("Reshape", (4, 16), ints(64)), opdefs.standard())
     assert [candidate.text for candidate in enumerate_strategies(bound, 3)] == ["i0/3", "i0,block 16/3"]
     assert [candidate.text for candidate in enumerate_strategies(bound, 2)] == ["i0/2"]  # block 16 cuts it alike
+
+
+def test_steps_of_which_one_is_done_twice_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    split = stepping._split
+    monkeypatch.setattr(stepping, "_split", lambda *given: [split(*given)[0]] * len(split(*given)))
+    found = verify_operator("MatMul", [make("MatMul", (4, 6), (6, 4))], opdefs.standard(), ways=[(2,)])
+    assert found.stepped >= 6
+    assert all(" in 2 steps along " in text for text in found.wrong)
+    assert any("k/2 in 2 steps along k" in text for text in found.wrong)
+    monkeypatch.undo()
+    assert verify_operator("MatMul", [make("MatMul", (4, 6), (6, 4))], opdefs.standard(), ways=[(2,)]).wrong == ()

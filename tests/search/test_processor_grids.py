@@ -54,5 +54,5 @@ def test_tofus_own_search_finds_nothing_dearer() -> None:
 def test_a_model_without_products_is_refused() -> None:
     tensors = {name: Tensor(name, (16, 16), DType.FLOAT32) for name in ("x", "y")}
     graph = Graph("none", tensors, (Op("relu", "Relu", ("x",), ("y",)),), ("x",), ("y",), {})
-    with pytest.raises(InfeasibleError, match="no op sums products"):
+    with pytest.raises(InfeasibleError, match=r"no op of .* sums products"):
         planned(graph, 4)

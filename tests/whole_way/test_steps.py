@@ -21,20 +21,36 @@ from planner.graph.to_onnx import to_model, write_model
 from planner.partition import stepping
 from planner.partition.build import complete_plan, partition, plan_files
 from planner.planning.in_steps import choices
+from planner.report import as_json
 from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.zoo import mlp
 from planner.zoo.convolutional import cnn
+from planner.zoo.forward import Forward
 from planner.zoo.recurrent import rnn
+from planner.zoo.residual import _bottleneck
+from planner.zoo.step import training_step
 from planner.zoo.transformer import GptShape, gpt
+
+
+def small_resnet() -> Graph:
+    """Two bottlenecks, the second of half as many rows and columns."""
+    model = Forward("resnet-small")
+    x = model.input("x", 24, 8, 12, 12)
+    for number, stride in enumerate((1, 2)):
+        x = _bottleneck(model, f"block{number}", x, 8, stride)
+    x = model.linear("fc", model.global_average_pool("pool", x), 16)
+    return training_step(model, x, loss="softmax_cross_entropy", optimizer="sgd")
+
 
 MODELS: dict[str, Callable[[], Graph]] = {
     "mlp": lambda: mlp(3, 64, 96),
     "cnn": lambda: cnn(3, 16, 8, batch=8),
     "lenet-5": lambda: zoo.build("lenet-5", batch=24),
     "gpt": lambda: gpt("g", GptShape(1, 64, 4, 16), batch=4),
+    "resnet": small_resnet,
     "lstm": lambda: rnn(1, 64, batch=12, steps=3),
 }
 
@@ -204,6 +220,27 @@ def test_such_plans_run_within_their_limits(graph: Graph, memory: str, tmp_path:
     assert max(found.arena_bytes) <= max(plan.peak_bytes)
 
 
+@pytest.mark.slow
+def test_a_grid_for_the_memory_there_is(tmp_path: Path) -> None:
+    """The 3D product's sums do not fit on 16 workers, not even in steps; on a grid of fewer directions they do."""
+    write_model(one_op("MatMul", *((256, 256),) * 2, made=(256, 256)), tmp_path / "m.onnx")
+    free = api.plan(tmp_path / "m.onnx", gpus=16, inputs="partitioned", out=tmp_path / "free").plan
+    [told] = api.explain(tmp_path / "free", subject="op").memory
+    assert told.in_steps_bytes is not None
+    plan = api.plan(
+        tmp_path / "m.onnx",
+        gpus=16,
+        inputs="partitioned",
+        memory=f"{told.in_steps_bytes - 4096}B",
+        out=tmp_path / "lean",
+    ).plan
+    assert plan.strategies["op"].steps is not None
+    assert "k" not in str(plan.strategies["op"]).partition(" in ")[0]
+    assert max(plan.peak_bytes) <= told.in_steps_bytes - 4096
+    assert plan.moved_bytes > free.moved_bytes
+    assert run(tmp_path / "lean").moved_bytes == plan.moved_bytes
+
+
 # What is said, and refused
 
 
@@ -212,6 +249,26 @@ def test_steps_are_told(tmp_path: Path) -> None:
     api.plan(tmp_path / "m.onnx", gpus=4, inputs="partitioned", op_schedule="stepped", out=tmp_path / "plan")
     [row] = api.explain(tmp_path / "plan", subject="op").ops
     assert " in 2 steps along " in row.strategy
+    assert as_json.explain(api.explain(tmp_path / "plan"))["steps"] == [{"op": "op", "variable": "m", "count": 2}]
+
+
+def test_the_memory_that_is_told_is_that_of_the_programs(tmp_path: Path) -> None:
+    """Of a model of one op: what its plan takes at once and in the steps that are told, to a few bytes beside."""
+    graph = one_op("MatMul", *((256, 256),) * 2, made=(256, 256))
+    write_model(graph, tmp_path / "m.onnx")
+    plain = api.plan(tmp_path / "m.onnx", gpus=8, inputs="partitioned", out=tmp_path / "plan").plan
+    [told] = api.explain(tmp_path / "plan", subject="op").memory
+    assert told.at_once_bytes == max(plain.peak_bytes)
+    assert told.in_steps_bytes is not None
+    assert told.in_steps_bytes < 0.7 * told.at_once_bytes
+    assert not told.is_stepped
+    limit = f"{told.in_steps_bytes}B"
+    stepped = api.plan(tmp_path / "m.onnx", gpus=8, inputs="partitioned", memory=limit, out=tmp_path / "stepped").plan
+    assert max(stepped.peak_bytes) <= told.in_steps_bytes
+    [told] = api.explain(tmp_path / "stepped", subject="op").memory
+    assert told.is_stepped
+    assert told.in_steps_bytes == max(stepped.peak_bytes)
+    assert api.explain(tmp_path / "stepped", subject="a").memory == ()
 
 
 def test_a_plan_without_steps_says_nothing_of_them(tmp_path: Path) -> None:
@@ -224,8 +281,10 @@ def test_a_plan_without_steps_says_nothing_of_them(tmp_path: Path) -> None:
 
 def test_a_model_without_products_is_refused(tmp_path: Path) -> None:
     write_model(one_op("Relu", (16, 16), made=(16, 16)), tmp_path / "m.onnx")
-    with pytest.raises(InfeasibleError, match="--op-schedule stepped: no op"):
+    with pytest.raises(InfeasibleError, match="--op-schedule stepped: no op of one"):
         api.plan(tmp_path / "m.onnx", gpus=4, op_schedule="stepped", out=tmp_path / "plan")
+    with pytest.raises(InfeasibleError, match="--strategy distcnn: no op of one"):
+        api.plan(tmp_path / "m.onnx", gpus=4, strategy="distcnn", out=tmp_path / "plan")
 
 
 @pytest.mark.parametrize(

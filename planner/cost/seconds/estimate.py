@@ -7,6 +7,7 @@ Bytes are those of the program's fetches, pair by pair.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from planner.cost.seconds.assignment import assign, bytes_between
 from planner.cost.seconds.exchange import Exchange, ExchangeTime, ExchangeTimes, exchanges
 from planner.cost.seconds.measured import From, Measured, compute_times
 from planner.cost.seconds.overlap import overlapped_seconds
+from planner.cost.seconds.pipelined import Pipeline
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph
 from planner.machine.device_profile import DeviceProfile
@@ -110,8 +112,12 @@ def summed(
     level_bytes: dict[str, int] = {}
     level_seconds: dict[str, float] = {}
     fetching = np.zeros(len(devices))
+    by_name: dict[str, ExchangeTime] = {}
+    updating: set[str] = set()
     for exchange, time in parts.exchanges:
+        by_name[exchange.name.rstrip("'")] = time
         if exchange.tensor in parts.update:
+            updating.add(exchange.name.rstrip("'"))
             synchronisation += time.seconds
         else:
             transfer += time.seconds
@@ -119,9 +125,17 @@ def summed(
             level_bytes[level] = level_bytes.get(level, 0) + amount
             level_seconds[level] = level_seconds.get(level, 0.0) + time.level_seconds[level]
         fetching[list(exchange.receivers)] += time.seconds
+    for bound in (bound for bound in ops if strategies[bound.op.name].steps is not None):
+        pipeline = Pipeline.of(bound.op, strategies[bound.op.name])
+        taken = sum(by_name[name].seconds for name in pipeline.names if name in by_name)
+        hidden = pipeline.hidden_seconds(by_name, float(by_op[bound.op.name].max()))
+        late = sum(by_name[name].seconds for name in pipeline.names if name in updating)
+        synchronisation -= hidden * late / taken if taken else 0.0
+        transfer -= hidden * (1 - late / taken) if taken else 0.0
     compute = float(sum(float(seconds.max()) for seconds in by_op.values()))
     serial = compute + transfer + synchronisation
-    segments = _segment_seconds(program, by_op)
+    stepped = frozenset(name for name, strategy in strategies.items() if strategy.steps is not None)
+    segments = _segment_seconds(program, by_op, stepped)
     return TimeEstimate(
         topology=machine.name,
         devices=devices,
@@ -171,14 +185,17 @@ def _slowest_first(level_seconds: Mapping[str, float]) -> list[str]:
     return sorted(level_seconds, key=lambda level: (-level_seconds[level], level))
 
 
-def _segment_seconds(program: Program, by_op: Mapping[str, np.ndarray]) -> dict[tuple[int, int], float]:
-    """What each segment computes, by worker and number of the step."""
-    return {
-        (worker.worker, number): sum(float(by_op[op][worker.worker]) for op in step.ops)
-        for worker in program.workers
-        for number, step in enumerate(worker.steps)
-        if isinstance(step, Segment)
-    }
+def _segment_seconds(
+    program: Program, by_op: Mapping[str, np.ndarray], stepped: frozenset[str]
+) -> dict[tuple[int, int], float]:
+    """What each segment computes, by worker and number of the step; ops in steps fall into several segments."""
+    found = {}
+    for worker in program.workers:
+        segments = [(number, step) for number, step in enumerate(worker.steps) if isinstance(step, Segment)]
+        count = Counter(op for _, step in segments for op in step.ops if op in stepped)
+        for number, step in segments:
+            found[worker.worker, number] = sum(float(by_op[op][worker.worker]) / count.get(op, 1) for op in step.ops)
+    return found
 
 
 def synchronised(graph: Graph, ops: Sequence[BoundOp]) -> frozenset[str]:

@@ -34,6 +34,8 @@ class ExchangeTime:
     level_bytes: Mapping[str, int]
     level_seconds: Mapping[str, float]
     """By level, the busiest of its ports."""
+    latency_seconds: float = 0.0
+    """Of the seconds, the latency."""
 
 
 def exchanges(program: Program) -> list[Exchange]:
@@ -92,4 +94,4 @@ class ExchangeTimes:
             level_seconds[level] = max(level_seconds[level], load / bandwidths[port])
             by_port[port] = by_port.get(port, 0) + load
         busiest = max((load / bandwidths[port] for port, load in by_port.items()), default=0.0)
-        return ExchangeTime(busiest + latency, level_bytes, level_seconds)
+        return ExchangeTime(busiest + latency, level_bytes, level_seconds, latency)

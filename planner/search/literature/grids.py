@@ -40,7 +40,7 @@ def processor_grids(problem: Problem, cuts: tuple[int, ...]) -> Restriction:
                 by_op[op.op.name] = grid.ways
     if not known:
         raise InfeasibleError(
-            "no op sums products of two inputs, so there is no processor grid",
+            f"--strategy distcnn: no op of {problem.graph.name} sums products of two inputs: there is no grid",
             hint="plan with --strategy tofu, which needs none",
         )
 

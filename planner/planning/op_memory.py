@@ -1,0 +1,78 @@
+"""What a worker takes for one op of a plan, at once and in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from planner.algebra.tiling import Tiling
+from planner.artifacts.plan import OpStrategy, Steps
+from planner.cost.by_op import costed
+from planner.cost.tables import CostTables
+from planner.graph.model import Graph, is_used
+from planner.partition.build import unplaced
+from planner.planning.in_steps import TIMES, choice_of
+from planner.results import OpMemory
+from planner.search.decided import Decided
+from planner.tdl.bind import BoundOp
+
+
+def op_memory(
+    graph: Graph, op: BoundOp, strategy: OpStrategy, tilings: Mapping[str, Tiling], tables: CostTables
+) -> OpMemory:
+    """Counts it by the programs of the op alone, wherever buffers lie.
+
+    Args:
+        graph: that the op is of.
+        op: one that sums products.
+        strategy: the plan's.
+        tilings: the plan's, by tensor.
+        tables: to count with.
+    """
+    known = choice_of(graph, op, strategy.tiling, tilings)
+    tried = [] if strategy.steps is None else [strategy.steps]
+    if known is not None and strategy.steps is None:
+        tried += [steps for times in TIMES if (steps := known.steps(times)) is not None]
+    alone = _alone(graph, op, tilings, strategy)
+
+    def taken(steps: Steps | None) -> int:
+        plan = costed(alone.graph, alone.ops, alone, tables)
+        plan = replace(plan, strategies={op.op.name: replace(strategy, steps=steps)})
+        return max(unplaced(plan.graph, plan.ops, plan, lean=True).least_peaks)
+
+    in_steps = [(taken(steps), steps.count, steps) for steps in dict.fromkeys(tried)]
+    least = min(in_steps, key=lambda one: one[:2], default=None)
+    return OpMemory(
+        op.op.name,
+        taken(None),
+        None if least is None else least[0],
+        "" if least is None else op.variables[least[2].variable].name,
+        0 if least is None else least[1],
+        strategy.steps is not None,
+    )
+
+
+def _alone(graph: Graph, op: BoundOp, tilings: Mapping[str, Tiling], strategy: OpStrategy) -> Decided:
+    """The part of a plan that is of one op."""
+    names = [name for name in dict.fromkeys((*op.op.inputs, *op.op.outputs)) if name]
+    constants = {name: graph.constants[name] for name in names if name in graph.constants}
+    inputs = tuple(name for name in dict.fromkeys(op.op.inputs) if name and name not in constants)
+    tensors = {name: graph.tensors[name] for name in names}
+    made = tuple(name for name in op.op.outputs if name and is_used(graph, name))
+    one = Graph(graph.name, tensors, (op.op,), inputs, made, constants, opset=graph.opset, domains=graph.domains)
+    held = {name: tilings[name] for name in names if name in tilings}
+    return Decided(
+        cuts=strategy.tiling.ways,
+        tilings=held,
+        strategies={op.op.name: strategy},
+        tensor_bytes=dict.fromkeys(held, 0),
+        moved_bytes=0,
+        computing_bytes=0,
+        excess_bytes=0,
+        repeated_bytes=0,
+        certified_gap=None,
+        strategy="",
+        unsplit=(),
+        graph=one,
+        ops=(op,),
+    )
