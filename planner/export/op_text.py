@@ -1,0 +1,489 @@
+"""One op in JAX: what is brought to it, what each worker computes, and how the result comes to where it is owned."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from planner.algebra.region import Region, index_space
+from planner.algebra.tiling import Reducer
+from planner.artifacts.plan import Plan
+from planner.export.counting import Counting, Taken
+from planner.export.emitters import Form, InexpressibleError, Operand, emitted, literal
+from planner.export.held import Held
+from planner.export.movement import Collective, Exchange, Sent, collectives_between, exchanged, moved_elements
+from planner.graph.model import DType, Graph, Shape
+from planner.partition.division import Division
+from planner.partition.fetches import NOTHING
+from planner.tdl.bind import BoundOp
+from planner.tdl.local import LocalOp
+
+_JOINS = {Reducer.MAX: ("-jnp.inf", "jnp.maximum"), Reducer.MIN: ("jnp.inf", "jnp.minimum"), Reducer.PROD: ("1", "jnp.multiply")}
+
+
+@dataclass(frozen=True)
+class OpText:
+    """An op as a function."""
+
+    op: str
+    title: str
+    """Its type and strategy."""
+    parameters: tuple[str, ...]
+    """Names in the text."""
+    inputs: tuple[str, ...]
+    """The tensors that they are."""
+    outputs: tuple[str, ...]
+    """The tensors that come of it."""
+    lines: tuple[str, ...]
+    """Statements, without indentation."""
+    returned: tuple[str, ...]
+    """An expression for each output."""
+    predicted_bytes: int
+    """What it moves by the plan."""
+    moved_bytes: int
+    """What its text moves."""
+    helpers: frozenset[str]
+
+
+@dataclass
+class _Text:
+    """What is being written."""
+
+    lines: list[str] = field(default_factory=list)
+    helpers: set[str] = field(default_factory=set)
+    predicted_bytes: int = 0
+    moved_bytes: int = 0
+
+
+class OpWriter:
+    """Writes the ops of a plan.
+
+    Attributes:
+        large: constants that are too large to be written out, by name.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan) -> None:
+        self._graph = graph
+        self._plan = plan
+        self._counting = Counting(plan.cuts, plan.workers)
+        self.large: dict[str, np.ndarray] = {}
+
+    def owned(self, name: str) -> Held:
+        """What workers hold of a tensor."""
+        shape = self._graph.tensors[name].shape
+        if name in self._graph.constants:
+            return Held.of((Region.whole(shape),) * self._plan.workers)
+        return Held.of(tuple(self._plan.tilings[name].boxes(shape)))
+
+    def written(self, bound: BoundOp, used: frozenset[str]) -> OpText:
+        """An op in JAX.
+
+        Args:
+            bound: the op.
+            used: tensors that somebody needs.
+
+        Raises:
+            InexpressibleError: it cannot be written.
+        """
+        op, strategy = bound.op, self._plan.strategies[bound.op.name]
+        division = Division.of(bound, strategy.tiling)
+        text = _Text()
+        needed, local_ops = self._needed(bound, division)
+        operands: dict[str, Operand] = {}
+        held: dict[str, Held] = {}
+        parameters: dict[str, str] = {}
+        for slot, name in enumerate(op.inputs):
+            if not name or not any(f"in{slot}" in node.inputs for one in local_ops for node in one.nodes):
+                continue
+            if name in self._graph.constants:
+                operand = self._constant(bound, division, slot)
+                if operand is not None:
+                    operands[f"in{slot}"] = operand
+                    continue
+            shared = bound.delivered_slots.get(slot)
+            if shared is None:
+                raise InexpressibleError(f"{op.op_type}: input {slot} is no constant")
+            if shared != slot and f"in{shared}" in operands:
+                operands[f"in{slot}"], held[f"in{slot}"] = operands[f"in{shared}"], held[f"in{shared}"]
+                continue
+            target = needed[slot]
+            is_again = sum(op.inputs[other] == name for other in set(bound.delivered_slots.values())) > 1
+            if name in self._graph.constants:
+                label = variable = f"constant{slot}"
+            else:
+                label = parameters.setdefault(name, _letter(len(parameters)))
+                variable = f"{label}{slot}" if is_again else label
+            operands[f"in{slot}"] = Operand(self._read(text, name, label, variable, target))
+            held[f"in{slot}"] = target
+        results = [position for position, name in enumerate(op.outputs) if name in used]
+        computed = self._computed(text, bound, division, local_ops, operands, held, results)
+        returned = []
+        for position, expression in zip(results, computed, strict=True):
+            returned.append(self._home(text, bound, division, position, expression))
+        return OpText(
+            op.name,
+            f"{op.op_type}, {strategy}",
+            tuple(parameters.values()),
+            tuple(parameters),
+            tuple(op.outputs[position] for position in results),
+            tuple(text.lines),
+            tuple(returned),
+            text.predicted_bytes,
+            text.moved_bytes,
+            frozenset(text.helpers),
+        )
+
+    def _needed(self, bound: BoundOp, division: Division) -> tuple[dict[int, Held], tuple[LocalOp, ...]]:
+        """What workers need of each input, and their different local ops.
+
+        Convolutions whose parts have other pads at a border read zeros there, and are one local op.
+        """
+        needed = {slot: Held.of(regions) for slot, regions in division.reads.items()}
+        local_ops = division.local_ops
+        if bound.op.op_type != "Conv" or 0 not in needed or len(division.busy) != self._plan.workers:
+            return needed, local_ops
+        read = bound.reads(bound.ranges(self._plan.strategies[bound.op.name].tiling))[0]
+        regions = division.reads[0]
+        rank = len(needed[0].frame)
+        cut = [any(one.lo[dim] != regions[0].lo[dim] for one in regions) for dim in range(rank)]
+        before, after = (np.where(cut, reach, 0) for reach in (read.before, read.after))
+        frames = {
+            tuple((np.array(region.shape) + first + last).tolist())
+            for region, first, last in zip(regions, before, after, strict=True)
+        }
+        alike = {
+            tuple(0 if cut[2 + dim % (rank - 2)] else pad for dim, pad in enumerate(_pads(one, rank)))
+            for one in local_ops
+        }
+        if len(frames) != 1 or len(alike) != 1 or not (before.any() or after.any()):
+            return needed, local_ops
+        [frame], [pads] = frames, alike
+        needed[0] = Held(regions, frame, tuple(tuple(row) for row in before.tolist()))
+        node = local_ops[0].nodes[0]
+        same = replace(node, attributes={**node.attributes, "pads": pads})
+        others = {(one.nodes[0].inputs, _without_pads(one)) for one in local_ops}
+        if len(others) != 1 or any(len(one.nodes) != 1 for one in local_ops):
+            return {**needed, 0: Held.of(regions)}, local_ops
+        return needed, (replace(local_ops[0], nodes=(same,)),)
+
+    def _constant(self, bound: BoundOp, division: Division, slot: int) -> Operand | None:
+        """A constant input; None where workers read different parts of it."""
+        name = bound.op.inputs[slot]
+        value = self._graph.constants[name]
+        if value is None:
+            raise InexpressibleError(f"constant {name!r} is external data that the plan does not hold")
+        if slot in bound.delivered_slots:
+            parts = {division.parts[worker].inputs[slot] for worker in division.busy} - {None}
+            if len(parts) > 1:
+                return None
+            whole = Region.whole(value.shape)
+            for region in parts:
+                assert region is not None, "None was taken out"
+                if value.shape:
+                    value = value[region.within(whole)]
+        return self._literal(name, value)
+
+    def _literal(self, name: str, value: np.ndarray) -> Operand:
+        try:
+            return Operand(literal(value), value)
+        except InexpressibleError:
+            label = name
+            while label in self.large and not np.array_equal(self.large[label], value):
+                label += "'"
+            self.large[label] = value
+            return Operand(f"CONSTANTS[{label!r}]", value)
+
+    def _read(self, text: _Text, name: str, label: str, variable: str, target: Held) -> str:
+        """Brings an input to where it is needed; the variable that then holds it."""
+        tensor = self._graph.tensors[name]
+        source = self.owned(name)
+        if name in self._graph.constants:
+            value = self._graph.constants[name]
+            assert value is not None, "it was looked at"
+            text.lines.append(f"{variable} = {self._literal(name, value).text}")
+            tiling = None
+        else:
+            tiling = self._plan.tilings[name]
+        if source == target:
+            return label
+        taken = self._counting.read(source, tiling, target)
+        found = collectives_between(source, target, index_space(tensor.shape), self._plan.cuts)
+        return self._moved(text, source, [taken], found, label, variable, tensor.shape, tensor.dtype)
+
+    def _moved(
+        self,
+        text: _Text,
+        source: Held,
+        rounds: Sequence[Taken],
+        found: Sequence[Collective] | None,
+        before: str,
+        variable: str,
+        shape: Shape,
+        dtype: DType,
+    ) -> str:
+        """Writes a movement: collectives where they move no more than is counted, else box by box."""
+        predicted = sum(one.moved_elements for one in rounds) * dtype.item_bytes
+        text.predicted_bytes += predicted
+        if found is not None:
+            moved = moved_elements(found, source.frame, self._plan.cuts)[0] * dtype.item_bytes
+            if moved == predicted:
+                text.moved_bytes += moved
+                for one in found:
+                    text.lines.append(f"{variable} = {self._collective(text, one, before)}")
+                    before = variable
+                return before
+        for taken in rounds:
+            exchange = exchanged(source, taken.target, taken.boxes, taken.reducer)
+            target = f"{variable}_{'here' if taken.reducer is None else 'sum'}"
+            self._exchange(text, exchange, source, before, target, shape, dtype)
+            source, before = taken.target, target
+        return before
+
+    def _collective(self, text: _Text, one: Collective, value: str) -> str:
+        names = [f'"c{cut}"' for cut in one.cuts]
+        axes = names[0] if len(names) == 1 else f"({', '.join(names)})"
+        if one.kind == "slice":
+            text.helpers.update(("part",))
+            return f"part({value}, {axes}, {one.dim})"
+        if one.kind == "psum_scatter":
+            return f"lax.psum_scatter({value}, {axes}, scatter_dimension={one.dim}, tiled=True)"
+        if one.kind == "all_to_all":
+            return f"lax.all_to_all({value}, {axes}, split_axis={one.dim}, concat_axis={one.before}, tiled=True)"
+        if one.kind == "all_gather":
+            return f"lax.all_gather({value}, {axes}, axis={one.dim}, tiled=True)"
+        return f"lax.{one.kind}({value}, {axes})"
+
+    def _exchange(
+        self, text: _Text, exchange: Exchange, source: Held, before: str, variable: str, shape: Shape, dtype: DType
+    ) -> None:
+        """Writes a tensor's assembly box by box."""
+        frame, boxes = exchange.target.frame, list(exchange.boxes)
+        value = before if shape else f"{before}.reshape(1)"
+        is_sum = exchange.reducer in (None, Reducer.SUM)
+        if not is_sum and not dtype.is_float:
+            raise InexpressibleError(f"joins {dtype.value} by {exchange.reducer}")
+        fill = "0" if is_sum else _JOINS[exchange.reducer][0]  # type: ignore[index]
+        origin = (0,) * len(frame)
+        first = boxes[0] if boxes else None
+        if first is not None and first.shape == frame and all(first.takes) and set(first.places) == {origin} and is_sum:
+            made = self._box(text, boxes.pop(0), value, source)
+        else:
+            made = f"jnp.full({frame}, {fill}, {_dtype(dtype)})"
+        text.lines.append(f"{variable} = {made}")
+        for sent in boxes:
+            box, place = self._box(text, sent, value, source), _row(text, sent.places)
+            if is_sum:
+                text.helpers.add("put")
+                text.lines.append(f"{variable} = put({variable}, {box}, {place})")
+            else:
+                text.helpers.update(("mine", "join"))
+                function = _JOINS[exchange.reducer][1]  # type: ignore[index]
+                text.lines.append(f"{variable} = join({variable}, {box}, {place}, {sent.takes}, {function})")
+            text.moved_bytes += len(sent.pairs) * _count(sent.shape) * dtype.item_bytes
+        if not shape:
+            text.lines.append(f"{variable} = {variable}.reshape(())")
+
+    def _box(self, text: _Text, sent: Sent, value: str, source: Held) -> str:
+        """A box that is sent, or placed where a worker has it."""
+        if set(sent.starts) == {sent.starts[0]}:
+            start = sent.starts[0]
+            bounds = [
+                ":" if (lo, lo + size) == (0, whole) else f"{lo}:{lo + size}"
+                for lo, size, whole in zip(start, sent.shape, source.frame, strict=True)
+            ]
+            box = value if set(bounds) == {":"} else f"{value}[{', '.join(bounds)}]"
+        else:
+            box = f"lax.dynamic_slice({value}, {_row(text, sent.starts)}, {sent.shape})"
+        if sent.pairs:
+            return f"lax.ppermute({box}, AXES, {list(sent.pairs)})"
+        if all(sent.takes):
+            return box
+        text.helpers.update(("mine", "only"))
+        return f"only({sent.takes}, {box})"
+
+    def _computed(
+        self,
+        text: _Text,
+        bound: BoundOp,
+        division: Division,
+        local_ops: tuple[LocalOp, ...],
+        operands: Mapping[str, Operand],
+        held: Mapping[str, Held],
+        results: Sequence[int],
+    ) -> list[str]:
+        """Writes what workers compute; an expression for each output."""
+        op = bound.op
+        dtypes = {f"out{position}": self._graph.tensors[op.outputs[position]].dtype for position in results}
+        made = {position: Held.of(division.made[position]) for position in results}
+        one_form = len(local_ops) == 1 and len(division.busy) == self._plan.workers
+        if one_form and (
+            len(local_ops) < len(division.local_ops)
+            or all(one.is_even for one in (*held.values(), *made.values()))
+        ):
+            lines, values = self._local(text, op.name, local_ops[0], operands, dtypes)
+            text.lines.extend(lines)
+            return values
+        return self._switched(text, bound, division, operands, held, made, dtypes)
+
+    def _local(
+        self, text: _Text, op: str, local: LocalOp, operands: Mapping[str, Operand], dtypes: Mapping[str, DType]
+    ) -> tuple[list[str], list[str]]:
+        """A local op's lines, and the expressions of its results."""
+        known = {**operands, **{key: self._literal(f"{op}.{key}", value) for key, value in local.constants.items()}}
+        lines: list[str] = []
+        for number, node in enumerate(local.nodes):
+            form = Form(
+                node,
+                tuple(known[name] if name else None for name in node.inputs),
+                self._graph.opset,
+                tuple(dtypes.get(name) for name in node.outputs),
+                text.helpers,
+            )
+            values = emitted(form)
+            there = [name for name in node.outputs if name]
+            if len(values) == 1 and len(there) == 1:
+                is_last = number + 1 == len(local.nodes)
+                label = there[0] if is_last else _identifier(there[0], "v")
+                if not is_last:
+                    lines.append(f"{label} = {values[0]}")
+                    known[there[0]] = Operand(label)
+                else:
+                    known[there[0]] = Operand(values[0])
+                continue
+            labels = [_identifier(name, "v") if name else "_" for name in node.outputs]
+            lines.append(f"{', '.join(labels)} = {', '.join(values)}")
+            known.update({name: Operand(label) for name, label in zip(node.outputs, labels, strict=True) if name})
+        return lines, [known[name].text for name in dtypes]
+
+    def _switched(
+        self,
+        text: _Text,
+        bound: BoundOp,
+        division: Division,
+        operands: Mapping[str, Operand],
+        held: Mapping[str, Held],
+        made: Mapping[int, Held],
+        dtypes: Mapping[str, DType],
+    ) -> list[str]:
+        """Writes a form for each kind of workers: parts are taken out of frames, and results put into frames."""
+        op, graph = bound.op, self._graph
+        scalar = {
+            **{f"in{slot}": not graph.tensors[name].shape for slot, name in enumerate(op.inputs) if name},
+            **{f"out{position}": not graph.tensors[op.outputs[position]].shape for position in made},
+        }
+        variables = {key: operands[key].text for key in held}
+        arguments = tuple(dict.fromkeys(variables.values()))
+        kinds: dict[object, int] = {}
+        numbers: list[int] = []
+        for worker in range(self._plan.workers):
+            local = division.local[worker]
+            parts = tuple((one.regions[worker].shape, one.offsets[worker]) for one in (*held.values(), *made.values()))
+            key = None if local == NOTHING else (local, parts)
+            fresh = key not in kinds
+            number = kinds.setdefault(key, len(kinds))
+            numbers.append(number)
+            if not fresh:
+                continue
+            text.lines.append(f"def kind_{number}({', '.join(arguments)}):")
+            if key is None:
+                values = [
+                    f"jnp.zeros({() if scalar[f'out{position}'] else one.frame}, {_dtype(dtypes[f'out{position}'])})"
+                    for position, one in made.items()
+                ]
+                text.lines.append(f"    return {_tuple(values)}")
+                continue
+            mine = dict(operands)
+            for slot, one in held.items():
+                region = one.regions[worker]
+                if region.is_empty or scalar[slot] or region.shape == one.frame:
+                    continue
+                bounds = ", ".join(
+                    ":" if size == whole else f"{lo}:{lo + size}"
+                    for lo, size, whole in zip(one.offsets[worker], region.shape, one.frame, strict=True)
+                )
+                text.lines.append(f"    {slot} = {variables[slot]}[{bounds}]")
+                mine[slot] = Operand(slot)
+            lines, values = self._local(text, op.name, division.local_ops[local], mine, dtypes)
+            text.lines.extend(f"    {line}" for line in lines)
+            widened = []
+            for value, (position, one) in zip(values, made.items(), strict=True):
+                shape = one.regions[worker].shape
+                pads = tuple((0, whole - size) for size, whole in zip(shape, one.frame, strict=True))
+                is_whole = scalar[f"out{position}"] or not any(after for _, after in pads)
+                widened.append(value if is_whole else f"jnp.pad({value}, {pads})")
+            text.lines.append(f"    return {_tuple(widened)}")
+        names = [_identifier(f"made{position or ''}", "v") for position in made]
+        forms = ", ".join(f"kind_{number}" for number in range(len(kinds)))
+        text.helpers.add("mine")
+        choice = f"mine({numbers})" if len(kinds) > 1 else "0"
+        called = f"lax.switch({choice}, [{forms}], {', '.join(arguments)})" if len(kinds) > 1 else (
+            f"kind_0({', '.join(arguments)})"
+        )
+        text.lines.append(f"{', '.join(names)} = {called}")
+        return names
+
+    def _home(self, text: _Text, bound: BoundOp, division: Division, position: int, value: str) -> str:
+        """Brings an output to where it is owned; the expression of it."""
+        name = bound.op.outputs[position]
+        tensor, tiling, made_as = self._graph.tensors[name], self._plan.tilings[name], division.made_as[position]
+        assert made_as is not None, "an absent output is never made"
+        made, owned = Held.of(division.made[position]), self.owned(name)
+        way = self._counting.returned(made, made_as, owned, tiling, index_space(tensor.shape))
+        if not way.rounds:
+            return value
+        found = collectives_between(
+            made, owned, index_space(tensor.shape), self._plan.cuts, way.partial, way.reducer
+        )
+        variable = f"made{position or ''}"
+        if value != variable:
+            text.lines.append(f"{variable} = {value}")
+        return self._moved(text, made, way.rounds, found, variable, variable, tensor.shape, tensor.dtype)
+
+
+def _pads(local: LocalOp, rank: int) -> tuple[int, ...]:
+    pads = local.nodes[0].attributes.get("pads")
+    return tuple(int(one) for one in pads) if isinstance(pads, tuple) else (0,) * (2 * (rank - 2))  # type: ignore[arg-type]
+
+
+def _without_pads(local: LocalOp) -> tuple[object, ...]:
+    return tuple(sorted((key, repr(value)) for key, value in local.nodes[0].attributes.items() if key != "pads"))
+
+
+def _count(shape: Shape) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def _dtype(dtype: DType) -> str:
+    return "jnp.bool_" if dtype is DType.BOOL else f"jnp.{dtype.value}"
+
+
+def _tuple(values: Sequence[str]) -> str:
+    return values[0] if len(values) == 1 else ", ".join(values)
+
+
+def _row(text: _Text, table: Sequence[Shape]) -> str:
+    """A row of a table for each device; the row alone where all are equal."""
+    if len(set(table)) == 1:
+        return str(table[0])
+    text.helpers.add("mine")
+    return f"mine({list(table)})"
+
+
+def _letter(number: int) -> str:
+    return string.ascii_lowercase[number] if number < 20 else f"x{number}"
+
+
+def _identifier(name: str, prefix: str) -> str:
+    """A Python name that is like a tensor's."""
+    found = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or prefix
+    if found[0].isdigit() or keyword.iskeyword(found):
+        found = f"{prefix}_{found}"
+    return found
