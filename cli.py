@@ -24,6 +24,7 @@ from planner.commands.exit_codes import (
     EXIT_USAGE,
 )
 from planner.commands.explain import explain
+from planner.commands.export import export
 from planner.commands.grad import grad
 from planner.commands.ops import ops
 from planner.commands.plan import plan
@@ -70,7 +71,7 @@ def tofu() -> None:
     """
 
 
-for _command in (grad, plan, compare, check, profile, ops, explain, run, zoo):
+for _command in (grad, plan, compare, check, profile, ops, explain, run, export, zoo):
     tofu.add_command(_command)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from types import MappingProxyType
 
 import numpy as np
@@ -37,6 +38,8 @@ class JaxStep:
     """What the file's collectives move."""
     padded: tuple[str, ...]
     """Inputs and outputs whose parts are not of one shape, and are laid out in parts that are."""
+    padding_bytes: int
+    """What their filling takes on all devices together."""
     notes: tuple[str, ...]
     """What the file does in another way than the plan says."""
 
@@ -95,8 +98,19 @@ def jax_step(source: Source, constants_file: str) -> JaxStep:
     head = _head(source, predicted, moved, notes, bool(constants), constants_file, used)
     text = "\n\n\n".join([f"{head}\n\n{layout.text}", body, layout.entry(steps)]) + "\n"
     return JaxStep(
-        text, constants, len(steps.functions), len(written), predicted, moved, layout.padded_names, tuple(notes)
+        text, constants, len(steps.functions), len(written), predicted, moved, layout.padded_names, _padding_bytes(source, layout.padded_names), tuple(notes)
     )
+
+
+def _padding_bytes(source: Source, names: Iterable[str]) -> int:
+    """What parts that are filled up to the longest take beyond their own elements."""
+    total = 0
+    for name in names:
+        tensor = source.graph.tensors[name]
+        sizes = [region.shape for region in source.plan.tilings[name].boxes(tensor.shape)]
+        longest = prod(max(extents) for extents in zip(*sizes, strict=True))
+        total += sum(longest - prod(size) for size in sizes) * tensor.dtype.item_bytes
+    return total
 
 
 def _needed(graph: Graph) -> frozenset[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.artifacts.estimate import TimeEstimate
-from planner.results import Beside, Comparison, Explanation, GradResult, PlanResult, ZooResult, ZooRow
+from planner.results import Beside, Comparison, Explanation, ExportResult, GradResult, PlanResult, ZooResult, ZooRow
 from planner.search.user_rules.prices import Price
 
 if TYPE_CHECKING:
@@ -310,3 +311,9 @@ def zoo_models(rows: Sequence[ZooRow]) -> dict[str, Any]:
             for row in rows
         ],
     }
+
+
+def export(result: ExportResult) -> dict[str, Any]:
+    """What ``tofu export --json`` prints."""
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(result).items()}
+    return {"schema_version": SCHEMA_VERSION, **plain}

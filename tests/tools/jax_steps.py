@@ -69,6 +69,8 @@ def main(directory: Path, file: Path, iterations: int) -> None:
                     continue
                 scale = float(np.abs(want.astype(np.float64)).max()) or 1.0
                 error = float(np.abs(mine.astype(np.float64) - want.astype(np.float64)).max()) / scale
+                if os.environ.get("ALL"):
+                    print(name, want.shape, error, scale)
                 if not error <= worst:
                     worst, worst_name = error, name
             values.update({key: expected[name] for key, name in following.items()})
