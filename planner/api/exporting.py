@@ -10,7 +10,7 @@ import numpy as np
 from planner.artifacts.plan_folder import newest_folder
 from planner.errors import ExportError, UsageError
 from planner.export.file_text import JaxStep, UnwrittenError, jax_step
-from planner.export.placements import Placements, placements
+from planner.export.placements import placements
 from planner.export.source import source_of
 from planner.progress import Progress, silent
 from planner.results import ExportResult

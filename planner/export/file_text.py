@@ -98,7 +98,15 @@ def jax_step(source: Source, constants_file: str) -> JaxStep:
     head = _head(source, predicted, moved, notes, bool(constants), constants_file, used)
     text = "\n\n\n".join([f"{head}\n\n{layout.text}", body, layout.entry(steps)]) + "\n"
     return JaxStep(
-        text, constants, len(steps.functions), len(written), predicted, moved, layout.padded_names, _padding_bytes(source, layout.padded_names), tuple(notes)
+        text=text,
+        constants=constants,
+        functions=len(steps.functions),
+        ops=len(written),
+        predicted_bytes=predicted,
+        moved_bytes=moved,
+        padded=layout.padded_names,
+        padding_bytes=_padding_bytes(source, layout.padded_names),
+        notes=tuple(notes),
     )
 
 
@@ -137,9 +145,7 @@ def _head(
     used: Iterable[str],
 ) -> str:
     plan = source.plan
-    wide = any(
-        tensor.dtype in (DType.INT64, DType.UINT64, DType.FLOAT64) for tensor in source.graph.tensors.values()
-    )
+    wide = any(tensor.dtype in (DType.INT64, DType.UINT64, DType.FLOAT64) for tensor in source.graph.tensors.values())
     lines = [
         f'"""A training step of {told(plan.model)} on {plan.workers} devices, as tofu planned it.',
         "",
@@ -184,10 +190,7 @@ class _Layout:
         self._graph = graph
         names = dict.fromkeys((*graph.inputs, *graph.outputs))
         self._specs = {name: spec_of(plan.tilings[name]) for name in names if name not in graph.constants}
-        self.parts = {
-            name: parts_of(plan.tilings[name], graph.tensors[name].shape)
-            for name in self._specs
-        }
+        self.parts = {name: parts_of(plan.tilings[name], graph.tensors[name].shape) for name in self._specs}
         self.padded_names = tuple(name for name, parts in self.parts.items() if parts)
 
     @property
@@ -351,7 +354,10 @@ def _function(name: str, ops: Sequence[OpText]) -> str:
     titles = list(dict.fromkeys(one.title for one in ops))
     title = "; ".join(titles[:3]) + ("; and others" if len(titles) > 3 else "")
     moves = f"; moves {first.predicted_bytes:,} bytes" if first.predicted_bytes else ""
-    lines = [f"def {name}({', '.join(first.parameters)}):", f'    """{title}{moves}: {_some([one.op for one in ops])}."""']
+    lines = [
+        f"def {name}({', '.join(first.parameters)}):",
+        f'    """{title}{moves}: {_some([one.op for one in ops])}."""',
+    ]
     lines += [f"    {line}" for line in first.lines]
     lines.append(f"    return {', '.join(first.returned)}")
     return "\n".join(lines)

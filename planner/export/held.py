@@ -50,9 +50,7 @@ class Held:
     def start(self, worker: int, region: Region) -> Shape:
         """Where a part of what a worker holds begins in its frame."""
         mine = self.regions[worker]
-        return tuple(
-            at - lo + offset for at, lo, offset in zip(region.lo, mine.lo, self.offsets[worker], strict=True)
-        )
+        return tuple(at - lo + offset for at, lo, offset in zip(region.lo, mine.lo, self.offsets[worker], strict=True))
 
 
 def grid_of(regions: Sequence[Region], ways: tuple[int, ...], extents: Shape) -> Grid | None:

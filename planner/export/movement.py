@@ -167,7 +167,7 @@ def _found(now: Grid, wanted: Grid, partial: set[int], reducer: Reducer | None) 
     while one_more():
         pass
     if partial:
-        if reducer not in _JOINED_WHOLE or any(cut in cuts for cut in partial for cuts in wanted):
+        if reducer is None or reducer not in _JOINED_WHOLE or any(cut in cuts for cut in partial for cuts in wanted):
             return None
         found.append(Collective(_JOINED_WHOLE[reducer], tuple(sorted(partial))))
     for dim, (have, want) in enumerate(zip(state, wanted, strict=True)):
@@ -179,9 +179,7 @@ def _found(now: Grid, wanted: Grid, partial: set[int], reducer: Reducer | None) 
     return tuple(found)
 
 
-def exchanged(
-    source: Held, target: Held, boxes: Sequence[Sequence[Box]], reducer: Reducer | None = None
-) -> Exchange:
+def exchanged(source: Held, target: Held, boxes: Sequence[Sequence[Box]], reducer: Reducer | None = None) -> Exchange:
     """A tensor assembled box by box.
 
     Args:
@@ -216,9 +214,9 @@ def exchanged(
         else:
             rounds.append((region.shape, {taker: (giver, region)}))
     for shape, taken in rounds:
-        givers = {taker: giver for taker, (giver, _) in taken.items()}
-        pairs = tuple(sorted((giver, taker) for taker, giver in givers.items()))
-        found.append(_sent(source, target, shape, givers, {one: region for one, (_, region) in taken.items()}, pairs))
+        senders = {taker: giver for taker, (giver, _) in taken.items()}
+        pairs = tuple(sorted((giver, taker) for taker, giver in senders.items()))
+        found.append(_sent(source, target, shape, senders, {one: region for one, (_, region) in taken.items()}, pairs))
     return Exchange(target, tuple(found), reducer)
 
 
@@ -244,7 +242,7 @@ def _sent(
 
 
 def _filled(known: Mapping[int, Shape], workers: range) -> tuple[Shape, ...]:
-    """By worker what is known; where nothing is, what is known of all others if that is one, so that it need not vary."""
+    """By worker what is known; elsewhere the same as of all others, if that is one: then it need not vary."""
     first = next(iter(known.values()))
     other = first if all(value == first for value in known.values()) else (0,) * len(first)
     return tuple(known.get(worker, other) for worker in workers)

@@ -6,24 +6,22 @@ import keyword
 import re
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.algebra.region import Region, index_space
-from planner.algebra.tiling import Reducer
 from planner.artifacts.plan import Plan
-from planner.export.counting import Counting, Taken
+from planner.export.counting import Counting
 from planner.export.emitters import Form, InexpressibleError, Operand, emitted, literal
 from planner.export.held import Held
-from planner.export.movement import Collective, Exchange, Sent, collectives_between, exchanged, moved_elements
-from planner.graph.model import DType, Graph, Shape
+from planner.export.movement import collectives_between
+from planner.export.movement_text import Text, array_dtype, written_movement
+from planner.graph.model import DType, Graph
 from planner.partition.division import Division
 from planner.partition.fetches import NOTHING
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalOp
-
-_JOINS = {Reducer.MAX: ("-jnp.inf", "jnp.maximum"), Reducer.MIN: ("jnp.inf", "jnp.minimum"), Reducer.PROD: ("1", "jnp.multiply")}
 
 
 @dataclass(frozen=True)
@@ -48,16 +46,6 @@ class OpText:
     moved_bytes: int
     """What its text moves."""
     helpers: frozenset[str]
-
-
-@dataclass
-class _Text:
-    """What is being written."""
-
-    lines: list[str] = field(default_factory=list)
-    helpers: set[str] = field(default_factory=set)
-    predicted_bytes: int = 0
-    moved_bytes: int = 0
 
 
 class OpWriter:
@@ -92,7 +80,7 @@ class OpWriter:
         """
         op, strategy = bound.op, self._plan.strategies[bound.op.name]
         division = Division.of(bound, strategy.tiling)
-        text = _Text()
+        text = Text()
         needed, local_ops = self._needed(bound, division)
         operands: dict[str, Operand] = {}
         held: dict[str, Held] = {}
@@ -198,7 +186,7 @@ class OpWriter:
             self.large[label] = value
             return Operand(f"CONSTANTS[{label!r}]", value)
 
-    def _read(self, text: _Text, name: str, label: str, variable: str, target: Held) -> str:
+    def _read(self, text: Text, name: str, label: str, variable: str, target: Held) -> str:
         """Brings an input to where it is needed; the variable that then holds it."""
         tensor = self._graph.tensors[name]
         source = self.owned(name)
@@ -213,102 +201,11 @@ class OpWriter:
             return label
         taken = self._counting.read(source, tiling, target)
         found = collectives_between(source, target, index_space(tensor.shape), self._plan.cuts)
-        return self._moved(text, source, [taken], found, label, variable, tensor.shape, tensor.dtype)
-
-    def _moved(
-        self,
-        text: _Text,
-        source: Held,
-        rounds: Sequence[Taken],
-        found: Sequence[Collective] | None,
-        before: str,
-        variable: str,
-        shape: Shape,
-        dtype: DType,
-    ) -> str:
-        """Writes a movement: collectives where they move no more than is counted, else box by box."""
-        predicted = sum(one.moved_elements for one in rounds) * dtype.item_bytes
-        text.predicted_bytes += predicted
-        if found is not None:
-            moved = moved_elements(found, source.frame, self._plan.cuts)[0] * dtype.item_bytes
-            if moved == predicted:
-                text.moved_bytes += moved
-                for one in found:
-                    text.lines.append(f"{variable} = {self._collective(text, one, before)}")
-                    before = variable
-                return before
-        for taken in rounds:
-            exchange = exchanged(source, taken.target, taken.boxes, taken.reducer)
-            target = f"{variable}_{'here' if taken.reducer is None else 'sum'}"
-            self._exchange(text, exchange, source, before, target, shape, dtype)
-            source, before = taken.target, target
-        return before
-
-    def _collective(self, text: _Text, one: Collective, value: str) -> str:
-        names = [f'"c{cut}"' for cut in one.cuts]
-        axes = names[0] if len(names) == 1 else f"({', '.join(names)})"
-        if one.kind == "slice":
-            text.helpers.update(("part",))
-            return f"part({value}, {axes}, {one.dim})"
-        if one.kind == "psum_scatter":
-            return f"lax.psum_scatter({value}, {axes}, scatter_dimension={one.dim}, tiled=True)"
-        if one.kind == "all_to_all":
-            return f"lax.all_to_all({value}, {axes}, split_axis={one.dim}, concat_axis={one.before}, tiled=True)"
-        if one.kind == "all_gather":
-            return f"lax.all_gather({value}, {axes}, axis={one.dim}, tiled=True)"
-        return f"lax.{one.kind}({value}, {axes})"
-
-    def _exchange(
-        self, text: _Text, exchange: Exchange, source: Held, before: str, variable: str, shape: Shape, dtype: DType
-    ) -> None:
-        """Writes a tensor's assembly box by box."""
-        frame, boxes = exchange.target.frame, list(exchange.boxes)
-        value = before if shape else f"{before}.reshape(1)"
-        is_sum = exchange.reducer in (None, Reducer.SUM)
-        if not is_sum and not dtype.is_float:
-            raise InexpressibleError(f"joins {dtype.value} by {exchange.reducer}")
-        fill = "0" if is_sum else _JOINS[exchange.reducer][0]  # type: ignore[index]
-        origin = (0,) * len(frame)
-        first = boxes[0] if boxes else None
-        if first is not None and first.shape == frame and all(first.takes) and set(first.places) == {origin} and is_sum:
-            made = self._box(text, boxes.pop(0), value, source)
-        else:
-            made = f"jnp.full({frame}, {fill}, {_dtype(dtype)})"
-        text.lines.append(f"{variable} = {made}")
-        for sent in boxes:
-            box, place = self._box(text, sent, value, source), _row(text, sent.places)
-            if is_sum:
-                text.helpers.add("put")
-                text.lines.append(f"{variable} = put({variable}, {box}, {place})")
-            else:
-                text.helpers.update(("mine", "join"))
-                function = _JOINS[exchange.reducer][1]  # type: ignore[index]
-                text.lines.append(f"{variable} = join({variable}, {box}, {place}, {sent.takes}, {function})")
-            text.moved_bytes += len(sent.pairs) * _count(sent.shape) * dtype.item_bytes
-        if not shape:
-            text.lines.append(f"{variable} = {variable}.reshape(())")
-
-    def _box(self, text: _Text, sent: Sent, value: str, source: Held) -> str:
-        """A box that is sent, or placed where a worker has it."""
-        if set(sent.starts) == {sent.starts[0]}:
-            start = sent.starts[0]
-            bounds = [
-                ":" if (lo, lo + size) == (0, whole) else f"{lo}:{lo + size}"
-                for lo, size, whole in zip(start, sent.shape, source.frame, strict=True)
-            ]
-            box = value if set(bounds) == {":"} else f"{value}[{', '.join(bounds)}]"
-        else:
-            box = f"lax.dynamic_slice({value}, {_row(text, sent.starts)}, {sent.shape})"
-        if sent.pairs:
-            return f"lax.ppermute({box}, AXES, {list(sent.pairs)})"
-        if all(sent.takes):
-            return box
-        text.helpers.update(("mine", "only"))
-        return f"only({sent.takes}, {box})"
+        return written_movement(text, self._plan.cuts, source, [taken], found, label, variable, tensor)
 
     def _computed(
         self,
-        text: _Text,
+        text: Text,
         bound: BoundOp,
         division: Division,
         local_ops: tuple[LocalOp, ...],
@@ -322,8 +219,7 @@ class OpWriter:
         made = {position: Held.of(division.made[position]) for position in results}
         one_form = len(local_ops) == 1 and len(division.busy) == self._plan.workers
         if one_form and (
-            len(local_ops) < len(division.local_ops)
-            or all(one.is_even for one in (*held.values(), *made.values()))
+            len(local_ops) < len(division.local_ops) or all(one.is_even for one in (*held.values(), *made.values()))
         ):
             lines, values = self._local(text, op.name, local_ops[0], operands, dtypes)
             text.lines.extend(lines)
@@ -331,7 +227,7 @@ class OpWriter:
         return self._switched(text, bound, division, operands, held, made, dtypes)
 
     def _local(
-        self, text: _Text, op: str, local: LocalOp, operands: Mapping[str, Operand], dtypes: Mapping[str, DType]
+        self, text: Text, op: str, local: LocalOp, operands: Mapping[str, Operand], dtypes: Mapping[str, DType]
     ) -> tuple[list[str], list[str]]:
         """A local op's lines, and the expressions of its results."""
         known = {**operands, **{key: self._literal(f"{op}.{key}", value) for key, value in local.constants.items()}}
@@ -362,7 +258,7 @@ class OpWriter:
 
     def _switched(
         self,
-        text: _Text,
+        text: Text,
         bound: BoundOp,
         division: Division,
         operands: Mapping[str, Operand],
@@ -391,9 +287,10 @@ class OpWriter:
                 continue
             text.lines.append(f"def kind_{number}({', '.join(arguments)}):")
             if key is None:
+                shapes = {f"out{position}": one.frame for position, one in made.items()}
                 values = [
-                    f"jnp.zeros({() if scalar[f'out{position}'] else one.frame}, {_dtype(dtypes[f'out{position}'])})"
-                    for position, one in made.items()
+                    f"jnp.zeros({() if scalar[name] else shape}, {array_dtype(dtypes[name])})"
+                    for name, shape in shapes.items()
                 ]
                 text.lines.append(f"    return {_tuple(values)}")
                 continue
@@ -421,13 +318,15 @@ class OpWriter:
         forms = ", ".join(f"kind_{number}" for number in range(len(kinds)))
         text.helpers.add("mine")
         choice = f"mine({numbers})" if len(kinds) > 1 else "0"
-        called = f"lax.switch({choice}, [{forms}], {', '.join(arguments)})" if len(kinds) > 1 else (
-            f"kind_0({', '.join(arguments)})"
+        called = (
+            f"lax.switch({choice}, [{forms}], {', '.join(arguments)})"
+            if len(kinds) > 1
+            else (f"kind_0({', '.join(arguments)})")
         )
         text.lines.append(f"{', '.join(names)} = {called}")
         return names
 
-    def _home(self, text: _Text, bound: BoundOp, division: Division, position: int, value: str) -> str:
+    def _home(self, text: Text, bound: BoundOp, division: Division, position: int, value: str) -> str:
         """Brings an output to where it is owned; the expression of it."""
         name = bound.op.outputs[position]
         tensor, tiling, made_as = self._graph.tensors[name], self._plan.tilings[name], division.made_as[position]
@@ -436,45 +335,24 @@ class OpWriter:
         way = self._counting.returned(made, made_as, owned, tiling, index_space(tensor.shape))
         if not way.rounds:
             return value
-        found = collectives_between(
-            made, owned, index_space(tensor.shape), self._plan.cuts, way.partial, way.reducer
-        )
+        found = collectives_between(made, owned, index_space(tensor.shape), self._plan.cuts, way.partial, way.reducer)
         variable = f"made{position or ''}"
         if value != variable:
             text.lines.append(f"{variable} = {value}")
-        return self._moved(text, made, way.rounds, found, variable, variable, tensor.shape, tensor.dtype)
+        return written_movement(text, self._plan.cuts, made, way.rounds, found, variable, variable, tensor)
 
 
 def _pads(local: LocalOp, rank: int) -> tuple[int, ...]:
     pads = local.nodes[0].attributes.get("pads")
-    return tuple(int(one) for one in pads) if isinstance(pads, tuple) else (0,) * (2 * (rank - 2))  # type: ignore[arg-type]
+    return tuple(int(one) for one in pads) if isinstance(pads, tuple) else (0,) * (2 * (rank - 2))
 
 
 def _without_pads(local: LocalOp) -> tuple[object, ...]:
     return tuple(sorted((key, repr(value)) for key, value in local.nodes[0].attributes.items() if key != "pads"))
 
 
-def _count(shape: Shape) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
-
-
-def _dtype(dtype: DType) -> str:
-    return "jnp.bool_" if dtype is DType.BOOL else f"jnp.{dtype.value}"
-
-
 def _tuple(values: Sequence[str]) -> str:
     return values[0] if len(values) == 1 else ", ".join(values)
-
-
-def _row(text: _Text, table: Sequence[Shape]) -> str:
-    """A row of a table for each device; the row alone where all are equal."""
-    if len(set(table)) == 1:
-        return str(table[0])
-    text.helpers.add("mine")
-    return f"mine({list(table)})"
 
 
 def _letter(number: int) -> str:

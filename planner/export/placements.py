@@ -1,4 +1,4 @@
-"""A plan's tilings as PyTorch's DTensor placements: a Python file, for ``distribute_tensor`` and ``parallelize_module``.
+"""A plan's tilings as placements of PyTorch's DTensor: Python, for ``distribute_tensor`` and ``parallelize_module``.
 
 A mesh dim for each cut, a placement for each mesh dim: ``Shard(dim)``, ``Replicate()``, ``Partial()``. DTensor divides
 along mesh dims in their order and in chunks of one size, the last ones shorter; tofu's cuts may nest otherwise, and
@@ -43,7 +43,7 @@ def placements(source: Source) -> Placements:
     lines = [
         f'"""The placements that tofu planned for {told(plan.model)} on {plan.workers} devices.',
         "",
-        "    mesh = init_device_mesh(\"cuda\", MESH_SHAPE, mesh_dim_names=MESH_NAMES)",
+        '    mesh = init_device_mesh("cuda", MESH_SHAPE, mesh_dim_names=MESH_NAMES)',
         "    weight = distribute_tensor(weight, mesh, PLACEMENTS[name])",
         "",
         "PLACEMENTS says how each tensor lies, NEEDED how each op reads its inputs, where that is another way.",

@@ -12,7 +12,8 @@ _CALLED: Final = MappingProxyType(
     {
         "Abs": "jnp.abs", "Acos": "jnp.arccos", "Asin": "jnp.arcsin", "Atan": "jnp.arctan", "Ceil": "jnp.ceil",
         "Cos": "jnp.cos", "Cosh": "jnp.cosh", "Erf": "lax.erf", "Exp": "jnp.exp", "Floor": "jnp.floor",
-        "IsNaN": "jnp.isnan", "Log": "jnp.log", "Relu": "jax.nn.relu", "Round": "jnp.round", "Sigmoid": "jax.nn.sigmoid",
+        "IsNaN": "jnp.isnan", "Log": "jnp.log", "Relu": "jax.nn.relu", "Round": "jnp.round",
+        "Sigmoid": "jax.nn.sigmoid",
         "Sign": "jnp.sign", "Sin": "jnp.sin", "Sinh": "jnp.sinh", "Softplus": "jax.nn.softplus",
         "Softsign": "jax.nn.soft_sign", "Sqrt": "jnp.sqrt", "Tan": "jnp.tan", "Tanh": "jnp.tanh",
         "And": "jnp.logical_and", "Or": "jnp.logical_or", "Xor": "jnp.logical_xor", "Not": "jnp.logical_not",

@@ -8,7 +8,7 @@ from planner.export.emitters.registry import Form, emitter
 @emitter("Gather")
 def gather(form: Form) -> str:
     """Rows by number; a negative one counts from the end."""
-    return f"jnp.take({form[0]}, {form[1]}, axis={form.integer('axis')}, mode=\"wrap\")"
+    return f'jnp.take({form[0]}, {form[1]}, axis={form.integer("axis")}, mode="wrap")'
 
 
 @emitter("GatherElements")

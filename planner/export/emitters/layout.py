@@ -138,7 +138,7 @@ def constant(form: Form) -> str:
 def numbers(form: Form) -> str:
     """From start to limit."""
     start, limit, delta = (form.known(position) for position in range(3))
-    return literal(np.arange(start[()], limit[()], delta[()], dtype=start.dtype))
+    return literal(np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype))
 
 
 @emitter("Trilu")

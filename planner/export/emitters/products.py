@@ -13,7 +13,7 @@ def matmul(form: Form) -> str:
 
 @emitter("Gemm")
 def gemm(form: Form) -> str:
-    """alpha A B + beta C."""
+    """Alpha A B + beta C."""
     left, right = (
         f"{form[position]}.T" if form.integer(name) else form[position]
         for position, name in enumerate(("transA", "transB"))

@@ -30,7 +30,7 @@ def reduce(form: Form) -> str:
     axes = per_axes(form)
     if not axes and form.integer("noop_with_empty_axes"):
         return form[0]
-    said = f"axis={axes if axes else None}, keepdims={bool(form.integer('keepdims', 1))}"
+    said = f"axis={axes or None}, keepdims={bool(form.integer('keepdims', 1))}"
     if form.node.op_type in ("ReduceSum", "ReduceProd") and form.dtypes and form.dtypes[0] not in (None, DType.FLOAT32):
         said += f", dtype={form[0]}.dtype"
     return _FUNCTIONS[form.node.op_type].format(form[0], said)

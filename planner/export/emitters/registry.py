@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -82,7 +82,7 @@ class Form:
     def listed(self, name: str) -> tuple[int, ...] | None:
         """An attribute that is a list of integers; None where it is not stated."""
         value = self.attribute(name)
-        return tuple(int(one) for one in value) if isinstance(value, tuple) else None  # type: ignore[arg-type]
+        return tuple(int(one) for one in value) if isinstance(value, tuple) else None
 
     def needs(self, helper: str) -> str:
         """The name of a helper function, which is then written into the file."""
@@ -180,6 +180,3 @@ def per_axes(form: Form, position: int = 1) -> tuple[int, ...] | None:
     if form.has(position):
         return form.integers(position)
     return form.listed("axes")
-
-
-Names: TypeAlias = Mapping[str, str]
