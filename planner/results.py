@@ -311,6 +311,8 @@ class ExportResult:
     """What that step's collectives move."""
     functions: int | None
     """How many functions for ops it has; equal ops share one."""
+    blocks: int | None
+    """How many functions for runs of ops that there are several times."""
     padded: tuple[str, ...]
     """Its inputs and outputs whose parts are not of one shape, and are filled up."""
     padding_bytes: int | None

@@ -87,6 +87,7 @@ def export(
         moved_bytes=None if step is None else step.moved_bytes,
         ops=len(source.ops),
         functions=None if step is None else step.functions,
+        blocks=None if step is None else step.blocks,
         padded=() if step is None else step.padded,
         padding_bytes=None if step is None else step.padding_bytes,
         notes=() if step is None else step.notes,

@@ -10,9 +10,10 @@ from types import MappingProxyType
 import numpy as np
 
 from planner.algebra.tiling import Tiling, cuts_along, pieces
+from planner.export.calls import Calls
 from planner.export.emitters import InexpressibleError
 from planner.export.helpers import HELPERS
-from planner.export.names import Names, told
+from planner.export.names import some, told
 from planner.export.op_text import OpText, OpWriter
 from planner.export.source import Source
 from planner.graph.model import DType, Graph, Role, Shape
@@ -31,6 +32,8 @@ class JaxStep:
     """What the file loads from beside it; empty if nothing."""
     functions: int
     """How many functions it has for ops."""
+    blocks: int
+    """How many for runs of ops that there are several times."""
     ops: int
     predicted_bytes: int
     """What the plan moves."""
@@ -68,39 +71,40 @@ def jax_step(source: Source, constants_file: str) -> JaxStep:
     findings: dict[str, list[str]] = {}
     written: list[OpText] = []
     notes = []
-    for bound in source.ops:
-        if not needed.intersection(bound.op.outputs):
+    for described in source.ops:
+        if not needed.intersection(described.op.outputs):
             continue
         try:
-            written.append(writer.written(bound, needed))
+            written.append(writer.written(described, needed))
         except InexpressibleError as error:
-            findings.setdefault(str(error), []).append(bound.op.name)
+            findings.setdefault(str(error), []).append(described.op.name)
     if findings:
-        raise UnwrittenError([f"{why} ({_some(names)})" for why, names in findings.items()])
+        raise UnwrittenError([f"{why} ({some(names)})" for why, names in findings.items()])
     stepped = [name for name, strategy in plan.strategies.items() if strategy.steps is not None]
     if stepped:
-        notes.append(f"ops that the plan runs in steps run at once, which takes more memory: {_some(stepped)}")
+        notes.append(f"ops that the plan runs in steps run at once, which takes more memory: {some(stepped)}")
     predicted = sum(one.predicted_bytes for one in written)
     assert predicted == plan.moved_bytes, f"{predicted} bytes are counted, the plan says {plan.moved_bytes}"
     layout = _Layout(source)
-    steps = _Steps(graph, written)
+    calls = Calls(graph, written)
     used = {helper for one in written for helper in one.helpers}
     used |= {other for helper in used for other in _BY_HELPER.get(helper, ())}
     body = "\n\n\n".join(
         [
             *(HELPERS[name].strip() for name in HELPERS if name in used),
-            *steps.functions,
-            steps.step,
+            *calls.functions,
+            calls.step,
         ]
     )
     constants = {name: value for name, value in writer.large.items() if f"CONSTANTS[{name!r}]" in body}
     moved = sum(one.moved_bytes for one in written)
     head = _head(source, predicted, moved, notes, bool(constants), constants_file, used)
-    text = "\n\n\n".join([f"{head}\n\n{layout.text}", body, layout.entry(steps)]) + "\n"
+    text = "\n\n\n".join([f"{head}\n\n{layout.text}", body, layout.entry()]) + "\n"
     return JaxStep(
         text=text,
         constants=constants,
-        functions=len(steps.functions),
+        functions=calls.op_functions,
+        blocks=calls.blocks,
         ops=len(written),
         predicted_bytes=predicted,
         moved_bytes=moved,
@@ -128,11 +132,6 @@ def _needed(graph: Graph) -> frozenset[str]:
         if needed.intersection(op.outputs):
             needed.update(op.inputs)
     return frozenset(needed - {""})
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(told(name) for name in names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
 def _head(
@@ -211,7 +210,7 @@ class _Layout:
         lines.append("}")
         return "\n".join(lines)
 
-    def entry(self, steps: _Steps) -> str:
+    def entry(self) -> str:
         """The step on whole arrays."""
         graph = self._graph
         following = {pair.following: pair.current for pair in graph.state}
@@ -299,65 +298,3 @@ def parts_of(tiling: Tiling, shape: Shape) -> dict[int, tuple[tuple[int, int], .
         if len(set((ends - starts).tolist())) > 1:
             found[dim] = tuple(zip(starts.tolist(), ends.tolist(), strict=True))
     return found
-
-
-class _Steps:
-    """The functions of ops, and the calls of them."""
-
-    def __init__(self, graph: Graph, written: Sequence[OpText]) -> None:
-        names = Names()
-        by_text: dict[tuple[object, ...], tuple[str, list[OpText]]] = {}
-        calls: list[tuple[str, OpText]] = []
-        count: dict[str, int] = {}
-        for one in written:
-            key = (one.parameters, one.lines, one.returned)
-            if key not in by_text and (one.lines or len(one.returned) > 1):
-                kind = one.title.partition(",")[0].lower()
-                count[kind] = count.get(kind, 0) + 1
-                by_text[key] = (f"{kind}_{count[kind]}", [])
-            if key in by_text:
-                by_text[key][1].append(one)
-                calls.append((by_text[key][0], one))
-            else:
-                calls.append(("", one))
-        for name, _ in by_text.values():
-            names.take(name)
-        self.functions = [_function(name, ops) for name, ops in by_text.values()]
-        following = {pair.following for pair in graph.state}
-        arguments = [*(name for name in graph.inputs if graph.roles[name] is Role.STATE)]
-        arguments += [name for name in graph.inputs if graph.roles[name] is Role.DATA]
-        assert following is not None
-        lines = [f"def on_device({', '.join(names.of(name) for name in arguments)}):"]
-        lines.append('    """All ops of an iteration, on one device\'s parts."""')
-        for function, one in calls:
-            called = [names.of(name) for name in one.inputs]
-            made = ", ".join(names.of(name) for name in one.outputs)
-            if function:
-                lines.append(f"    {made} = {function}({', '.join(called)})")
-            else:
-                lines.append(f"    {made} = {_inlined(one, called)}")
-        outputs = dict.fromkeys(graph.outputs)
-        lines.append(f"    return {{{', '.join(f'{name!a}: {names.of(name)}' for name in outputs)}}}")
-        self.step = "\n".join(lines)
-
-
-def _inlined(one: OpText, called: Sequence[str]) -> str:
-    """A function's one expression with other names."""
-    import re
-
-    found = dict(zip(one.parameters, called, strict=True))
-    return re.sub(r'"[^"]*"|(?<![\w.])[a-z]\w*', lambda match: found.get(match[0], match[0]), one.returned[0])
-
-
-def _function(name: str, ops: Sequence[OpText]) -> str:
-    first = ops[0]
-    titles = list(dict.fromkeys(one.title for one in ops))
-    title = "; ".join(titles[:3]) + ("; and others" if len(titles) > 3 else "")
-    moves = f"; moves {first.predicted_bytes:,} bytes" if first.predicted_bytes else ""
-    lines = [
-        f"def {name}({', '.join(first.parameters)}):",
-        f'    """{title}{moves}: {_some([one.op for one in ops])}."""',
-    ]
-    lines += [f"    {line}" for line in first.lines]
-    lines.append(f"    return {', '.join(first.returned)}")
-    return "\n".join(lines)

@@ -50,6 +50,27 @@ def max_pool(x, kernel, strides, edges, dilations):
     sizes = ((1, 1, *kernel), (1, 1, *strides), ((0, 0), (0, 0), *edges), (1,) * x.ndim, (1, 1, *dilations))
     return lax.reduce_window(x, lowest, lax.max, *sizes)
 ''',
+        "max_pool_indices": '''
+def max_pool_indices(x, kernel, strides, edges, dilations):
+    """The largest element of each window, and its number in the array."""
+    lowest = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
+    pads = ((0, 0), (0, 0), *edges)
+    values = jnp.pad(x, pads, constant_values=lowest)
+    numbers = jnp.pad(jnp.arange(x.size, dtype=jnp.int64).reshape(x.shape), pads)
+    offsets = [()]
+    for size, dilation in zip(kernel, dilations):
+        offsets = [(*before, number * dilation) for before in offsets for number in range(size)]
+    ends = [whole - (size - 1) * dilation for whole, size, dilation in zip(values.shape[2:], kernel, dilations)]
+
+    def taken(array):
+        return jnp.stack([
+            array[:, :, *(slice(first, first + end, stride) for first, end, stride in zip(offset, ends, strides))]
+            for offset in offsets
+        ])
+
+    chosen = jnp.argmax(taken(values), axis=0)[None]
+    return tuple(jnp.take_along_axis(taken(array), chosen, axis=0)[0] for array in (values, numbers))
+''',
         "average_pool": '''
 def average_pool(x, kernel, strides, edges, counts_padding):
     """The mean of each window; padding counts as elements, or it does not."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+from collections.abc import Sequence
 from typing import Final
 
+from planner.export.helpers import HELPERS
+
 _TAKEN: Final = frozenset(
-    {*dir(builtins), *keyword.kwlist, "jax", "jnp", "lax", "P", "NamedSharding", "AXES", "MESH", "STATE", "DATA"}
-    | {"RESULTS", "PARTS", "CONSTANTS", "state", "data", "step", "local_step", "on_device", "placed", "spread", "whole"}
-    | {"mine", "put", "only", "join", "part", "max_pool", "average_pool", "conv_transpose", "at_elements"}
-    | {"layer_normalization", "batch_normalization"}
+    {*dir(builtins), *keyword.kwlist, *HELPERS, "jax", "jnp", "lax", "P", "NamedSharding", "AXES", "MESH", "STATE"}
+    | {"DATA", "RESULTS", "PARTS", "CONSTANTS", "state", "data", "step", "local_step", "on_device", "placed", "spread"}
+    | {"whole"}
 )
 
 
@@ -21,9 +23,21 @@ def identifier(name: str, prefix: str = "t") -> str:
     return f"{prefix}_{found}" if found[0].isdigit() or found in _TAKEN else found
 
 
+def inner_name(name: str) -> str:
+    """A Python name for a value inside of an op, whose inputs are called by letters."""
+    found = identifier(name, "v")
+    return f"v_{found}" if len(found) == 1 else found
+
+
 def told(name: str) -> str:
     """A name in a comment or a docstring: no quotes, no escapes, nothing that ends the text."""
     return re.sub(r"[^\w.:/@+ -]", "?", name, flags=re.ASCII)
+
+
+def some(names: Sequence[str]) -> str:
+    """The first names of many, and how many more there are."""
+    shown = ", ".join(told(name) for name in names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
 class Names:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
-import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +15,7 @@ from planner.export.emitters import Form, InexpressibleError, Operand, emitted, 
 from planner.export.held import Held
 from planner.export.movement import collectives_between
 from planner.export.movement_text import Text, array_dtype, written_movement
+from planner.export.names import inner_name
 from planner.graph.model import DType, Graph
 from planner.partition.division import Division
 from planner.partition.fetches import NOTHING
@@ -29,6 +28,7 @@ class OpText:
     """An op as a function."""
 
     op: str
+    op_type: str
     title: str
     """Its type and strategy."""
     parameters: tuple[str, ...]
@@ -68,20 +68,20 @@ class OpWriter:
             return Held.of((Region.whole(shape),) * self._plan.workers)
         return Held.of(tuple(self._plan.tilings[name].boxes(shape)))
 
-    def written(self, bound: BoundOp, used: frozenset[str]) -> OpText:
+    def written(self, described: BoundOp, used: frozenset[str]) -> OpText:
         """An op in JAX.
 
         Args:
-            bound: the op.
+            described: the op.
             used: tensors that somebody needs.
 
         Raises:
             InexpressibleError: it cannot be written.
         """
-        op, strategy = bound.op, self._plan.strategies[bound.op.name]
-        division = Division.of(bound, strategy.tiling)
+        op, strategy = described.op, self._plan.strategies[described.op.name]
+        division = Division.of(described, strategy.tiling)
         text = Text()
-        needed, local_ops = self._needed(bound, division)
+        needed, local_ops = self._needed(described, division)
         operands: dict[str, Operand] = {}
         held: dict[str, Held] = {}
         parameters: dict[str, str] = {}
@@ -89,18 +89,18 @@ class OpWriter:
             if not name or not any(f"in{slot}" in node.inputs for one in local_ops for node in one.nodes):
                 continue
             if name in self._graph.constants:
-                operand = self._constant(bound, division, slot)
+                operand = self._constant(described, division, slot)
                 if operand is not None:
                     operands[f"in{slot}"] = operand
                     continue
-            shared = bound.delivered_slots.get(slot)
+            shared = described.delivered_slots.get(slot)
             if shared is None:
                 raise InexpressibleError(f"{op.op_type}: input {slot} is no constant")
             if shared != slot and f"in{shared}" in operands:
                 operands[f"in{slot}"], held[f"in{slot}"] = operands[f"in{shared}"], held[f"in{shared}"]
                 continue
             target = needed[slot]
-            is_again = sum(op.inputs[other] == name for other in set(bound.delivered_slots.values())) > 1
+            is_again = sum(op.inputs[other] == name for other in set(described.delivered_slots.values())) > 1
             if name in self._graph.constants:
                 label = variable = f"constant{slot}"
             else:
@@ -109,12 +109,13 @@ class OpWriter:
             operands[f"in{slot}"] = Operand(self._read(text, name, label, variable, target))
             held[f"in{slot}"] = target
         results = [position for position, name in enumerate(op.outputs) if name in used]
-        computed = self._computed(text, bound, division, local_ops, operands, held, results)
+        computed = self._computed(text, described, division, local_ops, operands, held, results)
         returned = []
         for position, expression in zip(results, computed, strict=True):
-            returned.append(self._home(text, bound, division, position, expression))
+            returned.append(self._home(text, described, division, position, expression))
         return OpText(
             op.name,
+            op.op_type,
             f"{op.op_type}, {strategy}",
             tuple(parameters.values()),
             tuple(parameters),
@@ -126,16 +127,16 @@ class OpWriter:
             frozenset(text.helpers),
         )
 
-    def _needed(self, bound: BoundOp, division: Division) -> tuple[dict[int, Held], tuple[LocalOp, ...]]:
+    def _needed(self, described: BoundOp, division: Division) -> tuple[dict[int, Held], tuple[LocalOp, ...]]:
         """What workers need of each input, and their different local ops.
 
         Convolutions whose parts have other pads at a border read zeros there, and are one local op.
         """
         needed = {slot: Held.of(regions) for slot, regions in division.reads.items()}
         local_ops = division.local_ops
-        if bound.op.op_type != "Conv" or 0 not in needed or len(division.busy) != self._plan.workers:
+        if described.op.op_type != "Conv" or 0 not in needed or len(division.busy) != self._plan.workers:
             return needed, local_ops
-        read = bound.reads(bound.ranges(self._plan.strategies[bound.op.name].tiling))[0]
+        read = described.reads(described.ranges(self._plan.strategies[described.op.name].tiling))[0]
         regions = division.reads[0]
         rank = len(needed[0].frame)
         cut = [any(one.lo[dim] != regions[0].lo[dim] for one in regions) for dim in range(rank)]
@@ -159,13 +160,13 @@ class OpWriter:
             return {**needed, 0: Held.of(regions)}, local_ops
         return needed, (replace(local_ops[0], nodes=(same,)),)
 
-    def _constant(self, bound: BoundOp, division: Division, slot: int) -> Operand | None:
+    def _constant(self, described: BoundOp, division: Division, slot: int) -> Operand | None:
         """A constant input; None where workers read different parts of it."""
-        name = bound.op.inputs[slot]
+        name = described.op.inputs[slot]
         value = self._graph.constants[name]
         if value is None:
             raise InexpressibleError(f"constant {name!r} is external data that the plan does not hold")
-        if slot in bound.delivered_slots:
+        if slot in described.delivered_slots:
             parts = {division.parts[worker].inputs[slot] for worker in division.busy} - {None}
             if len(parts) > 1:
                 return None
@@ -206,7 +207,7 @@ class OpWriter:
     def _computed(
         self,
         text: Text,
-        bound: BoundOp,
+        described: BoundOp,
         division: Division,
         local_ops: tuple[LocalOp, ...],
         operands: Mapping[str, Operand],
@@ -214,7 +215,7 @@ class OpWriter:
         results: Sequence[int],
     ) -> list[str]:
         """Writes what workers compute; an expression for each output."""
-        op = bound.op
+        op = described.op
         dtypes = {f"out{position}": self._graph.tensors[op.outputs[position]].dtype for position in results}
         made = {position: Held.of(division.made[position]) for position in results}
         one_form = len(local_ops) == 1 and len(division.busy) == self._plan.workers
@@ -224,7 +225,7 @@ class OpWriter:
             lines, values = self._local(text, op.name, local_ops[0], operands, dtypes)
             text.lines.extend(lines)
             return values
-        return self._switched(text, bound, division, operands, held, made, dtypes)
+        return self._switched(text, described, division, operands, held, made, dtypes)
 
     def _local(
         self, text: Text, op: str, local: LocalOp, operands: Mapping[str, Operand], dtypes: Mapping[str, DType]
@@ -244,14 +245,14 @@ class OpWriter:
             there = [name for name in node.outputs if name]
             if len(values) == 1 and len(there) == 1:
                 is_last = number + 1 == len(local.nodes)
-                label = there[0] if is_last else _identifier(there[0], "v")
+                label = there[0] if is_last else inner_name(there[0])
                 if not is_last:
                     lines.append(f"{label} = {values[0]}")
                     known[there[0]] = Operand(label)
                 else:
                     known[there[0]] = Operand(values[0])
                 continue
-            labels = [_identifier(name, "v") if name else "_" for name in node.outputs]
+            labels = [inner_name(name) if name else "_" for name in node.outputs]
             lines.append(f"{', '.join(labels)} = {', '.join(values)}")
             known.update({name: Operand(label) for name, label in zip(node.outputs, labels, strict=True) if name})
         return lines, [known[name].text for name in dtypes]
@@ -259,7 +260,7 @@ class OpWriter:
     def _switched(
         self,
         text: Text,
-        bound: BoundOp,
+        described: BoundOp,
         division: Division,
         operands: Mapping[str, Operand],
         held: Mapping[str, Held],
@@ -267,7 +268,7 @@ class OpWriter:
         dtypes: Mapping[str, DType],
     ) -> list[str]:
         """Writes a form for each kind of workers: parts are taken out of frames, and results put into frames."""
-        op, graph = bound.op, self._graph
+        op, graph = described.op, self._graph
         scalar = {
             **{f"in{slot}": not graph.tensors[name].shape for slot, name in enumerate(op.inputs) if name},
             **{f"out{position}": not graph.tensors[op.outputs[position]].shape for position in made},
@@ -314,7 +315,7 @@ class OpWriter:
                 is_whole = scalar[f"out{position}"] or not any(after for _, after in pads)
                 widened.append(value if is_whole else f"jnp.pad({value}, {pads})")
             text.lines.append(f"    return {_tuple(widened)}")
-        names = [_identifier(f"made{position or ''}", "v") for position in made]
+        names = [f"made{position or ''}" for position in made]
         forms = ", ".join(f"kind_{number}" for number in range(len(kinds)))
         text.helpers.add("mine")
         choice = f"mine({numbers})" if len(kinds) > 1 else "0"
@@ -326,9 +327,9 @@ class OpWriter:
         text.lines.append(f"{', '.join(names)} = {called}")
         return names
 
-    def _home(self, text: Text, bound: BoundOp, division: Division, position: int, value: str) -> str:
+    def _home(self, text: Text, described: BoundOp, division: Division, position: int, value: str) -> str:
         """Brings an output to where it is owned; the expression of it."""
-        name = bound.op.outputs[position]
+        name = described.op.outputs[position]
         tensor, tiling, made_as = self._graph.tensors[name], self._plan.tilings[name], division.made_as[position]
         assert made_as is not None, "an absent output is never made"
         made, owned = Held.of(division.made[position]), self.owned(name)
@@ -357,11 +358,3 @@ def _tuple(values: Sequence[str]) -> str:
 
 def _letter(number: int) -> str:
     return string.ascii_lowercase[number] if number < 20 else f"x{number}"
-
-
-def _identifier(name: str, prefix: str) -> str:
-    """A Python name that is like a tensor's."""
-    found = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or prefix
-    if found[0].isdigit() or keyword.iskeyword(found):
-        found = f"{prefix}_{found}"
-    return found

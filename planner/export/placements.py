@@ -104,10 +104,10 @@ def is_uneven(tiling: Tiling, shape: Shape) -> bool:
 
 def _needed(source: Source, tilings: dict[str, Tiling]) -> Iterator[str]:
     """Of each op the inputs that it reads in another tiling than theirs, where that is a tiling."""
-    for bound in source.ops:
-        strategy, found = source.plan.strategies[bound.op.name].tiling, {}
-        for slot in bound.read_slots:
-            name, dims = bound.op.inputs[slot], bound.plain_read(slot)
+    for described in source.ops:
+        strategy, found = source.plan.strategies[described.op.name].tiling, {}
+        for slot in described.read_slots:
+            name, dims = described.op.inputs[slot], described.plain_read(slot)
             if name not in tilings or dims is None:
                 continue
             along = {variable: dim for dim, variable in enumerate(dims) if variable >= 0}
@@ -119,4 +119,4 @@ def _needed(source: Source, tilings: dict[str, Tiling]) -> Iterator[str]:
             if wanted != tilings[name].plain.placements and not strategy.is_nested:
                 found[name] = placed(Tiling(wanted, strategy.ways))
         if found:
-            yield f"    {bound.op.name!a}: {{{', '.join(f'{name!a}: {text}' for name, text in found.items())}}},"
+            yield f"    {described.op.name!a}: {{{', '.join(f'{name!a}: {text}' for name, text in found.items())}}},"

@@ -34,13 +34,13 @@ class Division:
     """The different ones."""
 
     @classmethod
-    def of(cls, bound: BoundOp, strategy: Tiling) -> Division:
+    def of(cls, described: BoundOp, strategy: Tiling) -> Division:
         """Divides an op."""
-        ranges = bound.ranges(strategy)
-        reads, made, reducers = bound.reads(ranges), bound.all_made(ranges), bound.reducers(strategy)
-        parts = tuple(bound.part(ranges, reads, worker, made) for worker in range(ranges.workers))
+        ranges = described.ranges(strategy)
+        reads, made, reducers = described.reads(ranges), described.all_made(ranges), described.reducers(strategy)
+        parts = tuple(described.part(ranges, reads, worker, made) for worker in range(ranges.workers))
         busy = strategy.busy
-        numbers, local_ops = different([bound.local_op(parts[worker]) for worker in busy])
+        numbers, local_ops = different([described.local_op(parts[worker]) for worker in busy])
         local = dict(zip(busy, numbers, strict=True))
         return cls(
             busy,
@@ -48,8 +48,8 @@ class Division:
             {slot: tuple(read.boxes) for slot, read in reads.items()},
             tuple(() if boxes is None else tuple(boxes) for boxes in made),
             tuple(
-                None if dims is None else made_tiling(strategy, dims, reducers, bound.analysis.steps_of(position))
-                for position, dims in enumerate(bound.analysis.outputs)
+                None if dims is None else made_tiling(strategy, dims, reducers, described.analysis.steps_of(position))
+                for position, dims in enumerate(described.analysis.outputs)
             ),
             tuple(local.get(worker, NOTHING) for worker in range(ranges.workers)),
             local_ops,

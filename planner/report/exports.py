@@ -25,7 +25,7 @@ def export(result: ExportResult, file: TextIO) -> None:
         facts += [
             ("step in JAX", str(result.jax)),
             ("it moves", f"{format_bytes(result.moved_bytes)}, {f'{more:+,} B' if more else 'the same'}"),
-            ("ops", f"{result.ops}, written as {result.functions} functions and expressions"),
+            ("ops", f"{result.ops}, written as {result.functions} functions and {result.blocks} blocks"),
         ]
         if result.constants is not None:
             facts.append(("constants", str(result.constants)))

@@ -14,13 +14,12 @@ _ZOO: Final = {
     "cnn-3x16-12": ("cnn-3x16-12", 8),
     "cnn-3x16-12 by rows": ("cnn-3x16-12", 8),
     "lenet-5": ("lenet-5", 16),
-    "alexnet": ("alexnet", 8),
     "gpt-1x64": ("gpt-1x64-1h", 1),
     "gpt-1x64-lm": ("gpt-1x64-1h-lm", 1),
     "rnn-1-1k": ("rnn-1-1k", 8),
 }
 """By name, the zoo's, and the batch."""
-_ARTIFACTS: Final = {"ort-mlp": "ort_training_mlp", "ort-cnn": "ort_training_cnn"}
+_ARTIFACTS: Final = {"ort-mlp": "ort_training_mlp", "ort-cnn": "ort_training_cnn", "ort-transformer": "ort_training_transformer"}
 _BY_ROWS: Final = {"x": "S(2)", "target": "S(2)", "conv*.y": "S(2)"}
 NAMES: Final = (*_ZOO, *_ARTIFACTS, "bert")
 """Twelve."""

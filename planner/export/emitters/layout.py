@@ -13,8 +13,8 @@ def reshape(form: Form) -> str:
     shape = form.integers(1)
     if form.integer("allowzero"):
         return f"jnp.reshape({form[0]}, {shape})"
-    sizes = (f"{form[0]}.shape[{dim}]" if size == 0 else str(size) for dim, size in enumerate(shape))
-    return f"jnp.reshape({form[0]}, ({''.join(f'{size}, ' for size in sizes).strip()}))"
+    sizes = [f"{form[0]}.shape[{dim}]" if size == 0 else str(size) for dim, size in enumerate(shape)]
+    return f"jnp.reshape({form[0]}, ({', '.join(sizes)}{',' if len(sizes) == 1 else ''}))"
 
 
 @emitter("Flatten")

@@ -62,13 +62,12 @@ def conv_transpose(form: Form) -> str:
 def max_pool(form: Form) -> str:
     """The largest of each window."""
     rank = _rank(form)
-    if len(form.node.outputs) > 1 and form.node.outputs[1]:
-        raise form.refuse("its second output, indices")
-    if form.integer("ceil_mode"):
-        raise form.refuse("ceil_mode")
+    if form.integer("ceil_mode") or form.integer("storage_order"):
+        raise form.refuse("ceil_mode or storage_order")
+    has_indices = len(form.node.outputs) > 1 and bool(form.node.outputs[1])
     return (
-        f"{form.needs('max_pool')}({form[0]}, {form.listed('kernel_shape')}, {_per_dim(form, 'strides', rank)}, "
-        f"{_edges(form, rank)}, {_per_dim(form, 'dilations', rank)})"
+        f"{form.needs('max_pool_indices' if has_indices else 'max_pool')}({form[0]}, {form.listed('kernel_shape')}, "
+        f"{_per_dim(form, 'strides', rank)}, {_edges(form, rank)}, {_per_dim(form, 'dilations', rank)})"
     )
 
 
