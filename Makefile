@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+EXPORTS := $(VENV)/.exports-installed
 DEMO := build/demo
 MODEL := tests/models/resnet50.raw.onnx
 # Each worker begins with a half of the tests in their order, so that what a module plans once is planned once.
@@ -20,7 +21,7 @@ TYPED := planner opdefs configs cli.py $(if $(wildcard bench/*.py),bench)
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check-costs world lint format bench bench-multifetch cuda-stand-in hooks clean
+.PHONY: help demo test test-slow test-exports check-costs world lint format bench bench-multifetch cuda-stand-in hooks clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -35,11 +36,14 @@ demo: $(STAMP) ## plan ResNet-50 for 4 workers, run 3 training steps on this CPU
 	$(call say,tofu run $(DEMO)/plan --steps 3 --verify)
 
 test: $(STAMP) ## run the fast tests
-	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_OPTIONS)
+	@$(BIN)/python -m pytest -m "not slow and not exports" $(PYTEST_OPTIONS)
 
 # pytest's 5 means that no test is marked slow: nothing failed.
 test-slow: $(STAMP) ## run the slow tests
-	@$(BIN)/python -m pytest -m slow $(PYTEST_OPTIONS) || test $$? -eq 5
+	@$(BIN)/python -m pytest -m "slow and not exports" $(PYTEST_OPTIONS) || test $$? -eq 5
+
+test-exports: $(EXPORTS) ## run plans in JAX, on 8 virtual devices, and count what XLA moves; installs the extra `exports`
+	@$(BIN)/python -m pytest -m exports tests/exports $(PYTEST_OPTIONS)
 
 check-costs: $(STAMP) ## hold plans of the zoo's models to what they cost before
 	@$(BIN)/tofu check $(GATED) --gpus 2,4,8 --baseline .ci/costs.json $(CHECK_OPTIONS)
@@ -99,4 +103,10 @@ $(STAMP): pyproject.toml
 	    echo "bringing $(VENV) up to date"; \
 	fi
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+# What exported plans are tried with; only `make test-exports` needs it.
+$(EXPORTS): $(STAMP)
+	@echo "installing the extra for exports (JAX)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[test,exports]'
 	@touch $@

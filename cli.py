@@ -25,6 +25,7 @@ from planner.commands.exit_codes import (
     EXIT_USAGE,
 )
 from planner.commands.explain import explain
+from planner.commands.export import export
 from planner.commands.grad import grad
 from planner.commands.ops import ops
 from planner.commands.plan import plan
@@ -80,7 +81,7 @@ def tofu() -> None:
     """
 
 
-for _command in (grad, plan, compare, diff, check, profile, ops, explain, report, run, zoo, schema):
+for _command in (grad, plan, compare, diff, check, profile, ops, explain, report, run, export, zoo, schema):
     tofu.add_command(_command)
 
 

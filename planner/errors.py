@@ -7,6 +7,7 @@
     ├── DescriptionError      exit 2: a TDL description that cannot be analysed
     ├── InfeasibleError       exit 1: it ran and the answer is no (no plan exists)
     ├── DifferenceError       exit 1: it ran and the answer is no (a verification differs)
+    ├── ExportError           exit 1: it ran and the answer is no (another runtime has no form for the plan)
     └── WorkerError           exit 3: a worker failed while running a plan
 
 An error is raised low, where the cause is known, with the facts and a hint; context is added once at the
@@ -81,6 +82,12 @@ class InfeasibleError(TofuError):
 
 class DifferenceError(TofuError):
     """A verification ran and the results differ."""
+
+    exit_code = 1
+
+
+class ExportError(TofuError):
+    """A plan that another runtime has no form for."""
 
     exit_code = 1
 

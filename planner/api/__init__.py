@@ -1,8 +1,8 @@
 """What the commands do, for Python users.
 
-``grad``, ``plan``, ``explain``, ``why``, ``report``, ``run``, ``compare``, ``check``, ``diff``, ``profile``, ``zoo``;
-``show`` and ``as_json`` of what they return. ``import planner`` has them, too, but for two whose names are packages of
-this project: ``zoo`` and ``report``.
+``grad``, ``plan``, ``explain``, ``why``, ``report``, ``run``, ``export``, ``compare``, ``check``, ``diff``, ``profile``,
+``zoo``; ``show`` and ``as_json`` of what they return. ``import planner`` has them, too, but for three whose names are
+packages of this project: ``zoo``, ``report`` and ``export``.
 
 Every function takes paths and plain options, returns data and raises ``TofuError``.
 """
@@ -13,6 +13,7 @@ from planner.api.checking import check
 from planner.api.comparison import compare
 from planner.api.difference import diff
 from planner.api.explanation import explain, why
+from planner.api.exporting import export
 from planner.api.models import zoo, zoo_models
 from planner.api.planning import plan
 from planner.api.profiling import profile
@@ -27,6 +28,7 @@ __all__ = [
     "compare",
     "diff",
     "explain",
+    "export",
     "grad",
     "plan",
     "profile",

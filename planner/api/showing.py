@@ -11,9 +11,18 @@ from planner.errors import UsageError
 from planner.gate.verdict import CheckResult
 from planner.planning.difference import Difference
 from planner.report import as_json as plain
-from planner.report import device_profile, difference, explained, gate, planned, tables
+from planner.report import device_profile, difference, explained, exports, gate, planned, tables
 from planner.report.sheet import TextSheet
-from planner.results import Comparison, Explanation, GradResult, PlanResult, ProfileResult, ReportResult, ZooResult
+from planner.results import (
+    Comparison,
+    Explanation,
+    ExportResult,
+    GradResult,
+    PlanResult,
+    ProfileResult,
+    ReportResult,
+    ZooResult,
+)
 from planner.runtime.run_report import RunResult
 
 AnyResult: TypeAlias = (
@@ -21,6 +30,7 @@ AnyResult: TypeAlias = (
     | PlanResult
     | Explanation
     | ReportResult
+    | ExportResult
     | RunResult
     | Comparison
     | CheckResult
@@ -44,6 +54,7 @@ _FORMS: Mapping[type, _Forms] = MappingProxyType(
             lambda found, file: difference.print_difference(found, TextSheet(file)),
         ),
         ReportResult: (plain.report, tables.report),
+        ExportResult: (plain.export, exports.export),
         ProfileResult: (device_profile.profile_json, device_profile.print_profile),
         ZooResult: (plain.zoo, tables.zoo),
     }

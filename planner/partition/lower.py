@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.algebra.delivery import contributors, made_tiling, reduced_boxes, reducer_of
+from planner.algebra.delivery import contributors, reduced_boxes, reducer_of
 from planner.algebra.partial import holders, partial_cuts, settled
 from planner.algebra.region import Region, index_space
 from planner.algebra.tiling import Reducer, Tiling
@@ -25,6 +25,7 @@ from planner.artifacts.program import Buffer, Fetch
 from planner.graph.deliveries import is_delivery
 from planner.graph.fills import is_fill
 from planner.graph.model import DType, Graph, Shape, is_used
+from planner.partition.division import Division
 from planner.partition.fetches import (
     BROUGHT,
     NOTHING,
@@ -38,10 +39,9 @@ from planner.partition.fetches import (
     need,
     reduced,
 )
-from planner.partition.local_work import LocalWork, added, cut_out, different, named, told_apart
+from planner.partition.local_work import LocalWork, added, cut_out, named, told_apart
 from planner.partition.stepping import Parts, SteppedDivision, TileWork
 from planner.tdl.bind import BoundOp
-from planner.tdl.local import LocalOp, Part
 
 _MUCH = 32
 """A fetch gets an epoch of its own if it frees more than 1/32 of the bytes that a worker holds before the first op."""
@@ -72,48 +72,6 @@ class Lowered:
     """By worker: buffers for parts of constants whose values are not there; they are loaded before a run."""
     collected: tuple[tuple[str, ...], ...]
     """By worker: buffers that hold tiles of results and next states at the end."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Division:
-    """An op's work divided by a strategy: the same object for equal ops, so that it is its own key."""
-
-    busy: tuple[int, ...]
-    """Workers that have a part."""
-    parts: tuple[Part, ...]
-    """By worker."""
-    reads: Mapping[int, tuple[Region, ...]]
-    """By input that is read: what each worker needs of it."""
-    made: tuple[tuple[Region, ...], ...]
-    """By output: what each worker makes of it; () for an absent one."""
-    made_as: tuple[Tiling | None, ...]
-    """By output: the tiling in which it is made."""
-    local: tuple[int, ...]
-    """By worker: the number of its local op."""
-    local_ops: tuple[LocalOp, ...]
-    """The different ones."""
-
-    @classmethod
-    def of(cls, bound: BoundOp, strategy: Tiling) -> _Division:
-        """Divides an op."""
-        ranges = bound.ranges(strategy)
-        reads, made, reducers = bound.reads(ranges), bound.all_made(ranges), bound.reducers(strategy)
-        parts = tuple(bound.part(ranges, reads, worker, made) for worker in range(ranges.workers))
-        busy = strategy.busy
-        numbers, local_ops = different([bound.local_op(parts[worker]) for worker in busy])
-        local = dict(zip(busy, numbers, strict=True))
-        return cls(
-            busy,
-            parts,
-            {slot: tuple(read.boxes) for slot, read in reads.items()},
-            tuple(() if boxes is None else tuple(boxes) for boxes in made),
-            tuple(
-                None if dims is None else made_tiling(strategy, dims, reducers, bound.analysis.steps_of(position))
-                for position, dims in enumerate(bound.analysis.outputs)
-            ),
-            tuple(local.get(worker, NOTHING) for worker in range(ranges.workers)),
-            local_ops,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +131,7 @@ class Lowering:
         """Fetches that bring an op's results to where they are owned, until somebody needs them."""
         self._layouts = Layouts()
         self._tiles: dict[tuple[Tiling, Shape], Layout] = {}
-        self._divisions: dict[object, _Division] = {}
+        self._divisions: dict[object, Division] = {}
         self._needs: dict[object, Need] = {}
         self._ways: dict[object, _Way] = {}
         self._stepped: dict[object, SteppedDivision] = {}
@@ -411,13 +369,13 @@ class Lowering:
                 self._returning.append(name)
                 self._start_epoch()
 
-    def _divided(self, bound: BoundOp, strategy: Tiling) -> _Division:
+    def _divided(self, bound: BoundOp, strategy: Tiling) -> Division:
         """An op's work, divided once for all equal ops: of the same type, attributes, content and constants."""
         constants = tuple(map(self._constant_key, bound.op.inputs))
         op, attributes = bound.op, told_apart(dict(bound.op.attributes))
         key = (op.domain, op.op_type, attributes, bound.content, strategy, constants if any(constants) else ())
         if key not in self._divisions:
-            self._divisions[key] = _Division.of(bound, strategy)
+            self._divisions[key] = Division.of(bound, strategy)
         return self._divisions[key]
 
     def _constant_key(self, name: str) -> Hashable:
@@ -470,7 +428,7 @@ class Lowering:
         for worker, work in sliced:
             self._epochs[-1].work[worker].append(work)
 
-    def _work(self, bound: BoundOp, division: _Division, inputs: Mapping[int, Sequence[str | None]]) -> None:
+    def _work(self, bound: BoundOp, division: Division, inputs: Mapping[int, Sequence[str | None]]) -> None:
         """Adds an op's local ops to the current epoch, their names replaced by buffers."""
         op = bound.op
         columns: list[Sequence[str | None]] = list(inputs.values())
@@ -498,7 +456,7 @@ class Lowering:
                 self._fix(worker, label, value)
             work[worker].append(done)
 
-    def _output_buffers(self, name: str, division: _Division, position: int) -> list[str | None]:
+    def _output_buffers(self, name: str, division: Division, position: int) -> list[str | None]:
         """The buffers that workers' local ops fill: the owned tile itself where one makes just that."""
         way = self._way(name, division, position)
         names = (name, self._derived(f"{name}@made") if _MADE in way.made else "")
@@ -507,7 +465,7 @@ class Lowering:
         return [None if number == NOTHING else names[number] for number in way.made]
 
     def _constant_names(
-        self, bound: BoundOp, division: _Division, slot: int, small: dict[str, np.ndarray]
+        self, bound: BoundOp, division: Division, slot: int, small: dict[str, np.ndarray]
     ) -> list[str | None]:
         """Where each worker has the part of a constant that it reads; None where it reads none."""
         found: list[str | None] = [None] * self._workers
@@ -560,7 +518,7 @@ class Lowering:
         same = holders(partial)
         return lambda worker: [other for other in self._order[worker] if same[worker][other]]
 
-    def _way(self, name: str, division: _Division, position: int) -> _Way:
+    def _way(self, name: str, division: Division, position: int) -> _Way:
         """How an output comes from where it is made to where it is owned."""
         owned, is_read = self._plan.tilings[name], is_used(self._graph, name)
         key = (division, position, owned, is_read)
@@ -568,7 +526,7 @@ class Lowering:
             self._ways[key] = self._found_way(name, division, position, owned, is_read=is_read)
         return self._ways[key]
 
-    def _found_way(self, name: str, division: _Division, position: int, owned: Tiling, *, is_read: bool) -> _Way:
+    def _found_way(self, name: str, division: Division, position: int, owned: Tiling, *, is_read: bool) -> _Way:
         made = division.made_as[position]
         assert made is not None, "an absent output is never made"
         if is_read:
@@ -629,7 +587,7 @@ class Lowering:
         rounds.append((Round.of(taken, makers.buffers), reducer_of(made)))
         return self._layouts.of(middle, numbers)
 
-    def _bring_home(self, name: str, division: _Division, position: int) -> None:
+    def _bring_home(self, name: str, division: Division, position: int) -> None:
         """Prepares the fetches that bring an output from where it was made to where it is owned."""
         way = self._way(name, division, position)
         if way.owned is None:

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 from planner.artifacts.estimate import TimeEstimate
 from planner.report import reasons_json
 from planner.report.bounds import bounds_json, stepped_json
-from planner.results import Beside, Comparison, Explanation, GradResult, PlanResult, ReportResult, ZooResult, ZooRow
+from planner.results import (
+    Beside,
+    Comparison,
+    Explanation,
+    ExportResult,
+    GradResult,
+    PlanResult,
+    ReportResult,
+    ZooResult,
+    ZooRow,
+)
 from planner.search.user_rules.prices import Price
 
 if TYPE_CHECKING:
@@ -327,3 +337,9 @@ def zoo_models(rows: Sequence[ZooRow]) -> dict[str, Any]:
             for row in rows
         ],
     }
+
+
+def export(result: ExportResult) -> dict[str, Any]:
+    """What ``tofu export --json`` prints."""
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(result).items()}
+    return {"schema_version": SCHEMA_VERSION, **plain}

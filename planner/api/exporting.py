@@ -1,0 +1,109 @@
+"""``tofu export``: a plan for other runtimes."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+from planner.api.arguments import AnyPath, checked, path_of
+from planner.artifacts.plan_folder import newest_folder
+from planner.errors import ExportError, UsageError
+from planner.export.file_text import JaxStep, UnwrittenError, jax_step
+from planner.export.placements import placements
+from planner.export.source import source_of
+from planner.progress import Progress, silent
+from planner.results import ExportResult
+from planner.whole import try_file, whole_file
+
+
+@checked
+def export(
+    directory: AnyPath | None = None,
+    *,
+    jax: AnyPath | None = None,
+    placements: AnyPath | None = None,
+    opdefs: AnyPath | None = None,
+    progress: Progress = silent,
+) -> ExportResult:
+    """Writes a plan for other runtimes.
+
+    Args:
+        directory: the plan's folder; None: the newest in the working directory.
+        jax: a file of Python to write: the step in JAX. Constants that are too large to stand in it go beside it, into
+            a file of its name that ends in ``.npz``.
+        placements: a file of Python to write: the tilings as placements of PyTorch's DTensor.
+        opdefs: the file of descriptions that the plan was made with.
+        progress: told what is being done.
+
+    Raises:
+        ExportError: parts of the plan cannot be expressed; then nothing is written.
+        TofuError: there is no plan, or a file cannot be written.
+    """
+    jax, placements = path_of(jax), path_of(placements)
+    files = [file for file in (jax, placements) if file is not None]
+    if not files:
+        raise UsageError("export: what is to be written?", hint="write --jax FILE.py or --placements FILE.py")
+    if len({file.resolve() for file in files}) < len(files):
+        raise UsageError(f"--jax and --placements: both are {files[0]}")
+    for file in files:
+        if file.suffix != ".py":
+            raise UsageError(f"{file}: what is written is Python", hint=f"call it {file.with_suffix('.py').name}")
+        try_file(file)
+    progress("reading the plan")
+    source = source_of(Path(directory) if directory is not None else newest_folder(Path()), path_of(opdefs))
+    findings: list[str] = []
+    step: JaxStep | None = None
+    if jax is not None:
+        progress("writing the step in JAX")
+        try:
+            step = jax_step(source, ".npz")
+        except UnwrittenError as error:
+            findings += [f"in JAX: {finding}" for finding in error.findings]
+    placed = None if placements is None else _placed(source)
+    if placed is not None:
+        findings += [f"as placements: {finding}" for finding in placed.findings]
+    if findings:
+        raise ExportError(
+            "the plan cannot be expressed, and nothing is written",
+            facts=tuple(findings),
+            hint="pin the tensors that are named to other tilings (tofu plan --pin), or run the plan with tofu run",
+        )
+    constants_file = None
+    if jax is not None and step is not None:
+        if step.constants:
+            constants_file = jax.with_suffix(".npz")
+            stream = io.BytesIO()
+            np.savez(stream, **step.constants)  # type: ignore[arg-type]  # its stub takes names for options
+            _write(constants_file, stream.getvalue())
+        _write(jax, step.text.encode())
+    if placements is not None and placed is not None:
+        _write(placements, placed.text.encode())
+    return ExportResult(
+        model=source.plan.model,
+        workers=source.plan.workers,
+        cuts=source.plan.cuts,
+        predicted_bytes=source.plan.moved_bytes,
+        jax=jax,
+        constants=constants_file,
+        moved_bytes=None if step is None else step.moved_bytes,
+        ops=len(source.ops),
+        functions=None if step is None else step.functions,
+        blocks=None if step is None else step.blocks,
+        padded=() if step is None else step.padded,
+        padding_bytes=None if step is None else step.padding_bytes,
+        notes=() if step is None else step.notes,
+        placements=placements,
+        tensors=None if placed is None else placed.tensors,
+        uneven=() if placed is None else placed.padded,
+    )
+
+
+_placed = placements
+"""The function by another name: ``export`` has an option of its name."""
+
+
+def _write(file: Path, content: bytes) -> None:
+    with whole_file(file) as stream:
+        stream.write(content)

@@ -1,0 +1,1 @@
+"""Plans for other runtimes: a step in JAX, placements for PyTorch."""

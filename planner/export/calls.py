@@ -1,0 +1,107 @@
+"""The functions of ops and of blocks, and the step that calls them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from planner.export.blocks import Block, Call, folded
+from planner.export.names import Names, some
+from planner.export.op_text import OpText
+from planner.graph.model import Graph, Role
+
+_LONG = 100
+"""Characters of a line that is broken."""
+
+
+class Calls:
+    """Functions, and the step's calls of them.
+
+    Attributes:
+        functions: sources: of ops, then of blocks.
+        step: the source of the function that calls them.
+        op_functions: how many functions are of ops.
+        blocks: how many are of blocks.
+    """
+
+    def __init__(self, graph: Graph, written: Sequence[OpText]) -> None:
+        by_text: dict[tuple[object, ...], tuple[str, list[OpText]]] = {}
+        calls: list[Call] = []
+        count: dict[str, int] = {}
+        for one in written:
+            key = (one.parameters, one.lines, one.returned)
+            if key not in by_text and (one.lines or len(one.returned) > 1):
+                kind = one.op_type.lower()
+                count[kind] = count.get(kind, 0) + 1
+                by_text[key] = (f"{kind}_{count[kind]}", [])
+            if key in by_text:
+                name, same = by_text[key]
+                same.append(one)
+                calls.append(Call(name, True, one.inputs, one.outputs))
+            else:
+                calls.append(Call(one.returned[0], False, one.inputs, one.outputs, one.parameters))
+        outputs = tuple(dict.fromkeys(graph.outputs))
+        left, blocks = folded(calls, outputs)
+        self._taken = [name for name, _ in by_text.values()] + [block.name for block in blocks]
+        self.op_functions, self.blocks = len(by_text), len(blocks)
+        self.functions = [_function(name, ops) for name, ops in by_text.values()]
+        self.functions += [self._block(block) for block in blocks]
+        arguments = [name for name in graph.inputs if graph.roles[name] is Role.STATE]
+        arguments += [name for name in graph.inputs if graph.roles[name] is Role.DATA]
+        names = self._names()
+        lines = [_broken("def on_device(", [names.of(name) for name in arguments], "):", "")]
+        lines.append('    """All ops of an iteration, on one device\'s parts."""')
+        lines += [_line(call, names) for call in left]
+        lines.append(_broken("    return {", [f"{name!a}: {names.of(name)}" for name in outputs], "}", "    "))
+        self.step = "\n".join(lines)
+
+    def _names(self) -> Names:
+        names = Names()
+        for name in self._taken:
+            names.take(name)
+        return names
+
+    def _block(self, block: Block) -> str:
+        names = self._names()
+        lines = [_broken(f"def {block.name}(", [names.of(name) for name in block.inputs], "):", "")]
+        lines.append(f'    """{block.count} times in the step; names are those of the first time."""')
+        lines += [_line(call, names) for call in block.calls]
+        lines.append(f"    return {', '.join(names.of(name) for name in block.outputs)}")
+        return "\n".join(lines)
+
+
+def _line(call: Call, names: Names) -> str:
+    given = [names.of(name) for name in call.inputs]
+    made = ", ".join(names.of(name) for name in call.outputs)
+    before = f"    {made} = " if made else "    "
+    if call.is_function:
+        return _broken(f"{before}{call.form}(", given, ")", "    ")
+    found = dict(zip(call.parameters, given, strict=True))
+    text = re.sub(r'"[^"]*"|(?<![\w.])[a-z]\w*', lambda match: found.get(match[0], match[0]), call.form)
+    return f"{before}{text}"
+
+
+def _broken(before: str, items: Sequence[str], after: str, indent: str) -> str:
+    """Items on one line, or on several where they are many."""
+    line = f"{before}{', '.join(items)}{after}"
+    if len(line) <= _LONG:
+        return line
+    rows: list[str] = []
+    for item in items:
+        if rows and len(rows[-1]) + len(item) + 2 <= _LONG:
+            rows[-1] += f" {item},"
+        else:
+            rows.append(f"{indent}    {item},")
+    return "\n".join([before.rstrip(), *rows, f"{indent}{after}"])
+
+
+def _function(name: str, ops: Sequence[OpText]) -> str:
+    first = ops[0]
+    titles = list(dict.fromkeys(one.title for one in ops))
+    title = "; ".join(titles[:3]) + ("; and others" if len(titles) > 3 else "")
+    moves = f"; moves {first.predicted_bytes:,} bytes" if first.predicted_bytes else ""
+    lines = [f"def {name}({', '.join(first.parameters)}):"]
+    lines.append(f'    """{title}{moves}: {some([one.op for one in ops])}."""')
+    lines += [f"    {line}" for line in first.lines]
+    lines.append(f"    return {', '.join(first.returned)}")
+    return "\n".join(lines)

@@ -1,0 +1,53 @@
+"""Reductions."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from planner.export.emitters.registry import Form, emitter, per_axes
+from planner.graph.model import DType
+
+_FUNCTIONS: Final = MappingProxyType(
+    {
+        "ReduceSum": "jnp.sum({0}, {1})",
+        "ReduceMean": "jnp.mean({0}, {1})",
+        "ReduceMax": "jnp.max({0}, {1})",
+        "ReduceMin": "jnp.min({0}, {1})",
+        "ReduceProd": "jnp.prod({0}, {1})",
+        "ReduceL1": "jnp.sum(jnp.abs({0}), {1})",
+        "ReduceL2": "jnp.sqrt(jnp.sum(jnp.square({0}), {1}))",
+        "ReduceSumSquare": "jnp.sum(jnp.square({0}), {1})",
+        "ReduceLogSum": "jnp.log(jnp.sum({0}, {1}))",
+        "ReduceLogSumExp": "jax.nn.logsumexp({0}, {1})",
+    }
+)
+
+
+@emitter(*_FUNCTIONS)
+def reduce(form: Form) -> str:
+    """Over some axes, or all."""
+    axes = per_axes(form)
+    if not axes and form.integer("noop_with_empty_axes"):
+        return form[0]
+    said = f"axis={axes or None}, keepdims={bool(form.integer('keepdims', 1))}"
+    if form.node.op_type in ("ReduceSum", "ReduceProd") and form.dtypes and form.dtypes[0] not in (None, DType.FLOAT32):
+        said += f", dtype={form[0]}.dtype"
+    return _FUNCTIONS[form.node.op_type].format(form[0], said)
+
+
+@emitter("ArgMax", "ArgMin")
+def arg(form: Form) -> str:
+    """The first of equal ones, or the last."""
+    if form.integer("select_last_index"):
+        raise form.refuse("select_last_index")
+    said = f"axis={form.integer('axis')}, keepdims={bool(form.integer('keepdims', 1))}"
+    return f"jnp.{form.node.op_type.lower()}({form[0]}, {said}).astype(jnp.int64)"
+
+
+@emitter("CumSum")
+def cumsum(form: Form) -> str:
+    """Sums so far."""
+    if form.integer("exclusive") or form.integer("reverse"):
+        raise form.refuse("exclusive or reversed")
+    return f"jnp.cumsum({form[0]}, axis={form.integers(1)[0]}, dtype={form[0]}.dtype)"

@@ -1,0 +1,300 @@
+"""The file of a plan's step in JAX, for a person to read: mesh, layouts, a function for each form of op, the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+
+from planner.algebra.tiling import Tiling, cuts_along, pieces
+from planner.export.calls import Calls
+from planner.export.emitters import InexpressibleError
+from planner.export.helpers import HELPERS
+from planner.export.names import some, told
+from planner.export.op_text import OpText, OpWriter
+from planner.export.source import Source
+from planner.graph.model import DType, Graph, Role, Shape
+
+_BY_HELPER = MappingProxyType({"only": ("mine",), "join": ("mine",)})
+"""What helpers call."""
+
+
+@dataclass(frozen=True)
+class JaxStep:
+    """A step in JAX."""
+
+    text: str
+    """Of the file."""
+    constants: Mapping[str, np.ndarray]
+    """What the file loads from beside it; empty if nothing."""
+    functions: int
+    """How many functions it has for ops."""
+    blocks: int
+    """How many for runs of ops that there are several times."""
+    ops: int
+    predicted_bytes: int
+    """What the plan moves."""
+    moved_bytes: int
+    """What the file's collectives move."""
+    padded: tuple[str, ...]
+    """Inputs and outputs whose parts are not of one shape, and are laid out in parts that are."""
+    padding_bytes: int
+    """What their filling takes on all devices together."""
+    notes: tuple[str, ...]
+    """What the file does in another way than the plan says."""
+
+
+class UnwrittenError(Exception):
+    """What of a plan cannot be written in JAX: all findings."""
+
+    def __init__(self, findings: Sequence[str]) -> None:
+        super().__init__(findings)
+        self.findings = tuple(findings)
+
+
+def jax_step(source: Source, constants_file: str) -> JaxStep:
+    """Writes a plan's step in JAX.
+
+    Args:
+        source: the plan.
+        constants_file: how the ending of the file for constants is called, as in ``.npz``.
+
+    Raises:
+        UnwrittenError: parts of it cannot be expressed.
+    """
+    graph, plan = source.graph, source.plan
+    writer = OpWriter(graph, plan)
+    needed = _needed(graph)
+    findings: dict[str, list[str]] = {}
+    written: list[OpText] = []
+    notes = []
+    for described in source.ops:
+        if not needed.intersection(described.op.outputs):
+            continue
+        try:
+            written.append(writer.written(described, needed))
+        except InexpressibleError as error:
+            findings.setdefault(str(error), []).append(described.op.name)
+    if findings:
+        raise UnwrittenError([f"{why} ({some(names)})" for why, names in findings.items()])
+    stepped = [name for name, strategy in plan.strategies.items() if strategy.steps is not None]
+    if stepped:
+        notes.append(f"ops that the plan runs in steps run at once, which takes more memory: {some(stepped)}")
+    predicted = sum(one.predicted_bytes for one in written)
+    assert predicted == plan.moved_bytes, f"{predicted} bytes are counted, the plan says {plan.moved_bytes}"
+    layout = _Layout(source)
+    calls = Calls(graph, written)
+    used = {helper for one in written for helper in one.helpers}
+    used |= {other for helper in used for other in _BY_HELPER.get(helper, ())}
+    body = "\n\n\n".join(
+        [
+            *(HELPERS[name].strip() for name in HELPERS if name in used),
+            *calls.functions,
+            calls.step,
+        ]
+    )
+    constants = {name: value for name, value in writer.large.items() if f"CONSTANTS[{name!r}]" in body}
+    moved = sum(one.moved_bytes for one in written)
+    head = _head(source, predicted, moved, notes, bool(constants), constants_file, used)
+    text = "\n\n\n".join([f"{head}\n\n{layout.text}", body, layout.entry()]) + "\n"
+    return JaxStep(
+        text=text,
+        constants=constants,
+        functions=calls.op_functions,
+        blocks=calls.blocks,
+        ops=len(written),
+        predicted_bytes=predicted,
+        moved_bytes=moved,
+        padded=layout.padded_names,
+        padding_bytes=_padding_bytes(source, layout.padded_names),
+        notes=tuple(notes),
+    )
+
+
+def _padding_bytes(source: Source, names: Iterable[str]) -> int:
+    """What parts that are filled up to the longest take beyond their own elements."""
+    total = 0
+    for name in names:
+        tensor = source.graph.tensors[name]
+        sizes = [region.shape for region in source.plan.tilings[name].boxes(tensor.shape)]
+        longest = prod(max(extents) for extents in zip(*sizes, strict=True))
+        total += sum(longest - prod(size) for size in sizes) * tensor.dtype.item_bytes
+    return total
+
+
+def _needed(graph: Graph) -> frozenset[str]:
+    """Tensors on which an output depends."""
+    needed = set(graph.outputs)
+    for op in reversed(graph.ops):
+        if needed.intersection(op.outputs):
+            needed.update(op.inputs)
+    return frozenset(needed - {""})
+
+
+def _head(
+    source: Source,
+    predicted: int,
+    moved: int,
+    notes: Sequence[str],
+    has_constants: bool,
+    constants_file: str,
+    used: Iterable[str],
+) -> str:
+    plan = source.plan
+    wide = any(tensor.dtype in (DType.INT64, DType.UINT64, DType.FLOAT64) for tensor in source.graph.tensors.values())
+    lines = [
+        f'"""A training step of {told(plan.model)} on {plan.workers} devices, as tofu planned it.',
+        "",
+        f"Moves {predicted:,} bytes between devices in an iteration by the plan, {moved:,} as it is written here.",
+        *(f"Note: {note}." for note in notes),
+        "",
+        "    state, data = put(STATE, arrays), put(DATA, arrays)   # whole arrays by name",
+        "    state, results = step(state, data)",
+        '    loss = whole("loss", results["loss"])                # in NumPy\'s form',
+        '"""',
+        "",
+        "import jax",
+        "import jax.numpy as jnp",
+        "from jax import lax",
+        "from jax.sharding import NamedSharding, PartitionSpec as P",
+        "",
+    ]
+    lines = [line.replace("= put(", "= placed(").replace(", put(", ", placed(") for line in lines]
+    if wide:
+        lines += ['jax.config.update("jax_enable_x64", True)  # the model has 64-bit numbers', ""]
+    names = ", ".join(f'"c{cut}"' for cut in range(len(plan.cuts)))
+    comma = "," if len(plan.cuts) == 1 else ""
+    lines += [
+        "# An axis of the mesh for each cut of the plan, the outermost first.",
+        f"AXES = ({names}{comma})",
+        f"MESH = jax.make_mesh({plan.cuts}, AXES, (jax.sharding.AxisType.Auto,) * {len(plan.cuts)}, "
+        f"devices=jax.devices()[:{plan.workers}])",
+    ]
+    if has_constants:
+        lines += [
+            "# Constants that are too large to stand here.",
+            f'CONSTANTS = jnp.load(__file__.removesuffix(".py") + "{constants_file}")',
+        ]
+    return "\n".join(lines)
+
+
+class _Layout:
+    """How inputs and outputs lie on the mesh."""
+
+    def __init__(self, source: Source) -> None:
+        graph, plan = source.graph, source.plan
+        self._graph = graph
+        names = dict.fromkeys((*graph.inputs, *graph.outputs))
+        self._specs = {name: spec_of(plan.tilings[name]) for name in names if name not in graph.constants}
+        self.parts = {name: parts_of(plan.tilings[name], graph.tensors[name].shape) for name in self._specs}
+        self.padded_names = tuple(name for name, parts in self.parts.items() if parts)
+
+    @property
+    def text(self) -> str:
+        graph = self._graph
+        following = {pair.following: pair.current for pair in graph.state}
+        data = [name for name in graph.inputs if graph.roles[name] is Role.DATA]
+        states = [name for name in graph.inputs if graph.roles[name] is Role.STATE]
+        results = [name for name in dict.fromkeys(graph.outputs) if name not in following]
+        lines = ["# How each input and output is divided."]
+        for title, names in (("STATE", states), ("DATA", data), ("RESULTS", results)):
+            lines.append(f"{title} = {{")
+            lines += [f"    {name!a}: {self._specs[name]},  # {list(graph.tensors[name].shape)}" for name in names]
+            lines.append("}")
+        lines.append("# Dims whose parts differ: each part, from and to. A device's array is as long as the longest.")
+        lines.append("PARTS = {")
+        lines += [f"    {name!a}: {self.parts[name]}," for name in self.padded_names]
+        lines.append("}")
+        return "\n".join(lines)
+
+    def entry(self) -> str:
+        """The step on whole arrays."""
+        graph = self._graph
+        following = {pair.following: pair.current for pair in graph.state}
+        states = [name for name in graph.inputs if graph.roles[name] is Role.STATE]
+        data = [name for name in graph.inputs if graph.roles[name] is Role.DATA]
+        results = [name for name in dict.fromkeys(graph.outputs) if name not in following]
+        nexts = {current: name for name, current in following.items()}
+
+        def as_it_is(text: str, name: str, shape: str) -> str:
+            """A scalar that only some devices have is a dim of the mesh outside of the step."""
+            is_spread = name in self.padded_names and not graph.tensors[name].shape
+            return f"{text}.reshape({shape})" if is_spread else text
+
+        given = [as_it_is(f"state[{name!a}]", name, "()") for name in states]
+        given += [as_it_is(f"data[{name!a}]", name, "()") for name in data]
+
+        def taken(name: str) -> str:
+            return as_it_is(f"named[{name!a}]", name, "1")
+
+        return f'''
+def local_step(state, data):
+    """One iteration, as each device sees it: its own parts."""
+    named = on_device(
+{_arguments(given)}    )
+    state = {{{", ".join(f"{name!a}: {taken(nexts[name])}" for name in states)}}}
+    return state, {{{", ".join(f"{name!a}: {taken(name)}" for name in results)}}}
+
+
+step = jax.jit(
+    jax.shard_map(local_step, mesh=MESH, in_specs=(STATE, DATA), out_specs=(STATE, RESULTS), check_vma=False)
+)
+
+
+def placed(layout, arrays):
+    """Whole arrays by name, laid out on the mesh."""
+    return {{name: jax.device_put(spread(name, arrays[name]), NamedSharding(MESH, layout[name])) for name in layout}}
+
+
+def spread(name, array):
+    """An array whose parts all are as long as the longest; others end in zeros."""
+    array = jnp.asarray(array)
+    for dim, bounds in PARTS.get(name, {{}}).items():
+        array = array if array.ndim else array.reshape(1)
+        longest = max(end - start for start, end in bounds)
+        pads = [[(0, 0)] * array.ndim for _ in bounds]
+        for pad, (start, end) in zip(pads, bounds):
+            pad[dim] = (0, longest - end + start)
+        parts = [lax.slice_in_dim(array, start, end, axis=dim) for start, end in bounds]
+        array = jnp.concatenate([jnp.pad(part, pad) for part, pad in zip(parts, pads)], axis=dim)
+    return array
+
+
+def whole(name, array):
+    """What ``spread`` has made, as it was."""
+    for dim, bounds in PARTS.get(name, {{}}).items():
+        longest = array.shape[dim] // len(bounds)
+        parts = [
+            lax.slice_in_dim(array, number * longest, number * longest + end - start, axis=dim)
+            for number, (start, end) in enumerate(bounds)
+        ]
+        array = jnp.concatenate(parts, axis=dim)
+    return array
+'''.strip()
+
+
+def _arguments(texts: Sequence[str]) -> str:
+    return "".join(f"        {text},\n" for text in texts)
+
+
+def spec_of(tiling: Tiling) -> str:
+    """A tiling as a PartitionSpec: by dim the axes that divide it, in the order in which they do."""
+    along = {dim: cuts for dim, cuts, _ in cuts_along(tiling)}
+    dims = []
+    for dim in range(max(along, default=-1) + 1):
+        names = [f'"c{cut}"' for cut in along.get(dim, ())]
+        dims.append("None" if not names else names[0] if len(names) == 1 else f"({', '.join(names)})")
+    return f"P({', '.join(dims)})"
+
+
+def parts_of(tiling: Tiling, shape: Shape) -> dict[int, tuple[tuple[int, int], ...]]:
+    """By dim whose parts are not of one length, where each begins and ends."""
+    found = {}
+    for dim, _, how in cuts_along(tiling):
+        starts, ends = pieces((shape or (1,))[dim], how)
+        if len(set((ends - starts).tolist())) > 1:
+            found[dim] = tuple(zip(starts.tolist(), ends.tolist(), strict=True))
+    return found

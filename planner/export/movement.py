@@ -1,0 +1,248 @@
+"""How a tensor comes from where workers hold it to where they need it: by collectives, or box by box.
+
+Collectives are taken where they move just the bytes that the plan counts. Everything else (halos, uneven parts, cuts
+that change places along one dim) is sent box by box with ``ppermute``, which moves what is needed and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from planner.algebra.region import Region
+from planner.algebra.tiling import Reducer
+from planner.export.held import Grid, Held, grid_of
+from planner.graph.model import Shape
+from planner.partition.fetches import Box
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective, or a slice, along cuts that are axes of the mesh."""
+
+    kind: str
+    """``slice``, ``psum_scatter``, ``all_to_all``, ``psum``, ``pmax``, ``pmin`` or ``all_gather``."""
+    cuts: tuple[int, ...]
+    """The one that divides the dim first before the others."""
+    dim: int = -1
+    """Which dim is sliced, scattered or gathered; of an all-to-all, which is cut then. -1: all of it."""
+    before: int = -1
+    """Of an all-to-all, the dim that was cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Boxes of one shape, one at most from each worker and one at most to each."""
+
+    shape: Shape
+    pairs: tuple[tuple[int, int], ...]
+    """Who sends to whom; () for what workers have themselves."""
+    starts: tuple[Shape, ...]
+    """By worker, where its box begins in what it holds; where it sends none, anywhere."""
+    places: tuple[Shape, ...]
+    """By worker, where the box goes."""
+    takes: tuple[bool, ...]
+    """By worker, whether a box arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A tensor assembled box by box; boxes at the same place are joined by the reducer."""
+
+    target: Held
+    boxes: tuple[Sent, ...]
+    reducer: Reducer | None = None
+
+
+Movement = tuple[Collective | Exchange, ...]
+
+
+def moved_elements(movement: Sequence[Collective], before: Shape, ways: tuple[int, ...]) -> tuple[int, Shape]:
+    """What collectives move between workers, all together, and the shape of each worker's part afterwards."""
+    shape, moved, workers = list(before), 0, prod(ways)
+    for one in movement:
+        size, count = prod(ways[cut] for cut in one.cuts), prod(shape)
+        if one.kind == "slice":
+            shape[one.dim] //= size
+        elif one.kind == "psum_scatter":
+            moved += workers * (count - count // size)
+            shape[one.dim] //= size
+        elif one.kind == "all_to_all":
+            moved += workers * (count - count // size)
+            shape[one.dim] //= size
+            shape[one.before] *= size
+        elif one.kind == "all_gather":
+            moved += workers * count * (size - 1)
+            shape[one.dim] *= size
+        else:
+            moved += 2 * (size - 1) * count * workers // size
+    return moved, tuple(shape)
+
+
+_JOINED_WHOLE: Mapping[Reducer, str] = {Reducer.SUM: "psum", Reducer.MAX: "pmax", Reducer.MIN: "pmin"}
+
+
+def collectives_between(
+    source: Held,
+    target: Held,
+    extents: Shape,
+    ways: tuple[int, ...],
+    partial: frozenset[int] = frozenset(),
+    reducer: Reducer | None = None,
+) -> tuple[Collective, ...] | None:
+    """Collectives that bring a tensor into other parts; None if there are none that do just that.
+
+    Args:
+        source: what workers hold.
+        target: what they are to hold.
+        extents: of the tensor's index space.
+        ways: of the cuts.
+        partial: cuts whose groups hold partial results that are to be joined.
+        reducer: how; None where nothing is joined.
+    """
+    if not source.is_even or not target.is_even:
+        return None
+    now, wanted = (grid_of(held.regions, ways, extents) for held in (source, target))
+    if now is None or wanted is None:
+        return None
+    found = _found(now, wanted, set(partial), reducer)
+    if found is None:
+        return None
+    shape = list(source.frame)
+    for one in found:  # what is shared out must be whole
+        size = prod(ways[cut] for cut in one.cuts)
+        if one.kind in ("slice", "psum_scatter", "all_to_all"):
+            if shape[one.dim] % size:
+                return None
+            shape[one.dim] //= size
+        if one.kind == "all_to_all":
+            shape[one.before] *= size
+        if one.kind == "all_gather":
+            shape[one.dim] *= size
+    return found
+
+
+def _found(now: Grid, wanted: Grid, partial: set[int], reducer: Reducer | None) -> tuple[Collective, ...] | None:
+    state = [list(cuts) for cuts in now]
+    found: list[Collective] = []
+
+    def next_cut(dim: int) -> int | None:
+        """The cut by which a dim is to be divided next; None where it is not, or not yet."""
+        have, want = state[dim], wanted[dim]
+        if len(have) < len(want) and tuple(have) == want[: len(have)]:
+            return want[len(have)]
+        return None
+
+    def divided(kind: str, dim: int, cut: int, before: int = -1) -> None:
+        last = found[-1] if found else None
+        if last is not None and kind != "all_to_all" and (last.kind, last.dim) == (kind, dim):
+            found[-1] = replace(last, cuts=(*last.cuts, cut))
+        else:
+            found.append(Collective(kind, (cut,), dim, before))
+        state[dim].append(cut)
+
+    def one_more() -> bool:
+        dims = range(len(state))
+        for dim in dims:  # first what makes parts smaller for nothing
+            cut = next_cut(dim)
+            if cut is not None and cut not in partial and all(cut not in cuts for cuts in state):
+                divided("slice", dim, cut)
+                return True
+        for dim in dims:
+            cut = next_cut(dim)
+            if cut in partial and reducer is Reducer.SUM:
+                divided("psum_scatter", dim, cut)
+                partial.remove(cut)
+                return True
+        for dim in dims:
+            cut = next_cut(dim)
+            for other in dims:
+                if other != dim and cut is not None and state[other][-1:] == [cut]:
+                    state[other].pop()
+                    divided("all_to_all", dim, cut, other)
+                    return True
+        return False
+
+    while one_more():
+        pass
+    if partial:
+        if reducer is None or reducer not in _JOINED_WHOLE or any(cut in cuts for cut in partial for cuts in wanted):
+            return None
+        found.append(Collective(_JOINED_WHOLE[reducer], tuple(sorted(partial))))
+    for dim, (have, want) in enumerate(zip(state, wanted, strict=True)):
+        kept = len(want)
+        if tuple(have[:kept]) != want:
+            return None
+        if len(have) > kept:
+            found.append(Collective("all_gather", tuple(have[kept:]), dim))
+    return tuple(found)
+
+
+def exchanged(source: Held, target: Held, boxes: Sequence[Sequence[Box]], reducer: Reducer | None = None) -> Exchange:
+    """A tensor assembled box by box.
+
+    Args:
+        source: what workers hold.
+        target: what they are to hold.
+        boxes: by worker the boxes that it is made of, and who has each; several where they are joined.
+        reducer: how they are.
+    """
+    own: dict[Shape, dict[int, list[Region]]] = {}
+    sent: list[tuple[int, int, Region]] = []
+    for worker, mine in enumerate(boxes):
+        for region, givers in mine:
+            for giver in givers:
+                if giver == worker:
+                    own.setdefault(region.shape, {}).setdefault(worker, []).append(region)
+                else:
+                    sent.append((giver, worker, region))
+    found: list[Sent] = []
+    for shape, by_worker in own.items():
+        for number in range(max(len(regions) for regions in by_worker.values())):
+            chosen = {worker: regions[number] for worker, regions in by_worker.items() if number < len(regions)}
+            found.append(_sent(source, target, shape, {worker: worker for worker in chosen}, chosen, ()))
+    workers = len(boxes)
+    # Transfers over one distance are a shift, the usual pattern of halos and rings; none has two senders to a worker.
+    sent.sort(key=lambda one: ((one[1] - one[0]) % workers, one[2].shape))
+    rounds: list[tuple[Shape, dict[int, tuple[int, Region]]]] = []
+    for giver, taker, region in sent:
+        for shape, taken in rounds:
+            if shape == region.shape and taker not in taken and all(one != giver for one, _ in taken.values()):
+                taken[taker] = (giver, region)
+                break
+        else:
+            rounds.append((region.shape, {taker: (giver, region)}))
+    for shape, taken in rounds:
+        senders = {taker: giver for taker, (giver, _) in taken.items()}
+        pairs = tuple(sorted((giver, taker) for taker, giver in senders.items()))
+        found.append(_sent(source, target, shape, senders, {one: region for one, (_, region) in taken.items()}, pairs))
+    return Exchange(target, tuple(found), reducer)
+
+
+def _sent(
+    source: Held,
+    target: Held,
+    shape: Shape,
+    givers: Mapping[int, int],
+    regions: Mapping[int, Region],
+    pairs: tuple[tuple[int, int], ...],
+) -> Sent:
+    """One round: by taker who gives, and which region."""
+    workers = range(len(source.regions))
+    starts = {giver: source.start(giver, regions[taker]) for taker, giver in givers.items()}
+    places = {taker: target.start(taker, region) for taker, region in regions.items()}
+    return Sent(
+        shape,
+        pairs,
+        _filled(starts, workers),
+        _filled(places, workers),
+        tuple(worker in regions for worker in workers),
+    )
+
+
+def _filled(known: Mapping[int, Shape], workers: range) -> tuple[Shape, ...]:
+    """By worker what is known; elsewhere the same as of all others, if that is one: then it need not vary."""
+    first = next(iter(known.values()))
+    other = first if all(value == first for value in known.values()) else (0,) * len(first)
+    return tuple(known.get(worker, other) for worker in workers)

@@ -1,0 +1,46 @@
+"""What ``tofu export`` wrote, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from planner.report.console import ReportConsole
+from planner.results import ExportResult
+from planner.units import format_bytes
+
+_SHOWN = 4
+
+
+def export(result: ExportResult, file: TextIO) -> None:
+    """Prints what was written."""
+    console = ReportConsole(file)
+    facts = [
+        ("model", result.model),
+        ("workers", f"{result.workers} (cuts: {' x '.join(map(str, result.cuts)) or '1'})"),
+        ("plan moves", f"{format_bytes(result.predicted_bytes)} per iteration over all workers"),
+    ]
+    if result.jax is not None and result.moved_bytes is not None:
+        more = result.moved_bytes - result.predicted_bytes
+        facts += [
+            ("step in JAX", str(result.jax)),
+            ("it moves", f"{format_bytes(result.moved_bytes)}, {f'{more:+,} B' if more else 'the same'}"),
+            ("ops", f"{result.ops}, written as {result.functions} functions and {result.blocks} blocks"),
+        ]
+        if result.constants is not None:
+            facts.append(("constants", str(result.constants)))
+        if result.padded:
+            facts.append(
+                ("filled up", f"{_names(result.padded)}: {format_bytes(result.padding_bytes or 0)} on all workers")
+            )
+        facts += [("note", note) for note in result.notes]
+    if result.placements is not None:
+        facts += [("placements", str(result.placements)), ("tensors", str(result.tensors))]
+        if result.uneven:
+            facts.append(("divided otherwise", f"{_names(result.uneven)}: DTensor's chunks are of one size"))
+    console.print_facts(facts)
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,46 @@
+"""Exported steps run in JAX: what XLA's program moves is what the plan says, and numbers are ONNX Runtime's.
+
+`make test-exports` runs these; `bench/jax_exports.py` has all models on all numbers of workers.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from export_models import NAMES, pins_of, written
+from planner import api
+
+pytestmark = [
+    pytest.mark.exports,
+    pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed: make test-exports does"),
+]
+
+_TOOL = Path(__file__).parents[1] / "tools" / "jax_steps.py"
+_SMALL = ("mlp-5x300", "mlp-4x512", "cnn-3x16-12 by rows", "ort-mlp")
+_CASES = [(name, 4) for name in NAMES] + [(name, workers) for name in _SMALL for workers in (2, 8, 3, 6)]
+
+
+def _run(name: str, workers: int, folder: Path) -> tuple[int, dict[str, float]]:
+    """What a model's plan moves, and what its exported step was found to do."""
+    model = written(name, folder)
+    plan, file = folder / "plan", folder / "step.py"
+    predicted = api.plan(model, gpus=workers, pin=pins_of(name), effort="quick", out=plan).plan.moved_bytes
+    assert api.export(plan, jax=file).moved_bytes == predicted
+    done = subprocess.run(
+        [sys.executable, _TOOL, plan, file, "3"], check=False, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return predicted, json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(("name", "workers"), _CASES, ids=[f"{name} on {workers}" for name, workers in _CASES])
+def test_bytes_are_the_plans_and_numbers_those_of_onnx_runtime(name: str, workers: int, tmp_path: Path) -> None:
+    predicted, found = _run(name, workers, tmp_path)
+    assert found["error"] <= 1e-5, found
+    assert found["moved_bytes"] == predicted, found
