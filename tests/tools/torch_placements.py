@@ -41,7 +41,7 @@ def main(file: Path, tiles: Path) -> None:
             local = distribute_tensor(whole, mesh, placements[name]).to_local()
             tried += 1
             for rank, (lo, hi) in enumerate(tile["regions"]):
-                part = whole[tuple(slice(a, b) for a, b in zip(lo, hi))] if tile["shape"] else whole
+                part = whole[tuple(slice(a, b) for a, b in zip(lo, hi, strict=True))] if tile["shape"] else whole
                 if not torch.equal(local._local_tensors[rank], part):
                     differing.append(f"{name} on rank {rank}")
         for name, (left, right, made) in told["products"].items():
@@ -50,7 +50,7 @@ def main(file: Path, tiles: Path) -> None:
             needed = given["NEEDED"].get(name, {})
             operands = [
                 distribute_tensor(array, mesh, placements[one]).redistribute(mesh, needed.get(one, placements[one]))
-                for array, one in zip(arrays, (left, right))
+                for array, one in zip(arrays, (left, right), strict=True)
             ]
             product = (operands[0] @ operands[1]).redistribute(mesh, placements[made]).full_tensor()
             products += 1
