@@ -35,7 +35,7 @@ def _executed(calls: list[Call], blocks: dict[str, Block], values: dict[str, str
 def test_layers_are_one_block() -> None:
     calls = _layers(12)
     left, blocks = folded(calls, ("t11.5",))
-    assert [(block.name, block.count, len(block.calls)) for block in blocks][0] == ("block_1", 12, 6)
+    assert (blocks[0].name, blocks[0].count, len(blocks[0].calls)) == ("block_1", 12, 6)
     assert blocks[0].inputs == ("x", "w0.0", "w0.1")
     assert blocks[0].outputs == ("t0.5",)
     assert len(left) <= 12
