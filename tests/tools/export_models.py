@@ -19,7 +19,11 @@ _ZOO: Final = {
     "rnn-1-1k": ("rnn-1-1k", 8),
 }
 """By name, the zoo's, and the batch."""
-_ARTIFACTS: Final = {"ort-mlp": "ort_training_mlp", "ort-cnn": "ort_training_cnn", "ort-transformer": "ort_training_transformer"}
+_ARTIFACTS: Final = {
+    "ort-mlp": "ort_training_mlp",
+    "ort-cnn": "ort_training_cnn",
+    "ort-transformer": "ort_training_transformer",
+}
 _BY_ROWS: Final = {"x": "S(2)", "target": "S(2)", "conv*.y": "S(2)"}
 NAMES: Final = (*_ZOO, *_ARTIFACTS, "bert")
 """Twelve."""
