@@ -8,6 +8,7 @@ from typing import Any
 from planner.artifacts.plan import OpStrategy
 from planner.cost.distance import Distance
 from planner.report.console import ReportConsole
+from planner.report.facts import memory
 from planner.results import OpMemory
 from planner.units import format_bytes
 
@@ -80,8 +81,8 @@ def op_memory(console: ReportConsole, ops: Iterable[OpMemory]) -> None:
     rows = [
         (
             row.op,
-            format_bytes(row.at_once_bytes),
-            "-" if row.in_steps_bytes is None else format_bytes(row.in_steps_bytes),
+            memory(row.at_once_bytes),
+            "-" if row.in_steps_bytes is None else memory(row.in_steps_bytes),
             f"{row.count} along {row.variable}" if row.count else "-",
             "in steps" if row.is_stepped else "at once",
         )

@@ -46,6 +46,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.report.as_json",
         "planner.report.device_profile",
         "planner.report.difference",
+        "planner.report.exports",
         "planner.report.gate",
         "planner.report.operators",
         "planner.report.sheet",
