@@ -11,7 +11,7 @@ The command line's commands, for Python, with its defaults; an option is a keywo
     assert ran.verified
 
 What goes wrong for a user's reasons is a ``planner.TofuError``; ``planner.errors`` has the tree of them. docs/python.md
-is the page. (``zoo`` is in ``planner.api`` alone: a package has its name here.)
+is the page. (``zoo``, ``report`` and ``export`` are in ``planner.api`` alone: packages have their names here.)
 
 ``import planner`` is cheap: what is heavy is imported when one of these is first used.
 """
@@ -22,15 +22,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.api import as_json, check, compare, explain, grad, plan, profile, run, show
+    from planner.api import as_json, check, compare, diff, explain, grad, plan, profile, run, show, why
     from planner.errors import TofuError
 
 __all__ = [
     "grad",
     "plan",
     "explain",
+    "why",
     "run",
     "compare",
+    "diff",
     "check",
     "profile",
     "show",

@@ -35,6 +35,11 @@ def diff(a: AnyPath, b: AnyPath, *, opdefs: AnyPath | None = None, progress: Pro
 
     Raises:
         TofuError: one is no plan, or the models have too little in common.
+
+    Example:
+        ::
+
+            planner.show(planner.diff("plan-data", "plan"))
     """
     folders = tuple(_open(Path(path)) for path in (a, b))
     progress("reading the models")

@@ -41,7 +41,7 @@ def explain(
     op: str | None = None,
     sort: SortedBy | None = None,
     every: bool = False,
-    runners_up: int = 0,
+    runners_up: int = 3,
     opdefs: AnyPath | None = None,
 ) -> Explanation:
     """What a plan does with every tensor and op, or with those that are asked for, and why.
@@ -127,6 +127,12 @@ def why(directory: AnyPath | None, subject: str, *, runners_up: int = 3, opdefs:
 
     Raises:
         TofuError: there is no plan, nothing of that name in it, or nothing that the plan decides.
+
+    Example:
+        ::
+
+            for other in planner.why("plan", "fc.weight").runners_up:
+                print(other.pin, other.more_share)
     """
     plan = opened(path_of(directory), path_of(opdefs))
     made_with = plan.folder.plan.described_by

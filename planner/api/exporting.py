@@ -40,6 +40,11 @@ def export(
     Raises:
         ExportError: parts of the plan cannot be expressed; then nothing is written.
         TofuError: there is no plan, or a file cannot be written.
+
+    Example:
+        ::
+
+            planner.api.export("plan", jax="train_step.py")
     """
     jax, placements = path_of(jax), path_of(placements)
     files = [file for file in (jax, placements) if file is not None]

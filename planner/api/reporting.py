@@ -89,6 +89,11 @@ def report(
     Raises:
         TofuError: there is no plan, nothing is to be written, a file cannot be written, or a trace is wanted of a plan
             whose times are not known.
+
+    Example:
+        ::
+
+            planner.api.report("plan", output="plan.html")
     """
     output, svg, trace = path_of(output), path_of(svg), path_of(trace)
     profile, opdefs = path_of(profile), path_of(opdefs)

@@ -25,7 +25,7 @@ LINES = {
     "grad": "grad m.onnx --loss mse --optimizer sgd",
     "plan": "plan m.onnx --gpus 2",
     "explain": "explain",
-    "report": "report -o page.html",
+    "report": "report --output page.html",
     "export": "export --jax step.py",
     "diff": "diff a b",
     "run": "run",
@@ -39,10 +39,20 @@ NO_DOOR = {
     "schema": "prints a file that is data of the package",
 }
 """Commands without a function, and why."""
-IN_API_ALONE = {"zoo": "planner/zoo is a package", "zoo_models": "beside zoo"}
+IN_API_ALONE = {
+    "zoo": "planner/zoo is a package",
+    "zoo_models": "beside zoo",
+    "report": "planner/report is a package",
+    "export": "planner/export is a package",
+}
 OTHER_NAMES = {"dims": "dim", "values": "value", "pins": "pin"}
 """Options that can be repeated, as functions call them."""
-COMMAND_LINE_ONLY = {"json_wanted": "planner.as_json(result)"}
+COMMAND_LINE_ONLY = {
+    "json_wanted": "planner.as_json(result)",
+    "markdown_wanted": "a form in which the command prints",
+    "annotations": "what the command tells GitHub on stderr",
+    "shows_all": "the result has all of them",
+}
 PYTHON_ONLY = {
     "progress": "the command's line on a terminal",
     "notice": "the command's lines on stderr",
@@ -118,7 +128,7 @@ def test_choices_are_the_same(command: str) -> None:
     kinds = {name: inspect.get_annotations(function, eval_str=True)[name] for name in choices}
     stated = {name: _choices(kind) for name, kind in kinds.items()}
     of_texts = {name for name, found in stated.items() if not found}
-    assert of_texts <= {"strategy", "optimizer"}, "the search and the optimizers say which there are"
+    assert of_texts <= {"strategy", "optimizer", "role"}, "the search, the optimizers and the model say which there are"
     assert {name: one for name, one in choices.items() if name not in of_texts} == {
         name: one for name, one in stated.items() if one
     }
@@ -171,7 +181,7 @@ def test_from_a_model_to_a_verified_run(tmp_path: Path, capsys: pytest.CaptureFi
     assert ran.verified
     explained = planner.explain(folder, subject="x")
     planner.show(explained)
-    assert capsys.readouterr().out.startswith("tensor")
+    assert capsys.readouterr().out.startswith("x: data, float32")
     for result in (made, ran, explained):
         assert json.loads(json.dumps(planner.as_json(result)))["schema_version"] >= 1
         shown = io.StringIO()

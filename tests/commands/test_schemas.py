@@ -31,7 +31,10 @@ LINES: dict[str, tuple[str, ...]] = {
         "--pin fc1.weight=S(0) --forbid fc2.weight=S(1)",
         "plan unknown.onnx --gpus 2 --out p3 --unknown-ops replicate --strategy data",
     ),
-    "explain": ("explain plan", "explain plan h", "explain plan --bounds", "explain timed"),
+    "explain": ("explain plan", "explain plan h", "explain plan fc1", "explain plan --bounds", "explain timed"),
+    "report": ("report plan -o plan.html", "report timed --svg timed.svg --topology two.yaml"),
+    "export": ("export plan --jax step.py --placements placements.py",),
+    "diff": ("diff plan timed", "diff plan plan"),
     "run": ("run plan --steps 2 --verify", "run plan --lr 0.1 --profile --checkpoint-dir ck", "run timed --profile"),
     "check": (
         "check train.onnx --gpus 2 --baseline new.json --update",
