@@ -28,6 +28,7 @@ def explain(result: Explanation, file: TextIO) -> None:
             console.print()
             bounds(console, result.distances)
         op_memory(console, result.memory)
+        undescribed(console, (op for op in result.plan.undescribed if op.name == result.subject))
     elif result.is_brief:
         _in_brief(console, result)
     else:

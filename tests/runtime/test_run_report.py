@@ -67,7 +67,7 @@ def test_copies_between_gpus_without_peer_access_are_in_the_memory(reduction: An
     assert "for copies" not in printed(result)
     before = as_json.run(result)["peak_bytes"]
     result = replace(result, staging_bytes=(0, 2048))
-    assert "at most, 2.0 kB for copies between workers" in " ".join(printed(result).split())
+    assert "at most, 2.0 KiB for copies between workers" in " ".join(printed(result).split())
     found = as_json.run(result)
     assert found["staging_bytes"] == [0, 2048]
     assert found["peak_bytes"] == [before[0], before[1] + 2048]

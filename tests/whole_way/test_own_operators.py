@@ -119,7 +119,7 @@ def test_run_whole_with_what_that_costs(here: Path, capsys: pytest.CaptureFixtur
     assert run["verified"] is True
     assert run["moved_bytes"] == plan["moved_bytes"]
     assert run["own_precision"] == ["com.microsoft.CDist", "com.microsoft.SampleOp"]
-    text = done("explain p", capsys)
+    text = " ".join(done("explain p", capsys).split())
     assert "2 ops, run whole by every worker: 2.3 kB to bring them their inputs, 2,400 elements touched again" in text
     assert "1,152" in done("explain p copy", capsys)
     assert json.loads(done("explain p --json", capsys))["undescribed"] == plan["undescribed"]
@@ -136,11 +136,10 @@ def test_described_planned_and_run(here: Path, capsys: pytest.CaptureFixture[str
     run = json.loads(done("run p --verify --json", capsys))
     assert run["verified"] is True
     assert run["no_reference"] == ""
-    text = done("explain p", capsys)
-    assert f"my_ops.py, sha256 {sha256[:16]}" in text
-    assert "com.microsoft.CDist      m/2 m/2     m n k" in text
+    assert f"my_ops.py, sha256 {sha256[:16]}" in done("explain p", capsys)
+    assert "com.microsoft.CDist      m/2 m/2     m n k" in done("explain p --all", capsys)
     (here / "moved.py").rename(here / "my_ops.py")
-    assert "m=16 n=8 k=12" in done("explain p --opdefs my_ops.py", capsys)
+    assert "m=16 n=8 k=12" in done("explain p --all --opdefs my_ops.py", capsys)
     assert "tofu-recursion" in done("compare m.onnx --gpus 4 --opdefs my_ops.py", capsys)
 
 

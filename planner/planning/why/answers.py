@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from planner.algebra.region import index_space
+from planner.algebra.region import Region, index_space
 from planner.artifacts.asked import Asked
 from planner.cost.tables import CostTables
 from planner.graph.reading.undescribed import qualified
@@ -95,7 +95,7 @@ class Answers:
             axes=tuple(variable.name for variable in op.variables),
             shape=op.extents,
             choice=str(strategy),
-            tiles=tuple(op.ranges(strategy.tiling)),
+            tiles=tuple(_of_variables(part, len(op.extents)) for part in op.ranges(strategy.tiling)),
             deliveries=found,
             moved_bytes=moved,
             excess_bytes=excess,
@@ -142,3 +142,8 @@ def _beside(others: tuple[RunnerUp, ...]) -> str:
     if not nearest.more_bytes:
         return f"; as {nearest.choice} the plan would cost no more"
     return f"; as {nearest.choice} the plan costs at most {format_ratio(nearest.more_share)} more"
+
+
+def _of_variables(part: Region, rank: int) -> Region:
+    """A worker's part without the one step that an op takes which has no index variables."""
+    return part if part.rank == rank else Region(part.lo[:rank], part.hi[:rank])
