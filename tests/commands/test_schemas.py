@@ -30,9 +30,21 @@ LINES: dict[str, tuple[str, ...]] = {
         "plan train.onnx --topology two.yaml --profile measured.yaml --out p2 --time 1h "
         "--pin fc1.weight=S(0) --forbid fc2.weight=S(1)",
         "plan unknown.onnx --gpus 2 --out p3 --unknown-ops replicate --strategy data",
+        "plan train.onnx --gpus 2 --out p4 --op-schedule stepped",
     ),
-    "explain": ("explain plan", "explain plan h", "explain plan fc1", "explain plan --bounds", "explain timed"),
-    "report": ("report plan -o plan.html", "report timed --svg timed.svg --topology two.yaml"),
+    "explain": (
+        "explain plan",
+        "explain plan h",
+        "explain plan fc1",
+        "explain plan --bounds",
+        "explain timed",
+        "explain stepped",
+    ),
+    "report": (
+        "report plan -o plan.html",
+        "report timed --svg timed.svg --topology two.yaml",
+        "report timed --trace timed.json --topology two.yaml",
+    ),
     "export": ("export plan --jax step.py --placements placements.py",),
     "diff": ("diff plan timed", "diff plan plan"),
     "run": ("run plan --steps 2 --verify", "run plan --lr 0.1 --profile --checkpoint-dir ck", "run timed --profile"),
@@ -51,14 +63,17 @@ LINES: dict[str, tuple[str, ...]] = {
     "compare": ("compare train.onnx --gpus 2", "compare train.onnx --topology two.yaml --profile measured.yaml"),
 }
 """By schema, commands whose output it is of."""
-FILES = {"plan-file": ("plan/plan.json", "timed/plan.json"), "manifest-file": ("plan/manifest.json",)}
+FILES = {
+    "plan-file": ("plan/plan.json", "timed/plan.json", "stepped/plan.json"),
+    "manifest-file": ("plan/manifest.json",),
+}
 SLOW = {"compare", "profile", "ops-onnx-cases", "ops"}
 NOTHING = "unheard_of"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small models, a topology, and two plans."""
+    """Small models, a topology, and three plans."""
     folder = tmp_path_factory.mktemp("schemas")
     rng = np.random.default_rng(0)
 
@@ -98,6 +113,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     api.grad(folder / "mlp.onnx", loss="mse", optimizer="sgd", dim={"batch": 4}, output=folder / "train.onnx")
     api.plan(folder / "train.onnx", gpus=2, out=folder / "plan")
     api.plan(folder / "train.onnx", topology=str(folder / "two.yaml"), out=folder / "timed")
+    api.plan(folder / "train.onnx", gpus=2, op_schedule="stepped", out=folder / "stepped")
     api.check(str(folder / "train.onnx"), gpus=2, baseline=folder / "less.json", update=True)
     baseline = json.loads((folder / "less.json").read_text())
     (model,) = baseline["models"].values()
