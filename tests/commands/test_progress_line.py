@@ -285,7 +285,8 @@ def test_a_second_interrupt_ends_the_command(tmp_path: Path) -> None:
         there.interrupt()
         code, out = there.end()
     assert (code, out) == (130, "")
-    assert there.text.endswith("\ninterrupted\r\n")
+    # On a line of its own: a new one, or that of the progress, which is cleared.
+    assert there.text.endswith(("\ninterrupted\r\n", "\x1b[Kinterrupted\r\n"))
     assert not list(tmp_path.iterdir())
 
 
