@@ -205,10 +205,10 @@ def nested(depth: int) -> str:
 
 
 def test_functions_that_double_are_refused_before_they_are_expanded(read: Read) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(ModelError) as raised:
         read(nested(40))
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 20
     assert f"{2**40} ops" in raised.value.what
     assert f"at most {MAX_OPS} ops" in raised.value.what
 

@@ -71,7 +71,7 @@ def test_a_worker_that_dies_of_a_signal_is_named(harm: str, training: Any, tmp_p
 
 def test_who_died_is_not_known_so_all_whereabouts_are_told(training: Any, tmp_path: Path) -> None:
     """Every worker is in some step when the system kills the process."""
-    engine = engine_of(training, tmp_path, "time.sleep(0.3); os.kill(os.getpid(), signal.SIGKILL)", (0, "step"))
+    engine = engine_of(training, tmp_path, "time.sleep(2); os.kill(os.getpid(), signal.SIGKILL)", (0, "step"))
     with engine, pytest.raises(WorkerError, match="the workers' process died by SIGKILL") as caught:
         engine.iterate()
     assert caught.value.facts == (
@@ -93,7 +93,7 @@ def test_an_exception_in_a_worker_is_told_apart_from_a_death(training: Any, tmp_
     start = time.perf_counter()
     with engine, pytest.raises(WorkerError, match=r"^worker 1 failed in segment 'step'") as caught:
         engine.iterate()
-    assert time.perf_counter() - start < 2
+    assert time.perf_counter() - start < 20
     assert caught.value.facts == ("ValueError: bad luck",)
     assert is_gone(engine.process_ids[0])
 
@@ -133,7 +133,7 @@ time.sleep(60)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    deadline = time.perf_counter() + 5
+    deadline = time.perf_counter() + 30
     while not _has_ended(child) and time.perf_counter() < deadline:
         time.sleep(0.02)
     assert _has_ended(child)
@@ -159,7 +159,7 @@ def test_ctrl_c_stops_the_child(training: Any, tmp_path: Path) -> None:
             engine.iterate()
     finally:
         signal.signal(signal.SIGINT, handler)
-    assert time.perf_counter() - start < 3
+    assert time.perf_counter() - start < 20
     assert is_gone(engine.process_ids[0])
 
 
@@ -168,7 +168,7 @@ def test_a_worker_that_hangs_is_named_and_those_that_wait_for_it(training: Any, 
     start = time.perf_counter()
     with engine, pytest.raises(WorkerError) as caught:
         engine.iterate()
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 40
     assert caught.value.what == (
         "worker 0 does not end segment 'step' (ops op of step, step): no worker has finished a step for 0.5 s"
     )
