@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from planner.api.arguments import AnyPath, checked, path_of
-from planner.artifacts.plan_folder import newest_folder
+from planner.api.opened import opened
 from planner.errors import ExportError, UsageError
 from planner.export.file_text import JaxStep, UnwrittenError, jax_step
 from planner.export.placements import placements
-from planner.export.source import source_of
+from planner.export.source import Source
 from planner.progress import Progress, silent
 from planner.results import ExportResult
 from planner.whole import try_file, whole_file
@@ -57,7 +57,8 @@ def export(
             raise UsageError(f"{file}: what is written is Python", hint=f"call it {file.with_suffix('.py').name}")
         try_file(file)
     progress("reading the plan")
-    source = source_of(Path(directory) if directory is not None else newest_folder(Path()), path_of(opdefs))
+    plan = opened(path_of(directory), path_of(opdefs))
+    source = Source(plan.folder.plan, plan.graph, plan.ops)
     findings: list[str] = []
     step: JaxStep | None = None
     if jax is not None:

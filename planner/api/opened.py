@@ -98,6 +98,8 @@ def _check_tensors(folder: PlanFolder, graph: Graph) -> None:
     facts = [f"op {op.name!r} has no strategy" for op in graph.ops if op.name not in plan.strategies]
     for name, tensor in graph.tensors.items():
         tiling = plan.tilings.get(name)
+        if tiling is None and name not in graph.constants:
+            facts.append(f"tensor {name!r} has no tiling")
         if tiling is not None and name not in plan.tensor_bytes:
             facts.append(f"tensor {name!r} has no bytes")
         if tiling is not None and any(dim >= max(1, len(tensor.shape)) for dim in tiling.dims):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from collections import Counter
 from pathlib import Path
 
+import onnx
 import pytest
 
 import cli
@@ -41,3 +44,54 @@ def test_a_folder_that_is_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert cli.main(["export", str(tmp_path), "--jax", str(tmp_path / "step.py")]) == 2
     assert "holds no plan" in capsys.readouterr().err
     assert not (tmp_path / "step.py").exists()
+
+
+_HARMS = ("plain", '"""\nimport os\nx = {os.getcwd()}\n#', "\\\\'; raise SystemExit #\x1b[31m<script>")
+
+
+def test_names_of_a_model_are_only_names_in_what_is_written(tmp_path: Path) -> None:
+    """The same plan's files have the same syntax, whatever its tensors, ops and model are called."""
+    api.zoo("mlp-2x64", batch=8, output=tmp_path / "mlp.onnx")
+    kinds = []
+    for index, harm in enumerate(_HARMS):
+        model, folder = tmp_path / f"{index}.onnx", tmp_path / str(index)
+        onnx.save(_renamed(onnx.load(tmp_path / "mlp.onnx"), harm), model)
+        api.plan(model, gpus=4, strategy="data", out=folder)
+        api.export(folder, jax=tmp_path / "step.py", placements=tmp_path / "placements.py")
+        texts = [(tmp_path / name).read_text() for name in ("step.py", "placements.py")]
+        assert all(text.isascii() and text.isprintable() for whole in texts for text in whole.splitlines())
+        kinds.append([Counter(type(node) for node in ast.walk(ast.parse(text))) for text in texts])
+    assert kinds[0] == kinds[1] == kinds[2]
+
+
+def _renamed(model: onnx.ModelProto, harm: str) -> onnx.ModelProto:
+    """The harm after every name of a tensor and an op, before the model's own."""
+    graph = model.graph
+    graph.name = harm + graph.name
+    for node in graph.node:
+        node.name += harm
+        node.input[:] = [name and name + harm for name in node.input]
+        node.output[:] = [name and name + harm for name in node.output]
+    for one in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        one.name += harm
+    (state,) = (one for one in model.metadata_props if one.key == "tofu.state")
+    state.value = json.dumps([[name + harm for name in pair] for pair in json.loads(state.value)])
+    return model
+
+
+_MINE = """
+from planner.tdl.builder import op
+
+@op("Mine", domain="my")
+def mine(node, X):
+    return lambda *i: X[i]
+"""
+
+
+def test_other_descriptions_than_the_plans_are_refused(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(_MINE)
+    assert cli.main(["export", str(plan), "--jax", str(tmp_path / "step.py"), "--opdefs", str(mine)]) == 2
+    assert "made without descriptions of your own" in capsys.readouterr().err

@@ -13,8 +13,8 @@ import pytest
 
 from export_models import written
 from planner import api
+from planner.api.opened import opened
 from planner.artifacts.plan_folder import open_folder
-from planner.export.source import source_of
 
 _ROOT = Path(__file__).parents[2]
 _PYTHONS = (os.environ.get("TORCH_PYTHON", ""), str(_ROOT / "build/world/env/bin/python"), sys.executable)
@@ -40,7 +40,7 @@ def test_ranks_have_the_tiles_of_the_plan(name: str, workers: int, tmp_path: Pat
     plan, file = tmp_path / "plan", tmp_path / "placements.py"
     api.plan(written(name, tmp_path), gpus=workers, effort="quick", out=plan)
     api.export(plan, placements=file)
-    source = source_of(plan)
+    source = opened(plan, None)
     tilings, tensors = open_folder(plan).plan.tilings, source.graph.tensors
     made = {op.outputs[0]: op for op in source.graph.ops}
     products = {
