@@ -147,4 +147,4 @@ def test_a_machine_without_futexes_is_refused(training: Any, tmp_path: Path, mon
 def test_gpus_are_refused_until_it_has_run_on_one(training: Any, tmp_path: Path) -> None:
     loaded = load_plan(training.write(tmp_path / "plan"))
     with pytest.raises(UsageError, match="not yet tried on a GPU"):
-        SupervisedEngine(loaded.paths, loaded.program.workers, is_apart=True, device_map=(0, 0, 0))
+        run_with(loaded, RunOptions(engine="processes", device="cuda"))

@@ -99,7 +99,7 @@ def steady(folder: str, gpus: str) -> Mapping[str, Any]:
     return {
         "workers": workers,
         "segments": sum(type(step).__name__ == "Segment" for one in plan.program.workers for step in one.steps),
-        "streams": [stream.ptr for stream in made[0]._streams],
+        "streams": [stream.ptr for stream in made[0]._streams.values()],
         "launches": [[stream, count] for stream, count in found.streams("launch").items()],
         "copies": [[stream, count] for stream, count in found.streams("copy, device to device").items()],
         "calls": found.names(),

@@ -1,6 +1,7 @@
 """A stand-in for CuPy: its streams are lazy, so that a missing wait between workers gives wrong numbers every time.
 
-Nothing that is put on a stream is executed until somebody synchronises it, and then only what that needs.
+Nothing that is put on a stream is executed until somebody synchronises it, and then only what that needs. Memory and
+events that are lent to other processes are opened in this very process here; ``cuda_ipc_child.py`` has processes.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class FakeStream:
     def put(self, work: Callable[[], None]) -> None:
         self.work.append(work)
 
-    def wait_event(self, event: FakeEvent) -> None:
-        recorded = event.recorded
+    def wait_event(self, event: Any) -> None:
+        recorded = FakeEvent.by_address[event.ptr].recorded
         assert recorded is not None, "the host let a stream wait for an event that nobody has recorded"
         self.put(recorded.reach)
 
@@ -66,8 +67,14 @@ class Mark:
 
 
 class FakeEvent:
-    def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
+    by_address: dict[int, FakeEvent] = {}  # noqa: RUF012 -- as events are to a driver
+
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+        assert disable_timing or not interprocess, "CUDA lends no event that tells the time"
         self.recorded: Mark | None = None
+        self.is_lendable = interprocess
+        self.ptr = id(self)
+        FakeEvent.by_address[self.ptr] = self
 
     def record(self, stream: FakeStream) -> None:
         self.recorded = Mark(stream)
@@ -198,11 +205,45 @@ class FakeRuntime:
         self.enabled: list[tuple[int, int]] = []
         self.blocks: list[tuple[int, np.ndarray]] = []
         self.copied: list[tuple[int, int, int]] = []
+        self.lendable: list[int] = []
+        self.opened: list[tuple[int, int]] = []
+        """GPUs, and the addresses of blocks that were opened for them."""
 
     def alloc(self, size: int) -> FakePointer:
         block = np.full(size, 0xA5, np.uint8)
         self.blocks.append((FakeDevice.current(), block))
         return FakePointer(block)
+
+    def own(self, size: int) -> np.ndarray:
+        """An allocation of the driver's own."""
+        pointer = self.alloc(size)
+        self.lendable.append(pointer.ptr)
+        return pointer.block
+
+    def unowned(self, address: int, size: int, owner: object, device: int) -> np.ndarray:
+        """Memory that somebody else allocated: nobody may use it who has not opened it."""
+        assert (FakeDevice.current(), address) in self.opened or (device, address) in self.opened
+        (block,) = (block for _, block in self.blocks if block.ctypes.data == address)
+        assert self.device_of(address, size) == device
+        return block
+
+    def ipcGetMemHandle(self, address: int) -> bytes:  # noqa: N802 -- CUDA's name
+        assert address in self.lendable, "CUDA lends the memory around it, of which this would be some part"
+        return address.to_bytes(64, "little")
+
+    def ipcOpenMemHandle(self, handle: bytes, flags: int) -> int:  # noqa: N802 -- CUDA's name
+        address = int.from_bytes(handle, "little")
+        device = FakeDevice.current()
+        assert (device, self.device_of(address)) not in self.blind, "CUDA refuses to open what cannot be read"
+        self.opened.append((device, address))
+        return address
+
+    def ipcGetEventHandle(self, event: int) -> bytes:  # noqa: N802 -- CUDA's name
+        assert FakeEvent.by_address[event].is_lendable
+        return event.to_bytes(64, "little")
+
+    def ipcOpenEventHandle(self, handle: bytes) -> int:  # noqa: N802 -- CUDA's name
+        return int.from_bytes(handle, "little")
 
     def device_of(self, address: int, size: int = 1) -> int:
         """The GPU whose memory has all of these bytes, in one block."""
@@ -249,6 +290,9 @@ class FakeCupy:
             "Event": FakeEvent,
             "runtime": self.runtime,
             "alloc": self.runtime.alloc,
+            "Memory": self.runtime.own,
+            "UnownedMemory": self.runtime.unowned,
+            "MemoryPointer": FakePointer,
         }
         self.cuda = type("cuda", (), members)
         self.ndarray, self.RawKernel = FakeArray, partial(FakeKernel, self.runtime)

@@ -6,6 +6,8 @@ stdout:
     {"models": [path, ...], "state": [[current, next], ...], "memory": descriptor,
      "orders": descriptor of a pickled ``Orders``, or null if the models are all workers,
      "devices": [GPU of each worker, ...], [] for those in turn, or null, "libraries": [path, ...]}    first, and once
+        -> {"lends": ``Lent``}    on GPUs, if the workers are in processes of their own; it is answered by
+    {"lent": [``Lent`` of each worker, ...]}
         -> {"doing": what is being done}, any number of times, and then
            {"sessions": count, "threads": [ident of each worker's thread, ...],
             "staging_bytes": [of each worker, ...], "on_gpus": ``OnGpus``, or null on CPUs}
@@ -31,7 +33,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -46,6 +48,7 @@ from planner.graph.model import StatePair
 from planner.progress import Progress
 from planner.runtime.engine.cuda import CudaBackend, devices_of
 from planner.runtime.engine.cuda_changes import OnGpus
+from planner.runtime.engine.cuda_ipc import Apart, Lent
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.executor import Executor, Orders
 from planner.runtime.engine.sessions import cuda_session, share_cuda_arena
@@ -67,7 +70,7 @@ def main() -> NoReturn:
         request = requests.get()
         try:
             if executor is None:
-                executor, on_gpus = _start(request, partial(_tell, replies))
+                executor, on_gpus = _start(request, partial(_tell, replies), partial(_meet, replies, requests))
                 gc.freeze()  # the program is there for the life of the process
                 reply = {
                     "sessions": executor.session_count,
@@ -93,6 +96,13 @@ def _tell(replies: TextIO, doing: str, *, cost: int | None = None, lower: int | 
     replies.flush()
 
 
+def _meet(replies: TextIO, requests: queue.SimpleQueue[dict[str, Any]], mine: Lent) -> list[Lent]:
+    """Tells the supervisor what this process's worker lends; returns what each worker lends."""
+    replies.write(json.dumps({"lends": mine.as_json()}) + "\n")
+    replies.flush()
+    return [Lent.from_json(told) for told in requests.get()["lent"]]
+
+
 def _refusal(error: TofuError) -> dict[str, Any]:
     return {"error": {"kind": type(error).__name__, "what": error.what, "facts": error.facts, "hint": error.hint}}
 
@@ -108,7 +118,9 @@ def _listen(lines: TextIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 
 @without_collection()
-def _start(request: Mapping[str, Any], progress: Progress) -> tuple[Executor, OnGpus | None]:
+def _start(
+    request: Mapping[str, Any], progress: Progress, meet: Callable[[Lent], list[Lent]]
+) -> tuple[Executor, OnGpus | None]:
     models = []
     for worker, path in enumerate(request["models"], start=1):
         progress(f"loading worker {worker} of {len(request['models'])}")
@@ -129,13 +141,20 @@ def _start(request: Mapping[str, Any], progress: Progress) -> tuple[Executor, On
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         wanted = request["devices"] or None
         progress("trying the GPUs")
-        cupy, count = require_cuda(wanted)
-        devices = devices_of(len(models), wanted, count)
-        sharing = frozenset(device for device in devices if devices.count(device) == 1)
+        # A process tries the GPUs of its own workers alone: a GPU that it has tried keeps memory for it.
+        cupy, count = require_cuda(wanted if orders is None else ())
+        devices = devices_of(len(programs), wanted, count)
+        here = [devices[model.program.worker] for model in models]
+        apart = None
+        if orders is not None:
+            require_cuda(here)
+            worker = models[0].program.worker
+            apart = Apart(worker, orders.waits, orders.awaited[worker], meet)
+        sharing = frozenset(device for device in here if here.count(device) == 1)
         for device in sorted(sharing):
             share_cuda_arena(device)
         make_session = partial(cuda_session, libraries=libraries, sharing=sharing)
-        backend = CudaBackend([model.program for model in models], exchange, devices, cupy, make_session)
+        backend = CudaBackend(programs, exchange, devices, cupy, make_session, apart)
     executor = Executor(
         models,
         exchange,

@@ -11,7 +11,7 @@ Sources: ONNX Runtime, "CUDA Execution Provider" (provider options, I/O binding)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from planner.runtime.engine.backend import Backend, BodyDigests, segment_model
 from planner.runtime.engine.cuda_changes import CudaChanges, OnGpus
 from planner.runtime.engine.cuda_fetch import MultiFetchTransport, connect
 from planner.runtime.engine.cuda_form import CudaForm, cuda_form
+from planner.runtime.engine.cuda_ipc import Apart, blind_pairs, lent, opened_block, opened_event, own_block, own_event
 from planner.runtime.engine.exchange import Exchange, arena_of
 from planner.runtime.engine.sessions import carried_name, cuda_session
 from planner.runtime.engine.transport import BoundFetch, Locate, Transport
@@ -60,6 +61,7 @@ class CudaBackend(Backend):
         devices: the GPU of each worker.
         cupy: the module, or what stands in for it.
         make_session: see ``MakeSession``.
+        apart: the worker that is alone in this process, and how it meets the others; None: all workers are here.
     """
 
     def __init__(
@@ -69,33 +71,67 @@ class CudaBackend(Backend):
         devices: Sequence[int],
         cupy: Any,
         make_session: MakeSession = cuda_session,
+        apart: Apart | None = None,
     ) -> None:
         self._exchange, self._devices, self._cupy, self._make_session = exchange, tuple(devices), cupy, make_session
-        blind = connect(cupy, self._devices)
-        self._streams: list[Any] = []
-        self._memory: list[Any] = []
-        self._arrays: list[dict[str, Any]] = []
-        self._events: list[dict[int, Any]] = [{} for _ in programs]
+        here = range(len(programs)) if apart is None else (apart.worker,)
+        self._used: Final = sorted({self._devices[worker] for worker in here})
+        self._streams: dict[int, Any] = {}
+        self._blocks: dict[int, Any] = {}
+        self._events: dict[int, dict[int, Any]] = {program.worker: {} for program in programs}
         self._bodies = BodyDigests()
         self._sessions: dict[tuple[int, str], Any] = {}
         self._is_waiting = os.environ.get(DEBUG_SYNC, "0") not in ("", "0")
         self._forms: list[CudaForm] = []
-        for program in programs:
-            with cupy.cuda.Device(self._devices[program.worker]):
-                self._streams.append(cupy.cuda.Stream(non_blocking=True))
-                arena = arena_of(program)
-                block = cupy.cuda.alloc(max(arena.size_bytes, 1))
-                self._memory.append(block)
-                self._arrays.append(
-                    {
-                        name: cupy.ndarray(buffer.shape, stored(buffer.dtype), memptr=block + arena.offsets[name])
-                        for name, buffer in program.buffers.items()
-                    }
-                )
-        fetches = MultiFetchTransport(cupy, self._devices, self._streams, programs, blind)
+        for worker in here:
+            with cupy.cuda.Device(self._devices[worker]):
+                self._streams[worker] = cupy.cuda.Stream(non_blocking=True)
+                size = arena_of(programs[worker]).size_bytes
+                self._blocks[worker] = cupy.cuda.alloc(max(size, 1)) if apart is None else own_block(cupy, size)
+        if apart is None:
+            blind, waits = connect(cupy, self._devices), None
+        else:
+            blind, waits = blind_pairs(cupy, self._devices[apart.worker], self._devices), apart.waits
+            self._meet(programs, apart, blind)
+        self._arrays = {program.worker: self._arrays_of(program) for program in programs}
+        fetches = MultiFetchTransport(cupy, self._devices, self._streams, programs, blind, waits)
         self.transport: Transport = _NoticingTransport(fetches, self._noticing)
         self._fetches = fetches
         self._unused_bytes = self._free_bytes()
+
+    def _meet(self, programs: Sequence[WorkerProgram], apart: Apart, blind: Collection[tuple[int, int]]) -> None:
+        """Lends what this process's worker has, and opens what the others lend."""
+        cupy, mine = self._cupy, self._devices[apart.worker]
+        with cupy.cuda.Device(mine):
+            events = {count: own_event(cupy) for count in sorted(apart.awaited)}
+            self._events[apart.worker] = events
+            told = apart.meet(lent(cupy, self._blocks[apart.worker], events))
+            needed = {(other, count) for step in apart.waits[apart.worker] for other, count in step.items() if count}
+            for program in programs:
+                other = program.worker
+                if other == apart.worker:
+                    continue
+                if program.buffers:
+                    self._blocks[other] = opened_block(
+                        cupy,
+                        told[other].block,
+                        arena_of(program).size_bytes,
+                        self._devices[other],
+                        is_readable=(mine, self._devices[other]) not in blind,
+                    )
+                for one, count in sorted(needed):
+                    if one == other:
+                        self._events[other][count] = opened_event(cupy, told[other].events[count])
+
+    def _arrays_of(self, program: WorkerProgram) -> dict[str, Any]:
+        """The arrays of a worker's buffers, in its block."""
+        if not program.buffers:
+            return {}
+        block, offsets = self._blocks[program.worker], arena_of(program).offsets
+        return {
+            name: self._cupy.ndarray(buffer.shape, stored(buffer.dtype), memptr=block + offsets[name])
+            for name, buffer in program.buffers.items()
+        }
 
     @property
     def session_count(self) -> int:  # type: ignore[override]  # read-only here
@@ -160,7 +196,7 @@ class CudaBackend(Backend):
 
     def _free_bytes(self) -> dict[int, int]:
         found = {}
-        for device in sorted(set(self._devices)):
+        for device in self._used:
             with self._cupy.cuda.Device(device):
                 found[device] = int(self._cupy.cuda.runtime.memGetInfo()[0])
         return found

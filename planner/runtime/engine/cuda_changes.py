@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from planner.artifacts.program import Segment
@@ -44,6 +44,21 @@ class OnGpus:
     changes: CudaChanges
     beside_bytes: tuple[tuple[int, int], ...]
     """By GPU: device memory that sessions, tables and staging blocks take beside the arenas."""
+
+    @staticmethod
+    def of_processes(told: Sequence[OnGpus]) -> OnGpus:
+        """What processes with a worker each know, together.
+
+        Of a GPU that several share, it is the most that one of them saw being taken while it made its sessions.
+        """
+        taken: dict[int, int] = {}
+        for device, size in (row for one in told for row in one.beside_bytes):
+            taken[device] = max(size, taken.get(device, 0))
+        changes = (
+            tuple(sorted({op for one in told for op in getattr(one.changes, field.name)}))
+            for field in fields(CudaChanges)
+        )
+        return OnGpus(CudaChanges(*changes), tuple(sorted(taken.items())))
 
 
 def cuda_changes(models: Iterable[WorkerModel]) -> CudaChanges:

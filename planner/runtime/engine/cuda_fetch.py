@@ -9,7 +9,7 @@ Source: CUDA C++ Programming Guide, "Unified Virtual Address Space" and "Peer-to
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Buffer, Fetch, Piece, Source, WorkerProgram
-from planner.artifacts.waits import joined_waits
+from planner.artifacts.waits import Waits, joined_waits
 from planner.graph.model import DType
 from planner.runtime.engine import fetch_kernel
 from planner.runtime.engine.fetch_kernel import Kind
@@ -86,9 +86,10 @@ class MultiFetchTransport(Transport):
     Args:
         cupy: the module, or what stands in for it.
         devices: the GPU of each worker.
-        streams: of each worker.
+        streams: of each worker that fetches here.
         programs: of all workers.
         blind: pairs (GPU, other GPU) where the first cannot read the second's memory.
+        waits: what each step of each worker waits for; None: as the programs say, if they are whole.
     """
 
     is_joining = True
@@ -97,14 +98,15 @@ class MultiFetchTransport(Transport):
         self,
         cupy: Any,
         devices: Sequence[int],
-        streams: Sequence[Any],
+        streams: Mapping[int, Any] | Sequence[Any],
         programs: Sequence[WorkerProgram],
         blind: Collection[tuple[int, int]],
+        waits: Sequence[Waits] | None = None,
     ) -> None:
         self._cupy, self._devices, self._streams, self._programs = cupy, devices, streams, programs
         self._kernels: dict[tuple[int, tuple[Kind, ...]], Any] = {}
         self._far = [[w for w, other in enumerate(devices) if (mine, other) in blind] for mine in devices]
-        self._waits = joined_waits(programs) if blind else ()
+        self._waits = waits or (joined_waits(programs) if blind else ())
         self.staging_bytes = [0] * len(programs)
         """Of each worker's staging block; 0 where its GPU reads all that it needs."""
         self._blocks: dict[int, Any] = {}

@@ -18,7 +18,7 @@ import numpy as np
 
 from planner import errors
 from planner.artifacts.program import WorkerProgram
-from planner.errors import TofuError, UsageError
+from planner.errors import TofuError
 from planner.graph.model import StatePair
 from planner.progress import Progress, silent
 from planner.runtime.engine.child_process import COMMAND, ChildProcess
@@ -67,10 +67,6 @@ class SupervisedEngine(Engine):
         orders: list[Orders | None] = [None]
         if is_apart:
             require_futexes()
-            if device_map is not None:
-                raise UsageError(
-                    "--engine processes with --device cuda: not yet tried on a GPU", hint="run with --engine local"
-                )
             crews = [(program.worker,) for program in self.programs]
             known = orders_of(self.programs, state)
             orders = [replace(known, programs=as_seen_by(worker, self.programs)) for (worker,) in crews]
@@ -100,14 +96,13 @@ class SupervisedEngine(Engine):
                     for child in self._children
                 )
             )
+            if "lends" in answers[0]:
+                answers = self._ask({"lent": [answer["lends"] for answer in answers]})
             for child, answer in zip(self._children, answers, strict=True):
                 child.threads = tuple(answer["threads"])
             self._has_begun = True
-            if (told := answers[0].get("on_gpus")) is not None:
-                self.on_gpus = OnGpus(
-                    CudaChanges(**{done: tuple(ops) for done, ops in told["changes"].items()}),
-                    tuple((int(device), int(size)) for device, size in told["beside_bytes"]),
-                )
+            if self._is_on_device:
+                self.on_gpus = OnGpus.of_processes([_on_gpus(answer["on_gpus"]) for answer in answers])
             self.session_count = sum(int(answer["sessions"]) for answer in answers)
             self.staging_bytes = tuple(map(max, zip(*(answer["staging_bytes"] for answer in answers), strict=True)))
         except BaseException:
@@ -213,6 +208,14 @@ class SupervisedEngine(Engine):
 
     def _death(self, place: int) -> TofuError:
         return self._children[place].death(self.programs, self._exchange.whereabouts.tolist())
+
+
+def _on_gpus(told: dict[str, Any]) -> OnGpus:
+    """What a child knows of its sessions on GPUs."""
+    return OnGpus(
+        CudaChanges(**{done: tuple(ops) for done, ops in told["changes"].items()}),
+        tuple((int(device), int(size)) for device, size in told["beside_bytes"]),
+    )
 
 
 def _told(error: dict[str, Any]) -> Exception:
