@@ -13,6 +13,7 @@ import numpy as np
 from planner.errors import UsageError
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
+from planner.runtime.engine.cuda_messages import gpu_of_rank
 from planner.runtime.engine.executor import Iteration
 from planner.runtime.engine.interface import Engine, InProcessEngine
 from planner.runtime.engine.meeting import agree, agree_on_start
@@ -210,6 +211,7 @@ def _engine(
             plan.program.workers,
             options.world,
             plan.program.state,
+            make_backend=None if device_map is None else gpu_of_rank(options.world, device_map, options.libraries),
             libraries=options.libraries,
             note=options.note,
             progress=options.doing,

@@ -197,8 +197,21 @@ def copy_bytes(target: int, source: int, size: int) -> None:
     ctypes.memmove(target, source, size)
 
 
+def aligned_block(size: int, byte: int) -> np.ndarray:
+    """Memory that begins where CUDA's does, at a multiple of 256 bytes."""
+    block = np.full(size + 256, byte, np.uint8)
+    begin = -block.ctypes.data % 256
+    return block[begin : begin + size]
+
+
+def holds(block: np.ndarray, address: int, size: int) -> bool:
+    return bool(block.ctypes.data <= address and address + size <= block.ctypes.data + block.nbytes)
+
+
 class FakeRuntime:
     CUDARuntimeError = RuntimeError
+    memcpyHostToDevice = 1  # noqa: N815 -- CUDA's names
+    memcpyDeviceToHost = 2  # noqa: N815
 
     def __init__(self, blind: Collection[tuple[int, int]] = ()) -> None:
         self.blind = blind
@@ -208,9 +221,12 @@ class FakeRuntime:
         self.lendable: list[int] = []
         self.opened: list[tuple[int, int]] = []
         """GPUs, and the addresses of blocks that were opened for them."""
+        self.pinned: list[np.ndarray] = []
+        self.staged: list[tuple[int, int]] = []
+        """Copies between pinned memory and a GPU: the kind, and the bytes."""
 
     def alloc(self, size: int) -> FakePointer:
-        block = np.full(size, 0xA5, np.uint8)
+        block = aligned_block(size, 0xA5)
         self.blocks.append((FakeDevice.current(), block))
         return FakePointer(block)
 
@@ -245,13 +261,13 @@ class FakeRuntime:
     def ipcOpenEventHandle(self, handle: bytes) -> int:  # noqa: N802 -- CUDA's name
         return int.from_bytes(handle, "little")
 
+    def alloc_pinned_memory(self, size: int) -> np.ndarray:
+        self.pinned.append(aligned_block(size, 0x5A))
+        return self.pinned[-1]
+
     def device_of(self, address: int, size: int = 1) -> int:
         """The GPU whose memory has all of these bytes, in one block."""
-        (device,) = (
-            device
-            for device, block in self.blocks
-            if block.ctypes.data <= address and address + size <= block.ctypes.data + block.nbytes
-        )
+        (device,) = (device for device, block in self.blocks if holds(block, address, size))
         return device
 
     def memGetInfo(self) -> tuple[int, int]:  # noqa: N802 -- CUDA's name
@@ -270,6 +286,14 @@ class FakeRuntime:
         assert self.device_of(target, size) == target_device
         assert self.device_of(source, size) == source_device
         self.copied.append((target_device, source_device, size))
+        FakeStream.by_address[stream].put(partial(copy_bytes, target, source, size))
+
+    def memcpyAsync(self, target: int, source: int, size: int, kind: int, stream: int) -> None:  # noqa: N802
+        """Between pinned memory and the current GPU; read and written when the stream comes to it."""
+        host, device = (source, target) if kind == self.memcpyHostToDevice else (target, source)
+        assert self.device_of(device, size) == FakeDevice.current()
+        assert any(holds(block, host, size) for block in self.pinned), "memory of the host that is not pinned"
+        self.staged.append((kind, size))
         FakeStream.by_address[stream].put(partial(copy_bytes, target, source, size))
 
 
@@ -293,6 +317,7 @@ class FakeCupy:
             "Memory": self.runtime.own,
             "UnownedMemory": self.runtime.unowned,
             "MemoryPointer": FakePointer,
+            "alloc_pinned_memory": self.runtime.alloc_pinned_memory,
         }
         self.cuda = type("cuda", (), members)
         self.ndarray, self.RawKernel = FakeArray, partial(FakeKernel, self.runtime)

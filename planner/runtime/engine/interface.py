@@ -27,7 +27,8 @@ class Engine(ABC):
     arena_bytes: tuple[int, ...]
     """What each worker's arrays take."""
     staging_bytes: tuple[int, ...]
-    """See ``Backend.staging_bytes``; of workers that share no memory, boxes on their way."""
+    """See ``Backend.staging_bytes``; of workers that share no memory, boxes on their way: where, on a GPU, they are
+    staged, too."""
     on_gpus: OnGpus | None = None
     """What is known of the sessions; None on CPUs."""
     world: World | None = None

@@ -10,28 +10,33 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from planner.artifacts.program import Arena, WorkerProgram
+from planner.artifacts.waits import Waits
 from planner.artifacts.worker_model import WorkerModel
 from planner.errors import TofuError
 from planner.graph.model import StatePair
 from planner.graph.protos import numpy_dtype
 from planner.progress import Progress, silent
-from planner.runtime.engine.backend import CpuBackend
+from planner.runtime.engine.backend import Backend, CpuBackend
 from planner.runtime.engine.check import describe
+from planner.runtime.engine.cuda_messages import StagedBackend
 from planner.runtime.engine.exchange import IDLE, Exchange, arena_of, check_room
 from planner.runtime.engine.executor import Iteration, orders_of
 from planner.runtime.engine.interface import Engine
-from planner.runtime.engine.message_peers import Inbox, InboxTransport, MessagePeers
-from planner.runtime.engine.messages import messages, with_arrivals
+from planner.runtime.engine.message_peers import Inbox, InboxTransport, MessagePeers, Places, sent_boxes
+from planner.runtime.engine.messages import Post, messages, with_arrivals
 from planner.runtime.engine.worker_executor import WorkerExecutor, failure
 from planner.runtime.engine.world import World
 
+MakeBackend: TypeAlias = Callable[[Sequence[WorkerProgram], int, Post, Waits, Exchange], StagedBackend]
+"""Makes the GPU of a worker: of all programs, where those of others are empty, and the worker's number, messages, waits
+and host memory."""
 NOTED_AT: Final = 1 << 20
 
 
@@ -43,7 +48,8 @@ class MessageEngine(Engine):
         programs: of all workers.
         world: the ranks; it knows which runs which worker.
         state: states and their next values.
-        libraries: of custom operators.
+        make_backend: where the worker computes; None: on the CPU.
+        libraries: of custom operators, on the CPU.
         note: a file for whoever watches this process: it gets the number of the step that each worker is in, of which
             this one's is true, eight bytes each, and from ``NOTED_AT`` on its worker and the names of the steps.
         has_process: nothing else in this process makes sessions.
@@ -60,6 +66,7 @@ class MessageEngine(Engine):
         world: World,
         state: Sequence[StatePair] = (),
         *,
+        make_backend: MakeBackend | None = None,
         libraries: Sequence[Path] = (),
         note: int | None = None,
         has_process: bool = True,
@@ -71,40 +78,36 @@ class MessageEngine(Engine):
         post = messages(programs)[self._worker]
         neighbours = world.hosts.count(world.host)
         check_room([one for one in programs if world.hosts[world.ranks[one.worker]] == world.host])
-        self._exchange = Exchange([one if one.worker == self._worker else _elsewhere(one) for one in programs])
+        known = [one if one.worker == self._worker else _elsewhere(one) for one in programs]
+        self._exchange = Exchange(known)
         if note is not None:
             self._exchange.whereabouts = self._noted(note)
-        self._inbox = Inbox(self._program, post)
-        backend = CpuBackend(
-            self._exchange,
-            neighbours,
-            1,
-            transport=InboxTransport(self._program, self._inbox),
-            is_shared=has_process,
-            libraries=libraries,
-        )
+        waits = with_arrivals(orders.waits[self._worker], post)
         progress(f"making sessions: worker {self._worker}")
-        peers = MessagePeers(
-            self._program,
-            post,
-            {name: self._exchange.array(self._worker, name) for name in self._program.buffers},
-            self._inbox,
-            world.channel,
-            world.ranks,
-            world.finish,
-        )
-        self._executor = WorkerExecutor(
-            model,
-            self.programs,
-            with_arrivals(orders.waits[self._worker], post),
-            (),
-            self._exchange,
-            state,
-            backend,
-            peers,
-        )
+        if make_backend is not None:
+            gpu = make_backend(known, self._worker, post, waits, self._exchange)
+            gpu.enter(self._worker)
+            places, staging_bytes = gpu.places, gpu.staging_bytes[self._worker]
+            self._backend: Backend = gpu
+        else:
+            inbox = Inbox(self._program, post)
+            self._backend = CpuBackend(
+                self._exchange,
+                neighbours,
+                1,
+                transport=InboxTransport(self._program, inbox),
+                is_shared=has_process,
+                libraries=libraries,
+            )
+            arrays = {name: self._exchange.array(self._worker, name) for name in self._program.buffers}
+            places, staging_bytes = Places(sent_boxes(self._program, post, arrays), inbox.received), inbox.size_bytes
+        peers = MessagePeers(post, places, world.channel, world.ranks, world.finish)
+        self._executor = WorkerExecutor(model, self.programs, waits, (), self._exchange, state, self._backend, peers)
+        if make_backend is not None:
+            self.on_gpus = gpu.on_gpus()
         world.place = self._place
-        taken = world.gather((arena_of(self._program).size_bytes, peers.staging_bytes), "to make its sessions")
+        mine = arena_of(self._program).size_bytes, staging_bytes + peers.packed_bytes
+        taken = world.gather(mine, "to make its sessions")
         amounts: list[tuple[int, int]] = [(0, 0)] * len(programs)
         for worker, rank in enumerate(world.ranks):
             if taken is not None:
@@ -128,11 +131,15 @@ class MessageEngine(Engine):
         return self._exchange.array(worker, buffer) if worker == self._worker else self._copies[worker, buffer]
 
     def push(self, names: Collection[str] | None = None) -> None:
-        """See ``Engine.push``: the arrays lie where the worker reads them."""
+        """See ``Engine.push``."""
+        wanted = [name for name in self._program.loaded if names is None or self._program.buffers[name].tensor in names]
+        self._backend.push(self._worker, wanted)
 
     def pull(self, names: Collection[str]) -> None:
         """See ``Engine.pull``: rank 0 gets copies, which are gone at the next pull."""
         self._copies.clear()
+        wanted = [name for name in self._program.collected if self._program.buffers[name].tensor in names]
+        self._backend.pull(self._worker, wanted)
         for program in self.programs:
             rank = self._world.ranks[program.worker]
             for name in program.collected:

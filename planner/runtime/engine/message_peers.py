@@ -7,7 +7,8 @@ read that buffer, and until they have it the send reads this worker's memory. A 
 silence.
 
 Arrived boxes lie in an inbox, each in a place of its own, from the beginning of an iteration to its end. A box is sent
-straight from the arena where it is contiguous there; else it is packed into a place of its own first.
+straight from the arena where it is contiguous there; else it is packed into a place of its own first. What a GPU's
+worker sends and receives lies in pinned memory (``cuda_messages.py``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -50,6 +52,8 @@ class Inbox:
             assert isinstance(step, Fetch)
             dtype = numpy_dtype(program.buffers[step.target].dtype)
             self.boxes[message.before, message.piece, message.part] = np.empty(message.region.shape, dtype)
+        self.received = tuple(self.boxes.values())
+        """In the order of the post."""
 
 
 class InboxTransport(Transport):
@@ -76,6 +80,27 @@ class InboxTransport(Transport):
         return direct(pieces, fetch.reducer)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where the boxes of a post's messages lie in this machine's memory, in the post's order."""
+
+    sent: Sequence[np.ndarray]
+    received: Sequence[np.ndarray]
+    """Contiguous."""
+    fill: Callable[[range], None] | None = None
+    """Brings boxes that are to be sent, by their numbers, to their places, which nothing else writes; None: they lie in
+    the worker's arena itself, and must have left before it is written again."""
+
+
+def sent_boxes(program: WorkerProgram, post: Post, arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """What a worker sends, where it lies in the memory of its buffers."""
+    found = []
+    for message in post.sent:
+        region = program.buffers[message.buffer].region
+        found.append(arrays[message.buffer].reshape(region.shape)[message.region.within(region)])
+    return tuple(found)
+
+
 class _Parcel:
     """A message that is sent in every iteration: where its bytes are."""
 
@@ -100,41 +125,28 @@ class MessagePeers(Peers):
     """The other workers, each a rank of a channel.
 
     Args:
-        program: the worker's.
-        post: its messages.
-        arrays: the memory of its buffers.
-        inbox: where its fetches look for what it receives.
+        post: the worker's messages.
+        places: where their boxes lie.
         channel: to the others.
         ranks: the rank of each worker.
         finish: how a transfer is waited for.
     """
 
-    def __init__(
-        self,
-        program: WorkerProgram,
-        post: Post,
-        arrays: Mapping[str, np.ndarray],
-        inbox: Inbox,
-        channel: Channel,
-        ranks: Sequence[int],
-        finish: Finish,
-    ) -> None:
+    def __init__(self, post: Post, places: Places, channel: Channel, ranks: Sequence[int], finish: Finish) -> None:
         self._channel, self._ranks, self._finish = channel, ranks, finish
+        self._fill = places.fill
         self._tags = channel.highest_tag - FIRST_TAG + 1
         self._parcels: list[tuple[_Parcel, int]] = []
         self._places: list[tuple[Message, np.ndarray, int]] = []
         sent, received = dict.fromkeys(range(len(ranks)), 0), dict.fromkeys(range(len(ranks)), 0)
-        for message in post.sent:
-            region = program.buffers[message.buffer].region
-            box = arrays[message.buffer].reshape(region.shape)[message.region.within(region)]
+        for message, box in zip(post.sent, places.sent, strict=True):
             self._parcels.append((_Parcel(message, box), self._tag(sent[message.reader])))
             sent[message.reader] += 1
-        for message in post.received:
-            place = _bytes_of(inbox.boxes[message.before, message.piece, message.part])
-            self._places.append((message, place, self._tag(received[message.sender])))
+        for message, place in zip(post.received, places.received, strict=True):
+            self._places.append((message, _bytes_of(place), self._tag(received[message.sender])))
             received[message.sender] += 1
-        self.staging_bytes = inbox.size_bytes + sum(parcel.packed_bytes for parcel, _ in self._parcels)
-        """What the inbox and packed boxes take."""
+        self.packed_bytes = sum(parcel.packed_bytes for parcel, _ in self._parcels)
+        """What packed boxes take."""
         self._next = 0
         self._incoming: tuple[deque[tuple[int, Pending]], ...] = tuple(deque() for _ in ranks)
         """By sender: the sender's count after which each was sent, lowest first, and the transfer."""
@@ -155,7 +167,8 @@ class MessagePeers(Peers):
         while incoming and incoming[0][0] <= count:
             self._finish(incoming[0][1], other)
             incoming.popleft()
-        self._wait_for_sends(other, count)
+        if self._fill is None:
+            self._wait_for_sends(other, count)
 
     def announce(self, count: int, *, is_awaited: bool) -> None:
         """See ``Peers.announce``: what is ready now is sent."""
@@ -176,12 +189,17 @@ class MessagePeers(Peers):
             heapq.heappop(outgoing)
 
     def _send(self, count: int) -> None:
+        first = self._next
         while self._next < len(self._parcels) and self._parcels[self._next][0].message.after <= count:
-            parcel, tag = self._parcels[self._next]
+            self._next += 1
+        ready = range(first, self._next)
+        if self._fill is not None and ready:
+            self._fill(ready)
+        for number in ready:
+            parcel, tag = self._parcels[number]
             reader = parcel.message.reader
             transfer = self._channel.send(parcel.content(), self._ranks[reader], tag)
-            heapq.heappush(self._outgoing[reader], (parcel.message.before, self._next, transfer))
-            self._next += 1
+            heapq.heappush(self._outgoing[reader], (parcel.message.before, number, transfer))
 
     def _tag(self, number: int) -> int:
         """The tag of the nth message between two workers; both count alike, so that a tag may be used again."""

@@ -67,6 +67,7 @@ def hand_out_tiles(engine: Engine, values: Mapping[str, np.ndarray], names: Sequ
                     world.send(tile_of(values[tensor], buffer), rank, "to take its tiles")
                 else:
                     world.receive(engine.array(program.worker, name), 0, "to judge a step")
+    engine.push(names)
 
 
 def tile_of(value: np.ndarray, buffer: Buffer) -> np.ndarray:
