@@ -128,6 +128,8 @@ def test_the_place_is_tried_before_the_work(tmp_path: Path) -> None:
         api.run(tmp_path, result=tmp_path)
     with pytest.raises(UsageError, match="cannot be written"):
         api.run(tmp_path, export=tmp_path / "no" / "w.safetensors")
+    with pytest.raises(UsageError, match=r"results are written as npz"):
+        api.run(tmp_path, result=tmp_path / "out.csv")
 
 
 def test_a_plan_that_was_measured_is_replaced_with_what_was_measured(planned: Path, tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ def run(
         where = Path(directory) if directory is not None else newest_folder(Path())
         if result is not None:
             try_file(result)
+            if result.suffix != ".npz":
+                raise UsageError(f"{result}: results are written as npz", hint=f"call it {result.stem}.npz")
         options = RunOptions(
             steps=steps,
             inputs=inputs,

@@ -155,6 +155,30 @@ def test_metadata_says_what_to_draw() -> None:
             starting_values(graph_of(DType.INT64, {"tofu.inputs": text}))
 
 
+@pytest.mark.parametrize(
+    ("labels", "fault"),
+    [
+        ([0, 3, 2, 1], ""),
+        ([0, 3, 4, -1], "x: 2 of 4 labels are no class, the first of them 4: classes are 0 to 3"),
+        (
+            [-9, 3, -1, 2],
+            "x: 1 of 4 labels are no class, the first of them -1: classes are 0 to 3 and the ignored -9",
+        ),
+    ],
+)
+def test_labels_that_are_no_class_are_refused(labels: list[int], fault: str) -> None:
+    ignored = ', "ignored": -9' if -9 in labels else ""
+    notes = {"tofu.inputs": '{"x": {"integers_below": 4, "labels": true' + ignored + "}}"}
+    graph = Graph("g", {"x": Tensor("x", (4,), DType.INT64)}, (), ("x",), (), {}, notes=notes)
+    given = {"x": np.array(labels)}
+    if not fault:
+        np.testing.assert_array_equal(starting_values(graph, given)["x"], labels)
+        return
+    with pytest.raises(UsageError, match="does not fit the model") as caught:
+        starting_values(graph, given)
+    assert caught.value.facts == (fault,)
+
+
 def test_state_without_a_value_is_scaled_by_fan_in() -> None:
     wide = Graph(
         "g",

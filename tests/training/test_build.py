@@ -57,7 +57,7 @@ def test_inputs_outputs_and_state(mlp):
     assert step.initial["learning_rate"] == np.float32(0.1)
     assert json.loads(step.notes[INPUTS]) == {
         "x": {"normal": True},
-        "labels": {"integers_below": 3},
+        "labels": {"integers_below": 3, "labels": True},
         "learning_rate": {"value": 0.1},
     }
 

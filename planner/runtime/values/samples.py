@@ -4,7 +4,9 @@ An element's number depends on the seed, the tensor's name and the element's pla
 else: a worker draws its own tile and no more, and any number of workers draws the same whole. The rule, per input:
 
     - what the model says in its metadata ``tofu.inputs`` (JSON): ``{"labels": {"integers_below": 10}}``,
-      ``{"learning_rate": {"value": 0.05}}``, ``{"x": {"normal": true}}`` or ``{"mask": {"booleans": true}}``
+      ``{"learning_rate": {"value": 0.05}}``, ``{"x": {"normal": true}}`` or ``{"mask": {"booleans": true}}``;
+      ``"labels": true`` beside ``integers_below`` says that other values than those, and than the one that
+      ``"ignored"`` names, are mistakes
     - data in floating point: standard normal
     - data in integers: below the size of the dim that it indexes, found through ops that pass values on; below 2 if it
       is only ever cast to a boolean
@@ -154,6 +156,35 @@ def sample(graph: Graph, names: Sequence[str], seed: int) -> dict[str, np.ndarra
     sampler.check(names)
     shapes = {name: graph.tensors[name].shape for name in names}
     return {name: sampler.tile(name, Region.whole(shape)).reshape(shape) for name, shape in shapes.items()}
+
+
+def label_fault(graph: Graph, name: str, array: np.ndarray) -> str:
+    """What is wrong with the values given for an input that the model's metadata calls labels; "" if nothing.
+
+    A label that is no class picks no element of the loss: such a sample would train nothing, without a word.
+
+    Raises:
+        ModelError: the metadata cannot be read.
+    """
+    try:
+        note = parse_json(graph.notes.get(INPUTS_NOTE, "{}")).get(name)
+        if note is None or (is_labels := note.get("labels")) is None or not is_labels.flag():
+            return ""
+        below, ignored = note["integers_below"].count(1), note.get("ignored")
+        other = None if ignored is None else ignored.integer()
+    except JsonError as error:
+        raise ModelError(f"metadata {INPUTS_NOTE!r} cannot be read: {error}") from None
+    wrong = (array < 0) | (array >= below)
+    if other is not None:
+        wrong &= array != other
+    count = int(np.count_nonzero(wrong))
+    if not count:
+        return ""
+    first = int(array[np.unravel_index(int(np.argmax(wrong)), wrong.shape)])
+    beside = "" if other is None else f" and the ignored {other}"
+    return (
+        f"{count} of {array.size} labels are no class, the first of them {first}: classes are 0 to {below - 1}{beside}"
+    )
 
 
 def _places(region: Region, space: Sequence[int], first: int, last: int) -> NDArray[np.uint64]:

@@ -19,7 +19,7 @@ from planner.graph.reading.values import values_of
 from planner.runtime.values.external import ExternalData
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.safetensors import StoredTensor, map_tensor, read_header
-from planner.runtime.values.samples import Sampler
+from planner.runtime.values.samples import Sampler, label_fault
 
 _IN: Final = "in_"
 _OUT: Final = "out_"
@@ -270,10 +270,19 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
     left alone, so that a file of expected results may be given as it is.
 
     Raises:
-        UsageError: keys that are no input, keys that are one input twice, wrong shapes or dtypes.
+        UsageError: keys that are no input, keys that are one input twice, wrong shapes or dtypes, labels that are no
+            class.
     """
     named = _inputs_meant(graph, arrays, source)
-    return {name: _native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
+    found = {name: _native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
+    faults = [f"{named[name]}: {fault}" for name, array in found.items() if (fault := label_fault(graph, name, array))]
+    if faults:
+        raise UsageError(
+            f"{source} does not fit the model",
+            facts=tuple(faults),
+            hint="the label that is to count for nothing is named by tofu grad --ignore-index",
+        )
+    return found
 
 
 def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -> dict[str, str]:

@@ -71,7 +71,7 @@ def softmax_cross_entropy(builder: Builder, logits: str, options: LossOptions) -
         value = beside.mean()
     with builder.scope("loss.backward"):
         gradient = beside.logits_gradient(beside.per_position(None, "mean"))
-    return Loss(value, gradient, {labels: {"integers_below": shape[1]}})
+    return Loss(value, gradient, {labels: _classes(shape[1], options)})
 
 
 def nll(builder: Builder, log_p: str, options: LossOptions) -> Loss:
@@ -92,7 +92,14 @@ def nll(builder: Builder, log_p: str, options: LossOptions) -> Loss:
         value = beside.mean()
     with builder.scope("loss.backward"):
         gradient = beside.log_p_gradient(beside.per_position(None, "mean"))
-    return Loss(value, gradient, {labels: {"integers_below": shape[1]}})
+    return Loss(value, gradient, {labels: _classes(shape[1], options)})
+
+
+def _classes(count: int, options: LossOptions) -> Mapping[str, object]:
+    """What labels may be, for those who make them up and those who are given them."""
+    return {"integers_below": count, "labels": True} | (
+        {} if options.ignore_index is None else {"ignored": options.ignore_index}
+    )
 
 
 def _check_classes(loss: str, builder: Builder, output: str) -> None:
