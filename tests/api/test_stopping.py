@@ -77,7 +77,7 @@ def test_a_search_that_is_stopped_at_random_moments_has_a_plan_that_runs_verifie
         write_model(build(name, batch=8), model)
     counting = StopAt()
     whole = planned(counting, model=model)
-    drawn = np.random.default_rng(5).integers(1, counting.asked + 1, 20)
+    drawn = np.random.default_rng(5).integers(1, counting.asked + 1, 12)
     assert len(drawn) > 5
     stopped = 0
     for number in drawn.tolist():

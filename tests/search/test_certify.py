@@ -55,7 +55,7 @@ def test_a_certified_plan_is_as_good_as_an_integer_programme_finds(graph: Graph,
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(graphs(), st.sampled_from(CUTS))
 def test_many_certified_plans(graph: Graph, cuts: tuple[int, ...]) -> None:
     assert check(graph, cuts, BoundLimits()) == 0.0
