@@ -121,9 +121,7 @@ def test_numbers_are_those_of_one_process(
 
 
 def test_hand_made_programs_and_halos(reduction: Any, training: Any, halo: Any, tmp_path: Any) -> None:
-    cases = [case.plan for case in (reduction, training, halo)]
-    cases.append(load_plan(five_models.planned("cnn-spatial", 4, tmp_path)))
-    for plan in cases:
+    for plan in (reduction.plan, training.plan, halo.plan, load_plan(five_models.planned("cnn-spatial", 4, tmp_path))):
         devices = [worker % 2 for worker in range(len(plan.program.workers))]
         found = results_of(plan, devices, [(1, 0)])
         wanted = run_plan(plan, steps=3, seed=4).results
