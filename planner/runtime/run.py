@@ -13,7 +13,6 @@ import numpy as np
 from planner.errors import UsageError
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
-from planner.runtime.engine.cuda_messages import gpu_of_rank
 from planner.runtime.engine.executor import Iteration
 from planner.runtime.engine.interface import Engine, InProcessEngine
 from planner.runtime.engine.meeting import agree, agree_on_start
@@ -206,12 +205,18 @@ def _engine(
     plan: LoadedPlan, transport: Transport | None, device_map: tuple[int, ...] | None, options: RunOptions
 ) -> Engine:
     if options.world is not None:
+        make_backend = None
+        if device_map is not None:
+            # A run on CPUs loads nothing that is for GPUs.
+            from planner.runtime.engine.cuda_messages import gpu_of_rank
+
+            make_backend = gpu_of_rank(options.world, device_map, options.libraries)
         return MessageEngine(
             plan.models[0],
             plan.program.workers,
             options.world,
             plan.program.state,
-            make_backend=None if device_map is None else gpu_of_rank(options.world, device_map, options.libraries),
+            make_backend=make_backend,
             libraries=options.libraries,
             note=options.note,
             progress=options.doing,

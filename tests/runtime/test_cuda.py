@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import five_models
+from engine_results import are_right, results_of
 from fake_cupy import FakeArray, FakeCupy, FakeKernel, FakeRuntime, FakeStream, copy_bytes, fake_session
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece
-from planner.errors import DifferenceError, UsageError, WorkerError
+from planner.errors import UsageError, WorkerError
 from planner.runtime.engine.cuda import CudaBackend, devices_of
 from planner.runtime.engine.cuda_fetch import fetch_is_right
 from planner.runtime.engine.cuda_form import CudaForm
@@ -26,7 +27,7 @@ from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_plan, run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.values.state import starting_values
-from planner.runtime.values.tiles import gather_tiles, load_tiles
+from planner.runtime.values.tiles import load_tiles
 from planner.zoo import mlp
 
 Planner = Callable[..., Any]
@@ -40,27 +41,6 @@ def engine_of(plan: Any, devices: Sequence[int], cupy: FakeCupy | None = None) -
         return CudaBackend(plan.program.workers, exchange, devices, cupy or FakeCupy(), fake_session)
 
     return InProcessEngine(plan.models, plan.program.state, make_backend=backend)
-
-
-def results_of(plan: Any, engine: InProcessEngine, steps: int) -> dict[str, np.ndarray]:
-    with engine:
-        load_tiles(engine, starting_values(plan.graph, seed=4))
-        for step in range(steps):
-            if step:
-                engine.advance()
-            iteration = engine.iterate()
-            assert sum(map(sum, iteration.moved_bytes)) == plan.program.predicted_bytes
-        shapes = {name: plan.graph.tensors[name].shape for name in plan.graph.outputs}
-        return gather_tiles(engine, plan.graph.outputs, shapes)
-
-
-def are_right(plan: Any, engine: InProcessEngine, wanted: Mapping[str, np.ndarray]) -> bool:
-    """False if three steps give other numbers, or other ones on workers that own the same elements."""
-    try:
-        found = results_of(plan, engine, 3)
-    except DifferenceError:
-        return False
-    return all(np.allclose(found[name], array, rtol=1e-3, atol=1e-6) for name, array in wanted.items())
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 8])

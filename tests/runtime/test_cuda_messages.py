@@ -19,7 +19,7 @@ from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch
 from planner.errors import UsageError
 from planner.graph.model import Graph
-from planner.runtime.engine import cuda_messages, devices
+from planner.runtime.engine import cuda_messages, devices, sessions
 from planner.runtime.engine.cuda import CudaBackend
 from planner.runtime.engine.cuda_messages import StagedBackend, gpu_of_rank
 from planner.runtime.engine.message_engine import MessageEngine
@@ -236,7 +236,7 @@ def test_a_state_that_is_handed_out_reaches_the_gpus(plan_of: Planner) -> None:
         fill_tiles(engine, Values(plan.graph).tile)
         hand_out_tiles(engine, whole if engine.reports else {}, states)
         (mine,) = engine.here
-        backend = engine._backend
+        backend = engine._executor._backend
         assert isinstance(backend, CudaBackend)
         return {
             name: backend.array(mine.worker, name).view.tobytes() == engine.array(mine.worker, name).tobytes()
@@ -277,7 +277,7 @@ def ranks(hosts: Sequence[str], rank: int) -> Any:
 def test_ranks_of_a_machine_take_its_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Any] = []
     monkeypatch.setattr(devices, "require_cuda", lambda wanted: tried.append(list(wanted)) or (FakeCupy(), 2))
-    monkeypatch.setattr(cuda_messages, "share_cuda_arena", lambda device: None)
+    monkeypatch.setattr(sessions, "share_cuda_arena", lambda device: None)
     hosts = ["a", "a", "a", "b", "b"]
 
     def of(rank: int, device_map: Sequence[int] = ()) -> int:

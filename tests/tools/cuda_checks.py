@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,20 +70,17 @@ def steady(folder: str, gpus: str) -> Mapping[str, Any]:
     from planner.runtime.engine.cuda import CudaBackend, devices_of
     from planner.runtime.engine.exchange import Exchange
     from planner.runtime.engine.interface import InProcessEngine
-    from planner.runtime.engine.sessions import cuda_session, share_cuda_arena
+    from planner.runtime.engine.sessions import sessions_on
     from planner.runtime.plan_files import load_plan
 
     plan = load_plan(Path(folder))
     workers = len(plan.program.workers)
     devices = devices_of(workers, None, int(gpus))
-    sharing = frozenset(device for device in devices if devices.count(device) == 1)
-    for device in sorted(sharing):
-        share_cuda_arena(device)
+    make_session = sessions_on(devices)
     made: list[Any] = []
 
     def backend(exchange: Exchange) -> CudaBackend:
-        make = partial(cuda_session, sharing=sharing)
-        made.append(CudaBackend(plan.program.workers, exchange, devices, cupy, make))
+        made.append(CudaBackend(plan.program.workers, exchange, devices, cupy, make_session))
         return made[0]
 
     with InProcessEngine(plan.models, plan.program.state, make_backend=backend) as engine:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fake_cupy import FakeCupy, FakeDevice, FakeKernel, FakePointer, FakeRuntime, FakeStream, fake_session
-from planner.runtime.engine import child, devices
+from planner.runtime.engine import child, devices, sessions
 
 GPUS = 2
 FOLDER = Path(sys.argv[-1])
@@ -90,6 +90,6 @@ def require(wanted: Sequence[int] | None = None) -> tuple[Any, int]:
 
 cupy = FileCupy()
 devices.require_cuda = require  # type: ignore[assignment]
-child.cuda_session = lambda form, device, stream, **_: fake_session(form, device, stream)
-child.share_cuda_arena = lambda device: None
+sessions.cuda_session = lambda form, device, stream, **_: fake_session(form, device, stream)
+sessions.share_cuda_arena = lambda device: None
 child.main()

@@ -51,7 +51,7 @@ from planner.runtime.engine.cuda_changes import OnGpus
 from planner.runtime.engine.cuda_ipc import Apart, Lent
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.executor import Executor, Orders
-from planner.runtime.engine.sessions import cuda_session, share_cuda_arena
+from planner.runtime.engine.sessions import fix_cublas_workspace, sessions_on
 from planner.runtime.engine.shared_peers import SharedPeers
 
 
@@ -86,20 +86,22 @@ def main() -> NoReturn:
             reply = _refusal(out_of_memory(error))
         except Exception:  # noqa: BLE001 -- a bug of ours: the supervisor raises it where it is seen
             reply = {"error": {"kind": "bug", "what": traceback.format_exc(), "facts": (), "hint": ""}}
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
+        _say(replies, reply)
 
 
 def _tell(replies: TextIO, doing: str, *, cost: int | None = None, lower: int | None = None) -> None:
     """Says what is being done, before the answer."""
-    replies.write(json.dumps({"doing": doing}) + "\n")
+    _say(replies, {"doing": doing})
+
+
+def _say(replies: TextIO, message: Mapping[str, Any]) -> None:
+    replies.write(json.dumps(message) + "\n")
     replies.flush()
 
 
 def _meet(replies: TextIO, requests: queue.SimpleQueue[dict[str, Any]], mine: Lent) -> list[Lent]:
     """Tells the supervisor what this process's worker lends; returns what each worker lends."""
-    replies.write(json.dumps({"lends": mine.as_json()}) + "\n")
-    replies.flush()
+    _say(replies, {"lends": mine.as_json()})
     return [Lent.from_json(told) for told in requests.get()["lent"]]
 
 
@@ -137,8 +139,7 @@ def _start(
     if request.get("devices") is not None:
         from planner.runtime.engine.devices import require_cuda
 
-        # cuBLAS otherwise takes another workspace for each stream, and may give other bits on two runs.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        fix_cublas_workspace()
         wanted = request["devices"] or None
         progress("trying the GPUs")
         # A process tries the GPUs of its own workers alone: a GPU that it has tried keeps memory for it.
@@ -150,11 +151,7 @@ def _start(
             require_cuda(here)
             worker = models[0].program.worker
             apart = Apart(worker, orders.waits, orders.awaited[worker], meet)
-        sharing = frozenset(device for device in here if here.count(device) == 1)
-        for device in sorted(sharing):
-            share_cuda_arena(device)
-        make_session = partial(cuda_session, libraries=libraries, sharing=sharing)
-        backend = CudaBackend(programs, exchange, devices, cupy, make_session, apart)
+        backend = CudaBackend(programs, exchange, devices, cupy, sessions_on(here, libraries), apart)
     executor = Executor(
         models,
         exchange,

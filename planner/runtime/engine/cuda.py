@@ -23,9 +23,9 @@ from planner.graph.model import DType
 from planner.graph.protos import elem_type_of, numpy_dtype
 from planner.runtime.engine.backend import Backend, BodyDigests, segment_model
 from planner.runtime.engine.cuda_changes import CudaChanges, OnGpus
-from planner.runtime.engine.cuda_fetch import MultiFetchTransport, connect
+from planner.runtime.engine.cuda_fetch import MultiFetchTransport, blind_pairs, connect
 from planner.runtime.engine.cuda_form import CudaForm, cuda_form
-from planner.runtime.engine.cuda_ipc import Apart, blind_pairs, lent, opened_block, opened_event, own_block, own_event
+from planner.runtime.engine.cuda_ipc import Apart, lent, opened_block, opened_event, own_block, own_event
 from planner.runtime.engine.exchange import Exchange, arena_of
 from planner.runtime.engine.sessions import carried_name, cuda_session
 from planner.runtime.engine.transport import BoundFetch, Locate, Transport
@@ -91,7 +91,9 @@ class CudaBackend(Backend):
         if apart is None:
             blind, waits = connect(cupy, self._devices), None
         else:
-            blind, waits = blind_pairs(cupy, self._devices[apart.worker], self._devices), apart.waits
+            mine = self._devices[apart.worker]
+            blind = blind_pairs(cupy, ((mine, other) for other in sorted(set(self._devices) - {mine})))
+            waits = apart.waits
             self._meet(programs, apart, blind)
         self._arrays = {program.worker: self._arrays_of(program) for program in programs}
         fetches = MultiFetchTransport(cupy, self._devices, self._streams, programs, blind, waits)
@@ -106,22 +108,14 @@ class CudaBackend(Backend):
             events = {count: own_event(cupy) for count in sorted(apart.awaited)}
             self._events[apart.worker] = events
             told = apart.meet(lent(cupy, self._blocks[apart.worker], events))
-            needed = {(other, count) for step in apart.waits[apart.worker] for other, count in step.items() if count}
             for program in programs:
-                other = program.worker
-                if other == apart.worker:
-                    continue
-                if program.buffers:
-                    self._blocks[other] = opened_block(
-                        cupy,
-                        told[other].block,
-                        arena_of(program).size_bytes,
-                        self._devices[other],
-                        is_readable=(mine, self._devices[other]) not in blind,
-                    )
-                for one, count in sorted(needed):
-                    if one == other:
-                        self._events[other][count] = opened_event(cupy, told[other].events[count])
+                other, owner = program.worker, self._devices[program.worker]
+                if other != apart.worker and program.buffers:
+                    opener = owner if (mine, owner) in blind else mine
+                    size = arena_of(program).size_bytes
+                    self._blocks[other] = opened_block(cupy, told[other].block, size, owner, opener)
+            for other, count in sorted({wait for step in apart.waits[apart.worker] for wait in step.items()}):
+                self._events[other][count] = opened_event(cupy, told[other].events[count])
 
     def _arrays_of(self, program: WorkerProgram) -> dict[str, Any]:
         """The arrays of a worker's buffers, in its block."""

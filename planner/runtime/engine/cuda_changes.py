@@ -20,8 +20,8 @@ class CudaChanges:
     on_cpu: tuple[str, ...] = ()
 
     @staticmethod
-    def of(forms: Iterable[CudaForm]) -> CudaChanges:
-        """Those of all forms together."""
+    def of(forms: Iterable[CudaForm | CudaChanges]) -> CudaChanges:
+        """Those of all forms, or of all parts of a plan, together."""
         known = tuple(forms)
         return CudaChanges(
             *(
@@ -54,11 +54,7 @@ class OnGpus:
         taken: dict[int, int] = {}
         for device, size in (row for one in told for row in one.beside_bytes):
             taken[device] = max(size, taken.get(device, 0))
-        changes = (
-            tuple(sorted({op for one in told for op in getattr(one.changes, field.name)}))
-            for field in fields(CudaChanges)
-        )
-        return OnGpus(CudaChanges(*changes), tuple(sorted(taken.items())))
+        return OnGpus(CudaChanges.of(one.changes for one in told), tuple(sorted(taken.items())))
 
 
 def cuda_changes(models: Iterable[WorkerModel]) -> CudaChanges:

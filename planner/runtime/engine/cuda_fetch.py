@@ -9,7 +9,7 @@ Source: CUDA C++ Programming Guide, "Unified Virtual Address Space" and "Peer-to
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,10 +33,10 @@ def connect(cupy: Any, devices: Collection[int]) -> frozenset[tuple[int, int]]:
     Returns:
         Pairs (GPU, other GPU) where the first cannot read the second's memory.
     """
-    blind = set()
-    for one, other in itertools.permutations(sorted(set(devices)), 2):
-        if not cupy.cuda.runtime.deviceCanAccessPeer(one, other):
-            blind.add((one, other))
+    pairs = list(itertools.permutations(sorted(set(devices)), 2))
+    blind = blind_pairs(cupy, pairs)
+    for one, other in pairs:
+        if (one, other) in blind:
             continue
         with cupy.cuda.Device(one):
             try:
@@ -44,7 +44,12 @@ def connect(cupy: Any, devices: Collection[int]) -> frozenset[tuple[int, int]]:
             except cupy.cuda.runtime.CUDARuntimeError as error:
                 if "AlreadyEnabled" not in str(error):
                     raise
-    return frozenset(blind)
+    return blind
+
+
+def blind_pairs(cupy: Any, pairs: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    """Those pairs (GPU, other GPU) where the first cannot read the second's memory."""
+    return frozenset(pair for pair in pairs if not cupy.cuda.runtime.deviceCanAccessPeer(*pair))
 
 
 def fetch_is_right(cupy: Any, device: int) -> bool:

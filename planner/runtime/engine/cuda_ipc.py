@@ -80,7 +80,7 @@ def lent(cupy: Any, block: Any, events: Mapping[int, Any]) -> Lent:
     )
 
 
-def opened_block(cupy: Any, handle: bytes, size_bytes: int, owner: int, *, is_readable: bool) -> Any:
+def opened_block(cupy: Any, handle: bytes, size_bytes: int, owner: int, opener: int) -> Any:
     """Another worker's block.
 
     Args:
@@ -88,23 +88,13 @@ def opened_block(cupy: Any, handle: bytes, size_bytes: int, owner: int, *, is_re
         handle: of the block.
         size_bytes: of the block.
         owner: the GPU that it lies on.
-        is_readable: the current GPU can read the owner's memory; else the block is opened on its own GPU, for copies.
+        opener: the GPU whose kernels read it; the owner itself where they cannot, and it is only copied from.
     """
-    runtime = cupy.cuda.runtime
-    if is_readable:
-        address = runtime.ipcOpenMemHandle(handle, LAZY_PEER_ACCESS)
-    else:
-        with cupy.cuda.Device(owner):
-            address = runtime.ipcOpenMemHandle(handle, LAZY_PEER_ACCESS)
+    with cupy.cuda.Device(opener):
+        address = cupy.cuda.runtime.ipcOpenMemHandle(handle, LAZY_PEER_ACCESS)
     return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(address, max(size_bytes, 1), None, owner), 0)
 
 
 def opened_event(cupy: Any, handle: bytes) -> OpenedEvent:
     """Another worker's event."""
     return OpenedEvent(int(cupy.cuda.runtime.ipcOpenEventHandle(handle)))
-
-
-def blind_pairs(cupy: Any, mine: int, devices: Collection[int]) -> frozenset[tuple[int, int]]:
-    """Pairs (GPU, other GPU) where the first, this process's own, cannot read the second's memory."""
-    others = sorted(set(devices) - {mine})
-    return frozenset((mine, one) for one in others if not cupy.cuda.runtime.deviceCanAccessPeer(mine, one))

@@ -18,7 +18,6 @@ Sources: CUDA Runtime API, cudaMemcpyAsync; CuPy, ``cupy.cuda.alloc_pinned_memor
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +33,7 @@ from planner.runtime.engine.cuda import CudaBackend, MakeSession, devices_of
 from planner.runtime.engine.exchange import Exchange, aligned, arena_of
 from planner.runtime.engine.message_peers import Places
 from planner.runtime.engine.messages import Message, Post
-from planner.runtime.engine.sessions import cuda_session, share_cuda_arena
+from planner.runtime.engine.sessions import cuda_session, fix_cublas_workspace, sessions_on
 from planner.runtime.engine.together import launches
 from planner.runtime.engine.transport import BoundFetch, Locate, Tile, Transport
 from planner.runtime.engine.world import World
@@ -268,12 +267,9 @@ def gpu_of_rank(world: World, device_map: Sequence[int], libraries: Sequence[Pat
     """
     from planner.runtime.engine.devices import require_cuda
 
-    # cuBLAS otherwise takes another workspace for each stream, and may give other bits on two runs.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    fix_cublas_workspace()
     place = [rank for rank, host in enumerate(world.hosts) if host == world.host].index(world.rank)
     cupy, count = require_cuda(())
     device = devices_of(len(world.ranks), device_map, count)[world.worker] if device_map else place % count
     require_cuda([device])  # and no other: one that a process has tried keeps memory for it
-    share_cuda_arena(device)
-    make_session = partial(cuda_session, libraries=libraries, sharing=frozenset({device}))
-    return partial(StagedBackend, device=device, cupy=cupy, make_session=make_session)
+    return partial(StagedBackend, device=device, cupy=cupy, make_session=sessions_on([device], libraries))

@@ -177,15 +177,13 @@ class Executor:
 
     def push(self, names: Collection[str] | None = None) -> None:
         """Takes what was written to the exchange for the loaded buffers of some tensors; None: of all."""
-        for program in (one.program for one in self._workers):
-            wanted = [name for name in program.loaded if names is None or program.buffers[name].tensor in names]
-            self._backend.push(program.worker, wanted)
+        for one in self._workers:
+            one.push(names)
 
     def pull(self, names: Collection[str]) -> None:
         """Brings the collected buffers of some tensors to the exchange."""
-        for program in (one.program for one in self._workers):
-            wanted = [name for name in program.collected if program.buffers[name].tensor in names]
-            self._backend.pull(program.worker, wanted)
+        for one in self._workers:
+            one.pull(names)
 
     def close(self) -> None:
         """Ends the threads."""

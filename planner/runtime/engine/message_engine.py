@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from planner.graph.protos import numpy_dtype
 from planner.progress import Progress, silent
 from planner.runtime.engine.backend import Backend, CpuBackend
 from planner.runtime.engine.check import describe
-from planner.runtime.engine.cuda_messages import StagedBackend
 from planner.runtime.engine.exchange import IDLE, Exchange, arena_of, check_room
 from planner.runtime.engine.executor import Iteration, orders_of
 from planner.runtime.engine.interface import Engine
@@ -34,7 +33,10 @@ from planner.runtime.engine.messages import Post, messages, with_arrivals
 from planner.runtime.engine.worker_executor import WorkerExecutor, failure
 from planner.runtime.engine.world import World
 
-MakeBackend: TypeAlias = Callable[[Sequence[WorkerProgram], int, Post, Waits, Exchange], StagedBackend]
+if TYPE_CHECKING:  # a run on CPUs loads nothing that is for GPUs
+    from planner.runtime.engine.cuda_messages import StagedBackend
+
+MakeBackend: TypeAlias = "Callable[[Sequence[WorkerProgram], int, Post, Waits, Exchange], StagedBackend]"
 """Makes the GPU of a worker: of all programs, where those of others are empty, and the worker's number, messages, waits
 and host memory."""
 NOTED_AT: Final = 1 << 20
@@ -88,10 +90,10 @@ class MessageEngine(Engine):
             gpu = make_backend(known, self._worker, post, waits, self._exchange)
             gpu.enter(self._worker)
             places, staging_bytes = gpu.places, gpu.staging_bytes[self._worker]
-            self._backend: Backend = gpu
+            backend: Backend = gpu
         else:
             inbox = Inbox(self._program, post)
-            self._backend = CpuBackend(
+            backend = CpuBackend(
                 self._exchange,
                 neighbours,
                 1,
@@ -102,7 +104,7 @@ class MessageEngine(Engine):
             arrays = {name: self._exchange.array(self._worker, name) for name in self._program.buffers}
             places, staging_bytes = Places(sent_boxes(self._program, post, arrays), inbox.received), inbox.size_bytes
         peers = MessagePeers(post, places, world.channel, world.ranks, world.finish)
-        self._executor = WorkerExecutor(model, self.programs, waits, (), self._exchange, state, self._backend, peers)
+        self._executor = WorkerExecutor(model, self.programs, waits, (), self._exchange, state, backend, peers)
         if make_backend is not None:
             self.on_gpus = gpu.on_gpus()
         world.place = self._place
@@ -132,14 +134,12 @@ class MessageEngine(Engine):
 
     def push(self, names: Collection[str] | None = None) -> None:
         """See ``Engine.push``."""
-        wanted = [name for name in self._program.loaded if names is None or self._program.buffers[name].tensor in names]
-        self._backend.push(self._worker, wanted)
+        self._executor.push(names)
 
     def pull(self, names: Collection[str]) -> None:
         """See ``Engine.pull``: rank 0 gets copies, which are gone at the next pull."""
         self._copies.clear()
-        wanted = [name for name in self._program.collected if self._program.buffers[name].tensor in names]
-        self._backend.pull(self._worker, wanted)
+        self._executor.pull(names)
         for program in self.programs:
             rank = self._world.ranks[program.worker]
             for name in program.collected:

@@ -15,7 +15,8 @@ Raw pointers bind without a copy, also those of scalars, booleans and half preci
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -169,6 +170,26 @@ def cuda_session(
 def _on_host(values: Sequence[Any], places: Sequence[Any]) -> list[str]:
     """Inputs or outputs of a session that its kernels read or make in the host's memory."""
     return [value.name for value, place in zip(values, places, strict=True) if place.name != "Cuda"]
+
+
+def sessions_on(devices: Sequence[int], libraries: Sequence[Path] = ()) -> Callable[[CudaForm, int, int], Any]:
+    """How this process makes its sessions on GPUs (``cuda_session``); once in a process, before the first.
+
+    Args:
+        devices: the GPU of each worker of this process. Sessions of a GPU with one worker share an arena.
+        libraries: of custom operators.
+    """
+    sharing = frozenset(device for device in devices if devices.count(device) == 1)
+    for device in sorted(sharing):
+        share_cuda_arena(device)
+    return partial(cuda_session, libraries=libraries, sharing=sharing)
+
+
+def fix_cublas_workspace() -> None:
+    """Before a process uses a GPU: cuBLAS otherwise takes another workspace for each stream, and may give other bits on
+    two runs.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 def share_cuda_arena(device: int) -> None:

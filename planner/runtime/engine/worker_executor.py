@@ -137,6 +137,18 @@ class WorkerExecutor:
             self._backend.copy(self._arrays[current], self._arrays[following])
         self._backend.end(self.worker)
 
+    def push(self, names: Collection[str] | None) -> None:
+        """Takes what was written to the exchange for the loaded buffers of some tensors; None: of all."""
+        program = self.program
+        wanted = [name for name in program.loaded if names is None or program.buffers[name].tensor in names]
+        self._backend.push(self.worker, wanted)
+
+    def pull(self, names: Collection[str]) -> None:
+        """Brings the collected buffers of some tensors to the exchange."""
+        program = self.program
+        wanted = [name for name in program.collected if program.buffers[name].tensor in names]
+        self._backend.pull(self.worker, wanted)
+
     def _prepare(self, model: WorkerModel, steps: range, waits: Waits, awaited: Collection[int]) -> _Action:
         run: Callable[[], tuple[int, ...]]
         step = self.program.steps[steps.start]

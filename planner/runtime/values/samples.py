@@ -73,6 +73,9 @@ class _Rule:
     """Integers from 0 up to, and without, this."""
     scale: float = 1.0
     """Else the standard deviation of normal numbers."""
+    is_label: bool = False
+    """Other integers than those, and than the ignored one, are mistakes."""
+    ignored: int | None = None
 
 
 class Sampler:
@@ -158,33 +161,29 @@ def sample(graph: Graph, names: Sequence[str], seed: int) -> dict[str, np.ndarra
     return {name: sampler.tile(name, Region.whole(shape)).reshape(shape) for name, shape in shapes.items()}
 
 
-def label_fault(graph: Graph, name: str, array: np.ndarray) -> str:
-    """What is wrong with the values given for an input that the model's metadata calls labels; "" if nothing.
+def label_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """By input, what is wrong with the values given for those that the model's metadata calls labels.
 
     A label that is no class picks no element of the loss: such a sample would train nothing, without a word.
 
     Raises:
         ModelError: the metadata cannot be read.
     """
-    try:
-        note = parse_json(graph.notes.get(INPUTS_NOTE, "{}")).get(name)
-        if note is None or (is_labels := note.get("labels")) is None or not is_labels.flag():
-            return ""
-        below, ignored = note["integers_below"].count(1), note.get("ignored")
-        other = None if ignored is None else ignored.integer()
-    except JsonError as error:
-        raise ModelError(f"metadata {INPUTS_NOTE!r} cannot be read: {error}") from None
-    wrong = (array < 0) | (array >= below)
-    if other is not None:
-        wrong &= array != other
-    count = int(np.count_nonzero(wrong))
-    if not count:
-        return ""
-    first = int(array[np.unravel_index(int(np.argmax(wrong)), wrong.shape)])
-    beside = "" if other is None else f" and the ignored {other}"
-    return (
-        f"{count} of {array.size} labels are no class, the first of them {first}: classes are 0 to {below - 1}{beside}"
-    )
+    found = {}
+    for name, rule in _notes(graph).items():
+        if not rule.is_label or rule.below is None or name not in arrays:
+            continue
+        array = arrays[name]
+        wrong = (array < 0) | (array >= rule.below)
+        if rule.ignored is not None:
+            wrong &= array != rule.ignored
+        if wrong.any():
+            beside = "" if rule.ignored is None else f" and the ignored {rule.ignored}"
+            found[name] = (
+                f"{np.count_nonzero(wrong)} of {array.size} labels are no class, the first of them "
+                f"{array[wrong].flat[0]}: classes are 0 to {rule.below - 1}{beside}"
+            )
+    return found
 
 
 def _places(region: Region, space: Sequence[int], first: int, last: int) -> NDArray[np.uint64]:
@@ -225,7 +224,12 @@ def _stated(note: Value) -> _Rule | None:
             raise value.fault("is no number")
         return _Rule(value=value.value)
     if below is not None:
-        return _Rule(below=below.count(1))
+        labels, ignored = note.get("labels"), note.get("ignored")
+        return _Rule(
+            below=below.count(1),
+            is_label=labels is not None and labels.flag(),
+            ignored=None if ignored is None else ignored.integer(),
+        )
     return _Rule(below=2) if booleans is not None and booleans.flag() else None
 
 

@@ -19,7 +19,7 @@ from planner.graph.reading.values import values_of
 from planner.runtime.values.external import ExternalData
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.safetensors import StoredTensor, map_tensor, read_header
-from planner.runtime.values.samples import Sampler, label_fault
+from planner.runtime.values.samples import Sampler, label_faults
 
 _IN: Final = "in_"
 _OUT: Final = "out_"
@@ -275,7 +275,7 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
     """
     named = _inputs_meant(graph, arrays, source)
     found = {name: _native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
-    faults = [f"{named[name]}: {fault}" for name, array in found.items() if (fault := label_fault(graph, name, array))]
+    faults = [f"{named[name]}: {fault}" for name, fault in label_faults(graph, found).items()]
     if faults:
         raise UsageError(
             f"{source} does not fit the model",
