@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias
+from typing import Final
 
 from onnx import FunctionProto, ModelProto, NodeProto, inliner
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.reading.defaults import FunctionKey, function_key, with_defaults
 
 MAX_OPS: Final = 200_000
 """Ops that a graph may have once its local functions are expanded."""
 MAX_BYTES: Final = 2**30
 """Bytes that the expanded nodes may take as protobuf."""
 
-_Key: TypeAlias = tuple[str, str, str]
 
-
-def _key(proto: NodeProto | FunctionProto) -> _Key:
-    name = proto.op_type if isinstance(proto, NodeProto) else proto.name
-    return ("" if proto.domain == "ai.onnx" else proto.domain, name, proto.overload)
-
-
-def _functions(model: ModelProto) -> dict[_Key, FunctionProto]:
-    functions: dict[_Key, FunctionProto] = {}
+def _functions(model: ModelProto) -> dict[FunctionKey, FunctionProto]:
+    functions: dict[FunctionKey, FunctionProto] = {}
     for function in model.functions:
-        if _key(function) in functions:
-            raise ModelError(f"local function {_label(_key(function))} is defined twice")
-        functions[_key(function)] = function
+        if function_key(function) in functions:
+            raise ModelError(f"local function {_label(function_key(function))} is defined twice")
+        functions[function_key(function)] = function
     return functions
 
 
-def _label(key: _Key) -> str:
+def _label(key: FunctionKey) -> str:
     domain, name, overload = key
     return repr(".".join(part for part in (domain, name, overload) if part))
 
@@ -43,14 +37,14 @@ def reachable_nodes(model: ModelProto) -> Iterator[NodeProto]:
         ModelError: a local function that is defined twice.
     """
     functions = _functions(model)
-    seen: set[_Key] = set()
+    seen: set[FunctionKey] = set()
     pending: list[Iterable[NodeProto]] = [model.graph.node]
     while pending:
         for node in pending.pop():
             yield node
-            if _key(node) in functions and _key(node) not in seen:
-                seen.add(_key(node))
-                pending.append(functions[_key(node)].node)
+            if function_key(node) in functions and function_key(node) not in seen:
+                seen.add(function_key(node))
+                pending.append(functions[function_key(node)].node)
 
 
 def expanded_size(model: ModelProto) -> tuple[int, int]:
@@ -62,20 +56,20 @@ def expanded_size(model: ModelProto) -> tuple[int, int]:
         ModelError: functions that call each other in a circle, or one that is defined twice.
     """
     functions = _functions(model)
-    totals: dict[_Key, tuple[int, int]] = {}
-    on_path: dict[_Key, None] = {}
+    totals: dict[FunctionKey, tuple[int, int]] = {}
+    on_path: dict[FunctionKey, None] = {}
 
     def total(nodes: Iterable[NodeProto]) -> tuple[int, int]:
         count = size_bytes = 0
         for node in nodes:
-            own = totals.get(_key(node)) if _key(node) in functions else (1, node.ByteSize())
+            own = totals.get(function_key(node)) if function_key(node) in functions else (1, node.ByteSize())
             assert own is not None, "callees are totalled first"
             count += own[0]
             size_bytes += own[1]
         return count, size_bytes
 
-    def callees(nodes: Iterable[NodeProto]) -> list[_Key]:
-        return [key for key in dict.fromkeys(map(_key, nodes)) if key in functions]
+    def callees(nodes: Iterable[NodeProto]) -> list[FunctionKey]:
+        return [key for key in dict.fromkeys(map(function_key, nodes)) if key in functions]
 
     for root in callees(model.graph.node):
         stack = [root]
@@ -112,6 +106,7 @@ def inline_functions(model: ModelProto) -> ModelProto:
     """
     if not model.functions:
         return model
+    model = with_defaults(model, _functions(model), MAX_BYTES)
     count, size_bytes = expanded_size(model)
     if count > MAX_OPS or size_bytes > MAX_BYTES:
         raise ModelError(

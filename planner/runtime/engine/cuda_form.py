@@ -21,6 +21,7 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner, numpy_helper
 
 from planner.graph.protos import dtype_of
+from planner.graph.reading.defaults import state_operator_defaults
 from planner.runtime.engine.cuda_kernels import has_cuda_kernel, is_of_runtime
 from planner.runtime.engine.halves import Widening, has_halves, kinds_of, with_nodes
 
@@ -216,10 +217,7 @@ def _inlined(model: ModelProto, op_type: str, opset: int) -> ModelProto:
     typed = onnx.shape_inference.infer_shapes(model)
     for node in typed.graph.node:
         if node.op_type == op_type and not node.domain:
-            given = {attribute.name for attribute in node.attribute}
-            for name, attribute in defs.get_schema(op_type, opset).attributes.items():
-                if name not in given and attribute.default_value.name:
-                    node.attribute.append(attribute.default_value)
+            state_operator_defaults(node, opset)
     result: ModelProto = inliner.inline_selected_functions(
         typed, [("", op_type)], exclude=False, inline_schema_functions=True
     )

@@ -16,6 +16,7 @@ from onnx import ModelProto, helper, inliner, numpy_helper
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.model import Graph, Op
 from planner.graph.protos import op_to_node
+from planner.graph.reading.defaults import state_operator_defaults
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import value_info
 from planner.training.attributes import integer, label, text
@@ -183,8 +184,10 @@ def _inlined(builder: Builder, op: Op, opset: int) -> ModelProto:
     known = {
         name: value for name in named if (value := builder.value(name)) is not None and not builder.dtype(name).is_float
     }
+    node = op_to_node(op)
+    state_operator_defaults(node, opset)
     graph = helper.make_graph(
-        [op_to_node(op)],
+        [node],
         "body",
         [value_info(builder.tensors[name]) for name in named if name not in known],
         [value_info(builder.source_tensor(name)) for name in op.outputs if name],
