@@ -127,12 +127,12 @@ def check_text(model: ModelProto) -> None:
             raise ModelError(f"the model has a name that is not UTF-8: {name!r}")
 
 
-def _every_node(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+def every_node(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
     """Nodes, and those of the graphs inside of them."""
     for node in nodes:
         yield node
         for graph in graphs_of(node):
-            yield from _every_node(graph.node)
+            yield from every_node(graph.node)
 
 
 def _texts(model: ModelProto) -> Iterator[object]:
@@ -146,7 +146,7 @@ def _texts(model: ModelProto) -> Iterator[object]:
         yield from (*function.input, *function.output, *function.attribute)
         yield from (proto.domain for proto in function.opset_import)
     yield from (proto.domain for proto in model.opset_import)
-    for node in _every_node((*graph.node, *(node for function in model.functions for node in function.node))):
+    for node in every_node((*graph.node, *(node for function in model.functions for node in function.node))):
         yield from (node.name, node.op_type, node.domain, node.overload, *node.input, *node.output)
         yield from (name for attribute in node.attribute for name in (attribute.name, attribute.ref_attr_name))
     for value in (*graph.input, *graph.output):

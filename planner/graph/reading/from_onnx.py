@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from onnx import IR_VERSION, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto
+from onnx import IR_VERSION, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto, helper
 
 from planner.errors import ModelError, UnsupportedError, UsageError, did_you_mean
 from planner.graph.check import check_graph
@@ -39,7 +39,14 @@ from planner.graph.reading.inline import inline_functions, reachable_nodes
 from planner.graph.reading.load import MAX_IR_VERSION, convert_opset, default_opset, load_model, refuse_unsupported
 from planner.graph.reading.values import fixed_inputs, note_of, values_of
 from planner.graph.roles import infer_state, with_state
-from planner.graph.wellformed import check_names, check_text, initializers_of, live_nodes, unique_op_names
+from planner.graph.wellformed import (
+    check_names,
+    check_text,
+    every_node,
+    initializers_of,
+    live_nodes,
+    unique_op_names,
+)
 
 
 def read_model(
@@ -118,7 +125,8 @@ def graph_from_proto(
     refuse_unsupported(model, reachable_nodes(model), operators)
     initializers = initializers_of(model)
     check_names(model.graph, initializers)
-    bare, opset = convert_opset(inline_functions(_without_weights(model, initializers)), initializers, opset)
+    bare = _with_short_names(_without_weights(model, initializers), opset)
+    bare, opset = convert_opset(inline_functions(bare), initializers, opset)
     check_names(bare.graph, initializers)
 
     metadata = {entry.key: entry.value for entry in model.metadata_props if entry.key.startswith(PREFIX)}
@@ -218,10 +226,12 @@ def _type(tensor: Tensor) -> str:
 
 def _opsets(model: ModelProto, bare: ModelProto) -> dict[str, int]:
     """Versions of all operator domains: those that the model imports, and what only its local functions do."""
-    functions = [entry for function in model.functions for entry in function.opset_import if entry.domain]
+    functions = [
+        entry for function in model.functions for entry in function.opset_import if entry.domain not in ("", "ai.onnx")
+    ]
     found: dict[str, int] = {}
     for entry in (*bare.opset_import, *functions):
-        found.setdefault("" if entry.domain == "ai.onnx" else entry.domain, int(entry.version))
+        found.setdefault(entry.domain, int(entry.version))
     return found
 
 
@@ -242,6 +252,23 @@ def _without_weights(model: ModelProto, initializers: Mapping[str, TensorProto])
                 dim.ClearField("value")
     for function in bare.functions:
         del function.value_info[:]
+    return bare
+
+
+def _with_short_names(bare: ModelProto, opset: int) -> ModelProto:
+    """A model, changed in place, that calls ONNX's default domain "" everywhere, and imports it.
+
+    ONNX has ``ai.onnx`` for another name of it; its checker and inference look only for the name that a node has.
+    """
+    every = [node for function in bare.functions for node in function.node]
+    for named in (*bare.opset_import, *bare.functions, *every_node((*bare.graph.node, *every))):
+        if named.domain == "ai.onnx":
+            named.domain = ""
+    for entry in (entry for function in bare.functions for entry in function.opset_import):
+        if entry.domain == "ai.onnx":
+            entry.domain = ""
+    if not any(entry.domain == "" for entry in bare.opset_import):
+        bare.opset_import.append(helper.make_opsetid("", opset))
     return bare
 
 

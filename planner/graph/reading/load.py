@@ -18,7 +18,7 @@ from planner.graph.reading.foreign import Operators
 from planner.graph.reading.older_forms import restated
 from planner.graph.reading.undescribed import qualified
 from planner.graph.subgraph import CONTROL_FLOW, graphs_of, obstacle
-from planner.graph.wellformed import node_label
+from planner.graph.wellformed import every_node, node_label
 
 MIN_OPSET: Final = 13
 """Older operators are converted: from 13 on, axes are inputs and Softmax works along one dim."""
@@ -88,8 +88,11 @@ def load_model(path: str | os.PathLike[str]) -> ModelProto:
 def default_opset(model: ModelProto) -> int:
     """The version of the default domain that a model imports.
 
+    A model without a node of that domain need not import it; what is written in the place of its nodes is of
+    ``CONVERTED_OPSET`` then.
+
     Raises:
-        ModelError: none, a domain that is imported twice, or a version that there cannot be.
+        ModelError: none though it has such nodes, a domain that is imported twice, or a version that there cannot be.
     """
     versions: dict[str, int] = {}
     for entry in (entry for function in model.functions for entry in function.opset_import):
@@ -102,9 +105,13 @@ def default_opset(model: ModelProto) -> int:
             raise ModelError(f"the model imports operator domain {name} twice (versions {versions[domain]} and "
                              f"{entry.version})")  # fmt: skip
         versions[domain] = int(entry.version)
-    if "" not in versions:
+    if "" in versions:
+        return versions[""]
+    of_functions = {(function.domain, function.name) for function in model.functions}
+    nodes = every_node((*model.graph.node, *(node for function in model.functions for node in function.node)))
+    if any(node.domain in ("", "ai.onnx") and (node.domain, node.op_type) not in of_functions for node in nodes):
         raise ModelError("the model imports no version of ONNX's default operator domain")
-    return versions[""]
+    return CONVERTED_OPSET
 
 
 def _check_version(entry: OperatorSetIdProto) -> None:
