@@ -15,7 +15,8 @@ GATED := mlp-5x300 mlp-4x8192 cnn-5x2048-6 lenet-5 alexnet gpt-2x1024 rnn-1-1k
 CHECK_OPTIONS ?=
 BENCH_OPTIONS ?=
 # An empty folder, or none, is an error to mypy.
-TYPED := planner opdefs configs cli.py $(if $(wildcard bench/*.py),bench)
+# `planner` has links to opdefs and configs.
+TYPED := planner cli.py $(if $(wildcard bench/*.py),bench)
 
 # `say` prints a command before it runs it, as a user would type it; what it runs is the installed one.
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
@@ -89,7 +90,7 @@ clean: ## remove what make has made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment whose Python is gone or another version is made anew; a healthy one is brought up to date.
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml setup.py
 	@command -v $(PYTHON) > /dev/null || { echo "error: there is no $(PYTHON); install Python 3.11 or later" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "error: tofu needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)" >&2; \

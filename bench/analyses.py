@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-import opdefs
+from planner import opdefs
 from planner.graph.model import Attribute, DType, Graph, Op, Shape, Tensor
 
 BATCH, LENGTH, HEAD = 8, 32, 16

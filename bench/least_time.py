@@ -17,8 +17,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-import configs
-from planner import api, zoo
+from planner import api, configs, zoo
 from planner.errors import TofuError
 from planner.graph.to_onnx import write_model
 from planner.machine.topology_file import load_topology

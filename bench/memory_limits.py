@@ -30,8 +30,7 @@ import numpy as np
 from rich.console import Console
 from strategies import line
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.algebra.tiling import Tiling
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence

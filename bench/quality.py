@@ -25,8 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from strategies import Cost, Model, costs, line
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import partition

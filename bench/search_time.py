@@ -29,8 +29,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.collection import without_collection
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.collection import without_collection
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError

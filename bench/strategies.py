@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.cost.seconds.estimate import estimate
 from planner.cost.tables import CostTables
 from planner.errors import TofuError

@@ -7,8 +7,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
-from opdefs.exclusions import EXCLUDED
-from opdefs.load import OpdefsFile, load_file
+from planner.opdefs.exclusions import EXCLUDED
+from planner.opdefs.load import OpdefsFile, load_file
 from planner.tdl.builder import Description
 from planner.tdl.descriptions import Descriptions
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opdefs.broadcast import normal_axis
+from planner.opdefs.broadcast import normal_axis
 from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, op
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from opdefs.parts import filled, int64
 from planner.graph.model import Attribute, DType
+from planner.opdefs.parts import filled, int64
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
 

@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from opdefs.convolution import is_one_group, local_groups, only_bias
-from opdefs.parts import input_region, int64
-from opdefs.windows import Scattering, Window, listed
 from planner.errors import DescriptionError
 from planner.graph.model import Attribute
+from planner.opdefs.convolution import is_one_group, local_groups, only_bias
+from planner.opdefs.parts import input_region, int64
+from planner.opdefs.windows import Scattering, Window, listed
 from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from opdefs.parts import constant_result, int64, output_shape
-from opdefs.windows import local_geometry, windows
 from planner.graph.model import Attribute
+from planner.opdefs.parts import constant_result, int64, output_shape
+from planner.opdefs.windows import local_geometry, windows
 from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
 

@@ -5,11 +5,11 @@ Inputs broadcast (ONNX, "multidirectional broadcasting"): aligned at the right, 
 
 from __future__ import annotations
 
-from opdefs.broadcast import broadcast
-from opdefs.parts import output_dtype
 from planner.errors import UnsupportedError
 from planner.graph.emitter import ELEM_TYPES
 from planner.graph.model import DType
+from planner.opdefs.broadcast import broadcast
+from planner.opdefs.parts import output_dtype
 from planner.tdl.builder import NodeView, TensorArg, call, op
 from planner.tdl.local import LocalNode, LocalOp, Part
 

@@ -6,10 +6,10 @@ from math import prod
 
 import numpy as np
 
-from opdefs.parts import int64, output_dtype, output_shape
 from planner.algebra.region import Region
 from planner.graph.emitter import ELEM_TYPES
 from planner.graph.model import Attribute, TensorAttribute
+from planner.opdefs.parts import int64, output_dtype, output_shape
 from planner.tdl.builder import NodeView, TensorArg, call, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part
 

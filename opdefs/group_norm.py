@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from opdefs.broadcast import normal_axes, normal_axis
-from opdefs.parts import input_region, int64
 from planner.graph.model import Attribute
+from planner.opdefs.broadcast import normal_axes, normal_axis
+from planner.opdefs.parts import input_region, int64
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opdefs.broadcast import normal_axis
-from opdefs.lookup import counted, index_dtype, refuse_flags
-from opdefs.parts import filled, input_region, int64, output_dtype
+from planner.opdefs.broadcast import normal_axis
+from planner.opdefs.lookup import counted, index_dtype, refuse_flags
+from planner.opdefs.parts import filled, input_region, int64, output_dtype
 from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, match, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 

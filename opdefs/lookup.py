@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opdefs.parts import int64
 from planner.graph.model import DType
+from planner.opdefs.parts import int64
 from planner.tdl.builder import NodeView
 from planner.tdl.local import LocalNode, NotLocalError
 

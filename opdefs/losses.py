@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opdefs.parts import filled, output_dtype
+from planner.opdefs.parts import filled, output_dtype
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 

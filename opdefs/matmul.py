@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opdefs.broadcast import aligned, broadcast
+from planner.opdefs.broadcast import aligned, broadcast
 from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalOp, Part, same_op
 

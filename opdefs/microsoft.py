@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from opdefs.broadcast import aligned, normal_axis
 from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.model import Implied
+from planner.opdefs.broadcast import aligned, normal_axis
 from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, call, op, over
 
 DOMAIN: Final = "com.microsoft"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from opdefs.microsoft import DOMAIN, like_first, shape_of
 from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.model import Implied
+from planner.opdefs.microsoft import DOMAIN, like_first, shape_of
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
 

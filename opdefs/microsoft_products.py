@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opdefs.broadcast import aligned, broadcast
-from opdefs.convolution import conv_local, conv_value
-from opdefs.microsoft import DOMAIN, shape_of
-from opdefs.windows import windows
 from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.model import DType, Implied
+from planner.opdefs.broadcast import aligned, broadcast
+from planner.opdefs.convolution import conv_local, conv_value
+from planner.opdefs.microsoft import DOMAIN, shape_of
+from planner.opdefs.windows import windows
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op, over
 from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
 

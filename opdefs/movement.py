@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from opdefs.broadcast import broadcast, normal_axes, normal_axis
-from opdefs.parts import constant_result, input_region, int64, output_shape
 from planner.errors import DescriptionError
+from planner.opdefs.broadcast import broadcast, normal_axes, normal_axis
+from planner.opdefs.parts import constant_result, input_region, int64, output_shape
 from planner.tdl.builder import NodeView, Opaque, TensorArg, Val, call, op, over
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opdefs.broadcast import aligned, normal_axis
 from planner.graph.model import DType, Implied
+from planner.opdefs.broadcast import aligned, normal_axis
 from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, call, op, over
 
 

@@ -7,10 +7,10 @@ from math import prod
 
 import numpy as np
 
-from opdefs.parts import constant_result, filled, input_region, int64, lowest, output_dtype
-from opdefs.windows import Window, listed, local_geometry, local_pads, windows
 from planner.graph.emitter import ELEM_TYPES
 from planner.graph.model import DType
+from planner.opdefs.parts import constant_result, filled, input_region, int64, lowest, output_dtype
+from planner.opdefs.windows import Window, listed, local_geometry, local_pads, windows
 from planner.tdl.builder import Ix, Max, NodeView, Opaque, Sum, TensorArg, Val, call, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from opdefs.broadcast import aligned, normal_axis
-from opdefs.convolution import local_groups
-from opdefs.windows import Window, local_geometry, windows
 from planner.graph.model import Attribute
+from planner.opdefs.broadcast import aligned, normal_axis
+from planner.opdefs.convolution import local_groups
+from planner.opdefs.windows import Window, local_geometry, windows
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op
 from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from opdefs.broadcast import normal_axes, normal_axis
-from opdefs.parts import filled, int64, output_dtype
+from planner.opdefs.broadcast import normal_axes, normal_axis
+from planner.opdefs.parts import filled, int64, output_dtype
 from planner.tdl.builder import Ix, Max, Min, NodeView, Opaque, Prod, Sum, TensorArg, Val, call, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
 

@@ -12,11 +12,11 @@ from math import prod
 
 import numpy as np
 
-from opdefs.broadcast import normal_axes
-from opdefs.parts import input_region, int64
 from planner.algebra.region import Region
 from planner.errors import DescriptionError
 from planner.graph.model import Shape
+from planner.opdefs.broadcast import normal_axes
+from planner.opdefs.parts import input_region, int64
 from planner.tdl.builder import Ix, NodeView, TensorArg, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part
 

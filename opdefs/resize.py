@@ -10,8 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from opdefs.broadcast import normal_axes
-from opdefs.parts import input_region, int64
+from planner.opdefs.broadcast import normal_axes
+from planner.opdefs.parts import input_region, int64
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opdefs.parts import int64
+from planner.opdefs.parts import int64
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalOp, Part, same_op
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opdefs.broadcast import normal_axis
-from opdefs.lookup import counted, index_dtype
-from opdefs.parts import filled, int64, output_dtype, output_shape
 from planner.errors import DescriptionError
+from planner.opdefs.broadcast import normal_axis
+from planner.opdefs.lookup import counted, index_dtype
+from planner.opdefs.parts import filled, int64, output_dtype, output_shape
 from planner.tdl.builder import Ix, Max, Min, NodeView, Opaque, Sum, TensorArg, Val, call, match, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 

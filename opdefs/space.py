@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 
-from opdefs.parts import input_region, int64
 from planner.algebra.region import Region
+from planner.opdefs.parts import input_region, int64
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import opdefs
+from planner import opdefs
 from planner.artifacts.plan import DescriptionFile
 from planner.tdl.descriptions import Descriptions
 

@@ -11,7 +11,7 @@
     └── WorkerError           exit 3: a worker failed while running a plan
 
 An error is raised low, where the cause is known, with the facts and a hint; context is added once at the
-API; it is printed once, by ``cli.py``. A bug of our own is an ``AssertionError`` or anything else that is
+API; it is printed once, in ``planner.commands``. A bug of our own is an ``AssertionError`` or anything else that is
 not a ``TofuError``.
 """
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import configs
+from planner import configs
 from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType
 from planner.machine.topology_file import (

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import opdefs
-from planner import api, zoo
+from planner import api, opdefs, zoo
 from planner.graph.to_onnx import write_model
 from planner.progress import in_part, silent, with_best, without_costs
 from planner.search.decide import decide

@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 
-import opdefs
-from opdefs.exclusions import EXCLUDED, LOWERED
+from planner import opdefs
 from planner.errors import UsageError, did_you_mean
 from planner.graph.folding.microsoft_forms import FORMS
 from planner.graph.rewriting.randomness import LOWERINGS
+from planner.opdefs.exclusions import EXCLUDED, LOWERED
 from planner.progress import Progress, silent
 from planner.training.table import GradientRow, gradient_table
 from planner.verify.cases.examples import all_cases

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from opdefs import load_file
 from planner.api.arguments import AnyPath, checked, path_of
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.plan_folder import newest_folder
 from planner.errors import UsageError
 from planner.graph.model import Tensor
+from planner.opdefs import load_file
 from planner.progress import Progress, silent
 from planner.runtime.engine.patience import PATIENCE_SECONDS
 from planner.runtime.measure.profile import Profile

@@ -149,7 +149,7 @@ def load_topology(name_or_path: str | Path) -> Machine:
     path = Path(name_or_path)
     looks_like_a_path = isinstance(name_or_path, Path) or "/" in text or text.endswith((".yaml", ".yml"))
     if not looks_like_a_path and not path.is_file():
-        import configs
+        from planner import configs
 
         try:
             path = configs.find(text)

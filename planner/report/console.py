@@ -37,7 +37,7 @@ class ReportConsole(Console):
         """How wide text is; names are never shortened to it."""
 
     def on_broken_pipe(self) -> None:
-        """Called while the BrokenPipeError is handled, which goes on to ``cli.main``."""
+        """Called while the BrokenPipeError is handled, which goes on to ``planner.commands.main``."""
         raise
 
     def print_facts(self, facts: Sequence[tuple[str, str]], *, keep: str = "") -> None:

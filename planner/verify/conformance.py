@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import AttributeProto, ModelProto
 
-from opdefs.exclusions import DATA_DEPENDENT
 from planner.algebra.tiling import Shard, Tiling
 from planner.artifacts.plan import Decision
 from planner.artifacts.program import Program, Segment
@@ -27,6 +26,7 @@ from planner.graph.model import Graph, Op
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.machine.rates import Rates
+from planner.opdefs.exclusions import DATA_DEPENDENT
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.in_steps import choices, step_variables, with_steps

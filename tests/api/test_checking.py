@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import cli
+from planner.commands import main as cli
 from planner.gate.baseline import Baseline
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import cli
 from planner import api
+from planner.commands import main as cli
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.patterns import pattern
 from planner.graph.to_onnx import write_model

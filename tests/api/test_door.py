@@ -14,11 +14,11 @@ import click
 import numpy as np
 import pytest
 
-import cli
 import planner
 from command_line import ROOT, model_file
 from planner import api
 from planner.api.arguments import checked
+from planner.commands import main as cli
 from planner.errors import UsageError
 
 LINES = {

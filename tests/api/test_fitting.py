@@ -8,7 +8,7 @@ from functools import cache, partial
 
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph

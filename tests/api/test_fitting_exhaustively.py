@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import opdefs
+from planner import opdefs
 from planner.algebra.tiling import UNCUT
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-import cli
-import opdefs
 from fast_suite import chosen, spread
-from planner import api
+from planner import api, opdefs
 from planner.artifacts.plan import Plan
+from planner.commands import main as cli
 from planner.cost.tables import CostTables
 from planner.errors import ModelError, UsageError
 from planner.graph.to_onnx import write_model

@@ -7,11 +7,11 @@ from typing import Any, Literal
 import onnx
 import pytest
 
-import cli
 from planner import api
 from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch
 from planner.artifacts.worker_model import read_worker_model
+from planner.commands import main as cli
 from planner.cost.seconds.assignment import sent_bytes
 from planner.errors import UsageError
 from planner.graph.to_onnx import write_model

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import cli
 from planner import api
 from planner.algebra.tiling import Replicate, Tiling
 from planner.artifacts.plan import Plan
+from planner.commands import main as cli
 from planner.graph.to_onnx import write_model
 from planner.zoo import build
 

@@ -10,8 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-import opdefs
-from planner import api
+from planner import api, opdefs
 from planner.algebra.tiling import Tiling
 from planner.cost.seconds.parts import different_parts
 from planner.errors import UsageError

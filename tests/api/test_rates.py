@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import cli
 from planner.artifacts.plan import Plan
+from planner.commands import main as cli
 from planner.graph.to_onnx import write_model
 from planner.machine.rates import Rates
 from planner.zoo import build

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import opdefs
-from planner import api
+from planner import api, opdefs
 from planner.graph.to_onnx import write_model
 from planner.planning.fit import Trial, least_cost, trial_of
 from planner.planning.room import fits, shared_where_room

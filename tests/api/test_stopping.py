@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import cli
 from plan_digests import MODELS, digest
 from planner import api
 from planner.artifacts.plan import Plan
+from planner.commands import main as cli
 from planner.errors import ModelError, UsageError
 from planner.graph.to_onnx import write_model
 from planner.results import PlanResult

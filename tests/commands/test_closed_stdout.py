@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import cli
 from command_line import ROOT, Door, model_file, raises, tofu
+from planner.commands import main as cli
 
 
 def into_a_closed_pipe(*arguments: str) -> tuple[int, bytes]:
@@ -20,7 +20,7 @@ def into_a_closed_pipe(*arguments: str) -> tuple[int, bytes]:
     os.close(reader)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "cli", *arguments], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=120
+            [sys.executable, "-m", "planner", *arguments], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=120
         )
     finally:
         os.close(writer)
@@ -52,7 +52,7 @@ def test_a_table_into_a_closed_pipe(what: str, tmp_path: Path) -> None:
 def test_full_disk() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "cli", "--help"],
+            [sys.executable, "-m", "planner", "--help"],
             cwd=ROOT,
             stdout=full,
             stderr=subprocess.PIPE,
@@ -67,7 +67,7 @@ def test_a_closed_stream_ends_the_command_before_it_writes_anything(closed: str,
     """A file that the command opened would get the stream's number, and what is printed would be written there."""
     model, out = model_file(tmp_path, "x"), tmp_path / "plan"
     before = sorted(tmp_path.iterdir())
-    command = f'"$0" -m cli plan {model} --gpus 2 --out {out} </dev/null {closed}'
+    command = f'"$0" -m planner plan {model} --gpus 2 --out {out} </dev/null {closed}'
     done = subprocess.run(
         ["bash", "-c", command, sys.executable],
         cwd=ROOT,
@@ -83,6 +83,6 @@ def test_without_stdin_a_plan_is_made_and_run(tmp_path: Path) -> None:
     model, out = model_file(tmp_path, "x"), tmp_path / "plan"
     for line in (f"plan {model} --gpus 2 --out {out}", f"run {out} --verify"):
         done = subprocess.run(
-            ["bash", "-c", f'"$0" -m cli {line} <&-', sys.executable], cwd=ROOT, capture_output=True, timeout=60
+            ["bash", "-c", f'"$0" -m planner {line} <&-', sys.executable], cwd=ROOT, capture_output=True, timeout=60
         )
         assert done.returncode == 0, done.stderr

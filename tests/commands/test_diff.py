@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import cli
+from planner.commands import main as cli
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import cli
 from command_line import Door, raises, tofu
 from planner import errors
+from planner.commands import main as cli
 
 
 @pytest.mark.parametrize(

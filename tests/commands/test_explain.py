@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import cli
 from command_line import Door
+from planner.commands import main as cli
 
 DEFAULTS = {
     "bounds": False,

@@ -10,8 +10,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-import cli
 from planner import api
+from planner.commands import main as cli
 
 
 @pytest.fixture(scope="module")

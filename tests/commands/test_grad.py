@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from onnx import numpy_helper, parser
 
-import cli
 from command_line import ROOT, Door, assert_refused, model_file
+from planner.commands import main as cli
 from planner.graph.reading.from_onnx import read_model
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import cli
 import planner.report
 from command_line import COMMANDS, GOOD_LINES, Door, model_file, tofu
+from planner.commands import main as cli
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import cli
 from command_line import Door, assert_refused
+from planner.commands import main as cli
 
 
 def test_plan_passes_its_options(door: Door) -> None:

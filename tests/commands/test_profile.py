@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import cli
 from command_line import model_file
+from planner.commands import main as cli
 
 MACHINE = "name: two\ndevice: {memory: 1GiB}\nlevels: [{name: link, ways: 2, bandwidth: 1GB/s}]\n"
 

@@ -165,7 +165,7 @@ class Terminal:
     def __init__(self, folder: Path, *arguments: str, term: str = "xterm") -> None:
         main, other = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cli", *arguments],
+            [sys.executable, "-m", "planner", *arguments],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=other,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import cli
 from command_line import Door, model_file
+from planner.commands import main as cli
 
 
 def test_report_hands_its_options_on(door: Door) -> None:

@@ -16,9 +16,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import cli
 from command_line import ROOT
 from planner import api
+from planner.commands import main as cli
 from planner.report import as_json
 from planner.runtime.engine.cuda_changes import CudaChanges, OnGpus
 

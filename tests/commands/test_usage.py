@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-import cli
 from command_line import COMMANDS, ROOT, Door, assert_refused
+from planner.commands import main as cli
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["plan", "--help"], ["run", "-h"], ["nonsense"]])
 def test_help_is_light(arguments: list[str]) -> None:
     heavy = ("onnx", "onnxruntime", "numpy", "rich", "yaml", "google.protobuf")
     program = f"""
-import sys, cli
+import sys
+from planner.commands import main as cli
 code = cli.main({arguments!r})
 print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
 """

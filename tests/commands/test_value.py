@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper, parser
 
-import cli
+from planner.commands import main as cli
 
 
 @pytest.fixture

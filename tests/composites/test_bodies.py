@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import opdefs
 from fast_suite import examples
+from planner import opdefs
 from planner.graph.bodies import BODIES, expand, planned_graph
 from planner.graph.check import check_graph
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor

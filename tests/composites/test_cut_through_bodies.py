@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import opdefs
 from fast_suite import spread
-from planner import api
+from planner import api, opdefs
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.to_onnx import write_model

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from onnx.shape_inference import infer_shapes
 
-import opdefs
 from fast_suite import examples
+from planner import opdefs
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Placement, Shard, Tiling
 from planner.cost.bounds import Bounds, Holding

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import opdefs
 from fast_suite import spread
-from planner import zoo
+from planner import opdefs, zoo
 from planner.cost.distance import Distance, distances, times_the_least
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UnsupportedError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-import opdefs
+from planner import opdefs
 from planner.artifacts.estimate import TimeEstimate
 from planner.cost.roofline import Roofline
 from planner.cost.seconds.estimate import estimate, synchronised

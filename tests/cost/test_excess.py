@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import opdefs
 from fast_suite import examples
+from planner import opdefs
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Replicate, Shard, Tiling
 from planner.cost.excess import computing as exactly

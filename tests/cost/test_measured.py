@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-import opdefs
+from planner import opdefs
 from planner.algebra.tiling import Only, Tiling
 from planner.cost.roofline import Roofline
 from planner.cost.seconds.estimate import estimate

@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.algebra.counts import Counts
 from planner.algebra.divisions import Divisions
 from planner.algebra.movements import counted, read

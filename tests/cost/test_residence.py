@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-import opdefs
 from fast_suite import chosen, spread
+from planner import opdefs
 from planner.cost.by_op import op_bytes
 from planner.cost.priced import PricedTables, rounded
 from planner.cost.residence import Residence

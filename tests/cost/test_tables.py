@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
 from planner.cost.tables import CostTables, Request

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-import opdefs
+from planner import opdefs
 from planner.algebra.tiling import Tiling
 from planner.cost.seconds.tables import PICOSECONDS, TimeTables
 from planner.cost.seconds.timed import TimedTables

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-import cli
+from planner.commands import main as cli
 from planner.graph.to_onnx import write_model
 from planner.zoo import build
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import opdefs
 from page_example import BATCH, WIDTH, WORKERS, Example, example, executed
+from planner import opdefs
 from planner.algebra.tiling import Shard, Tiling
 from planner.artifacts.program import Fetch, Segment
 from planner.graph.model import DType, Graph, Op, Tensor

@@ -55,7 +55,7 @@ def executed(block: Block, folder: Path, environment: dict[str, str]) -> str:
 def test_every_block_does_what_the_page_says(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "tofu"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m planner "$@"\n')
     program.chmod(0o755)
     before = os.environ.get("PYTHONPATH")
     environment = {

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-import opdefs
+from planner import opdefs
 from planner.errors import ModelError, TofuError, UnsupportedError
 from planner.graph.folding.microsoft_forms import FORMS
 from planner.graph.reading.from_onnx import graph_from_proto

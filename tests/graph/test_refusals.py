@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-import opdefs
 from fast_suite import examples
+from planner import opdefs
 from planner.errors import ModelError, TofuError, UnsupportedError
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto, read_model

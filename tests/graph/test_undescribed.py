@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.graph.model import Op
 from planner.graph.reading.undescribed import skeleton, undescribed_error
 

@@ -8,8 +8,8 @@ import json
 import pytest
 from onnx import defs
 
-import opdefs
-from opdefs.exclusions import EXCLUDED, LOWERED
+from planner import opdefs
+from planner.opdefs.exclusions import EXCLUDED, LOWERED
 from planner.report import operators as report
 from planner.verify.cases.examples import all_cases
 from planner.verify.coverage import Coverage, OperatorClass, coverage

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-import opdefs
-from opdefs.windows import Scattering
+from planner import opdefs
 from planner.algebra.region import Region
 from planner.algebra.tiling import Tiling
+from planner.opdefs.windows import Scattering
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalOp
 from planner.verify.cases.examples import Case, Given, bind_case, make

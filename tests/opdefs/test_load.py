@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import cli
-import opdefs
+from planner import opdefs
+from planner.commands import main as cli
 from planner.errors import DescriptionError, UsageError
 from planner.verify.verification import QUICK, verify_operators
 

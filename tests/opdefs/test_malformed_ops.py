@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-import opdefs
+from planner import opdefs
 from planner.errors import TofuError
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.verify.cases.examples import Case, Given, all_cases

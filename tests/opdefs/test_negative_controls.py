@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import opdefs
-from opdefs.convolution import conv_local
-from opdefs.indexing import masked_lookup
-from opdefs.movement import slice_local
+from planner import opdefs
+from planner.opdefs.convolution import conv_local
+from planner.opdefs.indexing import masked_lookup
+from planner.opdefs.movement import slice_local
 from planner.partition import stepping
 from planner.tdl.builder import Description, Max, NodeView, Opaque, Sum, TensorArg, call, match, op, over
 from planner.tdl.descriptions import Descriptions

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.graph.reading.load import MAX_OPSET
 from planner.verify.cases.examples import all_cases, bind_case, by_type
 from planner.verify.execute import ExecutionError

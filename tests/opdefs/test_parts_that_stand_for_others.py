@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-import opdefs
 from fast_suite import chosen
+from planner import opdefs
 from planner.algebra.tiling import Shard, Tiling
 from planner.tdl import bind
 from planner.tdl.bind import BoundOp

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-import opdefs
+from planner import opdefs
 from planner.graph.model import Attribute, Shape
 from planner.verify.cases.examples import Case, Given, Known, Operand, bind_case, ints, make
 from planner.verify.execute import ExecutionError

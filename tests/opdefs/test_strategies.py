@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.verify.cases.examples import all_cases, bind_case, by_type, qualified
 from planner.verify.strategies import replicated, verify_strategy
 from planner.verify.verification import QUICK, THOROUGH, verify_operator

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import opdefs
 from fast_suite import spread
+from planner import opdefs
 from planner.artifacts.program import Segment
 from planner.artifacts.waits import levels, remote_readers
 from planner.graph.model import Graph

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.algebra.tiling import Tiling
 from planner.artifacts.program import Program
 from planner.graph.to_onnx import to_model

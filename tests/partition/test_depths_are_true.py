@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import opdefs
 from fast_suite import spread
 from partial_plans import all_kinds, partial_plan
+from planner import opdefs
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
 from planner.cost.seconds.assignment import sent_bytes

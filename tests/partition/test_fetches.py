@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import opdefs
+from planner import opdefs
 from planner.algebra.region import Region
 from planner.artifacts.program import Fetch, Piece, Program
 from planner.artifacts.waits import joined_waits, stuck

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-import opdefs
 from fast_suite import spread
+from planner import opdefs
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.cost.residence import Residence
 from planner.graph.model import Graph

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import helper
 
-import opdefs
+from planner import opdefs
 from planner.artifacts.program import WorkerProgram
 from planner.artifacts.waits import data_waits, joined_waits, levels, remote_readers, stuck
 from planner.artifacts.worker_model import make_body

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.artifacts.waits import levels, remote_readers
 from planner.cost.tables import CostTables

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import opdefs
 from deliveries import all_deliveries
 from fast_suite import spread
 from partial_plans import all_kinds, partial_plan, separate_gpt, two_products
-from planner import zoo
+from planner import opdefs, zoo
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import FunctionProto, NodeProto, helper
 
-import opdefs
+from planner import opdefs
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.plan import Plan, digest

@@ -135,7 +135,7 @@ def test_the_table_of_kernels_says_what_the_provider_does() -> None:
 def run_on_cuda(plan: Path, *, without: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     """``tofu run --device cuda``, where CUDA's libraries are stand-ins."""
     environment = cuda_stand_in.environment(cuda_stand_in.build(), without=without)
-    command = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main())", "run", str(plan), "--device", "cuda"]
+    command = [sys.executable, "-m", "planner", "run", str(plan), "--device", "cuda"]
     return subprocess.run(command, env=environment | variables, capture_output=True, text=True, check=False)
 
 

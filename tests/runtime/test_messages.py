@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.artifacts.program import Fetch, WorkerProgram
 from planner.artifacts.waits import joined_waits
 from planner.partition.build import partition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.runtime.judge.reference_microsoft import microsoft_kernel
 from planner.verify.cases.examples import Case, all_cases, bind_case
 

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import opdefs
 from bounded_plan import bounded
 from fast_suite import examples
 from integer_programme import least_of_all
-from planner import zoo
+from planner import opdefs, zoo
 from planner.cost.seconds.tables import TimeTables
 from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import CostTables

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import opdefs
 from fast_suite import examples
-from planner import api
+from planner import api, opdefs
 from planner.algebra.tiling import UNCUT
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.algebra.delivery import contributors, made_tiling, reduced_boxes
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import UNCUT, Tiling

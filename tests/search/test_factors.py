@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import opdefs
+from planner import opdefs
 from planner.cost.seconds.depth import depths
 from planner.search.decide import STRATEGIES, decide
 from planner.search.model.cuts import cuts_of_levels, prime_factors

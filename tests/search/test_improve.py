@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import opdefs
+from planner import opdefs
 from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
 from planner.search.model.problem import Problem, SearchVariable, no_restriction
 from planner.search.moves import fusion as improve

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import opdefs
-from planner import api, zoo
+from planner import api, opdefs, zoo
 from planner.algebra.tiling import Only, Tiling
 from planner.cost.seconds.tables import PICOSECONDS
 from planner.graph.to_onnx import write_model

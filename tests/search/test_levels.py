@@ -2,8 +2,7 @@
 
 import pytest
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.algebra.tiling import Tiling
 from planner.errors import InfeasibleError
 from planner.search.decide import decide

@@ -2,8 +2,7 @@
 
 import pytest
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph
 from planner.search.decide import decide

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array, lil_array
 
-import opdefs
 from fast_suite import chosen
+from planner import opdefs
 from planner.algebra.tiling import Tiling
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence

@@ -2,9 +2,8 @@
 
 import pytest
 
-import opdefs
 from fast_suite import spread
-from planner import zoo
+from planner import opdefs, zoo
 from planner.algebra.tiling import Replicate, Tiling
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UnsupportedError

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import opdefs
-from planner import api
+from planner import api, opdefs
 from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
 from planner.cost.tables import CostTables, Request
 from planner.errors import UsageError

@@ -7,9 +7,8 @@ from itertools import product
 
 import pytest
 
-import opdefs
 from fast_suite import chosen
-from planner import zoo
+from planner import opdefs, zoo
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, ModelError, UnsupportedError

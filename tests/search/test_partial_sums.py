@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import opdefs
 from bounded_plan import bounded
 from fast_suite import chosen
 from integer_programme import least_of_all
 from partial_plans import all_kinds, graph_of, plan_of, separate_gpt, sums, two_products
-from planner import zoo
+from planner import opdefs, zoo
 from planner.algebra.tiling import UNCUT, Replicate, Shard, Tiling
 from planner.cost.seconds.tables import TimeTables
 from planner.cost.seconds.timed import TimedTables

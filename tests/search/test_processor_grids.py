@@ -6,8 +6,7 @@ from collections import Counter
 
 import pytest
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.cost.contraction import contraction_of
 from planner.cost.grids import best_grid
 from planner.errors import InfeasibleError

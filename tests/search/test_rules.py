@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import opdefs
 from fast_suite import examples
+from planner import opdefs
 from planner.algebra.tiling import Replicate, Shard, Tiling, parse_placement
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph, Role

@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import opdefs
 from fast_suite import examples
+from planner import opdefs
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.structure import in_order_of_places, structure_of
 from planner.graph.to_onnx import write_model
@@ -138,7 +138,7 @@ def test_the_hash_seed_changes_no_byte_of_any_file(tmp_path: Path) -> None:
         folder = tmp_path / f"plan{seed}"
         line = ["plan", str(tmp_path / "m.onnx"), "--gpus", "6", "--forbid", "*=S(3)", "--out", str(folder)]
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        subprocess.run([sys.executable, "-m", "cli", *line], env=environment, check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "planner", *line], env=environment, check=True, capture_output=True)
         folders.append({file.name: file.read_bytes() for file in folder.iterdir()})
     assert len(folders[0]) == 9
     assert folders[0] == folders[1]

@@ -6,8 +6,7 @@ from math import prod
 
 import pytest
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.algebra.tiling import UNCUT
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-import opdefs
 from fast_suite import spread
+from planner import opdefs
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import UNCUT, Replicate, Tiling
 from planner.artifacts.program import Fetch

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import opdefs
 from fast_suite import chosen, examples
-from planner import zoo
+from planner import opdefs, zoo
 from planner.algebra.tiling import Replicate, Shard, Tiling
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, Tensor

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import opdefs
-from planner import zoo
+from planner import opdefs, zoo
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
 from planner.search.decide import decide

@@ -2,7 +2,7 @@
 
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.algebra.tiling import Tiling
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.search.model.problem import Problem

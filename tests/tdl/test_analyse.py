@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer, Shard, Tiling
 from planner.errors import DescriptionError, UnsupportedError

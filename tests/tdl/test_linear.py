@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.tdl.linear import Linearity
 from planner.verify.cases.examples import Case, all_cases, bind_case

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.tdl.render import render
 from planner.verify.cases.examples import Case, Known, bind_case, ints, make
 

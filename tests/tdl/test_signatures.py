@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.algebra.tiling import Reducer
 from planner.errors import DescriptionError
 from planner.graph.model import Shape

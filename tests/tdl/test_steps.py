@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import opdefs
 from fast_suite import examples
+from planner import opdefs
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
 from planner.algebra.tiling import Shard, Tiling

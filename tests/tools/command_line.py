@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import cli
+from planner.commands import main as cli
 
-ROOT = Path(cli.__file__).parent
+ROOT = Path(cli.__file__).parents[2]
 COMMANDS = ("grad", "plan", "explain", "report", "run")
 GOOD_LINES = {
     "grad": "grad m.onnx --loss mse --optimizer sgd",
@@ -68,7 +68,7 @@ def assert_refused(line: str, says: str, door: Door, capsys: pytest.CaptureFixtu
 def tofu(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """A run in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "cli", *arguments], cwd=ROOT, text=True, capture_output=True, timeout=60, **options
+        [sys.executable, "-m", "planner", *arguments], cwd=ROOT, text=True, capture_output=True, timeout=60, **options
     )
 
 

@@ -25,7 +25,7 @@ from planner import api
 from planner.runtime.run_report import RunResult
 
 ROOT = Path(__file__).parents[2]
-_COMMAND = (sys.executable, "-c", "import sys, cli; sys.exit(cli.main(sys.argv[1:]))")
+_COMMAND = (sys.executable, "-m", "planner")
 _PATIENCE_SECONDS = 300.0
 
 

@@ -306,7 +306,7 @@ CASES: tuple[tuple[str, Case, int], ...] = (
 
 def run_case(seed: int, number: int, material: Material, here: Path) -> list[dict[str, Any]]:
     """Runs one case; how each of its commands ended."""
-    import cli
+    from planner.commands import main as cli
 
     rng = Random(f"{seed}:{number}")
     kind, make, _ = rng.choices(CASES, [weight for _, _, weight in CASES])[0]

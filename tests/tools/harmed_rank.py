@@ -35,7 +35,7 @@ def _harm(kind: str) -> None:
 def main() -> int:
     """Runs the command line with a harmed worker."""
     worker, step, kind = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    import cli
+    from planner.commands import main as cli
     from planner.runtime.engine import worker_executor
 
     prepare = worker_executor.WorkerExecutor._prepare

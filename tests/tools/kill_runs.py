@@ -28,7 +28,7 @@ from random import Random
 from ranks import environment, launcher
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main(sys.argv[1:]))"]
+COMMAND = [sys.executable, "-m", "planner"]
 KEEP = 3
 
 
@@ -115,7 +115,7 @@ def _kill_one(line: list[str], checkpoints: Path, rng: Random, ranks: int) -> in
             time.sleep(0.002)
         time.sleep(rng.random() * 0.1)
         all_of_it = [process.pid, *_descendants(process.pid)]
-        victim = rng.choice([one for one in all_of_it if b"cli" in _line_of(one)] if ranks else [process.pid])
+        victim = rng.choice([one for one in all_of_it if b"planner" in _line_of(one)] if ranks else [process.pid])
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
         process.wait(30)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import opdefs
-from planner import api
+from planner import api, opdefs
 from planner.artifacts.plan import Decision, Plan
 from planner.artifacts.program import Program
 from planner.graph.model import Graph

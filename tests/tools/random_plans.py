@@ -14,9 +14,8 @@ import time
 
 import numpy as np
 
-import opdefs
 from partial_plans import plan_of
-from planner import zoo
+from planner import opdefs, zoo
 from planner.algebra.tiling import UNCUT, Shard, Tiling
 from planner.collection import without_collection
 from planner.partition.build import partition

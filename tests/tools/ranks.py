@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TOFU = (sys.executable, "-c", "import sys, cli; sys.exit(cli.main(sys.argv[1:]))")
+TOFU = (sys.executable, "-m", "planner")
 HARMED = (sys.executable, str(ROOT / "tests" / "tools" / "harmed_rank.py"))
 SECONDS = 120.0
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper, save_model
 
-import opdefs
+from planner import opdefs
 from planner.graph.model import DType, Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical

@@ -13,11 +13,11 @@ import onnxruntime
 import pytest
 from onnx import helper
 
-import cli
 from command_line import ROOT
 from drawn import random
 from fast_suite import spread
 from planner import api
+from planner.commands import main as cli
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import read_model

@@ -6,7 +6,7 @@ import json
 
 from onnx import defs
 
-import cli
+from planner.commands import main as cli
 from planner.training.table import gradient_table
 
 ROWS = {row.op_type: row for row in gradient_table()}

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.errors import UsageError
 from planner.report import operators as report
 from planner.tdl.builder import Description, Ix, NodeView, Opaque, Sum, TensorArg, Val, at, call, op

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-import opdefs
+from planner import opdefs
 from planner.report import operators as report
 from planner.tdl.builder import NodeView, TensorArg, call, op
 from planner.tdl.descriptions import Descriptions

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 MOST_BYTES = 200 * 2**20
 SCRIPT = """
 import json, re, sys
-import cli
+from planner.commands import main as cli
 codes = [cli.main(line) for line in json.load(sys.stdin)]
 peak = re.search(r"VmHWM:\\s+([0-9]+) kB", open("/proc/self/status").read())
 print(json.dumps([codes, 1024 * int(peak[1])]))

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import opdefs
 from fast_suite import chosen
-from planner import api
+from planner import api, opdefs
 from planner.artifacts.program import Segment
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor

@@ -13,8 +13,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import cli
 from planner import api
+from planner.commands import main as cli
 from planner.errors import ModelError, UsageError
 from planner.runtime.run_report import RunResult
 

@@ -23,7 +23,7 @@ from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from ranks import launcher
 
-COMMAND = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main(sys.argv[1:]))"]
+COMMAND = [sys.executable, "-m", "planner"]
 
 
 def test_killed_and_resumed(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import onnx
 import onnxruntime
 import pytest
 
-import cli
 from fast_suite import spread
 from planner import api
+from planner.commands import main as cli
 
 MODELS = Path(__file__).parents[1] / "models" / "optimized"
 BATCH, POSITIONS, WORDS = 2, 8, 48

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
-import cli
+from planner.commands import main as cli
 
 MICROSOFT = "com.microsoft"
 OPS = """

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-import opdefs
 from fast_suite import chosen, spread
 from partial_plans import all_kinds, partial_plan, partial_tensors, separate_gpt, two_products
-from planner import api
+from planner import api, opdefs
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.plan_folder import write_folder
 from planner.graph.model import Graph

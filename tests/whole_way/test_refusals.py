@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-import cli
+from planner.commands import main as cli
 
 MODELS = Path(__file__).parent.parent / "models"
 

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import opdefs
 from deliveries import all_deliveries
 from fast_suite import chosen, spread
-from planner import api
+from planner import api, opdefs
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.plan_folder import write_folder

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from onnx import save_model
 
-import cli
 import spellings
 from fast_suite import spread
 from planner import api
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.plan_folder import MANIFEST, PLAN
+from planner.commands import main as cli
 from planner.errors import ModelError
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import opdefs
 from fast_suite import spread
-from planner import api, zoo
+from planner import api, opdefs, zoo
 from planner.algebra.region import Boxes
 from planner.artifacts.plan import Plan, Steps, digest
 from planner.artifacts.plan_folder import write_folder

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import cli
 from planner import zoo
+from planner.commands import main as cli
 from planner.graph.reading.from_onnx import read_model
 
 

@@ -75,7 +75,8 @@ def test_shapes_are_those_that_onnx_infers(name: str) -> None:
 def test_a_model_of_65_gib_is_written_in_little_memory(tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     program = f"""
-import sys, cli
+import sys
+from planner.commands import main as cli
 assert cli.main(["zoo", "wresnet-152-10", "-o", {str(file)!r}]) == 0
 # Not ru_maxrss: what the parent held when it forked counts in that.
 peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))

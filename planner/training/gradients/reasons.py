@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from opdefs.exclusions import EXCLUDED
+from planner.opdefs.exclusions import EXCLUDED
 
 REASONS: Final = MappingProxyType(
     {

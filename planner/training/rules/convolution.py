@@ -7,8 +7,8 @@ writes the loops out).
 
 from __future__ import annotations
 
-from opdefs.windows import Scattering
 from planner.graph.model import Attribute
+from planner.opdefs.windows import Scattering
 from planner.training.attributes import integer
 from planner.training.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-import cli
 from planner import api
+from planner.commands import main as cli
 
 CLEAR = """g (float[8, 4] x, float[4, 4] W, float[4, 4] m) => (float loss, float[4, 4] moved, float[4, 4] W_next)
     <float lr = {0.1}, float keep = {0.9}> {

@@ -1,0 +1,236 @@
+"""The command line's outermost layer: the commands under one name, their errors printed, exit codes.
+
+The commands are in ``planner/commands``. The result goes to stdout, everything else to stderr. What is heavy (onnx,
+onnxruntime, numpy, rich) is imported when a command runs, so that ``tofu --help`` is quick.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from planner.commands.check import check
+from planner.commands.compare import compare
+from planner.commands.diff import diff
+from planner.commands.exit_codes import (
+    EXIT_BROKEN_PIPE,
+    EXIT_BUG,
+    EXIT_DONE,
+    EXIT_INTERRUPTED,
+    EXIT_TERMINATED,
+    EXIT_USAGE,
+)
+from planner.commands.explain import explain
+from planner.commands.export import export
+from planner.commands.grad import grad
+from planner.commands.ops import ops
+from planner.commands.plan import plan
+from planner.commands.profile import profile
+from planner.commands.report import report
+from planner.commands.run import run
+from planner.commands.schema import schema
+from planner.commands.streams import drop_output, has_no_reader, is_closed, say, take_stdin
+from planner.commands.termination import TerminationError, termination_raised
+from planner.commands.zoo import zoo
+from planner.errors import TofuError, UsageError, did_you_mean, out_of_memory
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+_COUNT, _SIZE = ("--gpus", "write --gpus K"), ("--dim", "sizes of the model's own dims are written --dim batch=N")
+_OTHER_WORDS = {
+    **dict.fromkeys(("--workers", "--devices", "--nproc", "-k", "-n", "-g"), (_COUNT,)),
+    **dict.fromkeys(("--batch", "--batch-size"), (("--batch", "write --batch N"), _SIZE)),
+    "--gpus": (("--steps", "a plan says for how many: write --gpus K to `tofu plan`"),),
+}
+"""What other programs taught people to write: by option, those that may be meant, the likeliest first, with a hint."""
+
+
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib import metadata
+
+    try:
+        version = metadata.version("tofu")
+    except metadata.PackageNotFoundError:
+        version = "(not installed)"
+    click.echo(f"tofu {version}")
+    ctx.exit()
+
+
+@click.group(context_settings=_SETTINGS)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit."
+)
+def tofu() -> None:
+    """Plan how to split every tensor and operator of a training step over several GPUs, and run the plan.
+
+    \b
+    From a forward model to a verified run:
+      tofu grad model.onnx --loss softmax_cross_entropy --optimizer sgd -o train.onnx
+      tofu plan train.onnx --gpus 4 --out plan
+      tofu explain plan
+      tofu run plan --steps 3 --verify
+
+    \b
+    Exit codes: 0 done; 1 it ran and the answer is no; 2 bad usage, configuration or model; 3 a worker failed;
+    4 a bug in tofu; 130 interrupted; 141 broken pipe, or stdout or stderr is closed; 143 terminated.
+    """
+
+
+for _command in (grad, plan, compare, diff, check, profile, ops, explain, report, run, export, zoo, schema):
+    tofu.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: without the program's name; those of the process by default.
+
+    Returns:
+        The exit code; see ``tofu --help``.
+    """
+    if any(is_closed(stream) for stream in (sys.stdout, sys.stderr)):
+        return EXIT_BROKEN_PIPE  # before a file of ours is opened in its place
+    take_stdin()
+    try:
+        with termination_raised():
+            return _guarded(list(sys.argv[1:] if arguments is None else arguments))
+    except TerminationError:
+        say("terminated")
+        return EXIT_TERMINATED
+    except KeyboardInterrupt:
+        say("interrupted")
+        return EXIT_INTERRUPTED
+
+
+def _guarded(given: list[str]) -> int:
+    """The exit code of a command line, whatever but an interrupt comes of it."""
+    if "_TOFU_COMPLETE" in os.environ:
+        tofu.main(given, prog_name="tofu")  # the shell asks for completions; does not return
+    try:
+        exit_code = _run(given)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        return _os_error(error, given)
+    except MemoryError as error:
+        return _refused(out_of_memory(error))
+    except Exception as error:  # noqa: BLE001  the last door: what comes here is a bug, and is saved
+        return _bug(error, given)
+    return exit_code
+
+
+def _run(given: list[str]) -> int:
+    try:
+        with tofu.make_context("tofu", given) as ctx:
+            exit_code = tofu.invoke(ctx)
+            return exit_code if isinstance(exit_code, int) else EXIT_DONE
+    except TofuError as error:
+        return _refused(error)
+    except click.exceptions.NoArgsIsHelpError as error:
+        say(error.format_message())
+        return EXIT_USAGE
+    except click.ClickException as error:
+        return _refused(_usage_error(error))
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.Abort:
+        raise KeyboardInterrupt from None
+
+
+def _usage_error(error: click.ClickException) -> UsageError:
+    """Click's finding in the form of our own, with a near name where click has none."""
+    what = error.format_message().rstrip(".")
+    if isinstance(error, click.exceptions.NoSuchOption | click.exceptions.NoSuchCommand):
+        what, _, _ = what.partition(" Did you mean")
+        what, _, _ = what.partition(" (Did you mean")
+        what = what.rstrip(".")
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    if ctx is None:
+        return UsageError(what)
+    hint = _near(error, ctx) or f"see {ctx.command_path} --help"
+    return UsageError(what[0].lower() + what[1:], hint=hint)
+
+
+def _near(error: click.ClickException, ctx: click.Context) -> str:
+    """``did you mean 'x'?`` for an unknown command, option or choice, or ""."""
+    if isinstance(error, click.exceptions.NoSuchCommand) and isinstance(ctx.command, click.Group):
+        wanted, known = error.command_name, ctx.command.list_commands(ctx)
+    elif isinstance(error, click.exceptions.NoSuchOption):
+        wanted = error.option_name
+        known = [name for parameter in ctx.command.get_params(ctx) for name in parameter.opts]
+        for option, hint in _OTHER_WORDS.get(wanted, ()):
+            if option in known:
+                return hint
+    elif isinstance(error, click.BadParameter) and error.param and isinstance(error.param.type, click.Choice):
+        wanted = error.format_message().partition(": '")[2].partition("'")[0]
+        known = list(error.param.type.choices)
+    else:
+        return ""
+    return did_you_mean(wanted, known)
+
+
+def _refused(error: TofuError) -> int:
+    """Print an error; its exit code."""
+    say(f"error: {error}")
+    return error.exit_code
+
+
+def _os_error(error: OSError, given: list[str]) -> int:
+    """A broken pipe of ours, a file or disk of the user's, or a bug."""
+    if isinstance(error, BrokenPipeError) and any(has_no_reader(stream) for stream in (sys.stdout, sys.stderr)):
+        drop_output()
+        return EXIT_BROKEN_PIPE
+    if error.filename is not None:
+        return _refused(UsageError(f"{error.filename}: {error.strerror or error}"))
+    if error.errno == errno.ENOMEM:
+        return _refused(out_of_memory(error))
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        drop_output()
+        return _refused(UsageError(f"cannot write: {error.strerror}"))
+    return _bug(error, given)
+
+
+def _bug(error: Exception, given: list[str]) -> int:
+    """Save the traceback and say where; an interrupt that a library took for a fault of its own goes on as one."""
+    interrupt = _interrupt_behind(error)
+    if interrupt is not None:
+        raise interrupt from error
+    import platform
+    import tempfile
+    import traceback
+
+    facts: tuple[str, ...]
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="tofu-", suffix=".traceback.txt", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            file.write(f"tofu {' '.join(given)}\npython {platform.python_version()} on {platform.platform()}\n\n")
+            file.writelines(traceback.format_exception(error))
+        facts = (f"traceback saved in {file.name}",)
+    except OSError:
+        facts = tuple("".join(traceback.format_exception(error)).splitlines())
+    brief = " ".join(str(error).split())[:200]
+    described = f"{type(error).__name__}: {brief}" if brief else type(error).__name__
+    hint = "please report it, with that traceback and the model"
+    say(f"error: {TofuError(f'a bug in tofu: {described}', facts=facts, hint=hint)}")
+    return EXIT_BUG
+
+
+def _interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
+    """Ctrl-C, or a termination, that is among the causes: during an import it may end as an ImportError."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        cause = waiting.pop()
+        if isinstance(cause, KeyboardInterrupt):
+            return cause
+        if cause is not None and id(cause) not in seen:
+            seen.add(id(cause))
+            waiting += [cause.__cause__, cause.__context__]
+    return None
