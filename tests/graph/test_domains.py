@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import ModelProto, helper
 
-import opdefs
+from planner import opdefs
 from planner.errors import ModelError
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
