@@ -8,13 +8,13 @@ from typing import Final
 
 from planner.api.arguments import AnyPath, checked, path_of
 from planner.artifacts.plan_folder import MANIFEST, PLAN, PlanFolder, open_folder
+from planner.artifacts.planned_form import planned_form
 from planner.descriptions import in_force
-from planner.errors import ModelError, UsageError
+from planner.errors import UsageError
 from planner.graph.counterparts import Counterparts, counterparts, in_common
 from planner.graph.model import Graph
 from planner.graph.reading.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
-from planner.graph.rewriting.canonical import Canonical, canonical
 from planner.planning.difference import Difference, PlannedModel, difference
 from planner.progress import Progress, in_part, silent
 
@@ -86,14 +86,7 @@ def _planned(folder: PlanFolder) -> PlannedModel:
     """
     plan = folder.plan
     model = read_model(folder.model, operators=EVERY_OPERATOR)
-    form = Canonical(model, {}) if plan.in_place is None else canonical(model, plan.kept)
-    planned = PlannedModel(folder.path, plan, model, form.graph)
-    facts = [f"op {op.name!r} has no strategy" for op in planned.graph.ops if op.name not in plan.strategies]
-    if facts or form.in_place != (plan.in_place or {}):
-        raise ModelError(
-            f"{folder.path}: the plan does not fit its model", facts=tuple(facts), hint="plan the model again"
-        )
-    return planned
+    return PlannedModel(folder.path, plan, model, planned_form(folder, model).form.graph)
 
 
 def _refuse_unrelated(first: PlannedModel, second: PlannedModel, found: Counterparts) -> None:

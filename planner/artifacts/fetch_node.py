@@ -91,7 +91,10 @@ def decode_fetch(node: NodeProto) -> Fetch:
     if missing:
         raise ModelError(f"{where} lacks {', '.join(missing)}", hint="plan the model again with this version of tofu")
     region, boxes, counts, workers = (list(attributes[name].ints) for name in ("region", "pieces", "counts", "workers"))
-    buffers = [name.decode() for name in attributes["buffers"].strings]
+    try:
+        buffers = [name.decode() for name in attributes["buffers"].strings]
+    except UnicodeDecodeError:
+        raise ModelError(f"{where} names a buffer that is not UTF-8", hint="plan the model again") from None
     rank = len(region) // 2
     if len(node.output) != 1 or len(boxes) != 2 * rank * len(counts) or not len(workers) == len(buffers) == sum(counts):
         raise ModelError(f"{where} has attributes that do not agree", hint="plan the model again")

@@ -12,6 +12,7 @@ from onnx import ModelProto
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.plan import digest
 from planner.artifacts.plan_folder import PLAN, open_folder
+from planner.artifacts.planned_form import check_named
 from planner.artifacts.program import Program
 from planner.artifacts.worker_model import WorkerModel, read_worker_model
 from planner.collection import without_collection
@@ -95,6 +96,7 @@ def load_plan(directory: Path, progress: Progress = silent, *, own: int | None =
     progress("reading the model")
     graph = read_model(folder.model, operators=EVERY_OPERATOR)
     check_against_model(graph, program, str(directory))
+    check_named(folder, graph)
     kept = models if own is None else (models[own],)
     return LoadedPlan(
         graph, program, kept, paths, folder.plan.model_digest, stated, folder.plan.estimate, folder.data_folders

@@ -16,6 +16,15 @@ CASES = {
     "Conv (x, w)": ("[1, 3, 8] [4, 3, 1]", "[1, 3, 8] [4, 5, 1]", "in 1 group(s) does not fit an input of 3 channels"),
     "Conv <group = 3> (x, w)": ("[1, 3, 8] [6, 1, 1]", "[1, 3, 8] [4, 1, 1]", "in 3 group(s) does not fit"),
     "Conv (x, w, b)": ("[1, 3, 8] [4, 3, 1] [4]", "[1, 3, 8] [4, 3, 1] [3]", "its input 2 is [3], and must be [4]"),
+    "Conv <kernel_shape = [3]> (x, w)": (
+        "[1, 3, 8] [4, 3, 3]", "[1, 3, 8] [4, 3, 2]", "its kernel_shape is [3], and its weight [4, 3, 2]",
+    ),
+    "ConvTranspose <kernel_shape = [2]> (x, w)": (
+        "[1, 3, 8] [3, 5, 2]", "[1, 3, 8] [3, 5, 1]", "its kernel_shape is [2], and its weight [3, 5, 1]",
+    ),
+    "Transpose <perm = [0, 2, 1]> (x)": (
+        "[2, 3, 4]", "[2, 3, 4, 5]", "its perm is [0, 2, 1], which does not order the dims of an input of [2, 3, 4, 5]",
+    ),
     "ConvTranspose (x, w, b)": ("[1, 3, 8] [3, 5, 1] [5]", "[1, 3, 8] [3, 5, 1] [3]", "2 is [3], and must be [5]"),
     "InstanceNormalization (x, s, b)": ("[2, 3, 4] [3] [3]", "[2, 3, 4] [3] [2, 3, 4]", "2 is [2, 3, 4], and must be"),
     "LayerNormalization (x, s)": ("[2, 3, 4] [4]", "[2, 3, 4] [3]", "which does not stretch to [2, 3, 4]"),
@@ -52,3 +61,15 @@ def test_a_flag_is_0_or_1(flag: int, read: Read) -> None:
     with pytest.raises(ModelError, match="contradict what they read") as caught:
         read(f"g (float[2, 3] x) => (y) {{ y = ReduceMax <keepdims = {flag}> (x) }}", state_pairs=())
     assert f"its attribute keepdims is {flag}, and must be 0 or 1" in caught.value.facts[0]
+
+
+def test_a_pool_of_nothing_is_refused(read: Read) -> None:
+    text = (
+        "g (float[2, 3, 8, 8] x) => (float[2, 3, 1, 1] y)"
+        " { h = MaxPool <kernel_shape = [1, 1], strides = [1, ROWS]> (x) p = MaxPool <kernel_shape = [1, 2]> (h)"
+        " y = GlobalAveragePool (p) }"
+    )
+    assert len(read(text.replace("ROWS", "1"), state_pairs=()).ops) == 3
+    with pytest.raises(ModelError, match="contradict what they read") as caught:
+        read(text.replace("ROWS", "9"), state_pairs=())
+    assert "its input 0 is [2, 3, 8, 0], which leaves nothing to be pooled" in caught.value.facts[0]

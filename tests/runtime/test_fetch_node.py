@@ -76,3 +76,10 @@ def test_an_unknown_reducer() -> None:
     attribute.s = b"Mean"
     with pytest.raises(ModelError, match="names no reducer"):
         decode_fetch(node)
+
+
+def test_a_buffer_whose_name_is_no_text() -> None:
+    node = _node()
+    next(attribute for attribute in node.attribute if attribute.name == "buffers").strings[0] = b"\xff"
+    with pytest.raises(ModelError, match=r"node 'f' \(Fetch\) names a buffer that is not UTF-8"):
+        decode_fetch(node)

@@ -147,3 +147,28 @@ def test_a_plan_that_says_nothing_of_an_op_is_not_explained(
     with pytest.raises(ModelError, match="the plan does not fit its model") as caught:
         api.explain(target)
     assert caught.value.facts == ("op 'h0_op' has no strategy",)
+
+
+def test_a_plan_that_tiles_a_tensor_of_nobody_is_refused_by_all(
+    plans: tuple[edited_plans.Original, ...], tmp_path: Path
+) -> None:
+    target = tmp_path / "edited"
+
+    def edit(data: Any) -> None:
+        data["tilings"]["nobody"], data["tensor_bytes"]["nobody"] = "R/2", 0
+
+    found = changed(plans[0], target, PLAN, edit)
+    assert found.verdict == "refused"
+    assert "there is no tensor 'nobody', which has a tiling" in found.said
+    others = (
+        lambda: api.explain(target),
+        lambda: api.report(target, output=tmp_path / "r.html"),
+        lambda: api.export(target, jax=tmp_path / "j.py"),
+        lambda: api.diff(target, target),
+    )
+    said = []
+    for command in others:
+        with pytest.raises(ModelError, match="the plan does not fit its model") as caught:
+            command()
+        said.append(caught.value.facts)
+    assert said == [("there is no tensor 'nobody', which has a tiling",)] * 4

@@ -57,7 +57,32 @@ def _conv(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str
         return f"its weight has {0 if w is None else len(w)} dims, and its input {0 if x is None else len(x)}"
     if group < 1 or w[1] * group != x[1] or w[0] % group:
         return f"its weight is {list(w)}, which in {group} group(s) does not fit an input of {x[1]} channels"
-    return _must_be(2, inputs[2], (w[0],))
+    return _first(_kernel(w, attributes), _must_be(2, inputs[2], (w[0],)))
+
+
+def _kernel(w: Shape, attributes: Mapping[str, Any]) -> str:
+    """A convolution may state its kernel, which its weight has, too."""
+    stated = tuple(attributes.get("kernel_shape", ()))
+    fits = not stated or stated == w[2:]
+    return "" if fits else f"its kernel_shape is {list(stated)}, and its weight {list(w)}"
+
+
+def _quantised_conv(weight: int) -> _Rule:
+    def rule(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+        return _conv([inputs[0], inputs[weight], *[None] * 9], outputs, attributes)
+
+    return rule
+
+
+def _pool(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    x = inputs[0] or ()
+    return f"its input 0 is {list(x)}, which leaves nothing to be pooled" if 0 in x[1:] else ""
+
+
+def _transpose(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    x, perm = inputs[0] or (), tuple(attributes.get("perm", ()))
+    fits = not perm or sorted(perm) == list(range(len(x)))
+    return "" if fits else f"its perm is {list(perm)}, which does not order the dims of an input of {list(x)}"
 
 
 def _conv_transpose(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
@@ -66,7 +91,7 @@ def _conv_transpose(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, An
         return f"its weight has {0 if w is None else len(w)} dims, and its input {0 if x is None else len(x)}"
     if group < 1 or w[0] != x[1] or w[0] % group:
         return f"its weight is {list(w)}, which in {group} group(s) does not fit an input of {x[1]} channels"
-    return _must_be(2, inputs[2], (w[1] * group,))
+    return _first(_kernel(w, attributes), _must_be(2, inputs[2], (w[1] * group,)))
 
 
 def _by_channel(*slots: int) -> _Rule:
@@ -132,19 +157,28 @@ def _scatter_nd(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) 
 
 
 _RULES: Final[Mapping[str, _Rule]] = {
+    "AveragePool": _pool,
     "BatchNormalization": _by_channel(1, 2, 3, 4),
     "Conv": _conv,
+    "ConvInteger": _quantised_conv(1),
     "ConvTranspose": _conv_transpose,
     "GRU": _recurrent(3),
     "GatherElements": _gather_elements,
     "Gemm": _gemm,
+    "GlobalAveragePool": _pool,
+    "GlobalLpPool": _pool,
+    "GlobalMaxPool": _pool,
     "InstanceNormalization": _by_channel(1, 2),
     "LSTM": _recurrent(4),
     "LayerNormalization": _stretched_to_first(1, 2),
+    "LpPool": _pool,
+    "MaxPool": _pool,
     "NegativeLogLikelihoodLoss": _loss,
     "PRelu": _stretched_to_first(1),
+    "QLinearConv": _quantised_conv(3),
     "RNN": _recurrent(1),
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "SoftmaxCrossEntropyLoss": _loss,
+    "Transpose": _transpose,
 }

@@ -33,8 +33,9 @@ _PROVIDERS: Final = ["CPUExecutionProvider"]
 _LEFT_OUT: Final = ["NchwcTransformer"]
 _LEFT_OUT_OF_LITERAL: Final = ["ConstantFolding", "EliminateIdentity"]
 """Where copies and constants stay (``CudaForm.is_literal``)."""
-_ERRORS: Final = 3
-"""ONNX Runtime's log severity; warnings about initializers that are not used tell a user nothing."""
+_FATAL: Final = 4
+"""ONNX Runtime's log severity: what fails is told by its exception, and the log would write a model's names to the
+terminal as they are."""
 
 
 def onnxruntime() -> ModuleType:
@@ -83,7 +84,7 @@ class SessionMaker:
         """
         options = self._runtime.SessionOptions()
         _register(options, self._libraries)
-        options.log_severity_level = _ERRORS
+        options.log_severity_level = _FATAL
         if self._has_shared_pool:
             options.use_per_session_threads = False
         else:
@@ -129,7 +130,7 @@ def cuda_session(
     """
     runtime = onnxruntime()
     options = runtime.SessionOptions()
-    options.log_severity_level = _ERRORS
+    options.log_severity_level = _FATAL
     options.use_deterministic_compute = True
     options.intra_op_num_threads = 1
     options.enable_mem_pattern = False

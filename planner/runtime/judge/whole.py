@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -39,18 +40,17 @@ class WholeModel:
         constants = {name: None if name in self._beside else value for name, value in graph.constants.items()}
         computed = replace(graph, initial={}, outputs=self._made, notes={}, state=(), constants=constants)
         maker = SessionMaker(cores(), libraries=libraries)
-        try:
+        with self._refusing("load"):
             self._session = maker.session(carried(to_model(computed))) if self._made else None
-        except Exception as error:
-            raise ModelError(
-                f"the stock runtime cannot load model {graph.name!r}: {type(error).__name__}: {error}"
-            ) from error
 
     def step(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """All outputs of one step.
 
         Args:
             values: of every input, data and state.
+
+        Raises:
+            ModelError: the stock runtime cannot compute it.
         """
         outputs = passed_on(self._graph, values)
         if self._session is not None:
@@ -60,8 +60,21 @@ class WholeModel:
             given = {name: (np.asarray(value, order="C"), tensors[name].dtype) for name, value in read.items()}
             made = {name: (outputs[name], tensors[name].dtype) for name in self._made}
             binding = bind(self._session, given, made)
-            self._session.run_with_iobinding(binding)
+            with self._refusing("compute"):
+                self._session.run_with_iobinding(binding)
         return {name: outputs[name] for name in self._graph.outputs}
+
+    @contextmanager
+    def _refusing(self, doing: str) -> Iterator[None]:
+        """What the stock runtime raises, of many types without a common one, is said of the model."""
+        try:
+            yield
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"the stock runtime cannot {doing} model {self._graph.name!r}: {type(error).__name__}: {error}"
+            ) from error
 
 
 def _beside(graph: Graph) -> dict[str, np.ndarray]:

@@ -163,6 +163,8 @@ def _dropout(builder: Builder, op: Op) -> Mapping[str, str]:
 def _mean(builder: Builder, op: Op, axes: tuple[int, ...], *, keepdims: bool) -> None:
     x = op.inputs[0]
     count = math.prod(builder.shape(x)[axis] for axis in axes)
+    if not count:
+        raise refuse(op, f"it is a mean of nothing: its input is {list(builder.shape(x))}")
     total = builder.reduce_sum(x, axes, keepdims=keepdims)
     builder.define(op.outputs[0], builder.scale(total, 1.0 / count))
 
