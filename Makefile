@@ -9,7 +9,7 @@ EXPORTS := $(VENV)/.exports-installed
 DEMO := build/demo
 MODEL := tests/models/resnet50.raw.onnx
 # Each worker begins with a half of the tests in their order, so that what a module plans once is planned once.
-PYTEST_OPTIONS ?= -n 2 --dist worksteal
+PYTEST_OPTIONS ?= -n 2 --dist worksteal --dearest 10
 # Models of the zoo whose plans must not come to cost more; `make check-costs CHECK_OPTIONS=--update` accepts what they cost.
 GATED := mlp-5x300 mlp-4x8192 cnn-5x2048-6 lenet-5 alexnet gpt-2x1024 rnn-1-1k
 CHECK_OPTIONS ?=
@@ -22,7 +22,7 @@ TYPED := planner cli.py $(if $(wildcard bench/*.py),bench)
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-exports check-costs world lint format bench bench-multifetch cuda-stand-in hooks clean
+.PHONY: help demo test test-slow test-nightly test-exports check-costs world lint format bench bench-multifetch cuda-stand-in hooks clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -36,12 +36,18 @@ demo: $(STAMP) ## plan ResNet-50 for 4 workers, run 3 training steps on this CPU
 	$(call say,tofu explain $(DEMO)/plan m.classifier.1.weight); \
 	$(call say,tofu run $(DEMO)/plan --steps 3 --verify)
 
-test: $(STAMP) ## run the fast tests
-	@$(BIN)/python -m pytest -m "not slow and not exports" $(PYTEST_OPTIONS)
+# What each runs is said in docs/testing.md. Tests start many hundreds of Pythons: each would compile tofu anew.
+test test-slow test-nightly test-exports: export PYTHONDONTWRITEBYTECODE :=
 
-# pytest's 5 means that no test is marked slow: nothing failed.
-test-slow: $(STAMP) ## run the slow tests
-	@$(BIN)/python -m pytest -m "slow and not exports" $(PYTEST_OPTIONS) || test $$? -eq 5
+test: $(STAMP) ## run the fast tests
+	@$(BIN)/python -m pytest -m "not slow and not gpu_emulation and not exports and not nightly" $(PYTEST_OPTIONS)
+
+test-slow: $(EXPORTS) ## run what `make test` leaves out, but for the night's; installs the extra `exports`
+	@$(BIN)/python -m pytest -m "(slow or gpu_emulation or exports) and not nightly" $(PYTEST_OPTIONS)
+
+# Tests with drawn examples draw four times as many as in CI, and other ones in every run; see tests/conftest.py.
+test-nightly: $(STAMP) ## run the longest draws, and four times as many examples of every test that draws some
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "nightly or hypothesis" $(PYTEST_OPTIONS)
 
 test-exports: $(EXPORTS) ## run plans in JAX, on 8 virtual devices, and count what XLA moves; installs the extra `exports`
 	@$(BIN)/python -m pytest -m exports tests/exports $(PYTEST_OPTIONS)

@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+import dearest
 from planner.graph.model import Graph, StatePair
 
 # No deadline: on a shared machine a slow example says nothing about the code. A failure prints its blob, so that
-# `@reproduce_failure` brings it back. A fourth of the examples, and others in every run: somebody waits for them.
+# `@reproduce_failure` brings it back. Few examples, and others in every run: somebody waits for them.
 settings.register_profile("dev", deadline=None, print_blob=True, max_examples=25)
 # The same examples in every run: what fails in CI fails again at the developer's.
-settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
+settings.register_profile("ci", deadline=None, print_blob=True, max_examples=25, derandomize=True)
+# Four times as many, and others in every run: `make test-nightly`.
+settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 
 # Before anything imports onnxruntime: its telemetry is on by default.
@@ -24,8 +27,16 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the one flag by which golden texts are accepted as they are now."""
+    """Adds the flag by which golden texts are accepted as they are now, and the one that tells what tests take."""
     parser.addoption("--update-golden", action="store_true", help="write the golden texts in place of comparing them")
+    parser.addoption(
+        "--dearest", type=int, default=0, metavar="N", help="print which N tests take the processor longest"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measures what tests take of the processor."""
+    config.pluginmanager.register(dearest)
 
 
 @pytest.fixture

@@ -24,12 +24,12 @@ from planner.runtime.engine.devices import probe_cuda, require_cuda
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.interface import InProcessEngine
 from planner.runtime.plan_files import load_plan
-from planner.runtime.run import run_plan, run_with
-from planner.runtime.run_options import RunOptions
+from planner.runtime.run import run_plan
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
 from planner.zoo import mlp
 
+pytestmark = pytest.mark.gpu_emulation
 Planner = Callable[..., Any]
 
 BLIND = [(0, 1), (1, 0)]
@@ -264,19 +264,6 @@ def test_maps() -> None:
         devices_of(4, (0, 1), 2)
     with pytest.raises(UsageError, match="there is no GPU 2"):
         devices_of(2, (0, 2), 2)
-
-
-def test_no_gpu_is_told_plainly(plan_of: Planner) -> None:
-    probe = probe_cuda()
-    if not probe.missing:
-        pytest.skip("this machine has a GPU")
-    with pytest.raises(UsageError, match="no GPU can be used") as caught:
-        require_cuda()
-    assert caught.value.facts == (probe.missing,)
-    with pytest.raises(UsageError, match="--device cuda"):
-        run_with(plan_of(mlp(2, 8, 8), 2), RunOptions(device="cuda"))
-    with pytest.raises(UsageError, match="--map"):
-        run_with(plan_of(mlp(2, 8, 8), 2), RunOptions(device_map=(0, 0)))
 
 
 @pytest.mark.gpu

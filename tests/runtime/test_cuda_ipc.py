@@ -28,6 +28,8 @@ from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_plan
 from planner.zoo import mlp
 
+pytestmark = pytest.mark.gpu_emulation
+
 BLIND = [(0, 1), (1, 0)]
 """Neither GPU reads the other's memory."""
 

@@ -30,6 +30,7 @@ from planner.runtime.values.tiles import fill_tiles, hand_out_tiles
 from planner.zoo import build, mlp
 from thread_ranks import alone, apart, shapes_of, stepped, together
 
+pytestmark = pytest.mark.gpu_emulation
 Planner = Callable[..., LoadedPlan]
 MLP = mlp(3, 24, 36, learning_rate=0.001)
 LENET = build("lenet-5", batch=8)

@@ -19,9 +19,12 @@ from planner.graph.to_onnx import write_model
 from planner.runtime.engine.devices import LIBRARIES
 from planner.zoo import build, mlp
 
-pytestmark = pytest.mark.skipif(
-    bool(cuda_stand_in.missing_tool()), reason=f"nothing to build stand-ins with: {cuda_stand_in.missing_tool()}"
-)
+pytestmark = [
+    pytest.mark.gpu_emulation,
+    pytest.mark.skipif(
+        bool(cuda_stand_in.missing_tool()), reason=f"nothing to build stand-ins with: {cuda_stand_in.missing_tool()}"
+    ),
+]
 
 MODELS = Path(__file__).parents[1] / "models"
 TEN = (

@@ -131,6 +131,7 @@ def running(program: Path) -> Iterator[Emulation]:
         yield started
 
 
+@pytest.mark.gpu_emulation
 def test_the_kernels_code_gives_the_bits_of_numpy(running: Emulation) -> None:
     seed = int(np.random.default_rng().integers(1 << 31)) if not os.environ.get("CI") else 0
     print(f"seed {seed}")
@@ -140,6 +141,7 @@ def test_the_kernels_code_gives_the_bits_of_numpy(running: Emulation) -> None:
     assert {kind.unit_bytes for kind in met if kind.dtype is None} == {1, 2, 4, 8, 16}
 
 
+@pytest.mark.gpu_emulation
 @pytest.mark.slow
 def test_the_kernels_code_gives_the_bits_of_numpy_ten_thousand_times(running: Emulation) -> None:
     fetches, _, met = emulation.run_random(running, 1, 10_000)
@@ -147,6 +149,7 @@ def test_the_kernels_code_gives_the_bits_of_numpy_ten_thousand_times(running: Em
     assert set(met) == set(emulation.all_kinds())
 
 
+@pytest.mark.gpu_emulation
 def test_half_precision_is_rounded_once_and_integers_wrap(running: Emulation) -> None:
     for dtype, values, wanted in (
         (DType.BFLOAT16, (256.0, 0.75, 0.75, 0.75), ml_dtypes.bfloat16(258.25)),
@@ -160,6 +163,7 @@ def test_half_precision_is_rounded_once_and_integers_wrap(running: Emulation) ->
         assert found[Source(WORKER, "t")].tolist() == [wanted] * 100
 
 
+@pytest.mark.gpu_emulation
 @pytest.mark.parametrize(
     ("right", "wrong", "finding"),
     [
@@ -189,6 +193,7 @@ def test_a_fault_in_the_code_is_found(
         all(emulation.check(started, group) for group in groups)
 
 
+@pytest.mark.gpu_emulation
 def test_an_access_that_is_not_aligned_is_found(running: Emulation, monkeypatch: pytest.MonkeyPatch) -> None:
     """If addresses are taken for what they are not."""
     group = bound((copy_of(0, 4096, 1), DType.FLOAT32), t0=line(4096), s1=line(4096, phase=4))
@@ -209,6 +214,7 @@ def compiler() -> nvrtc.Nvrtc:
     return nvrtc.Nvrtc(path)
 
 
+@pytest.mark.gpu_emulation
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_nvidias_compiler_takes_the_code(compiler: nvrtc.Nvrtc, architecture: str) -> None:
     """The kinds of most plans; the slow test has all of them."""
@@ -221,6 +227,7 @@ def test_nvidias_compiler_takes_the_code(compiler: nvrtc.Nvrtc, architecture: st
     assert not any(one.startswith(("ld.v4", "st.v4", "ld.local", "st.local")) for one in accesses)
 
 
+@pytest.mark.gpu_emulation
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_nvidias_compiler_makes_machine_code_of_all_kinds(compiler: nvrtc.Nvrtc, architecture: str) -> None:
@@ -241,6 +248,7 @@ def rounds_of(ptx: str) -> list[tuple[int, int]]:
     ]
 
 
+@pytest.mark.gpu_emulation
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("kind", [COPY, SUM], ids=str)
 def test_an_element_takes_an_eighth_of_the_instructions(compiler: nvrtc.Nvrtc, architecture: str, kind: Kind) -> None:

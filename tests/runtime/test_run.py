@@ -13,8 +13,10 @@ from planner.artifacts.plan_folder import write_folder
 from planner.artifacts.program import Fetch, Piece
 from planner.artifacts.worker_model import write_worker_model
 from planner.errors import DifferenceError, ModelError, UsageError
+from planner.runtime.engine.devices import probe_cuda, require_cuda
 from planner.runtime.engine.transport import NumpyTransport
-from planner.runtime.run import run_plan
+from planner.runtime.run import run_plan, run_with
+from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import StepReport
 
 
@@ -189,3 +191,16 @@ def test_nothing_stays_open(training: Any, tmp_path: Path) -> None:
     before = len(list(open_files.iterdir()))
     run_plan(directory)
     assert len(list(open_files.iterdir())) <= before
+
+
+def test_no_gpu_is_told_plainly(training: Any) -> None:
+    probe = probe_cuda()
+    if not probe.missing:
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(UsageError, match="no GPU can be used") as caught:
+        require_cuda()
+    assert caught.value.facts == (probe.missing,)
+    with pytest.raises(UsageError, match="--device cuda"):
+        run_with(training.plan, RunOptions(device="cuda"))
+    with pytest.raises(UsageError, match="--map"):
+        run_with(training.plan, RunOptions(device_map=(0, 0)))

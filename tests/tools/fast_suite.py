@@ -1,4 +1,7 @@
-"""What of many cases the fast tests run. The slow tests run the rest: together they run all."""
+"""What of many cases the fast tests run. The slow tests run the rest: together they run all.
+
+Draws are the exception: their number goes with the profile of hypothesis, and `make test-nightly` has the largest.
+"""
 
 from __future__ import annotations
 
@@ -37,5 +40,5 @@ def _case(values: list[Any], fast: bool) -> Any:
 
 
 def examples(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Of a test with drawn examples: so many in CI, elsewhere the profile's share of them (``tests/conftest.py``)."""
+    """Of a test with drawn examples: so many at night, else the profile's share of them (``tests/conftest.py``)."""
     return settings(max_examples=max(4, count * settings.default.max_examples // 100))
