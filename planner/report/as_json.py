@@ -242,6 +242,8 @@ def _comparison(comparison: StepComparison) -> dict[str, Any]:
         "tensors": len(comparison.tensors),
         "noise": comparison.noise,
         "not_finite_elements": comparison.strange_elements,
+        "untold_elements": comparison.untold_elements,
+        "far": [asdict(tensor) for tensor in comparison.far],
         "worst": None if comparison.worst is None else _tensor(comparison.worst),
         "different": [_tensor(tensor) for tensor in comparison.tensors if not tensor.is_same],
         "judged": [_tensor(tensor) for tensor in comparison.tensors],

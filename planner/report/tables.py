@@ -133,6 +133,14 @@ def run(result: RunResult, file: TextIO) -> None:
             )
         if result.strange_elements:
             facts.append(("not finite", f"{counted(result.strange_elements, 'element')} of the whole model's"))
+        if result.untold_elements:
+            untold = counted(result.untold_elements, "element")
+            facts.append(("by the whole model", f"{untold}, where inputs are not finite and float64 cannot tell"))
+        if result.far is not None:
+            steps, far = result.far
+            off = f"{far.error:.2e} off the float64 reference in {far.tensor}"
+            said = f"{off}, in {counted(steps, 'step')}: judged, and carried on, by the reference"
+            facts.append(("whole model", said))
         if result.no_reference:
             facts.append(("no reference", result.no_reference))
         facts.append(("verdict", "verified" if result.verified else "NOT verified"))

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.errors import DifferenceError
 from planner.runtime.engine.cuda_changes import OnGpus
-from planner.runtime.judge.compare import StepComparison, TensorComparison, difference, worst_tensor
+from planner.runtime.judge.compare import FarTensor, StepComparison, TensorComparison, difference, worst_tensor
 from planner.runtime.measure.fetch_bytes import FetchBytes
 from planner.runtime.measure.profile import Profile
 from planner.runtime.values.state import Drawn
@@ -97,6 +97,18 @@ class RunResult:
     def strange_elements(self) -> int:
         """Elements, over all steps, that are not finite in the whole model."""
         return sum(comparison.strange_elements for comparison in self.comparisons)
+
+    @property
+    def untold_elements(self) -> int:
+        """Elements, over all steps, of which the reference could not tell."""
+        return sum(comparison.untold_elements for comparison in self.comparisons)
+
+    @property
+    def far(self) -> tuple[int, FarTensor] | None:
+        """In how many steps the whole model was far from float64, and where it was farthest; None if in none."""
+        steps = [comparison.far for comparison in self.comparisons if comparison.far]
+        tensors = [tensor for far in steps for tensor in far]
+        return (len(steps), max(tensors, key=lambda tensor: tensor.error)) if tensors else None
 
     @property
     def worst(self) -> tuple[int, TensorComparison] | None:

@@ -11,7 +11,6 @@ from planner.runtime.judge.compare import (
     OVERFLOW,
     WHOLE_EPS,
     Noise,
-    coarsest_eps,
     compare_step,
     compare_tensor,
     difference,
@@ -19,6 +18,7 @@ from planner.runtime.judge.compare import (
     worst,
     worst_tensor,
 )
+from planner.runtime.judge.precision import coarsest_eps
 
 EPS = float(np.finfo(np.float32).eps)
 

@@ -14,7 +14,7 @@ from planner.errors import DifferenceError
 from planner.report import as_json, tables
 from planner.runtime.engine.cuda_changes import CudaChanges, OnGpus
 from planner.runtime.engine.interface import InProcessEngine
-from planner.runtime.judge.compare import compare_step
+from planner.runtime.judge.compare import FarTensor, compare_step
 from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
 from planner.runtime.values.state import starting_values
@@ -139,3 +139,22 @@ def test_replicas_on_gpus_may_differ_in_the_last_bits(training: Any, factor: flo
         found = gather_tiles(engine, ["W_next"], shapes, nearly_same=near)
     np.testing.assert_array_equal(found["W_next"], wanted["W_next"])
     assert len(near) == 1
+
+
+def test_a_whole_model_that_is_no_judge_is_said(reduction: Any) -> None:
+    result = run_plan(reduction.plan, verify=True)
+    assert "float64 reference in" not in printed(result)
+    step = replace(result.comparisons[0], far=(FarTensor("Z", 0.25), FarTensor("Y", 0.125)))
+    text = " ".join(printed(replace(result, comparisons=(step,))).split())
+    assert "2.50e-01 off the float64 reference in Z, in 1 step: judged, and carried on, by the reference" in text
+    found = as_json.run(replace(result, comparisons=(step,)))["comparisons"][0]
+    assert found["far"] == [{"tensor": "Z", "error": 0.25}, {"tensor": "Y", "error": 0.125}]
+
+
+def test_what_the_reference_cannot_tell_is_counted(reduction: Any) -> None:
+    whole, exact = {"y": np.array([1, 2], np.float32)}, {"y": np.array([np.nan, 2])}
+    step = compare_step(1, whole, whole, exact, fed_strange=["y"])
+    result = replace(run_plan(reduction.plan, verify=True), comparisons=(step,))
+    assert step.is_same
+    assert "1 element, where inputs are not finite and float64 cannot tell" in " ".join(printed(result).split())
+    assert as_json.run(result)["comparisons"][0]["untold_elements"] == 1

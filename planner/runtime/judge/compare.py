@@ -26,7 +26,9 @@ was seen to make of it, and counts as noise.
 
 Elements that are not finite in whole, split and reference alike are accepted and counted. Where whole and reference
 do not agree on what is finite, the whole model overflows in its own precision, and there is nothing to judge by: such
-a tensor is never accepted, nor is a step without one finite element.
+a tensor is never accepted, nor is a step without one finite element. But where a tensor is computed from an input that
+is not finite itself, that is no overflow: the reference cannot tell what an op makes of NaN (a maximum may pass it on
+or pass it over), and of those elements the whole run is the judge.
 
 Integers and booleans must be equal. Without a reference, the split run is held against the whole one, with
 ``WHOLE_EPS`` and ``WHOLE_MEDIAN_EPS`` in place of 64 and E(whole) = 0; what is noise, the samples tell.
@@ -34,15 +36,14 @@ Integers and booleans must be equal. Without a reference, the split run is held 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from planner.errors import DifferenceError
-from planner.graph.model import DType, Graph
+from planner.runtime.judge.precision import eps_of, is_float
 
 FACTOR: Final = 4
 """How much farther than the whole run the split one may be from the reference."""
@@ -69,8 +70,6 @@ WHOLE_MEDIAN_EPS: Final = 1024
 
 OVERFLOW: Final = "the whole model overflows in its own precision, so that there is nothing to judge by"
 HOLLOW: Final = "nothing could be compared, no element of any tensor is finite"
-
-_BFLOAT16_EPS: Final = 2.0**-7
 
 
 class Noise(NamedTuple):
@@ -102,7 +101,9 @@ class TensorComparison:
     noise_error: float | None = None
     """The error of rounding alone, where that was looked at."""
     strange_elements: int = 0
-    """Elements that are finite neither in the whole run nor in the reference."""
+    """Elements that are not finite in the whole run."""
+    untold_elements: int = 0
+    """Elements that are finite in one of whole run and reference only, and were held against the whole run."""
     finite_elements: int | None = None
     """Elements that were compared; None for integers."""
     remark: str = ""
@@ -119,12 +120,24 @@ class TensorComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class FarTensor:
+    """An output that the whole model has not right."""
+
+    tensor: str
+    error: float
+    """What a tenth of its elements are off the float64 reference at least, relative to the largest element."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepComparison:
     """All outputs of one step."""
 
     step: int
     """Counted from 1."""
     tensors: tuple[TensorComparison, ...]
+    far: tuple[FarTensor, ...] = ()
+    """Outputs that the whole model has not right: of them the reference is the judge, and the next step starts from its
+    state."""
 
     @property
     def is_same(self) -> bool:
@@ -148,8 +161,13 @@ class StepComparison:
 
     @property
     def strange_elements(self) -> int:
-        """Elements that are finite neither in the whole run nor in the reference."""
+        """Elements that are not finite in the whole run."""
         return sum(tensor.strange_elements for tensor in self.tensors)
+
+    @property
+    def untold_elements(self) -> int:
+        """Elements of which the reference could not tell."""
+        return sum(tensor.untold_elements for tensor in self.tensors)
 
     @property
     def worst(self) -> TensorComparison | None:
@@ -171,6 +189,7 @@ def compare_tensor(
     eps: float | None = None,
     noise: Noise | None = None,
     before: np.ndarray | None = None,
+    is_fed_strange: bool = False,
 ) -> TensorComparison:
     """Judges one output by the rule above.
 
@@ -182,23 +201,24 @@ def compare_tensor(
         eps: of the coarsest precision on the way to the tensor (see ``coarsest_eps``); None: of its own dtype.
         noise: of samples of rounding; None: not looked at.
         before: of a next state, the state that it takes the place of.
+        is_fed_strange: it is computed from an input that is not finite everywhere.
     """
     assert split.shape == whole.shape, f"{name}: {split.shape} and {whole.shape}"
-    if not _is_float(whole):
+    if not is_float(whole):
         share = float(np.count_nonzero(split != whole)) / max(1, whole.size)
         return TensorComparison(name, share == 0, share, 0.0, share, 0.0, has_reference=False)
     if eps is None:
-        eps = _eps_of(whole.dtype.name)
+        eps = eps_of(whole.dtype.name)
     wide = whole.astype(np.float64)
     finite = np.isfinite(wide)
     strange = whole.size - int(np.count_nonzero(finite))
-    is_judgeable = exact is None or np.array_equal(finite, np.isfinite(exact))
+    untold = 0 if exact is None else int(np.count_nonzero(finite != np.isfinite(exact)))
     # What is infinite or no number counts as in the whole run: NaN and infinity depend on the order of a sum.
-    right = wide if exact is None else np.where(finite, exact, wide)
+    right = wide if exact is None else np.where(finite & np.isfinite(exact), exact, wide)
     error, median = errors(split, right)
     of_whole, median_of_whole = errors(whole, right)
     floor, median_floor = (FLOOR_EPS, FLOOR_EPS) if exact is not None else (WHOLE_EPS, WHOLE_MEDIAN_EPS)
-    share = 1.0 if before is None else _change(right, before)
+    share = 1.0 if before is None else change(right, before)
     rounding, median_rounding = noise or (0.0, 0.0)
     found = TensorComparison(
         name,
@@ -212,9 +232,10 @@ def compare_tensor(
         whole_error=None if exact is None else of_whole,
         noise_error=None if noise is None else noise[0],
         strange_elements=strange,
+        untold_elements=untold,
         finite_elements=whole.size - strange,
     )
-    if not is_judgeable:
+    if untold and not is_fed_strange:
         return replace(found, error=float("inf"), whole_error=float("inf"), is_noise=False, remark=OVERFLOW)
     if not strange and not np.any(right):
         # Errors are absolute.
@@ -223,15 +244,15 @@ def compare_tensor(
         return replace(found, is_same=error <= limit, is_noise=is_noise, limit=limit, median_limit=limit)
     if found.is_noise:
         level = Noise(max(of_whole, rounding), max(median_of_whole, median_rounding))
-        return _as_noise(found, level, _largest(split), _largest(whole))
+        return _as_noise(found, level, largest(split), largest(whole))
     return replace(found, is_same=error <= found.limit and median <= found.median_limit)
 
 
-def _change(right: np.ndarray, before: np.ndarray) -> float:
+def change(right: np.ndarray, before: np.ndarray) -> float:
     """The largest change of a state, as a share of the next state's largest element."""
     with np.errstate(invalid="ignore", over="ignore"):
-        changed = _largest(right - before.astype(np.float64))
-    return changed / (_largest(right) or 1.0)
+        changed = largest(right - before.astype(np.float64))
+    return changed / (largest(right) or 1.0)
 
 
 def _floor(epsilons: int, share: float) -> float:
@@ -266,7 +287,7 @@ def _as_noise(found: TensorComparison, level: Noise, split_largest: float, whole
     return replace(found, is_same=is_close and found.median_error <= found.median_limit)
 
 
-def _largest(array: np.ndarray) -> float:
+def largest(array: np.ndarray) -> float:
     """The largest finite absolute value; 0 without any."""
     wide = np.abs(array.astype(np.float64))
     return float(np.max(wide, initial=0.0, where=np.isfinite(wide)))
@@ -296,6 +317,7 @@ def compare_step(
     eps: Mapping[str, float] | None = None,
     noise: Mapping[str, Noise] | None = None,
     before: Mapping[str, np.ndarray] | None = None,
+    fed_strange: Collection[str] = (),
 ) -> StepComparison:
     """Judges every output of one step, in the order of the whole run's.
 
@@ -307,6 +329,7 @@ def compare_step(
         eps: by floating-point output, of the coarsest precision on the way; None: of its own dtype.
         noise: by output, the error of rounding alone, where that was looked at.
         before: by next state, the state that it takes the place of.
+        fed_strange: outputs that are computed from an input that is not finite everywhere.
     """
     return StepComparison(
         step,
@@ -319,40 +342,11 @@ def compare_step(
                 None if eps is None else eps.get(name),
                 None if noise is None else noise.get(name),
                 None if before is None else before.get(name),
+                name in fed_strange,
             )
             for name, array in whole.items()
         ),
     )
-
-
-def coarsest_eps(graph: Graph) -> dict[str, float]:
-    """By floating-point output, the largest epsilon of any floating-point tensor from which it is computed.
-
-    A model that casts to float16 on the way has a float16's digits in its float32 outputs. Constants do not count: what
-    is computed from them does.
-    """
-    largest: dict[str, float] = {}
-    for name in graph.inputs:
-        largest[name] = own_eps(graph, name)
-    for op in graph.ops:
-        before = max((largest.get(name, 0.0) for name in op.inputs), default=0.0)
-        for name in op.outputs:
-            if name:
-                largest[name] = max(before, own_eps(graph, name))
-    return {
-        name: largest.get(name) or own_eps(graph, name) for name in graph.outputs if graph.tensors[name].dtype.is_float
-    }
-
-
-def own_eps(graph: Graph, name: str) -> float:
-    """The epsilon of a tensor's dtype; 0 where it is no floating-point one."""
-    dtype = graph.tensors[name].dtype
-    return _eps_of(dtype.value) if dtype.is_float else 0.0
-
-
-def _eps_of(dtype: str) -> float:
-    """Of a floating-point dtype. 8-bit ones count as bfloat16: of their own, 64 would be more than any error."""
-    return min(_BFLOAT16_EPS, float(ml_dtypes.finfo(DType(dtype).array_dtype).eps))  # type: ignore[no-untyped-call]
 
 
 def difference(comparisons: tuple[StepComparison, ...]) -> DifferenceError | None:
@@ -367,10 +361,6 @@ def difference(comparisons: tuple[StepComparison, ...]) -> DifferenceError | Non
     if not facts:
         return None
     return DifferenceError("the split run differs from the whole model", facts=tuple(facts))
-
-
-def _is_float(array: np.ndarray) -> bool:
-    return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
 
 
 def worst(comparisons: tuple[StepComparison, ...]) -> float:

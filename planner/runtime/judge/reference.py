@@ -22,9 +22,10 @@ from onnx import TensorProto, helper, reference
 from planner.graph.model import Attribute, DType, Graph, Op, TensorAttribute
 from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.reading.undescribed import qualified
-from planner.runtime.judge.compare import own_eps
+from planner.runtime.judge.casts import EIGHT_BITS, cast_to_eight_bits
 from planner.runtime.judge.foreign import ForeignOp
 from planner.runtime.judge.kernel_arguments import OtherFormError
+from planner.runtime.judge.precision import own_eps
 from planner.runtime.judge.reference_microsoft import microsoft_kernel
 from planner.runtime.judge.reference_ops import KERNELS
 from planner.runtime.judge.rounding import Rounding
@@ -142,6 +143,10 @@ class Reference:
         return {name: outputs[name] for name in self._graph.outputs}
 
     def _evaluate(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
+        if op.op_type in ("Cast", "CastLike") and not op.domain:
+            dtype = self._graph.tensors[op.outputs[0]].dtype
+            if dtype in EIGHT_BITS and inputs[0] is not None:
+                return [cast_to_eight_bits(inputs[0], dtype, saturates=bool(op.attribute("saturate", 1)))]
         if number not in self._by_runtime:
             kernel = microsoft_kernel(op) or (None if op.domain else KERNELS.get(op.op_type))
             if kernel is not None:

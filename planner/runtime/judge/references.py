@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from planner.graph.model import Graph
-from planner.runtime.judge.compare import Noise, StepComparison, coarsest_eps, compare_step, errors
+from planner.runtime.judge.compare import FarTensor, Noise, StepComparison, compare_step, errors
+from planner.runtime.judge.far import far_tensors, limits
+from planner.runtime.judge.precision import coarsest_eps, fed_strange
 from planner.runtime.judge.reference import RANDOM, ForeignReference, NoReferenceError, Reference
 from planner.runtime.judge.rounding import RUNS, Rounding, nudged
 from planner.runtime.judge.whole import WholeModel
+
+_FAR_RUNS: Final = 4
+"""Samples of the reference that are looked at before the whole model is called far."""
 
 
 class Judge:
@@ -35,7 +42,9 @@ class Judge:
         self.whole = WholeModel(graph, libraries)
         self.eps = coarsest_eps(graph)
         """By floating-point output, of the coarsest precision on the way to it."""
-        self._state = graph.state
+        self._graph = graph
+        self._suspicious_from = limits(graph, self.eps)
+        self._known_far: set[str] = set()
         self._is_random = any(op.op_type in RANDOM for op in graph.ops)
         self.no_reference = ""
         """Why there is no float64 reference; "" if there is one."""
@@ -63,7 +72,9 @@ class Judge:
     def compare(
         self, step: int, split: Mapping[str, np.ndarray], values: Mapping[str, np.ndarray]
     ) -> tuple[StepComparison, dict[str, np.ndarray]]:
-        """The verdict on a step, and what the whole model makes of it.
+        """The verdict on a step, and its right results: those from which the next step starts.
+
+        They are what the whole model makes; but where that is far from float64 (see ``far``), the reference's, rounded.
 
         Args:
             step: its number.
@@ -71,29 +82,69 @@ class Judge:
             values: of every input, as they were before the step.
         """
         right, exact = self.whole.step(values), self.exact(values)
-        before = {pair.following: values[pair.current] for pair in self._state}
-        found = compare_step(step, split, right, exact, self.eps, before=before)
+        before = {pair.following: values[pair.current] for pair in self._graph.state}
+        far = () if exact is None else self._far(values, right, exact, before)
+        if far:
+            assert exact is not None, "it was compared with"
+            off = {tensor.tensor for tensor in far}
+            handed_on = {name: exact[name].astype(array.dtype) for name, array in right.items()}
+            right = {name: handed_on[name] if name in off else array for name, array in right.items()}
+        else:
+            handed_on = right
+        strange = fed_strange(self._graph, values)
+
+        def judged(noise: Mapping[str, Noise] | None) -> StepComparison:
+            return replace(compare_step(step, split, right, exact, self.eps, noise, before, strange), far=far)
+
+        found = judged(None)
         floats = [tensor.tensor for tensor in found.tensors if not tensor.is_same and tensor.tensor in self.eps]
         if not floats:
-            return found, right
+            return found, handed_on
         noise = dict.fromkeys(floats, Noise(0.0, 0.0))
-        for sample in self._samples(values, has_reference=exact is not None):
+        # What a whole model does that is far says nothing of rounding.
+        samples = (
+            self._exact_samples(values, 2 * RUNS) if far else self._samples(values, has_reference=exact is not None)
+        )
+        for sample in samples:
             for name, known in noise.items():
                 more, more_median = errors(sample[name], right[name] if exact is None else exact[name])
                 if np.isfinite(more):  # a sample that overflows says nothing of how far a right run may be off
                     noise[name] = Noise(max(known.largest, more), max(known.median, more_median))
-            found = compare_step(step, split, right, exact, self.eps, noise, before)
+            found = judged(noise)
             if found.is_same:
                 break
-        return found, right
+        return found, handed_on
+
+    def _far(
+        self,
+        values: Mapping[str, np.ndarray],
+        whole: Mapping[str, np.ndarray],
+        exact: Mapping[str, np.ndarray],
+        before: Mapping[str, np.ndarray],
+    ) -> tuple[FarTensor, ...]:
+        def samples() -> Iterator[tuple[Mapping[str, np.ndarray], bool]]:
+            for sample in self._nudged(values):
+                yield sample, False
+            for sample in self._exact_samples(values, _FAR_RUNS):
+                yield sample, True
+
+        found = far_tensors(whole, exact, self._suspicious_from, before, samples, self._known_far)
+        self._known_far.update(tensor.tensor for tensor in found)
+        return found
 
     def _samples(self, values: Mapping[str, np.ndarray], *, has_reference: bool) -> Iterator[Mapping[str, np.ndarray]]:
-        """Results of right runs, each rounded otherwise: at first those that cost least.
+        """Results of right runs, each rounded otherwise: at first those that cost least."""
+        yield from self._nudged(values)
+        if has_reference:
+            yield from self._exact_samples(values, 2 * RUNS)
 
-        A model that draws random numbers gives none of the first kind: it would draw others.
-        """
+    def _nudged(self, values: Mapping[str, np.ndarray]) -> Iterator[Mapping[str, np.ndarray]]:
+        """Of the whole model; none of one that draws random numbers: it would draw others."""
         for seed in range(0 if self._is_random else RUNS):
             yield self.whole.step(nudged(values, seed))
-        for seed in range(2 * RUNS if has_reference else 0):
-            assert self._reference is not None, "there is a reference"
-            yield self._reference.step(values, Rounding(seed, has_partial_sums=seed >= RUNS))
+
+    def _exact_samples(self, values: Mapping[str, np.ndarray], count: int) -> Iterator[Mapping[str, np.ndarray]]:
+        """Of the reference: results rounded at first, then partial sums, too, as many of each."""
+        assert self._reference is not None, "there is a reference"
+        for seed in range(count):
+            yield self._reference.step(values, Rounding(seed, has_partial_sums=2 * seed >= count))
