@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from planner.regular_file import read_regular
+
 _PROBLEMS: Final = {
     "Expecting value": "a value is missing",
     "Expecting property name enclosed in double quotes": "a key in double quotes is missing",
@@ -26,6 +28,8 @@ _PROBLEMS: Final = {
 }
 _KINDS: Final = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 _LONGEST: Final = 60
+_MOST_BYTES: Final = 2**29
+"""Of a file."""
 
 
 class JsonError(ValueError):
@@ -171,7 +175,7 @@ def read_json(path: Path) -> Value:
         JsonError: the file cannot be read, is not UTF-8, or no JSON.
     """
     try:
-        return parse_json(path.read_bytes())
+        return parse_json(read_regular(path, most_bytes=_MOST_BYTES))
     except OSError as error:
         raise JsonError(error.strerror or "the system does not say why") from None
 

@@ -16,6 +16,15 @@ from planner.errors import UsageError, did_you_mean
 
 _MOST_CHARACTERS = 1_000_000
 _DEEPEST = 16
+_SHORT_CHARACTERS = 120_000
+
+
+def loader_for(text: str) -> type[yaml.SafeLoader]:
+    """What reads a text: of more than a list of figures libyaml, where it is there.
+
+    It takes a second for what PyYAML's own reader takes a minute for, and says less of what is no YAML.
+    """
+    return yaml.SafeLoader if len(text) <= _SHORT_CHARACTERS else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Reader:
@@ -25,16 +34,13 @@ class Reader:
 
     Args:
         what: what a file of this kind is, as errors call it.
-        most_characters: that a file may have. One of more than a list of figures is read by libyaml where that is
-            there; it is quicker, and says less of what is no YAML.
+        most_characters: that a file may have.
     """
 
     def __init__(self, what: str = "topology", most_characters: int = _MOST_CHARACTERS) -> None:
         self.findings: list[tuple[int, str]] = []
         self._what = what
         self._most_characters = most_characters
-        is_long = most_characters > _MOST_CHARACTERS
-        self._loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if is_long else yaml.SafeLoader
 
     def found(self, node: yaml.Node, finding: str) -> None:
         """Note a finding at the line where the node begins (counted from 1)."""
@@ -46,7 +52,7 @@ class Reader:
             raise UsageError(f"{origin}: too long for a {self._what} ({len(text):,} characters)")
         try:
             self._refuse_machinery(text, origin)
-            root: yaml.Node | None = yaml.compose(text, Loader=self._loader)
+            root: yaml.Node | None = yaml.compose(text, Loader=loader_for(text))
         except yaml.reader.ReaderError as error:
             raise UsageError(f"{origin}: not YAML: it holds the character {shown(error.character)}") from error
         except yaml.MarkedYAMLError as error:
@@ -61,7 +67,7 @@ class Reader:
         # On events, before a node exists: an alias bomb and a tower of brackets cost nothing here.
         depth = documents = 0
         refused: list[tuple[int, str]] = []
-        for event in yaml.parse(text, Loader=self._loader):
+        for event in yaml.parse(text, Loader=loader_for(text)):
             line = _line_of(event.start_mark)
             documents += isinstance(event, yaml.DocumentStartEvent)
             if documents > 1:

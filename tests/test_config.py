@@ -20,6 +20,7 @@ from planner.machine.topology_file import (
     Topology,
     load_topology,
     parse_topology,
+    shipped_topology,
 )
 
 GOOD = """\
@@ -144,6 +145,16 @@ def test_unknown_name_lists_what_ships() -> None:
         load_topology("p2.8xlrage")
     assert "p2.8xlarge" in caught.value.facts[0]
     assert caught.value.hint == "did you mean 'p2.8xlarge'?"
+
+
+def test_what_a_plan_calls_its_topology_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").write_text(GOOD)
+    monkeypatch.chdir(tmp_path)
+    assert load_topology("mine").device_count
+    for name in ("mine", "./mine", str(tmp_path / "mine"), "/dev/zero", "../p2.8xlarge"):
+        with pytest.raises(UsageError, match="no topology of that name ships"):
+            shipped_topology(name)
+    assert shipped_topology("p2.8xlarge").device_count == 8
 
 
 @pytest.mark.parametrize("path", ["missing.yaml", "./missing"])

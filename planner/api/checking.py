@@ -24,6 +24,7 @@ from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.request import ModelSource
 from planner.progress import Progress, in_part, silent
+from planner.regular_file import read_regular
 from planner.runtime.values.results import write_bytes
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
@@ -33,6 +34,7 @@ from planner.whole import try_file
 from planner.zoo import build
 
 _SHOWN = 8
+_MOST_BASELINE_BYTES = 64_000_000
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ def _read(path: Path, update: bool) -> Baseline:
             raise UsageError(f"baseline {path} does not exist", hint="write it with --update")
         return Baseline({})
     try:
-        content = path.read_bytes()
+        content = read_regular(path, most_bytes=_MOST_BASELINE_BYTES)
     except OSError as error:
         raise UsageError(f"baseline {path} cannot be read: {error.strerror}", hint="name another file") from error
     return Baseline.from_json(content, str(path))

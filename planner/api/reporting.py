@@ -29,7 +29,7 @@ from planner.errors import TofuError, UsageError
 from planner.graph.model import Graph
 from planner.machine.device_profile import load_profile
 from planner.machine.routes import part
-from planner.machine.topology_file import Machine, load_topology
+from planner.machine.topology_file import Machine, load_topology, shipped_topology
 from planner.partition.memory import live_spans
 from planner.partition.occupancy import occupancy
 from planner.planning.bodies import decide_with_bodies
@@ -198,7 +198,7 @@ class _Gathering:
             return _Times(None, None, lacking, "plan it with `tofu plan --topology`, with a file or a name")
         give = "give the file that it was planned for, with --topology"
         try:
-            whole = load_topology(topology if topology is not None else stated.topology)
+            whole = shipped_topology(stated.topology) if topology is None else load_topology(topology)
         except UsageError:
             if topology is not None:
                 raise

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.artifacts.plan import digest
 from planner.artifacts.plan_folder import MEASURED, PLAN
 from planner.errors import ModelError
+from planner.regular_file import digest_of
 from planner.strict_json import JsonError, Value, read_json
 from planner.whole import whole_file
 
@@ -55,7 +55,7 @@ class MeasuredRun:
         """
         content = {
             "schema_version": SCHEMA_VERSION,
-            "plan": digest((folder / PLAN).read_bytes()),
+            "plan": digest_of(folder / PLAN),
             "engine": self.engine,
             "device": self.device,
             "iterations": self.iterations,
@@ -86,7 +86,7 @@ def read_measured(folder: Path) -> MeasuredRun | None:
         version = data["schema_version"].integer()
         if version != SCHEMA_VERSION:
             raise data["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
-        is_of_it = data["plan"].text() == digest((folder / PLAN).read_bytes())
+        is_of_it = data["plan"].text() == digest_of(folder / PLAN)
         found = MeasuredRun(
             engine=data["engine"].text(),
             device=data["device"].text(),

@@ -12,7 +12,6 @@ A folder is written beside its name and then renamed, so it is there as a whole 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -25,6 +24,7 @@ from planner.artifacts.program import Program
 from planner.errors import ModelError, UsageError
 from planner.graph.external import record, resolved
 from planner.graph.model import StatePair
+from planner.regular_file import digest_of, read_regular
 from planner.strict_json import JsonError, Value, read_json
 from planner.whole import try_folder, whole_folder
 
@@ -154,7 +154,7 @@ def open_folder(directory: Path) -> PlanFolder:
             facts=tuple(filter(None, faults)),
             hint="plan the model again with `tofu plan`",
         )
-    plan = Plan.from_json((directory / PLAN).read_bytes(), str(directory / PLAN))
+    plan = Plan.from_json(read_regular(directory / PLAN), str(directory / PLAN))
     there = sum(1 for name in expected if name not in (PLAN, MODEL))
     # Their number first: a plan may state any number of workers.
     if plan.workers != there or any(worker_file(worker) not in expected for worker in range(there)):
@@ -178,8 +178,10 @@ def _fault(directory: Path, name: str, wanted: str) -> str:
     file = directory / name
     if not file.is_file():
         return f"{name} is missing"
-    with file.open("rb") as content:
-        found = hashlib.file_digest(content, "sha256").hexdigest()
+    try:
+        found = digest_of(file)
+    except OSError as error:
+        return f"{name} cannot be read: {error.strerror}"
     return "" if found == wanted else f"{name} is not the file that was planned: its digest differs"
 
 

@@ -29,11 +29,12 @@ import yaml
 
 from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType, Shape
+from planner.regular_file import read_regular
 from planner.strict_yaml import Reader, shown
 from planner.units import Quantity, parse_seconds, to_text
 
 VERSION: Final = 1
-_MOST_CHARACTERS: Final = 64_000_000
+_MOST_CHARACTERS: Final = 16_000_000
 _MOST_DIGITS: Final = 18
 _TENSOR: Final = re.compile(r"(?P<dtype>[a-z0-9_]+)\[(?P<sizes>|[0-9]{1,18}(,[0-9]{1,18})*)\]")
 _ABSENT: Final = "-"
@@ -164,7 +165,7 @@ def load_profile(path: Path) -> DeviceProfile:
         UsageError: there is no such file, or it is no profile; with every finding and its line.
     """
     try:
-        content = path.read_bytes()
+        content = read_regular(path, most_bytes=_MOST_CHARACTERS)
     except OSError as error:
         raise UsageError(f"--profile {path}: cannot be read: {error.strerror}") from error
     try:

@@ -33,10 +33,12 @@ import yaml
 from planner import units
 from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType
+from planner.regular_file import read_regular
 from planner.strict_yaml import Reader, shown
 
 _MOST_DEVICES = 2**20
 _MOST_GRAPH_DEVICES = 1024
+_MOST_BYTES = 4_000_000
 """Of a device graph, whose routes are found between all pairs."""
 
 
@@ -149,19 +151,35 @@ def load_topology(name_or_path: str | Path) -> Machine:
     path = Path(name_or_path)
     looks_like_a_path = isinstance(name_or_path, Path) or "/" in text or text.endswith((".yaml", ".yml"))
     if not looks_like_a_path and not path.is_file():
-        from planner import configs
+        return shipped_topology(text)
+    return _read_file(path)
 
-        try:
-            path = configs.find(text)
-        except KeyError:
-            known = configs.names()
-            raise UsageError(
-                f"--topology: there is no file {text!r}, and no topology of that name ships with tofu",
-                facts=(f"shipped: {', '.join(known)}",),
-                hint=did_you_mean(text, known),
-            ) from None
+
+def shipped_topology(name: str) -> Machine:
+    """A topology that ships with tofu. What a plan calls its topology is looked up here, and never taken for a path.
+
+    Args:
+        name: its file's name without the suffix.
+
+    Raises:
+        UsageError: none of that name ships.
+    """
+    from planner import configs
+
     try:
-        content = path.read_bytes()
+        return _read_file(configs.find(name))
+    except KeyError:
+        known = configs.names()
+        raise UsageError(
+            f"--topology: there is no file {name!r}, and no topology of that name ships with tofu",
+            facts=(f"shipped: {', '.join(known)}",),
+            hint=did_you_mean(name, known),
+        ) from None
+
+
+def _read_file(path: Path) -> Machine:
+    try:
+        content = read_regular(path, most_bytes=_MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     try:

@@ -10,7 +10,6 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from onnx import ModelProto
 
 from planner.artifacts.estimate import TimeEstimate
-from planner.artifacts.plan import digest
 from planner.artifacts.plan_folder import PLAN, open_folder
 from planner.artifacts.planned_form import check_named
 from planner.artifacts.program import Program
@@ -21,6 +20,7 @@ from planner.graph.model import Graph
 from planner.graph.reading.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
 from planner.progress import Progress, silent
+from planner.regular_file import digest_of, read_regular
 from planner.runtime.check_model import check_against_model
 
 
@@ -65,7 +65,7 @@ def load_plan(directory: Path, progress: Progress = silent, *, own: int | None =
         model if own in (None, worker) else replace(model, bodies={}, constants={})
         for worker, model in enumerate(_worker_models(paths, progress))
     )
-    plan_digest = digest((directory / PLAN).read_bytes())
+    plan_digest = digest_of(directory / PLAN)
     strangers = tuple(
         path.name for path, model in zip(paths, models, strict=True) if model.plan_digest not in ("", plan_digest)
     )
@@ -111,6 +111,6 @@ def _worker_models(paths: Sequence[Path], progress: Progress) -> Iterator[Worker
 
 def _worker_model(path: Path) -> WorkerModel:
     try:
-        return read_worker_model(ModelProto.FromString(path.read_bytes()))
+        return read_worker_model(ModelProto.FromString(read_regular(path)))
     except DecodeError:
         raise ModelError(f"{path} is not an ONNX model") from None

@@ -203,7 +203,12 @@ def checked(content: Any) -> list[dict[str, Any]]:
     return complete
 
 
-def test_without_its_topology_a_page_says_what_it_lacks_and_a_trace_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_without_its_topology_a_page_says_what_it_lacks_and_a_trace_is_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a plan calls its topology is no path, though a file of that name lies here.
+    (tmp_path / "four").write_text(FOUR)
+    monkeypatch.chdir(tmp_path)
     result = api.report(folder, output=tmp_path / "p.html")
     assert len(result.left_out) == 1
     assert "the plan is for 'four', which does not ship with tofu; give the file" in result.left_out[0]

@@ -20,7 +20,7 @@ from planner.algebra.region import Region
 from planner.errors import ModelError
 from planner.graph.external import stored_bytes
 from planner.graph.model import DType, Graph, Tensor
-from planner.runtime.values import external
+from planner.runtime.values import positions
 from planner.runtime.values.external import ExternalData
 from planner.runtime.values.state import Values
 
@@ -68,8 +68,8 @@ def test_a_tile_has_the_bits_that_the_whole_has(tmp_path_factory: pytest.TempPat
     # Small limits, so that every way to read is gone.
     with pytest.MonkeyPatch.context() as patch:
         read, page = data.draw(st.sampled_from([(3, 2), (30, 7), (1 << 18, 1 << 10)]))
-        patch.setattr(external, "_READ_ELEMENTS", read)
-        patch.setattr(external, "_PAGE_ELEMENTS", page)
+        patch.setattr(positions, "_READ_ELEMENTS", read)
+        patch.setattr(positions, "_PAGE_ELEMENTS", page)
         tile = ExternalData(graph, ["W"], [folder]).tile("W", Region(lo, hi))
     wanted = whole.reshape(space)[tuple(map(slice, lo, hi))]
     assert (tile.dtype, tile.shape) == (whole.dtype, wanted.shape)
@@ -138,6 +138,10 @@ def unix_socket(path: Path) -> None:
         os.chdir(here)
 
 
+def hard_link(path: Path) -> None:
+    os.link(path, path.with_name("other"))
+
+
 def unreadable(path: Path) -> None:
     path.chmod(0)
 
@@ -154,6 +158,7 @@ def unreadable(path: Path) -> None:
         (folder, "W: inner/w.bin is a folder, not a regular file"),
         (device, "W: inner/w.bin is behind a link, and links are not followed"),
         (unix_socket, "W: inner/w.bin is a socket, not a regular file"),
+        (hard_link, "W: inner/w.bin is a file of several names (hard links), and links are not followed"),
         pytest.param(
             unreadable,
             "W: inner/w.bin cannot be read: Permission denied",

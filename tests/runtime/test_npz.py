@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
+from planner.algebra.region import Region
 from planner.errors import UsageError
-from planner.runtime.values.npz import map_npy, read_npz
+from planner.runtime.values.npz import read_npy, read_npz
+from planner.runtime.values.safetensors import write_safetensors
 from planner.runtime.values.state import WeightFile, given_inputs
 from planner.zoo import mlp
 
@@ -142,7 +146,7 @@ def test_what_numpy_writes_is_read(
     value = np.asfortranarray(array) if is_fortran and array.ndim else array
     (np.savez_compressed if is_packed else np.savez)(folder / "a.npz", x=value)
     np.save(folder / "a.npy", value)
-    for read in (read_npz(folder / "a.npz")["x"], map_npy(folder / "a.npy")):
+    for read in (read_npz(folder / "a.npz")["x"], read_npy(folder / "a.npy")):
         assert (read.dtype, read.shape, read.tobytes()) == (value.dtype, value.shape, value.tobytes())
 
 
@@ -150,5 +154,31 @@ def test_an_npy_file_that_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     path.write_bytes(npy("(17179869184,)", b"1234"))
     with little_memory(), pytest.raises(UsageError) as caught:
-        map_npy(path)
+        read_npy(path)
     assert caught.value.what == f"{path} cannot be read as npy: it declares 68,719,476,736 bytes, and 4 are there"
+
+
+def test_an_npy_file_that_is_cut_short_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.ones(1000))
+
+    def shorter(*arguments: Any) -> int:
+        os.truncate(path, 200)
+        return preadv(*arguments)
+
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", shorter)
+    with pytest.raises(UsageError, match=r"x\.npy cannot be read as npy: it was cut short meanwhile"):
+        read_npy(path)
+
+
+def test_weights_that_are_cut_short_after_their_header_was_read(tmp_path: Path) -> None:
+    name = GRAPH.state[0].current
+    tensor = GRAPH.tensors[name]
+    path = tmp_path / "w.safetensors"
+    write_safetensors(path, {name: tensor}, lambda _: np.ones(tensor.shape, np.float32))
+    weights = WeightFile(path, GRAPH)
+    assert weights.tile(name, Region.whole(tensor.shape)).sum() == tensor.elements
+    os.truncate(path, path.stat().st_size - 8)
+    with pytest.raises(UsageError, match=r"w\.safetensors ends before the tensor does"):
+        weights.tile(name, Region.whole(tensor.shape))

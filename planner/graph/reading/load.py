@@ -19,6 +19,7 @@ from planner.graph.reading.older_forms import restated
 from planner.graph.reading.undescribed import qualified
 from planner.graph.subgraph import CONTROL_FLOW, graphs_of, obstacle
 from planner.graph.wellformed import every_node, node_label
+from planner.regular_file import read_regular
 
 MIN_OPSET: Final = 13
 """Older operators are converted: from 13 on, axes are inputs and Softmax works along one dim."""
@@ -65,7 +66,7 @@ def load_model(path: str | os.PathLike[str]) -> ModelProto:
                 f"{file}: {size_bytes} bytes are more than the 2 GiB that protobuf allows",
                 hint="save the model with external data: onnx.save_model(..., save_as_external_data=True)",
             )
-        data = file.read_bytes()
+        data = read_regular(file, most_bytes=_MAX_FILE_BYTES)
     except OSError as error:
         raise ModelError(f"{file}: cannot be read: {error.strerror}") from None
     if not data:

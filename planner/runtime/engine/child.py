@@ -46,6 +46,7 @@ from planner.collection import without_collection
 from planner.errors import TofuError, out_of_memory
 from planner.graph.model import StatePair
 from planner.progress import Progress
+from planner.regular_file import read_regular
 from planner.runtime.engine.cuda import CudaBackend, devices_of
 from planner.runtime.engine.cuda_changes import OnGpus
 from planner.runtime.engine.cuda_ipc import Apart, Lent
@@ -126,7 +127,7 @@ def _start(
     models = []
     for worker, path in enumerate(request["models"], start=1):
         progress(f"loading worker {worker} of {len(request['models'])}")
-        models.append(read_worker_model(ModelProto.FromString(Path(path).read_bytes())))
+        models.append(read_worker_model(ModelProto.FromString(read_regular(Path(path)))))
     orders: Orders | None = None
     if request.get("orders") is not None:
         with open(request["orders"], "rb") as file:  # noqa: PTH123 -- a descriptor has no path

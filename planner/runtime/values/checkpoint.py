@@ -14,7 +14,6 @@ regions that the stored tiles have in common with it, as a fetch does.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,6 +28,7 @@ from planner.artifacts.program import WorkerProgram
 from planner.errors import ModelError, UsageError
 from planner.graph.model import Graph, StatePair, Tensor
 from planner.graph.protos import numpy_dtype
+from planner.regular_file import digest_of
 from planner.runtime.engine.world import World
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.results import write_arrays
@@ -314,5 +314,4 @@ def _plain(array: np.ndarray) -> np.ndarray:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return digest_of(path)

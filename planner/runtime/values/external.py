@@ -1,13 +1,11 @@
 """Values from a model's external data, tile by tile.
 
 A file is opened for each tile, below the data folder, and no link is followed on the way: what is read is a regular
-file inside of the folder. It is read by positions and not mapped: a file that is cut short or a disk that fails is then
-an error with a name, and no signal.
+file inside of the folder, and of no other name.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -19,22 +17,17 @@ import numpy as np
 
 from planner.algebra.region import Region, index_space
 from planner.errors import ModelError
-from planner.graph.external import ExternalValue, chosen_folder, external_values, stored_bits
-from planner.graph.model import DType, Graph, Shape
+from planner.graph.external import ExternalValue, chosen_folder, external_values
+from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
+from planner.regular_file import kind_fault
+from planner.runtime.values.positions import UnfitError, fault, fill_region
 
 HINT: Final = (
     "name their folder with --data-dir DIR, give values with --weights FILE, or have them drawn with --random-weights"
 )
 _LINK: Final = "is behind a link, and links are not followed"
-_READ_ELEMENTS: Final = 1 << 18
-"""Elements that are read at a time."""
-_PAGE_ELEMENTS: Final = 1 << 10
-"""Of a row that is no longer than this, all is read where a part is wanted: so much comes from the disk anyway."""
-
-
-class _UnfitError(OSError):
-    """A file that can be opened and is not to be read; the words follow its name."""
+_HARD_LINK: Final = "is a file of several names (hard links), and links are not followed"
 
 
 class ExternalData:
@@ -97,10 +90,10 @@ class ExternalData:
         found = np.empty(region.shape, numpy_dtype(tensor.dtype))
         try:
             with _opened(self.folder, value.parts) as file:
-                _fill(found, file, value.offset, tensor.dtype, 0, space, region)
+                fill_region(found, file, value.offset, tensor.dtype, 0, space, region)
         except OSError as error:
             file_name = self.folder / value.location
-            raise ModelError(f"tensor {name!r}: {file_name} {_fault(error)}", hint=HINT) from error
+            raise ModelError(f"tensor {name!r}: {file_name} {fault(error)}", hint=HINT) from error
         return found
 
     def _size(self, value: ExternalValue) -> int | str:
@@ -109,7 +102,7 @@ class ExternalData:
             with _opened(self.folder, value.parts) as file:
                 return os.fstat(file).st_size
         except OSError as error:
-            return f"{value.location} {_fault(error)}"
+            return f"{value.location} {fault(error)}"
 
 
 @contextmanager
@@ -138,79 +131,18 @@ def _opened(folder: Path, parts: Sequence[str]) -> Iterator[int]:
 
 
 def _is_of_link(finding: str) -> bool:
-    return finding.endswith(_LINK)
+    return finding.endswith((_LINK, _HARD_LINK))
 
 
 def _refuse_link(status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
-        raise _UnfitError(_LINK)
+        raise UnfitError(_LINK)
 
 
 def _require_file(status: os.stat_result) -> None:
     _refuse_link(status)
-    if not stat.S_ISREG(status.st_mode):
-        kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
-        kind = next((kind for test, kind in kinds if test(status.st_mode)), "a device")
-        raise _UnfitError(f"is {kind}, not a regular file")
-
-
-def _fault(error: OSError) -> str:
-    """What is wrong with a file, in words that follow its name."""
-    if isinstance(error, FileNotFoundError):
-        return "is not there"
-    return str(error) if isinstance(error, _UnfitError) else f"cannot be read: {error.strerror or error}"
-
-
-def _fill(target: np.ndarray, file: int, start: int, dtype: DType, first: int, space: Shape, region: Region) -> None:
-    """Reads a region of an array in a file.
-
-    Args:
-        target: of the region's shape.
-        file: its descriptor.
-        start: where the tensor begins in the file, in bytes.
-        dtype: of the tensor.
-        first: where the array begins in the tensor, in elements.
-        space: of the array, at least one dim.
-        region: of the array.
-    """
-    lo, hi = region.lo[0], region.hi[0]
-    inner = Region(region.lo[1:], region.hi[1:])
-    row = math.prod(space[1:])
-    if inner.shape == space[1:]:
-        flat = target.reshape(-1)
-        for done in range(0, flat.size, _READ_ELEMENTS):
-            part = flat[done : done + _READ_ELEMENTS]
-            part[:] = _elements(file, start, dtype, first + lo * row + done, part.size)
-    elif row <= _PAGE_ELEMENTS:
-        wanted = tuple(slice(*bounds) for bounds in zip(inner.lo, inner.hi, strict=True))
-        rows = _READ_ELEMENTS // max(1, row)
-        for index in range(lo, hi, rows):
-            part = target[index - lo : index - lo + rows]
-            read = _elements(file, start, dtype, first + index * row, len(part) * row)
-            part[:] = read.reshape(len(part), *space[1:])[:, *wanted]
-    else:
-        for index in range(lo, hi):
-            _fill(target[index - lo], file, start, dtype, first + index * row, space[1:], inner)
-
-
-def _elements(file: int, start: int, dtype: DType, first: int, count: int) -> np.ndarray:
-    """Some elements of a tensor that follow each other, as ONNX stores them: little-endian, narrow integers packed."""
-    bits = stored_bits(dtype)
-    lo, hi = first * bits // 8, ((first + count) * bits + 7) // 8
-    raw = np.empty(hi - lo, np.uint8)
-    left = raw.data
-    while left:
-        got = os.preadv(file, [left], start + hi - len(left))
-        if not got:
-            raise _UnfitError("ends before the tensor does")
-        left = left[got:]
-    if dtype is DType.BOOL:
-        return raw.astype(np.bool_)
-    if bits == 8 * dtype.item_bytes:
-        return raw.view(f"<u{dtype.item_bytes}").astype(f"=u{dtype.item_bytes}", copy=False).view(numpy_dtype(dtype))
-    parts = (raw[:, None] >> np.arange(0, 8, bits, dtype=np.uint8)) & ((1 << bits) - 1)
-    values = parts.reshape(-1)[first - lo * 8 // bits :][:count].astype(np.int8)
-    if dtype in (DType.INT4, DType.INT2):
-        sign = 1 << (bits - 1)
-        values = (values ^ sign) - sign
-    return values.astype(numpy_dtype(dtype))
+    if kind := kind_fault(status):
+        raise UnfitError(f"is {kind}")
+    if status.st_nlink > 1:
+        # One of its names may be where only its owner may read: links of both kinds reach out of the folder.
+        raise UnfitError(_HARD_LINK)

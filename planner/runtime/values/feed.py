@@ -18,7 +18,7 @@ import numpy as np
 
 from planner.errors import UsageError
 from planner.graph.model import Graph
-from planner.runtime.values.npz import map_npy
+from planner.runtime.values.npz import read_npy
 from planner.runtime.values.state import check_inputs, read_inputs, refuse_missing
 
 
@@ -55,7 +55,7 @@ def read_batch(path: Path, graph: Graph, data: Sequence[str], supplied: Sequence
         UsageError: it cannot be read, does not fit, or lacks inputs; all findings at once.
     """
     if path.is_dir():
-        arrays = {file.stem: map_npy(file) for file in sorted(path.glob("*.npy"))}
+        arrays = {file.stem: read_npy(file) for file in sorted(path.glob("*.npy"))}
         values = check_inputs(graph, arrays, source=str(path))
     elif path.suffix == ".npy":
         unnamed = [name for name in data if graph.initial.get(name) is None]
@@ -63,7 +63,7 @@ def read_batch(path: Path, graph: Graph, data: Sequence[str], supplied: Sequence
             raise UsageError(
                 f"{path} names no input", facts=tuple(unnamed), hint="write an npz with one array per input"
             )
-        values = check_inputs(graph, {unnamed[0]: map_npy(path)}, source=str(path))
+        values = check_inputs(graph, {unnamed[0]: read_npy(path)}, source=str(path))
     else:
         values = read_inputs(graph, path)
     others = tuple(f"{name} is state" for name in values if name not in data)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import math
-import stat
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Mapping
@@ -20,6 +20,8 @@ from typing import IO, Any, Final, TypeAlias
 import numpy as np
 
 from planner.errors import UsageError
+from planner.regular_file import open_regular
+from planner.runtime.values.positions import UnfitError, bytes_at
 
 Wanted: TypeAlias = Callable[[Mapping[str, np.ndarray]], Collection[str]]
 """Which of the declared arrays are to be read; it may refuse them instead. They have a shape, a dtype and no memory."""
@@ -68,7 +70,7 @@ def read_npz(path: Path, wanted: Wanted | None = None) -> dict[str, np.ndarray]:
             ``wanted`` raises.
     """
     try:
-        with _regular(path) as stream:
+        with open_regular(path) as stream:
             if _is_array(stream):
                 raise UsageError(f"{path} holds one array", hint="write an npz with one array per input")
             with zipfile.ZipFile(stream) as archive:
@@ -81,34 +83,26 @@ def read_npz(path: Path, wanted: Wanted | None = None) -> dict[str, np.ndarray]:
         raise UsageError(f"{path} is not an npz file", hint=_HINT) from None
 
 
-def map_npy(path: Path) -> np.ndarray:
-    """The array of an npy file, of which only what is touched is read.
+def read_npy(path: Path) -> np.ndarray:
+    """The array of an npy file.
 
     Raises:
         UsageError: it cannot be read, is no npy file, is cut off, or holds Python objects.
     """
     try:
-        with _regular(path) as stream:
+        with open_regular(path) as stream:
             header = _header(stream)
-            there = path.stat().st_size - header.size_bytes
-        if there < header.data_bytes:
-            raise _DamagedError(f"declares {header.data_bytes:,} bytes, and {there:,} are there")
-        if not header.data_bytes:
-            return np.empty(header.shape, header.dtype)
-        raw = np.asarray(np.memmap(path, np.uint8, "r", header.size_bytes, (header.data_bytes,)))
+            there = os.fstat(stream.fileno()).st_size - header.size_bytes
+            if there < header.data_bytes:
+                raise _DamagedError(f"declares {header.data_bytes:,} bytes, and {there:,} are there")
+            raw = bytes_at(stream.fileno(), header.size_bytes, header.data_bytes)
         return header.laid_out(raw.view(header.dtype))
+    except UnfitError:
+        raise UsageError(f"{path} cannot be read as npy: it was cut short meanwhile") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read as npy: {error.strerror}", hint="write it with numpy.save") from None
     except _DamagedError as error:
         raise UsageError(f"{path} cannot be read as npy: it {error}", hint="write it with numpy.save") from None
-
-
-def _regular(path: Path) -> IO[bytes]:
-    """Opens a file that is one: a pipe or a device would be waited for."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        what = "Is a directory" if path.is_dir() else "Is no regular file"
-        raise OSError(0, what)
-    return path.open("rb")
 
 
 def _is_array(stream: IO[bytes]) -> bool:

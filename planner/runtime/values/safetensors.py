@@ -1,12 +1,13 @@
 """The safetensors format: eight bytes of length, a JSON header, and the tensors' bytes one after the other.
 
-Written and read with NumPy alone; reading maps the file and opens no more of it than what is asked for. The format:
+Written and read with NumPy alone; no more is read of a file than what is asked for. The format:
 https://github.com/huggingface/safetensors#format
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from planner.algebra.region import Region, index_space
 from planner.errors import UsageError
 from planner.graph.model import DType, Shape, Tensor
 from planner.graph.protos import numpy_dtype
+from planner.regular_file import open_regular
+from planner.runtime.values.positions import fault, fill_region
 from planner.strict_json import JsonError, Value, parse_json
 from planner.whole import whole_file
 
@@ -87,10 +91,8 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
         UsageError: it cannot be read, or is no safetensors file.
     """
     try:
-        if not path.is_file():
-            raise JsonError("it is no file" if not path.exists() else "it is no regular file")
-        with path.open("rb") as stream:
-            size = path.stat().st_size
+        with open_regular(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
             length = int.from_bytes(stream.read(8), "little")
             if not 2 <= length <= min(_MAX_HEADER_BYTES, size - 8):
                 raise JsonError("its header's length is wrong")
@@ -104,15 +106,25 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
         raise UsageError(f"{path} cannot be read as safetensors: {error}") from None
 
 
-def map_tensor(path: Path, stored: StoredTensor) -> np.ndarray:
-    """A tensor of a file, of which only what is touched is read."""
-    dtype = numpy_dtype(stored.dtype)
-    if 0 in stored.shape:
-        return np.empty(stored.shape, dtype)
-    count = int(np.prod(stored.shape, dtype=np.int64)) * dtype.itemsize
-    raw = np.memmap(path, np.uint8, "r", offset=stored.offset, shape=(count,))
-    array: np.ndarray = np.asarray(raw).view(dtype).reshape(stored.shape)
-    return array
+def read_tile(path: Path, stored: StoredTensor, region: Region) -> np.ndarray:
+    """A region of a tensor of a file, of the region's shape; no more of the file is read than that needs.
+
+    Args:
+        path: of the file.
+        stored: where the tensor lies.
+        region: of ``index_space(stored.shape)``.
+
+    Raises:
+        UsageError: the file has changed since its header was read, or cannot be read.
+    """
+    found = np.empty(region.shape, numpy_dtype(stored.dtype))
+    if found.size:
+        try:
+            with open_regular(path) as file:
+                fill_region(found, file.fileno(), stored.offset, stored.dtype, 0, index_space(stored.shape), region)
+        except OSError as error:
+            raise UsageError(f"{path} {fault(error)}") from None
+    return found
 
 
 def _entry(name: str, entry: Value, start: int, size: int) -> StoredTensor:

@@ -18,7 +18,7 @@ from planner.graph.protos import numpy_dtype
 from planner.graph.reading.values import values_of
 from planner.runtime.values.external import ExternalData
 from planner.runtime.values.npz import read_npz
-from planner.runtime.values.safetensors import StoredTensor, map_tensor, read_header
+from planner.runtime.values.safetensors import StoredTensor, read_header, read_tile
 from planner.runtime.values.samples import Sampler, label_faults
 
 _IN: Final = "in_"
@@ -234,8 +234,9 @@ class WeightFile:
 
     def tile(self, name: str, region: Region) -> np.ndarray:
         """See ``TileSource.tile``."""
-        array = map_tensor(self._path, self._stored[name]) if name in self._stored else self._arrays[name]
-        return part_of(array, region)
+        if name in self._stored:
+            return read_tile(self._path, self._stored[name], region)
+        return part_of(self._arrays[name], region)
 
     def _check(self, declared: Mapping[str, StoredTensor | np.ndarray]) -> Collection[str]:
         """Refuses tensors that do not fit the model; all of them are wanted."""

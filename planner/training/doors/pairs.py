@@ -8,15 +8,17 @@ YAML is used as a notation and for nothing else: one mapping of strings, without
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
 import yaml
 
 from planner.errors import UsageError
-from planner.strict_yaml import shown
+from planner.regular_file import read_regular
+from planner.strict_yaml import loader_for, shown
 
-_MOST_CHARACTERS: Final = 10_000_000
+_MOST_BYTES: Final = 10_000_000
 
 
 def read_pairs(path: Path) -> tuple[tuple[str, str], ...]:
@@ -26,16 +28,14 @@ def read_pairs(path: Path) -> tuple[tuple[str, str], ...]:
         UsageError: it cannot be read, or is no such mapping; with every finding and its line.
     """
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_regular(path, most_bytes=_MOST_BYTES).decode("utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a text file (byte {error.start} is not UTF-8)") from error
-    if len(text) > _MOST_CHARACTERS:
-        raise UsageError(f"{path}: {len(text)} characters are too many")
     try:
         # Events come one by one and build nothing: an alias is refused before it could be followed.
-        events = list(yaml.parse(text, Loader=yaml.SafeLoader))
+        events = list(yaml.parse(text, Loader=loader_for(text)))
     except yaml.reader.ReaderError as error:
         raise UsageError(f"{path}: not YAML: it holds the character {shown(error.character)}") from error
     except yaml.MarkedYAMLError as error:
@@ -62,8 +62,8 @@ def _pairs(path: Path, events: list[yaml.Event]) -> tuple[tuple[str, str], ...]:
         else:
             names.append(event.value)
     pairs = tuple(zip(names[::2], names[1::2], strict=False))
-    states = [state for state, _ in pairs]
-    facts.extend(f"{state!r} is there twice" for state in dict.fromkeys(states) if states.count(state) > 1)
+    times = Counter(state for state, _ in pairs)
+    facts.extend(f"{state!r} is there twice" for state, count in times.items() if count > 1)
     if facts:
         raise UsageError(f"{path}: not a file of pairs", facts=tuple(facts))
     return pairs
