@@ -32,6 +32,17 @@ class ParameterRow:
 
 
 @dataclass(frozen=True, slots=True)
+class InputRow:
+    """A data input of a training graph, and what may be fed to it."""
+
+    name: str
+    dtype: str
+    shape: Shape
+    meaning: str
+    """In words: ``classes 0 to 63, -100 is ignored``; "" where nothing tells."""
+
+
+@dataclass(frozen=True, slots=True)
 class GradResult:
     """A training graph that was built and written."""
 
@@ -50,6 +61,8 @@ class GradResult:
     ops_by_type: Mapping[str, int]
     values: tuple[tuple[str, str], ...] = ()
     """Inputs that became constants, and of what value."""
+    data: tuple[InputRow, ...] = ()
+    """The data inputs, and what each means."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,11 @@ from planner.graph.model import Role
 from planner.graph.reading.values import values_of
 from planner.graph.to_onnx import to_model
 from planner.progress import Progress, silent
-from planner.results import GradResult, ParameterRow
+from planner.results import GradResult, InputRow, ParameterRow
 from planner.runtime.values.results import write_bytes
 from planner.training.doors.make import Wishes, make, make_training_info
 from planner.training.gradients.dropout import DropoutMode
+from planner.training.meanings import meanings
 from planner.training.update.losses import LossOptions
 from planner.training.update.optimizers import Hyper
 from planner.training.update.precision import Precision
@@ -47,6 +48,9 @@ def grad(
     loss_scale: float | Literal["dynamic"] | None = None,
     class_weights: Sequence[float] | None = None,
     ignore_index: int | None = None,
+    class_axis: int | None = None,
+    shift: bool = False,
+    tokens: str | None = None,
     loss_input: str | None = None,
     precision: Precision = "float32",
     gradients: AnyPath | None = None,
@@ -82,6 +86,9 @@ def grad(
         loss_scale: a number, or ``dynamic``.
         class_weights: of losses by labels.
         ignore_index: the label that counts for nothing.
+        class_axis: the dim of the output that holds the classes, negative from the end; None: by the ops that make it.
+        shift: whether the labels are the tokens themselves, one position on.
+        tokens: the input of tokens, for ``shift``.
         loss_input: the output that the loss looks at.
         precision: what the model computes in.
         gradients: a file of pairs of parameter and gradient.
@@ -131,7 +138,9 @@ def grad(
         values=texts_of(value) or {},
         hyper=hyper,
         schedule=Schedule(clip_norm, accumulate, scale, is_dynamic),
-        loss_options=LossOptions(None if class_weights is None else tuple(class_weights), ignore_index),
+        loss_options=LossOptions(
+            None if class_weights is None else tuple(class_weights), ignore_index, class_axis, shift, tokens
+        ),
         precision=precision,
         train=tuple(train),
         freeze=tuple(freeze),
@@ -153,11 +162,13 @@ def grad(
     note_data_folder(proto, data_folder, output.parent)
     write_bytes(output, proto.SerializeToString(deterministic=True))
     roles = graph.roles
+    said = meanings(graph)
+    inputs = tuple(name for name in graph.inputs if roles[name] is Role.DATA)
     return GradResult(
         output=output,
         loss=made.loss,
         optimizer=made.optimizer,
-        inputs=tuple(name for name in graph.inputs if roles[name] is Role.DATA),
+        inputs=inputs,
         results=tuple(name for name in graph.outputs if roles[name] is Role.RESULT),
         states=len(graph.state),
         state_elements=sum(graph.tensors[pair.current].elements for pair in graph.state),
@@ -166,5 +177,9 @@ def grad(
             for one in made.parameters.decisions
         ),
         values=values_of(graph.notes),
+        data=tuple(
+            InputRow(name, graph.tensors[name].dtype.value, graph.tensors[name].shape, said.get(name, ""))
+            for name in inputs
+        ),
         ops_by_type=dict(sorted(Counter(op.op_type for op in graph.ops).items())),
     )

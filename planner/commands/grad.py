@@ -32,6 +32,9 @@ from planner.commands.show import show
 @click.option("--loss-input", metavar="NAME", help="The output that the loss looks at, where there are several.")
 @click.option("--class-weights", metavar="W,W,...", type=NUMBERS, help="One for each class, of losses by labels.")
 @click.option("--ignore-index", type=int, metavar="LABEL", help="The label that counts for nothing.")
+@click.option("--class-axis", type=int, metavar="N", help="The dim that holds the classes, where the ops do not tell.")
+@click.option("--shift", is_flag=True, help="Train the next token: the labels are the tokens, one position on.")
+@click.option("--tokens", metavar="NAME", help="The input of tokens, for --shift, where there are several.")
 @click.option("--optimizer", type=click.Choice(OPTIMIZERS), help="How the weights follow.")
 @click.option("--lr", type=POSITIVE, default=0.01, show_default=True, help="Learning rate.")
 @click.option("--momentum", type=SHARE, help="Of momentum and nesterov.  [default: 0.9]")
@@ -102,6 +105,7 @@ def grad(
     Examples:
       tofu grad resnet50.onnx --loss softmax_cross_entropy --optimizer momentum --lr 0.05 --batch 8
       tofu grad mlp.onnx --loss mse --optimizer sgd --dim batch=64 -o mlp.train.onnx
+      tofu grad gpt2.onnx --loss softmax_cross_entropy --shift --optimizer adamw --lr 3e-4
       tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adamw --weight-decay 0.01 --no-decay-vectors
       tofu grad net.onnx --loss nll --optimizer adam --precision float16 --loss-scale dynamic --clip-norm 1
       tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adam --freeze 'bert.*' --train 'bert.pooler.*'

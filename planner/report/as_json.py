@@ -44,6 +44,10 @@ def grad(result: GradResult) -> dict[str, Any]:
         "loss": result.loss,
         "optimizer": result.optimizer,
         "inputs": list(result.inputs),
+        "data": [
+            {"name": row.name, "dtype": row.dtype, "shape": list(row.shape), "meaning": row.meaning}
+            for row in result.data
+        ],
         "results": list(result.results),
         "states": result.states,
         "state_elements": result.state_elements,

@@ -108,10 +108,17 @@ class ReportConsole(Console):
             for line in self._broken(text, indent) if text else ():
                 self.print_line(" " * indent + line)
 
-    def print_text(self, text: str, indent: int = 0) -> None:
-        """Prints a text, broken between words."""
-        for line in self._broken(text, indent):
-            self.print_line(" " * indent + line)
+    def print_text(self, text: str, indent: int = 0, *, following: int | None = None) -> None:
+        """Prints a text, broken between words.
+
+        Args:
+            text: of any origin.
+            indent: of its lines.
+            following: of all lines but the first, which may be as long as theirs; None: as of the first.
+        """
+        further = indent if following is None else following
+        for number, line in enumerate(self._broken(text, max(indent, further))):
+            self.print_line(" " * (further if number else indent) + line)
 
     def _broken(self, text: str, indent: int) -> list[str]:
         width = max(20, self.columns - indent)

@@ -44,28 +44,38 @@ def grad(result: GradResult, file: TextIO) -> None:
             ("training graph", str(result.output)),
             ("loss", result.loss),
             ("optimizer", result.optimizer),
-            ("inputs", ", ".join(result.inputs)),
-            ("results", ", ".join(result.results)),
             ("state", f"{result.states} tensors, {result.state_elements:,} elements"),
             ("ops", f"{sum(result.ops_by_type.values())} of {len(result.ops_by_type)} types"),
             *constant_inputs(result.values),
         ],
     )
+    console.print()
+    console.print_line("inputs")
+    for row in result.data:
+        meaning = f", {row.meaning}" if row.meaning else ""
+        console.print_text(f"{row.name}: {row.dtype} {list(row.shape)}{meaning}", 2, following=4)
+    console.print_line("results")
+    console.print_text(", ".join(result.results), 2)
     if result.parameters:
         console.print()
-        columns = ("constants", "why", "tensors", "elements", "names")
-        console.print_table(columns, _parameter_rows(result.parameters), columns[2:4])
+        for heading, names in _parameter_groups(result.parameters):
+            console.print_text(heading, following=2)
+            console.print_text(names, 2)
 
 
-def _parameter_rows(parameters: Sequence[ParameterRow]) -> list[tuple[str, ...]]:
-    """Constants that are decided alike in one row: the trained ones first, most first."""
+def _parameter_groups(parameters: Sequence[ParameterRow]) -> list[tuple[str, str]]:
+    """Constants that are decided alike: how and why, and their names. The trained ones first, most first."""
     groups: dict[tuple[str, str], list[ParameterRow]] = {}
     for row in parameters:
         groups.setdefault((row.verdict, row.why), []).append(row)
     order = {"trained": 0, "statistic": 1, "frozen": 2}
     ordered = sorted(groups.items(), key=lambda item: (order[item[0][0]], -len(item[1])))
     return [
-        (verdict, why, str(len(rows)), f"{sum(row.elements for row in rows):,}", _named([row.name for row in rows]))
+        (
+            f"{verdict}: {counted(len(rows), 'constant')}, "
+            f"{counted(sum(row.elements for row in rows), 'element')}: {why}",
+            _named([row.name for row in rows]),
+        )
         for (verdict, why), rows in ordered
     ]
 

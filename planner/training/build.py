@@ -23,6 +23,7 @@ from planner.training.gradients.expand import expanded
 from planner.training.gradients.lowering import OLDEST_OPSET, OPSET, lower
 from planner.training.parameters.infer import Parameters, Verdict
 from planner.training.parameters.per_sample import decided
+from planner.training.update.label_options import settled
 from planner.training.update.losses import OUTPUT_PREFIX, LossOptions, loss_function
 from planner.training.update.optimizers import Hyper, optimizer_function
 from planner.training.update.precision import Precision, with_precision
@@ -30,7 +31,11 @@ from planner.training.update.updates import Schedule, Updates
 
 INPUTS: Final = "tofu.inputs"
 """Note that tells how sample data for each input is drawn, as JSON: ``{"labels": {"integers_below": 10}, "x":
-{"normal": true}, "mask": {"booleans": true}, "learning_rate": {"value": 0.05}}``."""
+{"normal": true}, "mask": {"booleans": true}, "learning_rate": {"value": 0.05}}``.
+
+Beside ``integers_below``: ``labels`` says that other values are mistakes, but for the one that ``ignored`` names; and
+``next`` that each position's label is the next one; ``assumed`` that nothing tells the bound; ``target`` says in words
+what the loss compares with."""
 _SHOWN: Final = 20
 
 
@@ -68,7 +73,8 @@ def build_training_graph(
         output: what the loss looks at; None: the model's only output.
         hyper: the optimizer's numbers.
         schedule: clipping, accumulation, loss scaling.
-        loss_options: class weights and the like.
+        loss_options: class weights and the like; of logits of rank 3 or more also in which dim the classes lie, where
+            the ops that make them do not tell (see ``class_axis``).
         precision: "float16" or "bfloat16": the model computes in that, from float32 parameters (see ``precision``).
         parameters: what is trained; None: as ``per_sample.decided`` finds.
 
@@ -97,6 +103,7 @@ def build_training_graph(
     if forward.opset < OLDEST_OPSET:
         raise UnsupportedError(f"the model is of opset {forward.opset}; the oldest that is taken is {OLDEST_OPSET}")
     target = chosen_output(forward, loss, output)
+    loss_options = settled(forward, target, loss, loss_options)
     if parameters is None:
         forward, parameters = decided(forward, target)
     candidates = parameters.of(Verdict.TRAINED)
@@ -139,6 +146,7 @@ def build_training_graph(
     samples: dict[str, Mapping[str, object]] = {
         **{name: sample_of(forward, name) for name in forward.inputs},
         **scalar_loss.targets,
+        **scalar_loss.own_targets,
         rate: {"value": learning_rate},
         **updates.samples,
     }
@@ -210,7 +218,8 @@ def sample_of(forward: Graph, name: str) -> Mapping[str, object]:
     if dtype is DType.BOOL:
         return {"booleans": True}
     bounds = [_classes(forward, op, name) for op in forward.consumers[name]]
-    return {"integers_below": min((bound for bound in bounds if bound), default=2)}
+    known = [bound for bound in bounds if bound]
+    return {"integers_below": min(known)} if known else {"integers_below": 2, "assumed": True}
 
 
 def _classes(forward: Graph, op: Op, name: str) -> int:

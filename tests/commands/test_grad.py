@@ -49,6 +49,7 @@ def test_grad_passes_what_is_stated(door: Door) -> None:
     line = "grad n.onnx --loss nll --optimizer adamw --betas 0.8 0.9 --epsilon 1e-6 --weight-decay 0.1 --no-decay *.b"
     more = "--no-decay-vectors --clip-norm 1 --accumulate 4 --precision float16 --loss-scale dynamic --dropout train"
     labels = "--class-weights 1,0.5 --ignore-index -100 --loss-input y --gradients p.yaml --format training-info"
+    labels += " --class-axis -1 --shift --tokens ids"
     assert cli.main([*line.split(), *more.split(), *labels.split()]) == 0
     options = door.calls[0][2]
     assert (options["betas"], options["epsilon"], options["weight_decay"]) == ((0.8, 0.9), 1e-6, 0.1)
@@ -56,6 +57,7 @@ def test_grad_passes_what_is_stated(door: Door) -> None:
     assert (options["clip_norm"], options["accumulate"]) == (1.0, 4)
     assert (options["precision"], options["loss_scale"], options["dropout"]) == ("float16", "dynamic", "train")
     assert (options["class_weights"], options["ignore_index"], options["loss_input"]) == ((1.0, 0.5), -100, "y")
+    assert (options["class_axis"], options["shift"], options["tokens"]) == (-1, True, "ids")
     assert (options["gradients"], options["form"]) == (Path("p.yaml"), "training-info")
 
 
@@ -119,10 +121,11 @@ def test_grad_names_what_gets_no_gradient(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     line = ["grad", str(tmp_path / "m.onnx"), "--loss", "mse", "--optimizer", "sgd", "-o", str(tmp_path / "t.onnx")]
     assert cli.main(line) == 0
-    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "trained read by MatMul 1 12 V" in rows
-    assert "trained read by Add 1 3 b" in rows
-    assert "frozen no gradient reaches it (read by MatMul) 1 16 W" in rows
+    # A heading and the names below it, where a table had columns that broke names inside.
+    table = capsys.readouterr().out
+    assert "trained: 1 constant, 12 elements: read by MatMul\n  V\n" in table
+    assert "trained: 1 constant, 3 elements: read by Add\n  b\n" in table
+    assert "frozen: 1 constant, 16 elements: no gradient reaches it (read by MatMul)\n  W\n" in table
     assert cli.main([*line, "--json"]) == 0
     out, err = capsys.readouterr()
     assert (json.loads(out)["frozen"], err) == (["W"], "")
@@ -146,9 +149,67 @@ def test_grad_counts_frozen_statistics(tmp_path: Path, capsys: pytest.CaptureFix
     assert all(name.rpartition(".")[2] in ("running_mean", "running_var") for name in frozen)
     assert err == ""
     assert cli.main([*line, "--batchnorm", "frozen"]) == 0
-    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("frozen"))
-    assert row.endswith(f"{', '.join(frozen[:4])} and 102 more (--json names all)")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines[1:])) <= 80, "but for the path of the file"
+    below = lines[next(index for index, line in enumerate(lines) if line.startswith("frozen")) + 1 :]
+    assert " ".join(" ".join(below).split()) == f"{', '.join(frozen[:4])} and 102 more (--json names all)"
     assert cli.main([*line, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["frozen"] == []
     assert [row["name"] for row in answer["parameters"] if row["verdict"] == "statistic"] == frozen
+
+
+LANGUAGE = """<ir_version: 10, opset_import: ["" : 21]>
+    g (int64[2, 4] ids) => (float[2, 4, 6] logits) <float[6, 3] embed, float[3, 6] head> {
+        e = Gather (embed, ids)  t = Tanh (e)  logits = MatMul (t, head)
+    }"""
+
+
+def language_model(folder: Path) -> Path:
+    model = parser.parse_model(LANGUAGE)
+    drawn = np.random.default_rng(0)
+    for name, shape in (("embed", (6, 3)), ("head", (3, 6))):
+        value = drawn.standard_normal(shape).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    (folder / "lm.onnx").write_bytes(model.SerializeToString())
+    return folder / "lm.onnx"
+
+
+def test_grad_says_what_each_input_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = language_model(tmp_path)
+    line = ["grad", str(model), "--loss", "softmax_cross_entropy", "--optimizer", "sgd", "-o", str(tmp_path / "t.onnx")]
+    assert cli.main([*line, "--ignore-index", "-100"]) == 0
+    table = capsys.readouterr().out
+    assert "  ids: int64 [2, 4], indices 0 to 5\n" in table
+    assert "  labels: int64 [2, 4], classes 0 to 5, -100 is ignored\n" in table
+    assert cli.main([*line, "--shift", "--json"]) == 0
+    meaning = "tokens 0 to 5; each one's label is the next, and the last has none"
+    assert json.loads(capsys.readouterr().out)["data"] == [
+        {"name": "ids", "dtype": "int64", "shape": [2, 4], "meaning": meaning},
+        {"name": "learning_rate", "dtype": "float32", "shape": [], "meaning": "0.01 unless given"},
+    ]
+
+
+def test_grad_refuses_to_guess_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both commands are printed, with the model's own name, and run as they stand."""
+    text = LANGUAGE.replace("logits = MatMul (t, head)", "h = MatMul (t, head)  b = Abs (head)  logits = Mul (h, k)")
+    text = text.replace("float[3, 6] head>", "float[3, 6] head, float[2, 4, 6] k>").replace(
+        "MatMul (t, head)", "Tile (t, r)"
+    )
+    model = parser.parse_model(text.replace("k>", "k, int64[3] r = {1, 1, 2}>"))
+    drawn = np.random.default_rng(0)
+    for name, shape in (("embed", (6, 3)), ("head", (3, 6)), ("k", (2, 4, 6))):
+        value = drawn.standard_normal(shape).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    file = tmp_path / "two.onnx"
+    file.write_bytes(model.SerializeToString())
+    out = ["-o", str(tmp_path / "t.onnx"), "--train", "k"]
+    assert cli.main(["grad", str(file), "--loss", "nll", "--optimizer", "sgd", *out]) == 2
+    said = capsys.readouterr().err
+    commands = [line.strip() for line in said.splitlines() if line.strip().startswith("tofu grad")]
+    assert [command.partition(": ")[2] for command in commands] == [
+        "6 classes, labels [2, 4]",
+        "4 classes, labels [2, 6]",
+    ]
+    codes = [cli.main([*command.partition(": ")[0].split()[1:], *out]) for command in commands]
+    assert codes == [0, 0]

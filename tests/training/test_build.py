@@ -19,6 +19,7 @@ from planner.graph.to_onnx import to_model
 from planner.training import rules
 from planner.training.build import INPUTS, build_training_graph
 from planner.training.gradients.autodiff import GradientRule, collect
+from planner.training.update.losses import LossOptions
 
 node = helper.make_node
 
@@ -123,7 +124,7 @@ def test_steps_by_hand(optimizer, loss, mlp, reference):
 def test_cross_entropy_over_positions(forward_model, reference, directions):
     """Logits [N, C, d]: labels [N, d], mean over all of them."""
     forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random((2, 3, 4), 1, np.float64)})
-    step = built(forward, optimizer="sgd", learning_rate=1.0)
+    step = built(forward, optimizer="sgd", learning_rate=1.0, loss_options=LossOptions(class_axis=1))
     labels = np.random.default_rng(0).integers(0, 3, (2, 4))
     found = reference(to_model(step), {"labels": labels})
 
@@ -271,7 +272,9 @@ def test_nothing_to_train(forward_model):
 
 
 def test_cross_entropy_wants_classes(forward_model):
-    with pytest.raises(UnsupportedError, match=r"takes a float tensor \[N, C, ...\]; output 'y' is \[3\]"):
+    with pytest.raises(
+        UnsupportedError, match=r"takes a float tensor with a dim of samples and one of classes; output 'y'"
+    ):
         built(forward_model([node("Exp", ["x"], ["y"])], {"x": random((3,))}))
 
 

@@ -33,7 +33,7 @@ def cross_entropy(log_p, labels, weights, ignore):
 @pytest.mark.parametrize("ignore", [None, -100, 2])
 def test_by_labels(loss, shape, weights, ignore, forward_model, reference, directions):
     forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random(shape)})
-    options = LossOptions(weights, ignore)
+    options = LossOptions(weights, ignore, class_axis=1)
     step = build_training_graph(forward.graph(), loss=loss, optimizer="sgd", learning_rate=1.0, loss_options=options)
     labels = np.random.default_rng(0).integers(0, 4, (shape[0], *shape[2:]))
     if ignore is not None:

@@ -338,6 +338,8 @@ _ELEMENTWISE: Final = (
     "RandomNormalLike RandomUniformLike Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt "
     "Sub Sum Tan Tanh ThresholdedRelu Where Xor"
 )
+ELEMENTWISE: Final = frozenset(_ELEMENTWISE.split())
+"""Operators whose operands are broadcast to their output, element by element."""
 _SAMPLES_FIRST: Final = (
     "AveragePool Conv ConvTranspose DepthToSpace GlobalAveragePool GlobalLpPool GlobalMaxPool GroupNormalization "
     "InstanceNormalization LRN LpPool SpaceToDepth"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from planner.training.doors.write_info import training_info_model
 from planner.training.gradients.dropout import DropoutMode
 from planner.training.parameters.infer import Parameters, outcome
 from planner.training.parameters.per_sample import decided
+from planner.training.update.label_options import settled
 from planner.training.update.losses import LossOptions
 from planner.training.update.optimizers import Hyper
 from planner.training.update.precision import Precision
@@ -69,6 +71,8 @@ class Made:
     """Of a forward model, what became of its constants."""
     forward: Graph | None = None
     """The forward model in which each parameter stands once; None where a step was read."""
+    loss_options: LossOptions = field(default_factory=LossOptions)
+    """Settled."""
 
 
 def make(path: Path, wishes: Wishes) -> Made:
@@ -82,7 +86,7 @@ def make(path: Path, wishes: Wishes) -> Made:
     if graph.state:
         return _complete(path, opened, wishes)
     if wishes.loss is not None and opened.gradients is None and wishes.gradients is None:
-        return _from_forward(graph, wishes)
+        return _from_forward(path, graph, wishes)
     return _from_gradients(path, opened, wishes)
 
 
@@ -99,11 +103,11 @@ def make_training_info(path: Path, wishes: Wishes) -> tuple[Made, ModelProto]:
             "training information is written without clipping, accumulation, loss scaling, other precisions, batches "
             "and modes of dropout"
         )
-    made = _from_forward(_opened(path, wishes).graph, wishes)
+    made = _from_forward(path, _opened(path, wishes).graph, wishes)
     assert made.forward is not None, "it was made of one"
     model = training_info_model(
         made.forward, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
-        hyper=wishes.hyper or Hyper(), output=wishes.output, loss_options=wishes.loss_options,
+        hyper=wishes.hyper or Hyper(), output=wishes.output, loss_options=made.loss_options,
         parameters=made.parameters,
     )  # fmt: skip
     return made, model
@@ -114,19 +118,21 @@ def _opened(path: Path, wishes: Wishes) -> Opened:
     return open_training(path, dims=wishes.dims or None, values=wishes.values, state_pairs=pairs)
 
 
-def _from_forward(graph: Graph, wishes: Wishes) -> Made:
+def _from_forward(path: Path, graph: Graph, wishes: Wishes) -> Made:
     if wishes.optimizer is None:
         raise UsageError("with which optimizer?", hint="write --optimizer NAME")
     assert wishes.loss is not None, "the caller looked"
     target = chosen_output(graph, wishes.loss, wishes.output)
+    command = f"tofu grad {shlex.quote(str(path))} --optimizer {wishes.optimizer}"
+    options = settled(graph, target, wishes.loss, wishes.loss_options, command=command)
     graph, parameters = decided(graph, target, train=wishes.train, freeze=wishes.freeze)
     step = build_training_graph(
         graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
-        hyper=wishes.hyper or Hyper(), schedule=wishes.schedule, loss_options=wishes.loss_options,
+        hyper=wishes.hyper or Hyper(), schedule=wishes.schedule, loss_options=options,
         batchnorm=wishes.batchnorm, dropout=wishes.dropout, batch=wishes.batch, output=wishes.output,
         precision=wishes.precision, parameters=parameters,
     )  # fmt: skip
-    return Made(step, wishes.loss, wishes.optimizer, outcome(parameters, step), graph)
+    return Made(step, wishes.loss, wishes.optimizer, outcome(parameters, step), graph, options)
 
 
 def _no_patterns(path: Path, wishes: Wishes) -> None:

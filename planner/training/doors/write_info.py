@@ -20,6 +20,7 @@ from planner.training.build import build_training_graph, chosen_output
 from planner.training.builder import Builder
 from planner.training.doors.preview import DOMAIN
 from planner.training.parameters.infer import Parameters
+from planner.training.update.label_options import settled
 from planner.training.update.losses import LossOptions, loss_function
 from planner.training.update.optimizers import Hyper
 
@@ -100,7 +101,8 @@ def _with_loss(
     builder = Builder(forward)
     for op in forward.ops:
         builder.replay(op)
-    made = loss_function(loss)(builder, chosen_output(forward, loss, output), options)
+    target = chosen_output(forward, loss, output)
+    made = loss_function(loss)(builder, target, settled(forward, target, loss, options))
     value = builder.output(made.value, "loss")
     graph = builder.finish(
         inputs=(*forward.inputs, *made.targets), outputs=(value, *forward.outputs), state=(), initial={},

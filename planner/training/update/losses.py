@@ -29,11 +29,17 @@ class LossOptions:
     """One for each class; None: all 1."""
     ignore_index: int | None = None
     """Positions with this label count for nothing; None: there is none."""
+    class_axis: int | None = None
+    """The dim of the output in which the classes lie, negative from the end; None: as ``class_axis`` finds."""
+    shift: bool = False
+    """Whether each position's label is the next token of the model's own input."""
+    tokens: str | None = None
+    """The input of tokens, for ``shift``; None: as ``next_token`` finds."""
 
     @property
     def stated(self) -> bool:
         """Whether anything is."""
-        return self.class_weights is not None or self.ignore_index is not None
+        return self != LossOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,8 @@ class Loss:
     """The gradient of the scalar with respect to the model's output."""
     targets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """New data inputs that it compares with, and how sample data of each is drawn (see ``build.INPUTS``)."""
+    own_targets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """The same of inputs that the model has already."""
 
 
 LossFunction: TypeAlias = Callable[[Builder, str, LossOptions], Loss]
@@ -54,68 +62,99 @@ LossFunction: TypeAlias = Callable[[Builder, str, LossOptions], Loss]
 def softmax_cross_entropy(builder: Builder, logits: str, options: LossOptions) -> Loss:
     """-w[label] log softmax(logits)[label], the weighted mean over samples and positions.
 
-    logits: [N, C, ...]; the new input ``labels``: int64 [N, ...], 0 <= label < C or ``ignore_index``. With
-    p = softmax(logits), the one-hot form t of the labels and n positions, the gradient without weights is (p - t)/n
-    (ONNX SoftmaxCrossEntropyLoss, reduction "mean").
+    logits: the C classes along ``options.class_axis``; the new input ``labels``: int64 of the other dims' sizes,
+    0 <= label < C or ``ignore_index``. With p = softmax(logits), the one-hot form t of the labels and n positions, the
+    gradient without weights is (p - t)/n (ONNX SoftmaxCrossEntropyLoss, reduction "mean").
 
     Raises:
-        UnsupportedError: the output is no float tensor [N, C, ...].
+        UnsupportedError: the output is no float tensor with a dim for the classes.
         UsageError: there are not as many class weights as classes.
     """
-    shape, dtype = builder.shape(logits), builder.dtype(logits)
     _check_classes("softmax_cross_entropy", builder, logits)
-    labels = builder.declare("labels", (shape[0], *shape[2:]), DType.INT64)
+    labels = _labels(builder, logits, options)
     with builder.scope("loss"):
-        log_p = builder.one("LogSoftmax", [logits], shape, dtype, attributes={"axis": 1})
+        attributes = {"axis": labels.axis}
+        log_p = builder.one("LogSoftmax", [logits], builder.shape(logits), builder.dtype(logits), attributes=attributes)
         beside = _beside(builder, log_p, labels, options)
         value = beside.mean()
     with builder.scope("loss.backward"):
         gradient = beside.logits_gradient(beside.per_position(None, "mean"))
-    return Loss(value, gradient, {labels: _classes(shape[1], options)})
+    return Loss(value, gradient, labels.targets, labels.own_targets)
 
 
 def nll(builder: Builder, log_p: str, options: LossOptions) -> Loss:
     """-w[label] log_p[label], the weighted mean over samples and positions (ONNX NegativeLogLikelihoodLoss).
 
-    log_p: [N, C, ...], what a LogSoftmax makes; the new input ``labels`` as for ``softmax_cross_entropy``. The
-    gradient is -w[label] / Σ w at the label, 0 elsewhere.
+    log_p: what a LogSoftmax makes; classes and the new input ``labels`` as for ``softmax_cross_entropy``. The gradient
+    is -w[label] / Σ w at the label, 0 elsewhere.
 
     Raises:
-        UnsupportedError: the output is no float tensor [N, C, ...].
+        UnsupportedError: the output is no float tensor with a dim for the classes.
         UsageError: there are not as many class weights as classes.
     """
-    shape = builder.shape(log_p)
     _check_classes("nll", builder, log_p)
-    labels = builder.declare("labels", (shape[0], *shape[2:]), DType.INT64)
+    labels = _labels(builder, log_p, options)
     with builder.scope("loss"):
         beside = _beside(builder, log_p, labels, options)
         value = beside.mean()
     with builder.scope("loss.backward"):
         gradient = beside.log_p_gradient(beside.per_position(None, "mean"))
-    return Loss(value, gradient, {labels: _classes(shape[1], options)})
+    return Loss(value, gradient, labels.targets, labels.own_targets)
 
 
-def _classes(count: int, options: LossOptions) -> Mapping[str, object]:
-    """What labels may be, for those who make them up and those who are given them."""
-    return {"integers_below": count, "labels": True} | (
-        {} if options.ignore_index is None else {"ignored": options.ignore_index}
-    )
+BY_LABELS: Final[tuple[LossFunction, ...]] = (softmax_cross_entropy, nll)
+"""The losses that look labels up along a dim of classes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """Labels beside an output."""
+
+    name: str
+    axis: int
+    """The output's dim of classes."""
+    targets: Mapping[str, Mapping[str, object]]
+    own_targets: Mapping[str, Mapping[str, object]]
+    counted: np.ndarray | None = None
+    """See ``labelled.Labelled``."""
+
+
+def _labels(builder: Builder, output: str, options: LossOptions) -> _Labels:
+    shape, axis = builder.shape(output), 1 if options.class_axis is None else options.class_axis
+    positions = (*shape[:axis], *shape[axis + 1 :])
+    rule: dict[str, object] = {"integers_below": shape[axis], "labels": True}
+    if options.ignore_index is not None:
+        rule["ignored"] = options.ignore_index
+    if options.tokens is None:
+        labels = builder.declare("labels", positions, DType.INT64)
+        return _Labels(labels, axis, {labels: rule}, {})
+    assert builder.shape(options.tokens) == positions, "next_token looked"
+    with builder.scope("loss"):
+        # As many positions as before, so that the output is read as it is; the last one's label is no class.
+        behind = [0] * (len(positions) - 1)
+        following = builder.pad(options.tokens, [*behind, -1], [*behind, 1], -1)
+    counted = np.ones(positions[-1])
+    counted[-1] = 0.0
+    counted = np.expand_dims(counted.reshape(*(1 for _ in behind), -1), axis)
+    return _Labels(following, axis, {}, {options.tokens: rule | {"next": True}}, counted)
 
 
 def _check_classes(loss: str, builder: Builder, output: str) -> None:
     if builder.rank(output) < 2 or not builder.dtype(output).is_float or not math.prod(builder.shape(output)):
-        raise _unfit(loss, builder, output, "a float tensor [N, C, ...]")
+        raise _unfit(loss, builder, output, "a float tensor with a dim of samples and one of classes")
 
 
-def _beside(builder: Builder, log_p: str, labels: str, options: LossOptions) -> Labelled:
+def _beside(builder: Builder, log_p: str, labels: _Labels, options: LossOptions) -> Labelled:
     weights = None
     if options.class_weights is not None:
-        classes = builder.shape(log_p)[1]
+        classes = builder.shape(log_p)[labels.axis]
         if len(options.class_weights) != classes:
             raise UsageError(f"there are {len(options.class_weights)} class weights for {classes} classes")
         array = np.array(options.class_weights).astype(numpy_dtype(builder.dtype(log_p)))
         weights = builder.constant(array, "class_weights")
-    return labelled(builder, log_p, labels, weights, options.ignore_index)
+    return labelled(
+        builder, log_p, labels.name, weights, options.ignore_index, axis=labels.axis, counted=labels.counted
+    )
 
 
 def _elementwise(
@@ -126,7 +165,9 @@ def _elementwise(
     def loss(builder: Builder, output: str, options: LossOptions) -> Loss:
         shape, dtype = builder.shape(output), builder.dtype(output)
         if options.stated:
-            raise UsageError(f"the loss {name!r} has no labels, so no class weights and no ignored label")
+            raise UsageError(
+                f"the loss {name!r} has no labels, so no classes, weights of classes, ignored label or shift"
+            )
         if not dtype.is_float or not math.prod(shape):
             raise _unfit(name, builder, output, "a float tensor that is not empty")
         target = builder.declare("target", shape, dtype)
@@ -166,9 +207,11 @@ def _binary(builder: Builder, output: str, target: str) -> tuple[str, str]:
     return values, builder.sub(builder.unary("Sigmoid", output), target)
 
 
-mse: Final = _elementwise("mse", _square, {"normal": True})
-l1: Final = _elementwise("l1", _absolute, {"normal": True})
-bce_with_logits: Final = _elementwise("bce_with_logits", _binary, {"integers_below": 2})
+mse: Final = _elementwise("mse", _square, {"normal": True, "target": "what the output should be"})
+l1: Final = _elementwise("l1", _absolute, {"normal": True, "target": "what the output should be"})
+bce_with_logits: Final = _elementwise(
+    "bce_with_logits", _binary, {"integers_below": 2, "target": "what the output's sigmoid should be, from 0 to 1"}
+)
 
 
 def own_output(builder: Builder, output: str, options: LossOptions) -> Loss:
@@ -178,7 +221,7 @@ def own_output(builder: Builder, output: str, options: LossOptions) -> Loss:
         UnsupportedError: it is no float of one element.
     """
     if options.stated:
-        raise UsageError("a loss of the model's own takes no class weights and no ignored label")
+        raise UsageError("a loss of the model's own takes nothing that is said of labels")
     if builder.tensors[output].elements != 1 or not builder.dtype(output).is_float:
         raise _unfit("a loss of the model's own", builder, output, "a float of one element")
     one = np.ones(builder.shape(output), numpy_dtype(builder.dtype(output)))

@@ -1,0 +1,33 @@
+"""What is asked of a loss by labels, held against the model: where its classes lie, and which input its labels are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.graph.model import Graph
+from planner.training.update.class_axis import class_axis
+from planner.training.update.losses import BY_LABELS, LossOptions, loss_function
+from planner.training.update.next_token import tokens_of
+
+
+def settled(
+    forward: Graph, output: str, loss: str, options: LossOptions, *, command: str = "tofu grad MODEL"
+) -> LossOptions:
+    """The options with the dim of the classes and the input of tokens named; others than of labels as they are.
+
+    Args:
+        forward: the model, as the file has it.
+        output: what the loss looks at.
+        loss: its name.
+        options: what is asked; settled ones stay as they are.
+        command: how the commands begin that a refusal prints.
+
+    Raises:
+        UsageError: the model does not tell; see ``class_axis`` and ``next_token``.
+    """
+    if loss_function(loss) not in BY_LABELS or len(forward.tensors[output].shape) < 2:
+        return options
+    axis = class_axis(forward, output, stated=options.class_axis, command=f"{command} --loss {loss}")
+    shift = options.shift or options.tokens is not None
+    tokens = tokens_of(forward, output, axis, stated=options.tokens) if shift else None
+    return replace(options, class_axis=axis, shift=shift, tokens=tokens)

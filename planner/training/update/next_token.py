@@ -1,0 +1,74 @@
+"""Training by the next token: the labels are the model's own input, one position on.
+
+Logits [batch, time, words] beside tokens [batch, time]: position t is judged by token t + 1, and the last position of
+each sample, which has none, is left out of the mean.
+"""
+
+from __future__ import annotations
+
+from planner.errors import UsageError, did_you_mean
+from planner.graph.model import Graph
+from planner.training.attributes import axis_of
+
+
+def tokens_of(forward: Graph, output: str, axis: int, *, stated: str | None = None) -> str:
+    """The input that holds the tokens.
+
+    It is the integer input of the logits' batch and time that a table of as many rows as there are classes is looked
+    up by; or, of a model without such a table, the only integer input of these sizes.
+
+    Args:
+        forward: the model, as the file has it.
+        output: the logits.
+        axis: their dim of classes.
+        stated: the input as the user says it.
+
+    Raises:
+        UsageError: the logits have no dims of batch and time; there is no such input, or several.
+    """
+    shape = forward.tensors[output].shape
+    positions = (*shape[:axis], *shape[axis + 1 :])
+    if len(positions) != 2 or positions[1] < 2:
+        raise UsageError(
+            f"--shift takes logits of batch, time and words; output {output!r} is {list(shape)}",
+            facts=(f"with its classes in dim {axis} there are {list(positions)} labels",),
+            hint="without --shift the labels are an input of their own",
+        )
+    integers = [name for name in forward.inputs if forward.tensors[name].dtype.value in ("int32", "int64")]
+    fitting = [name for name in integers if forward.tensors[name].shape == positions]
+    known = tuple(f"{name!r}: {list(forward.tensors[name].shape)}" for name in integers)
+    if stated is not None:
+        if stated not in fitting:
+            raise UsageError(
+                f"--tokens {stated}: is no integer input {list(positions)}, as the logits have batch and time",
+                facts=known,
+                hint=did_you_mean(stated, fitting),
+            )
+        return stated
+    words = [name for name in fitting if shape[axis] in _rows(forward, name)]
+    candidates = words or fitting
+    if len(candidates) != 1:
+        what = "several inputs" if candidates else "no input of the model"
+        raise UsageError(
+            f"--shift: {what} may be the tokens: integers {list(positions)}, as the logits have batch and time",
+            facts=known,
+            hint="say which one is: --tokens NAME" if candidates else "without --shift the labels are an input",
+        )
+    return candidates[0]
+
+
+def _rows(forward: Graph, name: str) -> set[int]:
+    """The numbers of rows of the tables that an input, perhaps cast or laid out anew, is looked up in."""
+    found: set[int] = set()
+    pending, seen = [name], {name}
+    while pending:
+        index = pending.pop()
+        for op in forward.consumers[index]:
+            if op.op_type == "Gather" and op.inputs[1] == index and forward.tensors[op.inputs[0]].dtype.is_float:
+                table = forward.tensors[op.inputs[0]].shape
+                found.add(table[axis_of(op, len(table), 0)])
+            elif op.op_type in ("Cast", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"):
+                following = [made for made in op.outputs if made and made not in seen]
+                seen.update(following)
+                pending += following
+    return found
