@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from typed_lines import typing_environment
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "tutorial.md").read_text()
@@ -53,16 +54,7 @@ def executed(block: Block, folder: Path, environment: dict[str, str]) -> str:
 
 @pytest.mark.slow
 def test_every_block_does_what_the_page_says(tmp_path: Path) -> None:
-    program = tmp_path / "bin" / "tofu"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m planner "$@"\n')
-    program.chmod(0o755)
-    before = os.environ.get("PYTHONPATH")
-    environment = {
-        **os.environ,
-        "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT) if before is None else f"{ROOT}{os.pathsep}{before}",
-    }
+    environment = typing_environment(tmp_path / "bin")
     folder = tmp_path / "empty"
     folder.mkdir()
     printed = ""
