@@ -28,7 +28,7 @@ from planner.descriptions import in_force
 from planner.errors import TofuError, UsageError
 from planner.graph.model import Graph
 from planner.machine.device_profile import load_profile
-from planner.machine.routes import part
+from planner.machine.routes import part, whole_name
 from planner.machine.topology_file import Machine, load_topology, shipped_topology
 from planner.partition.memory import live_spans
 from planner.partition.occupancy import occupancy
@@ -198,15 +198,15 @@ class _Gathering:
             return _Times(None, None, lacking, "plan it with `tofu plan --topology`, with a file or a name")
         give = "give the file that it was planned for, with --topology"
         try:
-            whole = shipped_topology(stated.topology) if topology is None else load_topology(topology)
+            whole = shipped_topology(whole_name(stated.topology)) if topology is None else load_topology(topology)
         except UsageError:
             if topology is not None:
                 raise
             return _Times(None, None, f"the plan is for {stated.topology!r}, which does not ship with tofu", give)
-        if whole.name != stated.topology or whole.device_count < plan.workers:
+        machine = part(whole, plan.workers) if whole.device_count >= plan.workers else whole
+        if machine.name != stated.topology:
             lacking = f"the plan is for {stated.topology!r}, and not for this {whole.name!r}"
             return _Times(None, None, lacking, give)
-        machine = part(whole, plan.workers)
         if stated.sources is not None and profile is None:
             lacking = f"the plan's times are by a profile of {stated.sources.device}"
             return _Times(machine, None, lacking, "give that profile, with --profile")

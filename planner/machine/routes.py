@@ -168,6 +168,15 @@ def part(machine: Machine, count: int) -> Machine:
     )
 
 
+def whole_name(name: str) -> str:
+    """The name of the machine of which :func:`part` has named a part; of a whole machine its own.
+
+    Example:
+        "dgx-h100, 4 of 8 devices" is a part of "dgx-h100".
+    """
+    return name.partition(", ")[0]
+
+
 def _nearest(interconnect: Interconnect, count: int) -> tuple[int, ...]:
     """The devices of a graph that are nearest to each other, by their numbers."""
     every = range(interconnect.machine.device_count)

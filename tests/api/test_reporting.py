@@ -203,6 +203,18 @@ def checked(content: Any) -> list[dict[str, Any]]:
     return complete
 
 
+@pytest.mark.parametrize("is_shipped", [True, False])
+def test_a_plan_for_a_part_of_a_machine_has_a_trace(is_shipped: bool, tmp_path: Path) -> None:
+    write_model(build("mlp-5x300", batch=32), tmp_path / "m.onnx")
+    (tmp_path / "four.yaml").write_text(FOUR)
+    machine = "dgx-h100" if is_shipped else str(tmp_path / "four.yaml")
+    api.plan(tmp_path / "m.onnx", topology=machine, gpus=2, objective="bytes", out=tmp_path / "plan")
+    given = None if is_shipped else machine
+    result = api.report(tmp_path / "plan", trace=tmp_path / "t.json", output=tmp_path / "p.html", topology=given)
+    assert result.left_out == ()
+    assert checked(json.loads((tmp_path / "t.json").read_text()))
+
+
 def test_without_its_topology_a_page_says_what_it_lacks_and_a_trace_is_refused(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
