@@ -10,7 +10,7 @@ from typing import Literal
 
 from planner.api.arguments import AnyPath, checked, path_of, texts_of
 from planner.errors import UsageError
-from planner.graph.external import data_folder_of, note_data_folder, without_data_folder
+from planner.graph.data_folder import data_folder_of, note_data_folder, without_data_folder
 from planner.graph.model import Role
 from planner.graph.reading.values import values_of
 from planner.graph.to_onnx import to_model
@@ -18,6 +18,7 @@ from planner.progress import Progress, silent
 from planner.results import GradResult, InputRow, ParameterRow
 from planner.runtime.values.results import write_bytes
 from planner.training.doors.make import Wishes, make, make_training_info
+from planner.training.doors.read import file_of
 from planner.training.gradients.dropout import DropoutMode
 from planner.training.meanings import meanings
 from planner.training.update.losses import LossOptions
@@ -156,7 +157,7 @@ def grad(
     graph = made.graph
     progress(f"writing {output}")
     output.parent.mkdir(parents=True, exist_ok=True)
-    data_folder = data_folder_of(graph, model if model.is_dir() else model.parent)
+    data_folder = data_folder_of(graph, file_of(model))
     if proto is None:
         proto = to_model(without_data_folder(graph))
     note_data_folder(proto, data_folder, output.parent)

@@ -22,7 +22,7 @@ from pathlib import Path
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.program import Program
 from planner.errors import ModelError, UsageError
-from planner.graph.external import record, resolved
+from planner.graph.data_folder import DataFolder
 from planner.graph.model import StatePair
 from planner.regular_file import digest_of, read_regular
 from planner.strict_json import JsonError, Value, read_json
@@ -53,8 +53,8 @@ class PlanFolder:
     outputs: tuple[str, ...]
     """Results and next states of the model, in its order."""
     state: tuple[StatePair, ...]
-    data_folders: tuple[Path, ...] = ()
-    """Where the model's external data may lie, the likeliest first; () if it has none."""
+    data_record: tuple[str, ...] = ()
+    """What is said of the folder of the model's external data (``DataFolder.recorded``); () if it has none."""
 
     @property
     def model(self) -> Path:
@@ -91,7 +91,7 @@ def write_folder(
     directory: Path,
     files: Iterable[tuple[str, bytes]],
     program: Program,
-    data_folder: Path | None = None,
+    data_folder: DataFolder | None = None,
     *,
     force: bool = False,
 ) -> None:
@@ -119,7 +119,7 @@ def write_folder(
             "inputs": list(program.inputs),
             "outputs": list(program.outputs),
             "state": [[pair.current, pair.following] for pair in program.state],
-            **({} if data_folder is None else {"data_folder": record(data_folder, directory)}),
+            **({} if data_folder is None else {"data_folder": data_folder.recorded(directory)}),
         }
         (folder / MANIFEST).write_bytes((json.dumps(manifest, indent=1) + "\n").encode())
 
@@ -143,7 +143,9 @@ def open_folder(directory: Path) -> PlanFolder:
         inputs, outputs = manifest["inputs"].texts(), manifest["outputs"].texts()
         state = tuple(_pair(pair) for pair in manifest["state"].values())
         stated = manifest.get("data_folder")
-        data_folders = resolved(directory, () if stated is None else stated.texts())
+        data_record = () if stated is None else stated.texts()
+        if len(data_record) not in (0, 2, 4):
+            raise manifest["data_folder"].fault("is not a folder, twice, and a model with its digest")
     except JsonError as error:
         raise ModelError(f"{manifest_file} cannot be read: {error}", hint="plan the model again") from None
     faults = [_fault(directory, name, wanted) for name, wanted in expected.items()]
@@ -163,7 +165,7 @@ def open_folder(directory: Path) -> PlanFolder:
             facts=tuple(sorted(expected)),
             hint="plan the model again with `tofu plan`",
         )
-    return PlanFolder(directory, plan, inputs, outputs, state, data_folders)
+    return PlanFolder(directory, plan, inputs, outputs, state, data_record)
 
 
 def _pair(data: Value) -> StatePair:

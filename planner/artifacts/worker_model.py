@@ -31,6 +31,7 @@ from planner.errors import ModelError
 from planner.graph.fills import fill_nodes, fills_of, is_fill_node, is_large_fill
 from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of, elem_type_of, stored_array
+from planner.graph.subgraph import external_holders
 from planner.graph.wellformed import fresh_name
 from planner.strict_json import JsonError, Value, parse_json
 
@@ -209,6 +210,7 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
     if len(bodies) != sum(function.domain == SEGMENTS for function in model.functions):
         raise ModelError(f"model {graph.name!r} has several functions of one name", hint="plan the model again")
     _check_calls(program, bodies, graph.name)
+    _refuse_external(model)
     return WorkerModel(program, bodies, constants, notes.get("tofu.plan", ""))
 
 
@@ -236,6 +238,18 @@ def _check_calls(program: WorkerProgram, bodies: Mapping[str, FunctionProto], mo
     )
     if uneven:
         raise ModelError(f"model {model!r} calls functions with other inputs or outputs", facts=uneven)
+
+
+def _refuse_external(model: ModelProto) -> None:
+    """Refuses external data anywhere, which ONNX Runtime would read from the working directory."""
+    nodes = (*model.graph.node, *(node for function in model.functions for node in function.node))
+    holders = tuple(external_holders(nodes))
+    if holders:
+        raise ModelError(
+            f"model {model.graph.name!r} has external data, which no worker model may have",
+            facts=holders,
+            hint="plan the model again with `tofu plan`",
+        )
 
 
 def _node(step: Step, program: WorkerProgram) -> NodeProto:

@@ -1,25 +1,19 @@
 """Where values lie that a model names and does not hold: ONNX's external data. Nothing here opens a file.
 
-A value lies in a file of the model's data folder, which is the model's own unless the model says otherwise: a training
-graph may be written elsewhere than the model that it was made of. It then records that folder twice, as the way there
-from its own folder and as an absolute path, so that it is found when all is moved together and when the graph alone is.
+A value lies in a file of the model's data folder (``data_folder.py``).
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Final
-
-from onnx import ModelProto
 
 from planner.errors import ModelError
 from planner.graph.model import DType, Graph, Shape
-from planner.graph.notes import DATA_FOLDER, external_of, folders_of
+from planner.graph.notes import external_of
 
 KEYS: Final = ("location", "offset", "length")
 """What is read of ONNX's keys; ``checksum`` is of a whole file, which nobody need read."""
@@ -102,73 +96,3 @@ def external_values(graph: Graph) -> dict[str, ExternalValue]:
         for name, entries in external_of(graph.notes).items()
         if name in absent
     }
-
-
-def data_folder_of(graph: Graph, base: Path) -> Path | None:
-    """The folder in which a graph's external data lie; None if it holds all its values.
-
-    Args:
-        graph: as it was read, or made of what was.
-        base: the folder of the file that was read.
-
-    Raises:
-        ModelError: what the graph's notes say does not hold.
-    """
-    values = external_values(graph).values()
-    return chosen_folder(resolved(base, folders_of(graph.notes)) or (base,), values) if values else None
-
-
-def without_data_folder(graph: Graph) -> Graph:
-    """The graph without a note of where its external data lie."""
-    return replace(graph, notes={key: value for key, value in graph.notes.items() if key != DATA_FOLDER})
-
-
-def note_data_folder(model: ModelProto, folder: Path | None, base: Path) -> None:
-    """Has a model say where its external data lie, in the place of what it says.
-
-    Args:
-        model: is changed.
-        folder: of the data; None: it has none.
-        base: the folder that the model will be written to.
-    """
-    kept = [entry for entry in model.metadata_props if entry.key != DATA_FOLDER]
-    del model.metadata_props[:]
-    model.metadata_props.extend(kept)
-    if folder is not None:
-        model.metadata_props.add(key=DATA_FOLDER, value=json.dumps(record(folder, base)))
-
-
-def record(folder: Path, base: Path) -> tuple[str, str]:
-    """How a file in the folder ``base`` names a data folder: the way there, and its absolute path."""
-    absolute = folder.resolve()
-    return os.path.relpath(absolute, base.resolve()), str(absolute)
-
-
-def resolved(base: Path, recorded: Iterable[str]) -> tuple[Path, ...]:
-    """What ``record`` returned, as folders, the likeliest first.
-
-    Raises:
-        ModelError: no folder can have such a name.
-    """
-    names = tuple(recorded)
-    for name in names:
-        if "\0" in name or not _is_encodable(name):
-            raise ModelError(f"no folder of external data can be named {name!r}")
-    return tuple(base / name for name in names)
-
-
-def _is_encodable(name: str) -> bool:
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def chosen_folder(folders: Sequence[Path], values: Iterable[ExternalValue]) -> Path:
-    """The first folder that has every file; the first of all where none has."""
-    locations = {value.location for value in values}
-    for folder in folders:
-        if all(os.path.lexists(folder / location) for location in locations):
-            return folder
-    return folders[0]

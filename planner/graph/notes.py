@@ -27,7 +27,8 @@ EXTERNAL: Final = "tofu.external"
 """Where values that were not loaded lie: ``{"W": {"location": ..., "offset": ..., "length": ...}}``; a note. A file's
 initializers say the same, and what they say counts."""
 DATA_FOLDER: Final = "tofu.data_folder"
-"""``["../model", "/home/me/model"]``: the folder of those files, from the file's own and as a whole path; a note."""
+"""``["../model", "/home/me/model", "m.onnx", "9f86…"]``: the folder of those files, from the file's own and as a whole
+path, and the model there that names them, with its digest; a note, and not simply believed (``data_folder.py``)."""
 VALUES: Final = "tofu.values"
 """Inputs that were given a value before the model was planned: ``{"sr": "16000"}``; a note."""
 
@@ -106,8 +107,8 @@ def external_of(notes: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def folders_of(notes: Mapping[str, str]) -> tuple[str, ...]:
-    """The data folder as a note has it, from the file's own folder and as an absolute path; () where it is absent.
+def data_folder_note(notes: Mapping[str, str]) -> tuple[str, ...]:
+    """The data folder as a note has it: twice, and the model there with its digest, which older notes lack; or ().
 
     Raises:
         ModelError: its value is not of that form.
@@ -117,6 +118,8 @@ def folders_of(notes: Mapping[str, str]) -> tuple[str, ...]:
     match _parsed(notes, DATA_FOLDER):
         case [str(near), str(far)]:
             return near, far
+        case [str(near), str(far), str(model), str(sha256)]:
+            return near, far, model, sha256
     raise ModelError(f"metadata {DATA_FOLDER} is not a folder, twice")
 
 

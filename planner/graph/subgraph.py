@@ -50,6 +50,29 @@ def _free_names(graph: GraphProto) -> Iterator[str]:
     yield from (value.name for value in graph.output if value.name not in known)
 
 
+def external_holders(nodes: Iterable[NodeProto]) -> Iterator[str]:
+    """What holds external data among nodes and the graphs inside of them, in words: attributes and initializers.
+
+    Args:
+        nodes: of a graph or of a function.
+    """
+    for node in nodes:
+        for attribute in node.attribute:
+            sparse = (attribute.sparse_tensor, *attribute.sparse_tensors)
+            tensors = (attribute.t, *attribute.tensors, *(part for one in sparse for part in (one.values, one.indices)))
+            if any(map(_is_external, tensors)):
+                yield f"attribute {attribute.name!r} of {node.op_type} {node.name!r}"
+        for graph in graphs_of(node):
+            sparse = tuple(graph.sparse_initializer)
+            held = (*graph.initializer, *(part for one in sparse for part in (one.values, one.indices)))
+            yield from (f"initializer {tensor.name!r}" for tensor in held if _is_external(tensor))
+            yield from external_holders(graph.node)
+
+
+def _is_external(tensor: TensorProto) -> bool:
+    return bool(tensor.data_location == TensorProto.EXTERNAL or tensor.external_data)
+
+
 def obstacle(node: NodeProto, functions: Iterable[tuple[str, str]] = ()) -> str:
     """Why a control-flow op cannot be executed whole by every worker; "" if it can.
 
@@ -58,10 +81,9 @@ def obstacle(node: NodeProto, functions: Iterable[tuple[str, str]] = ()) -> str:
         functions: (domain, name) of the model's local functions.
     """
     called = set(functions)
+    for holder in external_holders([node]):
+        return f"a graph inside of it has external data ({holder})"
     for graph in graphs_of(node):
-        for tensor in graph.initializer:
-            if tensor.data_location == TensorProto.EXTERNAL:
-                return f"a graph inside of it has external data ({tensor.name!r})"
         for inner in graph.node:
             if inner.op_type in _RANDOM and inner.domain in ("", "ai.onnx"):
                 return f"a graph inside of it draws random numbers ({inner.op_type}), other ones on every worker"

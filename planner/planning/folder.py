@@ -10,7 +10,7 @@ from onnx import ModelProto
 
 from planner.artifacts.plan import Plan
 from planner.artifacts.plan_folder import MODEL, PLAN, try_place, write_folder
-from planner.graph.external import note_data_folder
+from planner.graph.data_folder import note_data_folder
 from planner.partition.build import plan_files
 from planner.partition.segments import Partitioned
 from planner.partition.sharding import with_annotations

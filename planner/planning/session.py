@@ -12,13 +12,12 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from planner.artifacts.asked import Asked
 from planner.artifacts.plan import Plan, digest
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
-from planner.graph.external import data_folder_of, without_data_folder
+from planner.graph.data_folder import data_folder_of, without_data_folder
 from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model
 from planner.machine.routes import level_ways
@@ -53,6 +52,7 @@ from planner.search.schedule import schedule_of
 from planner.search.user_rules.prices import Price, prices
 from planner.search.user_rules.rules import Rules
 from planner.stop import StoppedError
+from planner.training.doors.read import file_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Session:
         request.progress(f"reading {model}")
         read = request.source.read()
         self.request = request
-        self.whole, self.data_folder = without_data_folder(read), data_folder_of(read, _folder(model))
+        self.whole, self.data_folder = without_data_folder(read), data_folder_of(read, file_of(model))
         self._form, self._kept = canonical_under(request.rules, self.whole)
         self.graph = self._form.graph
         request.progress(f"analysing {len(self.graph.ops):,} ops")
@@ -353,7 +353,3 @@ def _lower(decided: Decided) -> int | None:
     if decided.certified_gap is None or decided.gap_of != "bytes":
         return None
     return round(decided.cost / (1 + decided.certified_gap))
-
-
-def _folder(model: Path) -> Path:
-    return model if model.is_dir() else model.parent

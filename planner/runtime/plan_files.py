@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
@@ -16,6 +16,8 @@ from planner.artifacts.program import Program
 from planner.artifacts.worker_model import WorkerModel, read_worker_model
 from planner.collection import without_collection
 from planner.errors import ModelError
+from planner.graph.data_folder import Followed, followed
+from planner.graph.external import external_values
 from planner.graph.model import Graph
 from planner.graph.reading.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
@@ -41,8 +43,8 @@ class LoadedPlan:
     """What the plan states for each worker; () if it states nothing."""
     estimate: TimeEstimate | None = None
     """Of an iteration on the plan's topology; None where it is for none."""
-    data_folders: tuple[Path, ...] = ()
-    """Where the model's external data may lie, the likeliest first; () if it has none."""
+    data: Followed = field(default_factory=Followed)
+    """Where the model's external data may lie."""
 
 
 @without_collection()
@@ -98,9 +100,9 @@ def load_plan(directory: Path, progress: Progress = silent, *, own: int | None =
     check_against_model(graph, program, str(directory))
     check_named(folder, graph)
     kept = models if own is None else (models[own],)
-    return LoadedPlan(
-        graph, program, kept, paths, folder.plan.model_digest, stated, folder.plan.estimate, folder.data_folders
-    )
+    values = external_values(graph).values()
+    data = followed(directory, folder.data_record if values else (), values)
+    return LoadedPlan(graph, program, kept, paths, folder.plan.model_digest, stated, folder.plan.estimate, data)
 
 
 def _worker_models(paths: Sequence[Path], progress: Progress) -> Iterator[WorkerModel]:

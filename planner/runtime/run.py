@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import UsageError
+from planner.graph.data_folder import Followed
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.runtime.engine.executor import Iteration
@@ -126,7 +127,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             given,
             sources=tuple(sources),
             seed=seed,
-            data_folders=loaded.data_folders if options.data_dir is None else (options.data_dir,),
+            data=loaded.data if options.data_dir is None else Followed((options.data_dir,)),
             random_weights=options.random_weights,
         )
         if options.told is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,16 +12,15 @@ import pytest
 from onnx import TensorProto, helper
 
 from planner.errors import ModelError
-from planner.graph.external import (
+from planner.graph.data_folder import (
+    DataFolder,
     chosen_folder,
     data_folder_of,
-    external_values,
+    followed,
     note_data_folder,
-    record,
-    resolved,
-    stored_bytes,
     without_data_folder,
 )
+from planner.graph.external import ExternalValue, external_values, stored_bytes
 from planner.graph.model import DType
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
@@ -113,31 +113,80 @@ def test_metadata_does_not_say_where_values_lie() -> None:
     assert external_values(graph) == {}
 
 
-def test_a_folder_is_found_when_all_moves_and_when_the_graph_alone_does(tmp_path: Path) -> None:
+@pytest.fixture
+def values() -> list[ExternalValue]:
+    return list(external_values(graph_from_proto(model_of(external()))).values())
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> DataFolder:
+    """A model with its data in ``one/model``; there are folders ``one/work`` and ``two``, too."""
     for name in ("one/model", "one/work", "two"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "one/model/w.bin").touch()
-    values = external_values(graph_from_proto(model_of(external()))).values()
-    recorded = record(tmp_path / "one/model", tmp_path / "one/work")
-    assert recorded == ("../model", str(tmp_path / "one/model"))
+    file = tmp_path / "one/model/m.onnx"
+    file.write_bytes(model_of(external()).SerializeToString())
+    found = data_folder_of(graph_from_proto(model_of(external())), file)
+    assert found == DataFolder(file.parent, "m.onnx", hashlib.sha256(file.read_bytes()).hexdigest())
+    return found
+
+
+def test_a_folder_is_found_when_all_moves_and_when_the_graph_alone_does(
+    source: DataFolder, values: list[ExternalValue], tmp_path: Path
+) -> None:
+    recorded = source.recorded(tmp_path / "one/work")
+    assert recorded[:2] == ("../model", str(tmp_path / "one/model"))
     for base in ("one/work", "two"):
-        assert chosen_folder(resolved(tmp_path / base, recorded), values).resolve() == tmp_path / "one/model"
+        folders = followed(tmp_path / base, recorded, values).folders
+        assert chosen_folder(folders, values).resolve() == tmp_path / "one/model"
     (tmp_path / "one").rename(tmp_path / "three")
-    assert chosen_folder(resolved(tmp_path / "three/work", recorded), values).resolve() == tmp_path / "three/model"
+    found = followed(tmp_path / "three/work", recorded, values)
+    assert [folder.resolve() for folder in found.folders] == [tmp_path / "three/model"]
+    assert found.refused == (
+        f"recorded as their folder: {str(tmp_path / 'one/model')!r}, where no file 'm.onnx' with the digest that is "
+        "recorded names them",
+    )
 
 
-def test_a_model_says_where_its_data_lie_once(tmp_path: Path) -> None:
+def test_a_record_is_followed_no_further_than_a_model_proves(
+    source: DataFolder, values: list[ExternalValue], tmp_path: Path
+) -> None:
+    base, folder, digest = tmp_path / "two", str(tmp_path / "one/model"), source.sha256
+    file = tmp_path / "one/model/m.onnx"
+    (tmp_path / "two/inner").mkdir()
+    (tmp_path / "two/link").symlink_to(tmp_path / "one/model")
+    for record, is_followed in (
+        ((folder, folder, "m.onnx", digest), True),
+        ((folder, folder), False),
+        ((folder, folder, "", ""), False),
+        ((folder, folder, "m.onnx", "0" * 64), False),
+        ((folder, folder, "./m.onnx", digest), False),
+        ((f"{folder}/..", f"{folder}/..", "model/m.onnx", digest), False),
+        (("/etc", "/etc", "m.onnx", digest), False),
+        (("/etc", "/etc", str(file), digest), False),
+        (("link", "link", "", ""), False),
+        (("inner", "inner"), True),
+        ((".", ".", "", ""), True),
+    ):
+        assert bool(followed(base, record, values).folders) == is_followed, record
+    strange = external({"location": "passwd"})
+    others = list(external_values(graph_from_proto(model_of(strange))).values())
+    assert not followed(base, (folder, folder, "m.onnx", digest), others).folders
+
+
+def test_a_model_says_where_its_data_lie_once(source: DataFolder, tmp_path: Path) -> None:
     graph = graph_from_proto(model_of(external()))
-    assert data_folder_of(graph, tmp_path) == tmp_path
     model = to_model(graph)
-    for folder in ("a", "b"):
-        note_data_folder(model, tmp_path / folder, tmp_path / "c")
+    for folder in (DataFolder(tmp_path / "a"), source):
+        note_data_folder(model, folder, tmp_path / "two")
     again = graph_from_proto(model)
-    assert json.loads(again.notes["tofu.data_folder"]) == ["../b", str(tmp_path / "b")]
-    assert data_folder_of(again, tmp_path / "c") == tmp_path / "c/../b"
+    assert json.loads(again.notes["tofu.data_folder"]) == list(source.recorded(tmp_path / "two"))
+    found = data_folder_of(again, tmp_path / "two/t.onnx")
+    assert found is not None
+    assert (found.path.resolve(), found.model, found.sha256) == (source.path, "m.onnx", source.sha256)
     assert to_model(without_data_folder(again)) == to_model(graph)
     whole = model_of(helper.make_tensor("W", TensorProto.FLOAT, [3, 4], [1.0] * 12))
-    assert data_folder_of(graph_from_proto(whole), tmp_path) is None
+    assert data_folder_of(graph_from_proto(whole), tmp_path / "m.onnx") is None
     note_data_folder(whole, None, tmp_path)
     assert not whole.metadata_props
 
@@ -147,7 +196,7 @@ def test_a_folder_that_is_none(text: str, tmp_path: Path) -> None:
     model = model_of(external())
     model.metadata_props.add(key="tofu.data_folder", value=text)
     with pytest.raises(ModelError, match=r"tofu\.data_folder is not|no folder of external data can be named"):
-        data_folder_of(graph_from_proto(model), tmp_path)
+        data_folder_of(graph_from_proto(model), tmp_path / "m.onnx")
 
 
 def test_a_shape_that_is_external_data_is_named() -> None:

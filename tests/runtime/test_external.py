@@ -18,6 +18,7 @@ from onnx import numpy_helper
 
 from planner.algebra.region import Region
 from planner.errors import ModelError
+from planner.graph.data_folder import Followed
 from planner.graph.external import stored_bytes
 from planner.graph.model import DType, Graph, Tensor
 from planner.runtime.values import positions
@@ -70,7 +71,7 @@ def test_a_tile_has_the_bits_that_the_whole_has(tmp_path_factory: pytest.TempPat
         read, page = data.draw(st.sampled_from([(3, 2), (30, 7), (1 << 18, 1 << 10)]))
         patch.setattr(positions, "_READ_ELEMENTS", read)
         patch.setattr(positions, "_PAGE_ELEMENTS", page)
-        tile = ExternalData(graph, ["W"], [folder]).tile("W", Region(lo, hi))
+        tile = ExternalData(graph, ["W"], Followed((folder,))).tile("W", Region(lo, hi))
     wanted = whole.reshape(space)[tuple(map(slice, lo, hi))]
     assert (tile.dtype, tile.shape) == (whole.dtype, wanted.shape)
     assert tile.tobytes() == np.ascontiguousarray(wanted).tobytes()
@@ -82,7 +83,9 @@ def test_a_tile_of_a_large_file_takes_no_more_memory_than_itself(tmp_path: Path)
         file.truncate(4 * prod(shape))  # 4 GiB, of which nothing is on the disk
         file.seek(4 * ((1 << 14) * 3 + 5))
         file.write(np.float32(2.5).tobytes())
-    data = ExternalData(graph_of(W=(Tensor("W", shape, DType.FLOAT32), '"location": "w.bin"')), ["W"], [tmp_path])
+    data = ExternalData(
+        graph_of(W=(Tensor("W", shape, DType.FLOAT32), '"location": "w.bin"')), ["W"], Followed((tmp_path,))
+    )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     tile = data.tile("W", Region((0, 4), (64, 8)))
     assert tile[3, 1] == 2.5
@@ -172,10 +175,10 @@ def test_a_wrong_file_is_refused(spoil: Callable[[Path], None], said: str, tmp_p
     path.write_bytes(bytes(1048))
     tensor = Tensor("W", (3, 4), DType.FLOAT32)
     graph = graph_of(W=(tensor, '"location": "inner/w.bin", "offset": "1000"'))
-    assert Values(graph, data_folders=[tmp_path]).whole("W").shape == (3, 4)
+    assert Values(graph, data=Followed((tmp_path,))).whole("W").shape == (3, 4)
     spoil(path)
     with pytest.raises(ModelError, match=r"weights cannot be read from .*: 1 of 1 tensors") as caught:
-        Values(graph, data_folders=[tmp_path])
+        Values(graph, data=Followed((tmp_path,)))
     assert caught.value.facts == (said,)
     assert all(way in caught.value.hint for way in ("--data-dir", "--weights", "--random-weights"))
     assert ("cp -rL" in caught.value.hint) == ("link" in said)
@@ -184,13 +187,13 @@ def test_a_wrong_file_is_refused(spoil: Callable[[Path], None], said: str, tmp_p
 def test_a_device_is_not_opened(tmp_path: Path) -> None:
     graph = graph_of(W=(Tensor("W", (3,), DType.UINT8), '"location": "null"'))
     with pytest.raises(ModelError) as caught:
-        Values(graph, data_folders=[Path("/dev")])
+        Values(graph, data=Followed((Path("/dev"),)))
     assert caught.value.facts == ("W: null is a device, not a regular file",)
 
 
 def test_a_file_that_changes_after_it_was_looked_at(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(48))
-    values = Values(graph_of(W=(Tensor("W", (3, 4), DType.FLOAT32), '"location": "w.bin"')), data_folders=[tmp_path])
+    values = Values(graph_of(W=(Tensor("W", (3, 4), DType.FLOAT32), '"location": "w.bin"')), data=Followed((tmp_path,)))
     os.truncate(tmp_path / "w.bin", 20)
     with pytest.raises(ModelError, match=r"tensor 'W': .*w\.bin ends before the tensor does"):
         values.whole("W")
@@ -198,7 +201,7 @@ def test_a_file_that_changes_after_it_was_looked_at(tmp_path: Path) -> None:
 
 def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(48))
-    values = Values(graph_of(W=(Tensor("W", (3, 4), DType.FLOAT32), '"location": "w.bin"')), data_folders=[tmp_path])
+    values = Values(graph_of(W=(Tensor("W", (3, 4), DType.FLOAT32), '"location": "w.bin"')), data=Followed((tmp_path,)))
 
     def fail(*_arguments: object) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -214,7 +217,7 @@ def test_all_findings_at_once_and_no_more_than_twenty(tmp_path: Path) -> None:
     }
     (tmp_path / "3").write_bytes(bytes(8))
     with pytest.raises(ModelError, match="29 of 30 tensors") as caught:
-        Values(graph_of(**tensors), data_folders=[tmp_path, tmp_path / "other"])
+        Values(graph_of(**tensors), data=Followed((tmp_path, tmp_path / "other")))
     assert caught.value.facts[0] == f"not all are in {tmp_path / 'other'} either"
     assert len(caught.value.facts) == 30
     assert len(str(caught.value).splitlines()) < 25
@@ -229,7 +232,9 @@ def test_without_a_folder_nothing_is_made_up() -> None:
 def test_random_weights_open_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "w.bin")
     tensor = Tensor("W", (3, 4), DType.FLOAT32)
-    values = Values(graph_of(W=(tensor, '"location": "w.bin"')), data_folders=[tmp_path], random_weights=True, seed=3)
+    values = Values(
+        graph_of(W=(tensor, '"location": "w.bin"')), data=Followed((tmp_path,)), random_weights=True, seed=3
+    )
     assert values.drawn.weights == (tensor,)
     assert (values.drawn.weight_bytes, values.drawn.seed, values.data_folder) == (
         stored_bytes(DType.FLOAT32, 12),

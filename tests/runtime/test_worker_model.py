@@ -74,3 +74,25 @@ def test_a_node_that_is_no_step(training: Any) -> None:
     model.graph.node.add(op_type="Relu", name="stranger")
     with pytest.raises(ModelError, match=r"node 'stranger' \(Relu\), which is no step"):
         read_worker_model(model)
+
+
+@pytest.mark.parametrize("where", ["attribute", "subgraph attribute", "subgraph initializer"])
+def test_no_tensor_has_external_data(reduction: Any, where: str) -> None:
+    """ONNX Runtime would read it from the working directory: a file of whoever runs the plan."""
+    program = reduction.program.workers[0]
+    model = write_worker_model(program, reduction.bodies, reduction.constants, opset=21)
+    assert read_worker_model(model).program == program
+    tensor = onnx.numpy_helper.from_array(np.zeros(4, np.float32), "t")
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="notes.bin")
+    constant = onnx.helper.make_node("Constant", [], ["c"], "hidden", value=tensor)
+    graph = onnx.helper.make_graph([constant], "inner", [], [], initializer=[])
+    if where == "subgraph initializer":
+        graph = onnx.helper.make_graph([], "inner", [], [], initializer=[tensor])
+    inner = onnx.helper.make_node("If", ["b"], ["y"], "branch", then_branch=graph)
+    model.functions[0].node.append(constant if where == "attribute" else inner)
+    with pytest.raises(ModelError, match="has external data, which no worker model may have") as caught:
+        read_worker_model(model)
+    holder = "initializer 't'" if where == "subgraph initializer" else "attribute 'value' of Constant 'hidden'"
+    assert caught.value.facts == (holder,)

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from planner import api
 from planner.commands import main as cli
 from planner.errors import ModelError, UsageError
+from planner.regular_file import digest_of
 from planner.runtime.run_report import RunResult
 
 FORMS = ("inline", "one file", "file by file")
@@ -178,6 +179,30 @@ def test_weights_that_are_not_there(tree: Path, capsys: pytest.CaptureFixture[st
     assert err == "note: weights drawn from seed 5: 5 tensors, 3.1 kB\n"
     assert "no such folder" in answer(capsys, "run", plan, "--data-dir", f"{plan}x", code=2)[1]
     assert "or drawn?" in answer(capsys, "run", plan, "--data-dir", plan, "--random-weights", code=2)[1]
+
+
+def test_a_folder_that_a_stranger_names_is_not_read_unasked(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """There are files of those names and sizes, and no model beside them that says so."""
+    plan, batch, secret = tree / "plans/plan", str(tree / "batch.npz"), tree / "secret"
+    secret.mkdir()
+    (tree / "model/weights.bin").rename(secret / "weights.bin")
+    manifest = json.loads((plan / "manifest.json").read_text())
+
+    def edit(model: str, digest: str) -> None:
+        manifest["data_folder"] = [str(secret), str(secret), model, digest]
+        (plan / "manifest.json").write_text(json.dumps(manifest))
+
+    for model, digest in (manifest["data_folder"][2:], ("", "")):
+        edit(model, digest)
+        out, err = answer(capsys, "run", str(plan), "--inputs", batch, code=2)
+        assert out == ""
+        assert "error: weights are external data, and the folder that is recorded is read only if asked for" in err
+        assert f"  recorded as their folder: {str(secret)!r}, where no " in err
+        assert "--data-dir DIR" in err
+    assert run(tree, data_dir=secret).data_folder == secret
+    shutil.copy(tree / "model/m.onnx", secret)
+    edit("m.onnx", digest_of(secret / "m.onnx"))
+    assert run(tree).data_folder == secret
 
 
 def test_data_that_lacks_an_input(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:

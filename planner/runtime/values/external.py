@@ -17,7 +17,8 @@ import numpy as np
 
 from planner.algebra.region import Region, index_space
 from planner.errors import ModelError
-from planner.graph.external import ExternalValue, chosen_folder, external_values
+from planner.graph.data_folder import Followed, chosen_folder
+from planner.graph.external import ExternalValue, external_values
 from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
 from planner.regular_file import kind_fault
@@ -36,14 +37,14 @@ class ExternalData:
     Args:
         graph: that names them.
         names: the tensors that are to be read.
-        folders: where the files may be, the likeliest first; the first that has all is taken.
+        data: where the files may be; the first folder that has all is taken.
 
     Raises:
         ModelError: files are not there, are no regular files in the folder, or do not hold what the model says that
             they hold: all findings at once.
     """
 
-    def __init__(self, graph: Graph, names: Sequence[str], folders: Sequence[Path]) -> None:
+    def __init__(self, graph: Graph, names: Sequence[str], data: Followed) -> None:
         known = external_values(graph)
         self._values = {name: known[name] for name in names if name in known}
         self._tensors = graph.tensors
@@ -51,8 +52,10 @@ class ExternalData:
         """The folder that is read, if anything is."""
         if not self._values:
             return
+        folders = data.folders
         if not folders:
-            raise ModelError("weights are external data, and nothing says where", facts=tuple(names), hint=HINT)
+            why = "the folder that is recorded is read only if asked for" if data.refused else "nothing says where"
+            raise ModelError(f"weights are external data, and {why}", facts=(*data.refused, *names), hint=HINT)
         self.folder = chosen_folder(folders, self._values.values()).resolve()
         sizes: dict[str, int | str] = {}
         findings: list[str] = []
@@ -69,6 +72,7 @@ class ExternalData:
                 )
         if findings:
             others = [f"not all are in {folder} either" for folder in folders if folder.resolve() != self.folder]
+            others += data.refused
             raise ModelError(
                 f"weights cannot be read from {self.folder}: {len(findings)} of {len(self._values)} tensors",
                 facts=(*others, *findings),

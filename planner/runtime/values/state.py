@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.algebra.region import Region, index_space
 from planner.errors import UsageError
+from planner.graph.data_folder import Followed
 from planner.graph.external import external_values
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
@@ -62,7 +63,7 @@ class Values:
         given: arrays by name, as ``check_inputs`` returns them.
         sources: checkpoints and files of weights, the first that has a tensor decides.
         seed: of what is made up.
-        data_folders: where the files of the model may be, the likeliest first.
+        data: where the files of the model may be.
         random_weights: make up what lies in such files, and open none.
 
     Raises:
@@ -77,7 +78,7 @@ class Values:
         *,
         sources: tuple[TileSource, ...] = (),
         seed: int = 0,
-        data_folders: Sequence[Path] = (),
+        data: Followed | None = None,
         random_weights: bool = False,
     ) -> None:
         self._graph = graph
@@ -88,7 +89,7 @@ class Values:
         self.absent = tuple(name for name, value in graph.constants.items() if value is None)
         """Constants that the model does not hold."""
         lacking = [name for name in (*graph.inputs, *self.absent) if not self._has(name)]
-        external = ExternalData(graph, () if random_weights else lacking, data_folders)
+        external = ExternalData(graph, () if random_weights else lacking, data or Followed())
         lacking = [name for name in lacking if not external.holds(name)]
         self.data_folder = external.folder if any(map(external.holds, (*graph.inputs, *self.absent))) else None
         """The folder whose files are read; None if none are."""

@@ -68,9 +68,7 @@ def open_training(
         ModelError, UnsupportedError, UsageError: see ``read_model``, ``read_training_info`` and ``read_gradients``; of
             a model that is not only planned, operators of ONNX Runtime's optimizer.
     """
-    file = Path(path)
-    if file.is_dir() and (file / TRAINING_MODEL).is_file():
-        file = file / TRAINING_MODEL
+    file = file_of(Path(path))
     model = load_model(file)
     try:
         if is_training_model(model):
@@ -93,6 +91,11 @@ def open_training(
     except ModelError as error:
         named = error.what if error.what.startswith(str(file)) else f"{file}: {error.what}"
         raise type(error)(named, facts=error.facts, hint=error.hint) from error
+
+
+def file_of(path: Path) -> Path:
+    """The file that is read of a path, which may be a folder of artifacts."""
+    return path / TRAINING_MODEL if path.is_dir() and (path / TRAINING_MODEL).is_file() else path
 
 
 def read_step(
