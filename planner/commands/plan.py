@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from planner.commands.exit_codes import EXIT_DONE
+from planner.commands.grouped_help import GroupedCommand
 from planner.commands.options import (
     DIM,
     JSON,
@@ -33,7 +34,17 @@ if TYPE_CHECKING:
     from planner.results import PlanResult
 
 
-@click.command(short_help="Decide how everything is split, for K GPUs.")
+_GROUPS = {
+    "Devices": ("--gpus", "--topology", "--memory", "--rates", "--profile", "--device"),
+    "What is best": ("--objective", "--strategy", "--inputs", "--share", "--op-schedule"),
+    "Your own wishes": ("--pin", "--forbid", "--replicate"),
+    "The search": ("--effort", "--time"),
+    "The model": ("--dim", "--value", "--state", "--opdefs", "--unknown-ops"),
+    "Output": ("--out", "--force", "--sharding-annotations", "--json"),
+}
+
+
+@click.command(cls=GroupedCommand, groups=_GROUPS, short_help="Decide how everything is split, for K GPUs.")
 @MODEL
 @click.option(
     "--gpus",
@@ -61,7 +72,8 @@ if TYPE_CHECKING:
     type=click.Choice(STRATEGIES),
     default="tofu",
     show_default=True,
-    help="The found plan, or one of the literature to compare it with; see `tofu compare`.",
+    metavar="NAME",
+    help=f"The found plan, or one of the literature to compare it with: {', '.join(STRATEGIES[1:])}.",
 )
 @click.option(
     "--pin",

@@ -11,6 +11,7 @@ import sys
 from typing import TextIO
 
 from planner.report.text import printable
+from planner.report.tone import toned_lines
 
 
 def say(text: str) -> None:
@@ -21,7 +22,8 @@ def say(text: str) -> None:
     """
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            sys.stderr.write(encodable(printable(text, keep="\n"), sys.stderr) + "\n")
+            shown = encodable(printable(text, keep="\n"), sys.stderr)
+            sys.stderr.write(toned_lines(shown, sys.stderr) + "\n")
             sys.stderr.flush()
 
 

@@ -30,7 +30,11 @@ def another_effort(decided: Decided, effort: EffortName, stop: Stop, *, shares: 
         return None
     following = EFFORTS[EFFORTS.index(effort) + 1 :][:1]
     if decided.certified_gap == 0:
-        but = ", but for one with more shared deliveries" if shares and decided.workers > 1 and following else ""
+        but = (
+            ", except by letting more readers share what is brought to them"
+            if shares and decided.workers > 1 and following
+            else ""
+        )
         return AnotherEffort(None, f"the gap is 0: no other effort finds a better plan{but}")
     if stop.left_out:
         return AnotherEffort(effort, f"with more time: {', '.join(stop.left_out)}")
@@ -40,10 +44,10 @@ def another_effort(decided: Decided, effort: EffortName, stop: Stop, *, shares: 
     if own is None or other is None:
         return AnotherEffort(following[0], "a bound, and plans from further starts", 2 * decided.search_seconds)
     if decided.certified_gap is None:
-        more = f"a bound, by up to {other.table_entries:,} entries of tables for {own.table_entries:,}"
+        more = f"a bound, from tables of up to {other.table_entries:,} entries instead of {own.table_entries:,}"
         return AnotherEffort(following[0], more)
     about = decided.search_seconds + decided.bound_seconds * (other.rounds / own.rounds - 1)
-    return AnotherEffort(following[0], f"up to {other.rounds} rounds of the bound for {own.rounds}", about)
+    return AnotherEffort(following[0], f"a bound by up to {other.rounds} rounds instead of {own.rounds}", about)
 
 
 def _limits_of(schedule: Schedule) -> BoundLimits | None:

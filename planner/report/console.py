@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.report.text import printable
+from planner.report.tone import takes_colour, tone
 
 _WIDE = 100_000
 """Columns where nothing limits them."""
@@ -31,7 +32,14 @@ class ReportConsole(Console):
     """
 
     def __init__(self, file: TextIO) -> None:
-        super().__init__(file=file, highlight=False, markup=False, width=None if file.isatty() else _WIDE)
+        super().__init__(
+            file=file,
+            highlight=False,
+            markup=False,
+            width=None if file.isatty() else _WIDE,
+            no_color=not takes_colour(file),
+            force_terminal=None if file.isatty() else False,  # no variable of rich's brings colours into a file
+        )
 
         self.columns = min(self.width, _BROAD) if file.isatty() else _columns_without_terminal()
         """How wide text is; names are never shortened to it."""
@@ -51,7 +59,7 @@ class ReportConsole(Console):
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         for name, value in facts:
-            table.add_row(Text(name), Text(printable(value, keep=keep)))
+            table.add_row(_toned(name), _toned(printable(value, keep=keep)))
         self._print_table(table)
 
     def print_table(
@@ -78,7 +86,7 @@ class ReportConsole(Console):
             head = Text(printable(words, keep="\n"))
             table.add_column(head, justify="right" if right else "left", no_wrap=right, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))
+            table.add_row(*(_toned(printable(cell)) for cell in row))
         self._print_table(table)
 
     def print_paragraphs(self, facts: Sequence[tuple[str, str]]) -> None:
@@ -127,13 +135,19 @@ class ReportConsole(Console):
 
     def print_line(self, text: str) -> None:
         """Prints a line that only the terminal breaks, so that it is copied as one."""
-        self.print(Text(printable(text)), soft_wrap=True)
+        self.print(_toned(printable(text)), soft_wrap=True)
 
     def _print_table(self, table: Table) -> None:
         """Prints a table without the blanks that fill its lines."""
         with self.capture() as captured:
             self.print(table)
         self.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def _toned(text: str) -> Text:
+    """The text in the tone of the word that it begins with."""
+    found = tone(text)
+    return Text(text, style="" if found is None else found.style)
 
 
 def _columns_without_terminal() -> int:

@@ -226,7 +226,7 @@ def test_another_effort_is_told_with_what_it_takes(capsys: pytest.CaptureFixture
 
     proven = "the gap is 0: no other effort finds a better plan"
     assert last("--gpus", "8", "--effort", "thorough") == proven
-    assert last("--gpus", "8") == f"{proven}, but for one with more shared deliveries"
+    assert last("--gpus", "8") == f"{proven}, except by letting more readers share what is brought to them"
     assert last("--gpus", "8", "--share", "none") == proven
     assert last("--gpus", "8", "--effort", "quick").startswith("--effort normal would try, in about ")
     assert "effort" not in last("--gpus", "4", "--strategy", "data")

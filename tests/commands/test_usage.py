@@ -53,6 +53,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.report.sheet",
         "planner.report.tables",
         "planner.report.text.printable",
+        "planner.report.tone.toned_lines",
         "planner.results.PlanResult",
         "planner.runtime.run_report.RunResult",
         "planner.stop.Stop",

@@ -1,0 +1,31 @@
+"""The help of commands with many options."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from planner.commands.grouped_help import GroupedCommand
+from planner.commands.main import tofu
+
+GROUPED = [name for name, command in tofu.commands.items() if isinstance(command, GroupedCommand)]
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_every_option_stands_once_and_under_a_heading(name: str) -> None:
+    command = tofu.commands[name]
+    assert isinstance(command, GroupedCommand)
+    options = {option.opts[0] for option in command.params if isinstance(option, click.Option)}
+    assert sorted(option for names in command.groups.values() for option in names) == sorted(options)
+    text = CliRunner().invoke(tofu, [name, "--help"]).output
+    listed = re.findall(r"^  (--[\w-]+|-h)", text, re.MULTILINE)
+    assert sorted(listed) == sorted({*options, "-h"})
+    assert all(f"\n{heading}:\n" in text for heading in command.groups)
+
+
+def test_a_group_names_options_that_there_are() -> None:
+    with pytest.raises(AssertionError, match="does not have"):
+        GroupedCommand("x", params=[], groups={"All": ("--none",)})
