@@ -111,7 +111,7 @@ def build_training_graph(
     if batch is not None:
         forward = with_batch(forward, batch, frozenset(candidates))
     forward = with_dropout(forward, dropout)
-    forward = with_precision(forward, precision)
+    forward = with_precision(forward, precision, candidates)
     rule_table = rules.standard()
     forward = expanded(forward, candidates, rule_table)
     candidates = tuple(name for name in candidates if name in forward.constants)

@@ -113,7 +113,7 @@ ROUNDED = """<ir_version: 10, opset_import: ["" : 21]>
 
 
 def test_grad_names_what_gets_no_gradient(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing of W comes through the rounding; the scalar s is no parameter and is not listed."""
+    """Nothing of W comes through the rounding; the scalar s has a name, so it is listed, which says of no parameter."""
     model = parser.parse_model(ROUNDED)
     drawn = np.random.default_rng(0)
     weights = {name: drawn.standard_normal(shape).astype(np.float32) for name, shape in WEIGHTS.items()}
@@ -128,7 +128,7 @@ def test_grad_names_what_gets_no_gradient(tmp_path: Path, capsys: pytest.Capture
     assert "frozen: 1 constant, 16 elements: no gradient reaches it (read by MatMul)\n  W\n" in table
     assert cli.main([*line, "--json"]) == 0
     out, err = capsys.readouterr()
-    assert (json.loads(out)["frozen"], err) == (["W"], "")
+    assert (json.loads(out)["frozen"], err) == (["W", "s"], "")
     assert json.loads(out)["parameters"][0] == {
         "name": "W", "shape": [4, 4], "verdict": "frozen", "why": "no gradient reaches it (read by MatMul)",
         "evidence": ["gradient"],

@@ -17,11 +17,14 @@ from planner.errors import UnsupportedError, UsageError
 from planner.graph.model import Graph
 from planner.graph.notes import EXTERNAL
 from planner.graph.reading.from_onnx import read_model
+from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
-from planner.training.parameters.infer import Parameters, Verdict, infer_parameters, is_parameter_name
+from planner.training.parameters.infer import Parameters, Verdict, infer_parameters
 from planner.training.parameters.merged import unmerged
+from planner.training.parameters.names import is_parameter_name
 from planner.training.parameters.per_sample import decided
 from planner.training.parameters.value_forms import is_of_waves
+from stock_runtime import run
 
 node = helper.make_node
 X = {"x": random((2, 4, 8), 1)}
@@ -312,3 +315,86 @@ def test_exports_train_the_parameters_of_their_model(name: str, elements: int, b
     """The optimized ViT holds its class token once for each of its 2 samples, and trains it as one."""
     step = build_training_graph(exported(name), loss="mse", optimizer="sgd", learning_rate=0.1, batch=batch)
     assert sum(step.tensors[pair.current].elements for pair in step.state) == elements
+
+
+ONE = {"x": random((2, 8), 1)}
+ZERO = {shape: np.zeros(shape, np.float32) for shape in ((1,), (1, 1), (3,), (8, 3), (1, 4, 8), (4, 4))}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constants", "says"),
+    [
+        pytest.param([node("MatMul", ["x", "coefs2"], ["h"]), node("Add", ["h", "intercepts2"], ["y"])],
+                     {"coefs2": random((8, 1), 2), "intercepts2": np.full((1, 1), 0.3, np.float32)},
+                     "trained: read by Add", id="bias-of-one-output"),
+        pytest.param([node("Gemm", ["x", "coefs2", "intercepts2"], ["y"])],
+                     {"coefs2": random((8, 1), 2), "intercepts2": ZERO[1,]}, "trained: read by Gemm", id="gemm"),
+        pytest.param([node("MatMul", ["x", "w"], ["h"]), node("Add", ["h", "val_4"], ["y"])],
+                     {"w": random((8, 3), 2), "val_4": ZERO[3,]}, "trained: read by Add", id="zeros-behind-a-layer"),
+        pytest.param([node("MatMul", ["x", "val_4"], ["y"])], {"val_4": ZERO[8, 3]}, "trained: read by MatMul",
+                     id="matrix-of-zeros"),
+        pytest.param([node("MatMul", ["x", "w"], ["h"]), node("Add", ["h", "val_4"], ["y"])],
+                     {"w": random((8, 3), 2), "val_4": np.full(1, 0.5, np.float32)}, "frozen: one value throughout",
+                     id="a-number-for-three-outputs"),
+        pytest.param([node("MatMul", ["x", "w"], ["h"]), node("Mul", ["h", "offsets"], ["y"])],
+                     {"w": random((8, 3), 2), "offsets": ZERO[3,]}, "trained: read by Mul", id="gate-of-zeros"),
+        pytest.param([node("MatMul", ["x", "w"], ["h"]), node("Add", ["h", "attn_mask"], ["y"])],
+                     {"w": random((8, 4), 2), "attn_mask": ZERO[1, 4, 8][:, :2, :4]}, "frozen: one value throughout",
+                     id="mask-of-zeros"),
+    ],
+)  # fmt: skip
+def test_one_number_and_zeros(nodes: list, constants: dict, says: str, inferred: Inferred) -> None:
+    assert list(verdicts(inferred(nodes, constants, data=ONE)).values())[-1].startswith(says)
+
+
+SCALED = [node("MatMul", ["x", "w"], ["h"]), node("Exp", ["s"], ["e"]), node("Mul", ["h", "e"], ["y"])]
+PLAIN = [node("MatMul", ["x", "w"], ["h"]), node("Mul", ["h", "s"], ["y"])]
+DIVIDED = [node("MatMul", ["x", "w"], ["h"]), node("Div", ["h", "s"], ["y"])]
+NO_NAME = "frozen: a scalar whose name says of no parameter; --train NAME trains it"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "name", "value", "says"),
+    [
+        (SCALED, "logit_scale", 2.6593, "trained: a scalar, read by Mul"),
+        (PLAIN, "blocks.0.resweight", 0.0, "trained: a scalar, read by Mul"),
+        (PLAIN, "encoder.gate1", 1.0, "trained: a scalar, read by Mul"),
+        (PLAIN, "scale", 0.2, NO_NAME),
+        (PLAIN, "embed_tokens.embed_scale", 8.0,
+         "frozen: a scalar of a width's root, 8; --train NAME trains it"),
+        (PLAIN, "norm.eps", 1e-5, NO_NAME),
+        (DIVIDED, "temperature", 0.5, "frozen: a scalar that Div reads; --train NAME trains it"),
+        (PLAIN, "val_3", 0.5, None),
+        (PLAIN, "model/truediv/y:0", 0.5, None),
+    ],
+)  # fmt: skip
+def test_scalars(nodes: list, name: str, value: float, says: str | None, inferred: Inferred) -> None:
+    named = [node(one.op_type, [name if i == "s" else i for i in one.input], one.output) for one in nodes]
+    constants = {"w": random((8, 3), 2), name: np.array(value, np.float32)}
+    assert verdicts(inferred(named, constants, data=ONE)).get(name) == says
+    assert verdicts(inferred(named, constants, data=ONE, train=[name]))[name] == f"trained: asked for by --train {name}"
+    every = verdicts(inferred(named, constants, data=ONE, train=["*"]))
+    assert (name in every) == (says is not None), "numbers of formulas are not meant by *"
+
+
+def test_a_scalar_is_trained_as_its_formula_says(forward_model: Callable) -> None:
+    """Its gradient, by hand: of loss Σ (e^s h - t)²/n it is Σ 2 (e^s h - t) e^s h / n."""
+    constants = {"w": random((8, 3), 2), "logit_scale": np.array(0.5, np.float32)}
+    nodes = [node(one.op_type, ["logit_scale" if i == "s" else i for i in one.input], one.output) for one in SCALED]
+    graph = forward_model(nodes, constants, ONE).graph()
+    step = build_training_graph(graph, loss="mse", optimizer="sgd", learning_rate=0.1)
+    assert {pair.current for pair in step.state} == {"w", "logit_scale"}
+    target = random((2, 3), 7)
+    h = ONE["x"].astype(np.float64) @ constants["w"]
+    slope = np.sum(2 * (np.exp(0.5) * h - target) * np.exp(0.5) * h) / 6
+    found = run(to_model(step), {**ONE, "target": target, "learning_rate": np.array(0.1, np.float32)})
+    assert found["logit_scale.next"] == pytest.approx(0.5 - 0.1 * slope, rel=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_a_trained_scalar_is_no_constant_of_16_bits(precision: str, forward_model: Callable) -> None:
+    constants = {"w": random((8, 3), 2), "gate": np.array(0.5, np.float32)}
+    nodes = [node(one.op_type, ["gate" if i == "s" else i for i in one.input], one.output) for one in PLAIN]
+    graph = forward_model(nodes, constants, ONE).graph()
+    step = build_training_graph(graph, loss="mse", optimizer="sgd", learning_rate=0.1, precision=precision)
+    assert {pair.current for pair in step.state} == {"w", "gate"}

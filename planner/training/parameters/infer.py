@@ -11,30 +11,25 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Final, Literal
 
+import numpy as np
+
 from planner.errors import UnsupportedError, UsageError, did_you_mean
-from planner.graph.model import Graph, Shape
+from planner.graph.model import Graph, Op, Shape
 from planner.graph.notes import external_of
+from planner.training.parameters.names import is_made_up, is_parameter_name, words_of
 from planner.training.parameters.readers import LEARNED, Reader, Readers, Use
+from planner.training.parameters.scalars import is_chosen_name, why_frozen
 from planner.training.parameters.value_forms import holds_lowest, is_of_waves, is_on_and_off, is_one_value
 
-_MADE_UP: Final = re.compile(
-    r"(val|const|constant|initializer|c_lifted_tensor|lifted_tensor|const_fold_opt|onnx::\w+?|)_*\d*(_output_\d+)?",
-    re.IGNORECASE,
-)
-"""Last parts of names that exporters make up: ``val_160``, ``onnx::MatMul_123``, ``Constant_3_output_0``, ``57``."""
-_WORDS: Final = frozenset(
-    {"weight", "weights", "bias", "biases", "kernel", "gamma", "beta", "scale", "embed", "embedding", "embeddings"}
-    | {"token", "w", "b"}
-)
-"""Words by which parameters are named where names have no parts: ``cls_token``, ``W1``, ``fc2_bias``."""
 _SHOWN: Final = 8
 """Names in a hint."""
+_LAYERS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _EXACT: Final = frozenset({Use.PRODUCT, Use.KERNEL, Use.NORM})
 """Uses that leave no doubt, whatever the values are."""
 
@@ -88,12 +83,14 @@ def infer_parameters(
     """Decide which constants of a forward model are trained.
 
     Looked at are the float constants of rank 1 or more that the file states, be it as initializers or by Constant
-    nodes. Each is followed to the ops that really read it (see ``readers``).
+    nodes, and scalar initializers with a name that no exporter makes up. Each is followed to the ops that really read
+    it (see ``readers``).
 
     - Trained is what a product, convolution, normalisation, lookup, Add, Mul or Concat with data reads as its
-      parameter.
-    - Frozen is what holds −inf or −3e38; is one value throughout and not named as a parameter; is a mask of two values
-      or a table of sines; or is read by Where, Cast, sines, comparisons and sizes alone.
+      parameter; of scalars, what Add or Mul reads, perhaps through Exp, if the name says that it is one.
+    - Frozen is what holds −inf or −3e38; is one value throughout, not named as a parameter, no bias right behind a
+      layer, and no parameter that begins at 0; is a mask of two values or a table of sines; or is read by Where, Cast,
+      sines, comparisons and sizes alone.
 
     Args:
         forward: the model, as the file has it.
@@ -112,12 +109,12 @@ def infer_parameters(
     unclear: list[str] = []
     for name in forward.constants:
         shape = forward.tensors[name].shape
-        if not is_float_tensor(forward, name):
+        if not forward.tensors[name].dtype.is_float:
             continue
         stated = wishes.of(name)
         if stated is not None:
             decisions.append(Decision(name, shape, stated[0], f"asked for by {stated[1]}", ("stated",)))
-        elif name not in forward.folded:
+        elif _is_listed(forward, name):
             verdict, why, evidence = judge.of(name)
             if verdict is None:
                 unclear.append(f"{name!r} {list(shape)}: {why}")
@@ -134,8 +131,15 @@ def infer_parameters(
 
 
 def is_float_tensor(forward: Graph, name: str) -> bool:
-    """Whether a tensor is of floats and of rank 1 or more, as all that is trained."""
+    """Whether a tensor is of floats and of rank 1 or more."""
     return forward.tensors[name].dtype.is_float and bool(forward.tensors[name].shape)
+
+
+def _is_listed(forward: Graph, name: str) -> bool:
+    """Whether a constant may be a parameter by itself: no scalars of formulas, nothing that the file computes."""
+    if name in forward.folded or not forward.tensors[name].dtype.is_float:
+        return False
+    return bool(forward.tensors[name].shape) or is_chosen_name(name)
 
 
 def outcome(parameters: Parameters, step: Graph) -> Parameters:
@@ -163,8 +167,12 @@ class _Wishes:
             self._check(forward)
 
     def _check(self, forward: Graph) -> None:
+        # A scalar without a name of its own is meant by its whole name alone, not by ``*``.
         known = [
-            name for name in forward.constants if is_float_tensor(forward, name) and not _is_statistic(forward, name)
+            name
+            for name in forward.constants
+            if is_float_tensor(forward, name) or self._means_scalar(forward, name)
+            if not _is_statistic(forward, name)
         ]
         facts: list[str] = []
         hints: list[str] = []
@@ -180,6 +188,11 @@ class _Wishes:
             raise UsageError("patterns that fit no constant that could be trained", facts=tuple(facts), hint=hint)
         for name in known:
             self.of(name)
+
+    def _means_scalar(self, forward: Graph, name: str) -> bool:
+        tensor = forward.tensors[name]
+        is_named = _is_listed(forward, name) or any(pattern == name for _, pattern, _ in self._patterns)
+        return tensor.dtype.is_float and not tensor.shape and is_named
 
     def of(self, name: str) -> tuple[Verdict, str] | None:
         """What is said of a constant, and by which option; None if nothing is.
@@ -220,10 +233,12 @@ def _what_else(forward: Graph, names: Sequence[str]) -> str:
     if not names:
         return "nothing"
     name, tensor = names[0], forward.tensors[names[0]]
-    if name in forward.constants and is_float_tensor(forward, name):
+    if name in forward.constants and tensor.dtype.is_float and tensor.shape:
         return f"{name!r}, a running statistic: --batchnorm says what becomes of those"
+    if name in forward.constants and tensor.dtype.is_float:
+        return f"{name!r}, a number of a formula: its whole name trains it"
     if name in forward.constants:
-        return f"{name!r}, which is {list(tensor.shape)} of {tensor.dtype.value}: floats of rank 1 or more are trained"
+        return f"{name!r}, which is {list(tensor.shape)} of {tensor.dtype.value}: floats are trained"
     return f"{name!r}, which is no constant"
 
 
@@ -256,7 +271,9 @@ class _Judge:
             return Verdict.FROZEN, "the loss does not depend on it", ("readers",)
         if uses == {Use.FIXED}:
             return Verdict.FROZEN, f"read by {_op_types(readers)} only", ("readers",)
-        form = self._form(name, uses)
+        if not self._forward.tensors[name].shape:
+            return self._scalar(name, readers)
+        form = self._form(name, readers)
         if form:
             return Verdict.FROZEN, form, ("values",)
         if not readers:
@@ -273,6 +290,14 @@ class _Judge:
             return None, f"{_op_types(learned)} reads it, its name tells nothing, and its values are external data", ()
         return Verdict.TRAINED, f"read by {_op_types(learned)}", ("readers", "name") if is_named else ("readers",)
 
+    def _scalar(self, name: str, readers: Sequence[Reader]) -> tuple[Verdict, str, tuple[str, ...]]:
+        array = self._forward.constants[name]
+        op_types = list(dict.fromkeys(reader.op_type for reader in readers))
+        why = why_frozen(name, None if array is None else float(array), op_types)
+        if why:
+            return Verdict.FROZEN, f"{why}; --train NAME trains it", ("name",)
+        return Verdict.TRAINED, f"a scalar, read by {_op_types(readers)}", ("readers", "name")
+
     def _statistic(self, name: str, readers: Iterable[Reader]) -> tuple[Verdict, str, tuple[str, ...]]:
         other = next((reader for reader in readers if reader.use is not Use.STATISTIC), None)
         if other is not None:
@@ -287,21 +312,69 @@ class _Judge:
         """Whether it is only added to data, or joined with them, in several dims, as both masks and positions are."""
         return _EXACT.isdisjoint(uses) and not _is_vector(self._forward.tensors[name].shape)
 
-    def _form(self, name: str, uses: Iterable[Use]) -> str:
+    def _form(self, name: str, readers: Sequence[Reader]) -> str:
         """What the values are, if it is something that no training makes; else ""."""
         array = self._forward.constants[name]
+        uses = frozenset(reader.use for reader in readers)
         if array is None:
             return ""
         if holds_lowest(array):
             return "holds -inf or -3e38, as masks do"
         if is_one_value(array):
-            return "" if is_parameter_name(name) else "one value throughout, and not named as a parameter"
+            # One number, or zeros, may be where a bias is, or begins; ones are not.
+            is_bias = (array.size == 1 or not array.any()) and self._is_bias(readers)
+            may_be = is_parameter_name(name) or is_bias or self._begins_at_zero(name, array, readers)
+            return "" if may_be else "one value throughout, and not named as a parameter"
         if _EXACT.isdisjoint(uses):
             if is_on_and_off(array):
                 return "holds 0 and one other value, as masks do"
             if not _is_vector(array.shape) and is_of_waves(array):
                 return "a table of sines or of evenly spaced numbers"
         return ""
+
+    def _is_bias(self, readers: Sequence[Reader]) -> bool:
+        """Whether a constant is added right behind a layer, with a value for each of the layer's outputs.
+
+        So is the bias of a layer with one output, which is one number.
+        """
+        return any(reader.use is Use.BIAS and self._is_bias_of(reader) for reader in readers)
+
+    def _is_bias_of(self, reader: Reader) -> bool:
+        op = self._ops[reader.op]
+        if op.op_type in ("Conv", "ConvTranspose", "DeformConv"):
+            return True
+        if op.op_type == "Gemm":
+            return reader.shape[-1:] == self._forward.tensors[op.outputs[0]].shape[-1:]
+        layers = [self._forward.producer.get(name) for name in op.inputs]
+        layer = next((one for one in layers if one is not None and one.op_type in _LAYERS), None)
+        if op.op_type != "Add" or layer is None:
+            return False
+        made = self._forward.tensors[layer.outputs[0]].shape
+        behind = 0 if layer.op_type in ("Gemm", "MatMul") else len(made) - 2
+        sizes = [size for size in reader.shape if size > 1]
+        outputs = made[len(made) - 1 - behind]
+        return len(reader.shape) > behind and (sizes or [1]) == [outputs]
+
+    @cached_property
+    def _ops(self) -> Mapping[str, Op]:
+        return {op.name: op for op in self._forward.ops}
+
+    def _begins_at_zero(self, name: str, array: np.ndarray, readers: Sequence[Reader]) -> bool:
+        """Whether a constant of zeros is a parameter at its start: nobody multiplies with zeros, or adds them, else.
+
+        Zeros of one's own name may be masks that mask nothing, and first states of recurrent networks.
+        """
+        if array.any():
+            return False
+        uses = {reader.use for reader in readers if not _is_first_state(reader)}
+        if uses & {Use.PRODUCT, Use.KERNEL}:
+            return True
+        is_named = not is_made_up(name) and words_of(name).isdisjoint({"mask", "pad", "padding", "zero", "zeros"})
+        return is_named and bool(uses & {Use.BIAS, Use.SCALE, Use.TABLE})
+
+
+def _is_first_state(reader: Reader) -> bool:
+    return reader.use is Use.BIAS and reader.op_type in ("GRU", "LSTM", "RNN") and len(reader.shape) == 3
 
 
 def _op_types(readers: Iterable[Reader]) -> str:
@@ -310,16 +383,3 @@ def _op_types(readers: Iterable[Reader]) -> str:
 
 def _is_vector(shape: Shape) -> bool:
     return sum(size > 1 for size in shape) <= 1
-
-
-def is_parameter_name(name: str) -> bool:
-    """Whether a constant is named as an exporter names parameters: ``encoder.layer.0.bias``, ``dense/kernel:0``.
-
-    Names that exporters make up are none: ``val_160``, ``onnx::MatMul_123``, ``/encoder/Constant_3_output_0``.
-    """
-    *path, last = re.split(r"[./]", name)
-    if _MADE_UP.fullmatch(last):
-        return bool(path) and last.isdigit()
-    if path:
-        return True
-    return any(word.rstrip("0123456789").casefold() in _WORDS for word in re.split(r"[_:]", last))

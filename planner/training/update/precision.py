@@ -7,6 +7,7 @@ Sums, exponentials and normalisations are computed in float32, as automatic mixe
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -32,8 +33,13 @@ _IN_FULL: Final = frozenset(_FULL_NAMES.split())
 their operands are places, of which 16 bits have too few."""
 
 
-def with_precision(forward: Graph, precision: Precision) -> Graph:
+def with_precision(forward: Graph, precision: Precision, trained: Collection[str] = ()) -> Graph:
     """The model computing in another float type; itself for "float32".
+
+    Args:
+        forward: a model in float32.
+        precision: the other type.
+        trained: the constants that are parameters, whose values are not known later on.
 
     Raises:
         UsageError: a precision that there is not.
@@ -42,13 +48,14 @@ def with_precision(forward: Graph, precision: Precision) -> Graph:
         return forward
     if precision not in ("float16", "bfloat16"):
         raise UsageError(f"unknown precision {precision!r}", facts=("known: bfloat16, float16, float32",))
-    return _Lowering(forward, DType(precision)).run()
+    return _Lowering(forward, DType(precision), frozenset(trained)).run()
 
 
 class _Lowering:
-    def __init__(self, forward: Graph, low: DType) -> None:
+    def __init__(self, forward: Graph, low: DType, trained: frozenset[str]) -> None:
         self.forward = forward
         self.low = low
+        self.trained = trained
         self.emit = Builder(forward)
         self.names: dict[tuple[str, DType], str] = {}
         """Where a float32 tensor of the model is to be had in each dtype."""
@@ -109,6 +116,7 @@ class _Lowering:
             source = known[0] if known else name
             value = self.forward.constants.get(name)
             is_computed = name in self.forward.folded or (value is not None and not value.shape)
+            is_computed = is_computed and name not in self.trained
             if value is not None and is_computed and dtype is not DType.FLOAT32:
                 self.names[key] = self.emit.constant(self._rounded(value, dtype), f"{name}.{dtype.value}")
             else:
