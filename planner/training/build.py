@@ -20,7 +20,8 @@ from planner.training.builder import Builder
 from planner.training.gradients.autodiff import backward
 from planner.training.gradients.dropout import DropoutMode, with_dropout
 from planner.training.gradients.expand import expanded
-from planner.training.gradients.lowering import OLDEST_OPSET, OPSET, lower
+from planner.training.gradients.lowering import lower
+from planner.training.gradients.older_opsets import OLDEST_OPSET, OPSET, brought_up
 from planner.training.parameters.infer import Parameters, Verdict
 from planner.training.parameters.per_sample import decided
 from planner.training.update.label_options import settled
@@ -113,11 +114,11 @@ def build_training_graph(
     forward = with_dropout(forward, dropout)
     forward = with_precision(forward, precision, candidates)
     rule_table = rules.standard()
-    forward = expanded(forward, candidates, rule_table)
+    forward = expanded(brought_up(forward), candidates, rule_table)
     candidates = tuple(name for name in candidates if name in forward.constants)
 
     builder = Builder(forward)
-    lowered = lower(builder, forward.ops, opset=forward.opset, batch_statistics=batchnorm == "train")
+    lowered = lower(builder, forward.ops, batch_statistics=batchnorm == "train")
     scalar_loss = make_loss(builder, target, loss_options)
     rate = builder.declare("learning_rate", (), DType.FLOAT32)
     updates = Updates(builder, forward, step, hyper, schedule, rate)

@@ -10,7 +10,7 @@ import onnx
 
 from planner.training import rules
 from planner.training.gradients.expand import EXPANSIONS, has_body
-from planner.training.gradients.lowering import OPSET
+from planner.training.gradients.older_opsets import OPSET
 from planner.training.gradients.reasons import REASONS
 
 Kind: TypeAlias = Literal["rule", "expanded", "body", "stops", "no floats", "none"]

@@ -26,6 +26,9 @@ CASES = {
         "[2, 3, 4]", "[2, 3, 4, 5]", "its perm is [0, 2, 1], which does not order the dims of an input of [2, 3, 4, 5]",
     ),
     "ConvTranspose (x, w, b)": ("[1, 3, 8] [3, 5, 1] [5]", "[1, 3, 8] [3, 5, 1] [3]", "2 is [3], and must be [5]"),
+    "GroupNormalization <num_groups = 2> (x, s, b)": (
+        "[2, 6, 4] [6] [6]", "[2, 6, 4] [2] [2]", "its input 1 is [2], and must be [6]",
+    ),
     "InstanceNormalization (x, s, b)": ("[2, 3, 4] [3] [3]", "[2, 3, 4] [3] [2, 3, 4]", "2 is [2, 3, 4], and must be"),
     "LayerNormalization (x, s)": ("[2, 3, 4] [4]", "[2, 3, 4] [3]", "which does not stretch to [2, 3, 4]"),
     "PRelu (x, s)": ("[2, 3, 4] [3, 1]", "[2, 3, 4] [2, 2, 3, 4]", "which does not stretch to [2, 3, 4]"),

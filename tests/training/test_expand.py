@@ -184,6 +184,11 @@ BODIES = [
         [node("GroupNormalization", ["x", "s", "b"], ["y"], epsilon=1e-3, num_groups=2)],
         {"x": (2, 4, 3), "s": (4,), "b": (4,)}, 21,
     ),
+    (
+        # Until opset 21, scale and bias have an entry for each group.
+        [node("GroupNormalization", ["x", "s", "b"], ["y"], epsilon=1e-3, num_groups=2)],
+        {"x": (2, 4, 3), "s": (2,), "b": (2,)}, 18,
+    ),
     ([node("RMSNormalization", ["x", "s"], ["y"], epsilon=1e-3)], {"x": (2, 3, 4), "s": (4,)}, 23),
     (
         [node("Attention", ["q", "k", "v"], ["y"], is_causal=1)],

@@ -13,6 +13,7 @@ from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.folding.operands import operand_fault
+from planner.graph.folding.sizes import runtime_sizes
 from planner.graph.model import Tensor
 from planner.graph.protos import dtype_of, elem_type_name, elem_type_of, shape_fault
 from planner.graph.reading.load import MAX_OPSET
@@ -24,6 +25,9 @@ _MAX_DATA_ELEMENTS: Final = 4096
 _LIKE_FIRST_INPUT: Final = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 """The operators of the default domain that ONNX has no shape inference for; both keep their operand's type."""
 
+
+_EXECUTED_THOUGH_DEPRECATED: Final = frozenset({"GroupNormalization"})
+"""Operators that ONNX calls deprecated at some opset, which tools write there and ONNX Runtime executes."""
 
 _TAKES_ONE_FOR_SCALARS: Final = frozenset({"Range"})
 """Where the runtime takes a vector of one element for a scalar, which ONNX's inference refuses once it is known."""
@@ -64,7 +68,7 @@ class Inference:
             schema = onnx.defs.get_schema(node.op_type, self._opsets[domain], domain)
         except (onnx.defs.SchemaError, KeyError):
             raise UnknownOperatorError from None
-        if schema.deprecated:
+        if schema.deprecated and (domain or node.op_type not in _EXECUTED_THOUGH_DEPRECATED):
             raise UnknownOperatorError
         return schema
 
@@ -96,7 +100,7 @@ class Inference:
                 del proto.dims[:]
             types = {name: _type_proto(replace(tensors[name], shape=())) for name in names}
         try:
-            if not graphs_of(node):
+            if not graphs_of(node) and not schema.deprecated:
                 onnx.checker.check_node(node, self._context)
             if graphs_of(node):
                 found = self._control_flow(node, types)
@@ -108,10 +112,8 @@ class Inference:
             raise ModelError(_first_line(str(error))) from None
         made = {name: _tensor(name, found.get(name)) for name in node.output if name}
         _check_reshape(node, tensors, made)
-        _check_operands(node, tensors, made)
-        if node.op_type == "Resize" and not schema.domain:
-            made = _resized(node, tensors, values, made)
-        return made
+        _check_operands(node, schema.since_version, tensors, made)
+        return made if schema.domain else runtime_sizes(node, tensors, values, made)
 
     def _control_flow(self, node: NodeProto, types: Mapping[str, TypeProto]) -> Mapping[str, TypeProto]:
         """What ONNX infers of an op with graphs inside, which it can do in a model only."""
@@ -188,13 +190,15 @@ def _tensor(name: str, proto: TypeProto | None) -> Tensor | None:
     return Tensor(name, shape, dtype)
 
 
-def _check_operands(node: NodeProto, tensors: Mapping[str, Tensor], made: Mapping[str, Tensor | None]) -> None:
+def _check_operands(
+    node: NodeProto, version: int, tensors: Mapping[str, Tensor], made: Mapping[str, Tensor | None]
+) -> None:
     if node.domain not in ("", "ai.onnx"):
         return
     inputs = [tensors[name].shape if name else None for name in node.input]
     outputs = [tensor.shape if (tensor := made.get(name)) is not None else None for name in node.output]
     attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-    fault = operand_fault(node.op_type, inputs, outputs, attributes)
+    fault = operand_fault(node.op_type, version, inputs, outputs, attributes)
     if fault:
         raise ModelError(fault)
 
@@ -209,25 +213,3 @@ def _check_reshape(node: NodeProto, tensors: Mapping[str, Tensor], made: Mapping
             f"cannot reshape {list(before.shape)} ({before.elements} elements) "
             f"to {list(after.shape)} ({after.elements} elements)"
         )
-
-
-def _resized(
-    node: NodeProto,
-    tensors: Mapping[str, Tensor],
-    values: Mapping[str, np.ndarray | None],
-    made: dict[str, Tensor | None],
-) -> dict[str, Tensor | None]:
-    """A Resize by scales with the sizes that ONNX Runtime makes, which multiplies in float32: 9 times 1.6666666 is 15.
-
-    ONNX's inference multiplies in float64, and says 14.
-    """
-    scales = values.get(node.input[2]) if len(node.input) > 2 and node.input[2] else None
-    after = made.get(node.output[0])
-    if scales is None or not scales.size or after is None:
-        return made
-    before = tensors[node.input[0]].shape
-    stated = next((attribute.ints for attribute in node.attribute if attribute.name == "axes"), range(len(before)))
-    sizes = list(before)
-    for axis, scale in zip(stated, scales.astype(np.float32).ravel(), strict=True):
-        sizes[axis] = int(np.float32(before[axis]) * scale)
-    return {**made, node.output[0]: replace(after, shape=tuple(sizes))}

@@ -25,12 +25,12 @@ _FLAGS: Final = frozenset(
 """Attributes that are true or false. Other numbers are true to some readers and false to others."""
 
 
-def operand_fault(op_type: str, inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
-    """How the operands of an op of the default domain contradict each other, or ""."""
+def operand_fault(op_type: str, version: int, inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    """How the operands of an op of the default domain contradict each other, or ""; the version is its operator's."""
     for name in sorted(_FLAGS & attributes.keys()):
         if attributes[name] not in (0, 1):
             return f"its attribute {name} is {attributes[name]}, and must be 0 or 1"
-    rule = _RULES.get(op_type)
+    rule = _OLDER_RULES.get((op_type, version)) or _RULES.get(op_type)
     return "" if rule is None else rule([*inputs, *[None] * 9], outputs, attributes)
 
 
@@ -103,6 +103,19 @@ def _by_channel(*slots: int) -> _Rule:
     return rule
 
 
+def _group_normalization(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    x, groups = inputs[0] or (), int(attributes.get("num_groups", 1))
+    if len(x) < 2 or groups < 1 or x[1] % groups:
+        return f"its input is {list(x)}, which has no channels that make {groups} groups"
+    return _first(*(_must_be(slot, inputs[slot], (x[1],)) for slot in (1, 2)))
+
+
+def _group_normalization_18(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    groups = (int(attributes.get("num_groups", 1)),)
+    fits_x = _group_normalization([inputs[0], None, None], outputs, attributes)
+    return fits_x or _first(*(_must_be(slot, inputs[slot], groups) for slot in (1, 2)))
+
+
 def _stretched_to_first(*slots: int) -> _Rule:
     def rule(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
         return _first(*(_must_stretch(slot, inputs[slot], inputs[0]) for slot in slots))
@@ -168,6 +181,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "GlobalAveragePool": _pool,
     "GlobalLpPool": _pool,
     "GlobalMaxPool": _pool,
+    "GroupNormalization": _group_normalization,
     "InstanceNormalization": _by_channel(1, 2),
     "LSTM": _recurrent(4),
     "LayerNormalization": _stretched_to_first(1, 2),
@@ -182,3 +196,5 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "SoftmaxCrossEntropyLoss": _loss,
     "Transpose": _transpose,
 }
+_OLDER_RULES: Final[Mapping[tuple[str, int], _Rule]] = {("GroupNormalization", 18): _group_normalization_18}
+"""Of versions of operators that take other operands."""

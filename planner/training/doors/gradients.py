@@ -14,7 +14,7 @@ from planner.graph.model import DType, Graph, StatePair
 from planner.strict_json import JsonError, parse_json
 from planner.training.build import INPUTS, sample_of
 from planner.training.builder import Builder
-from planner.training.gradients.lowering import OPSET
+from planner.training.gradients.older_opsets import OPSET
 from planner.training.parameters.infer import is_float_tensor
 from planner.training.update.optimizers import Hyper, optimizer_function
 from planner.training.update.updates import Schedule, Updates

@@ -35,7 +35,8 @@ from planner.training.attributes import label
 from planner.training.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions
 from planner.training.gradients.expand import expand_op, is_composite
-from planner.training.gradients.lowering import OLDEST_OPSET, OPSET, lower_op, upgraded
+from planner.training.gradients.lowering import lower_op
+from planner.training.gradients.older_opsets import OLDEST_OPSET, OPSET, upgraded
 
 Lowering: TypeAlias = Callable[["Walk", Op], tuple[str, ...]]
 """Emits what stands for an op; says what makes each output ("" for one that is not made)."""
@@ -190,8 +191,11 @@ class Walk:
         self.originals.update((output, op) for output in op.outputs if output)
         first = len(builder.ops)
         with builder.scope(op.name):
-            if self.differentiates and is_composite(op, self.opset, rules.standard()):
-                sources = expand_op(builder, op, self.opset)
+            op = upgraded(builder, op, self.opset)
+            self.ops.extend(builder.ops[first:])
+            first, opset = len(builder.ops), max(self.opset, OPSET)
+            if self.differentiates and is_composite(op, opset, rules.standard()):
+                sources = expand_op(builder, op, opset)
                 self._alias(op, sources)
                 self.ops.extend(builder.ops[first:])
                 return
@@ -199,9 +203,9 @@ class Walk:
                 updates: dict[str, str] = {}
                 trains = bool(op.attribute("training_mode", 0))
                 with builder.apart():
-                    lower_op(builder, op, self.opset, batch_statistics=trains, saved=self.saved, updates=updates)
+                    lower_op(builder, op, batch_statistics=trains, saved=self.saved, updates=updates)
             else:
-                builder.replay(upgraded(builder, op, self.opset))
+                builder.replay(op)
         self.ops.append(op)
 
 

@@ -4,7 +4,7 @@
 - ReduceMean and GlobalAveragePool by a sum and a Mul, because partial means cannot be added up.
 - LayerNormalization is given its optional outputs, which its backward reads.
 
-Everything else stays as it is, but for what opset 18 changed: axes of reductions are an input since then.
+Everything else stays as it is. The ops are of the training graph's opset, see ``older_opsets``.
 """
 
 from __future__ import annotations
@@ -23,17 +23,6 @@ from planner.training.gradients.refusals import Refusals
 from planner.training.rules.normalisation import per_channel
 from planner.training.rules.reduction import reduced_axes
 
-OPSET = 21
-"""Version of the default domain that training graphs are written in; a later one of the model is kept."""
-OLDEST_OPSET = 13
-
-_CHANGED = {"GroupNormalization": 21}
-"""Operators whose older versions mean something else, and since when they mean what they do at ``OPSET``."""
-_REDUCTIONS = frozenset(
-    {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"}
-    | {"ReduceSumSquare"}
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
@@ -45,17 +34,17 @@ class Lowered:
     """Running statistics and what replaces them after the step."""
 
 
-def lower(builder: Builder, ops: tuple[Op, ...], *, opset: int, batch_statistics: bool) -> Lowered:
+def lower(builder: Builder, ops: tuple[Op, ...], *, batch_statistics: bool) -> Lowered:
     """Emit the forward ops of a training step.
 
     Args:
         builder: of the forward graph.
         ops: of the forward graph.
-        opset: that they are written in.
         batch_statistics: whether BatchNormalization normalises by its batch; else by its running statistics.
 
     Raises:
-        UnsupportedError: ops that cannot be brought to ``OPSET``, or a BatchNormalization of mixed dtypes: all of them.
+        UnsupportedError: forms that cannot be part of a training step, a BatchNormalization of mixed dtypes: all of
+            them.
     """
     saved: dict[str, Mapping[str, str]] = {}
     updates: dict[str, str] = {}
@@ -63,7 +52,7 @@ def lower(builder: Builder, ops: tuple[Op, ...], *, opset: int, batch_statistics
     for op in ops:
         with builder.scope(op.name):
             try:
-                lower_op(builder, op, opset, batch_statistics=batch_statistics, saved=saved, updates=updates)
+                lower_op(builder, op, batch_statistics=batch_statistics, saved=saved, updates=updates)
             except UnsupportedError as error:
                 refusals.add(error.what, error.hint)
                 builder.replay(op)
@@ -71,43 +60,9 @@ def lower(builder: Builder, ops: tuple[Op, ...], *, opset: int, batch_statistics
     return Lowered(saved, updates)
 
 
-def upgraded(builder: Builder, op: Op, opset: int) -> Op:
-    """An op of an older opset as ``OPSET`` writes it.
-
-    Raises:
-        UnsupportedError: it means something else there.
-    """
-    if op.domain:
-        return op
-    since = _CHANGED.get(op.op_type, 0)
-    if opset < since:
-        raise refuse(op, f"of opset {opset}, and it changed at {since}")
-    if op.op_type == "DFT" and len(op.inputs) < 3:
-        # Its axis was an attribute until opset 20, and has another default since.
-        axis = integer(op, "axis", 1) if opset < 20 else -2
-        attributes = tuple(item for item in op.attributes if item[0] != "axis")
-        known = builder.constant(np.array(axis, np.int64), f"int.{axis}")
-        operands = (*op.inputs, *("",) * (2 - len(op.inputs)), known)
-        return replace(op, inputs=operands, attributes=attributes)
-    if opset >= 18:
-        return op
-    if op.op_type in _REDUCTIONS:
-        attributes = tuple(item for item in op.attributes if item[0] != "axes")
-        axes = op.attribute("axes")
-        assert axes is None or isinstance(axes, tuple)
-        operands = (op.inputs[0], builder.ints([int(axis) for axis in axes], "axes")) if axes else op.inputs
-        return replace(op, inputs=operands, attributes=attributes)
-    if op.op_type == "Split" and (len(op.inputs) < 2 or not op.inputs[1]):
-        axis = axis_of(op, builder.rank(op.inputs[0]), 0)
-        size, count = builder.shape(op.inputs[0])[axis], len(op.outputs)
-        return replace(op, inputs=(op.inputs[0], builder.ints([size // count] * count, "split")))
-    return op
-
-
 def lower_op(
     builder: Builder,
     op: Op,
-    opset: int,
     *,
     batch_statistics: bool,
     saved: dict[str, Mapping[str, str]],
@@ -118,7 +73,6 @@ def lower_op(
     Raises:
         UnsupportedError: a form that cannot be part of a training step.
     """
-    op = upgraded(builder, op, opset)
     match op.op_type if not op.domain else "":
         case "BatchNormalization" if batch_statistics:
             saved[op.name] = _batch_normalization(builder, op, updates)
@@ -127,6 +81,7 @@ def lower_op(
         case "Dropout" if _drops(builder, op):
             saved[op.name] = _dropout(builder, op)
         case "DFT":
+            op = _with_axis(builder, op)
             builder.replay(op)
             saved[op.name] = {"axis": op.inputs[2]}
         case "ReduceMean":
@@ -136,6 +91,14 @@ def lower_op(
             _mean(builder, op, tuple(range(2, builder.rank(op.inputs[0]))), keepdims=True)
         case _:
             builder.replay(op)
+
+
+def _with_axis(builder: Builder, op: Op) -> Op:
+    """A DFT that states its axis, which its backward reads."""
+    if op.has_input(2):
+        return op
+    operands = (*op.inputs[:2], *("",) * (2 - len(op.inputs)), builder.constant(np.array(-2, np.int64), "int.-2"))
+    return replace(op, inputs=operands)
 
 
 def _drops(builder: Builder, op: Op) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.model import Op
+from planner.graph.model import DType, Op
 from planner.training.attributes import axis_of, integers, refuse, text
 from planner.training.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
@@ -191,7 +191,7 @@ def gather(context: Backward) -> Contributions:
     others = [dim for dim in range(emit.rank(dy)) if dim not in picked]
     updates = emit.transpose(dy, [*picked, *others])
     moved = (shape[axis], *shape[:axis], *shape[axis + 1 :])
-    column = emit.unsqueeze(indices, [rank_of_indices])
+    column = emit.cast(emit.unsqueeze(indices, [rank_of_indices]), DType.INT64)
     total = scatter_nd(emit, emit.zeros(moved, dy), column, updates)
     return [emit.transpose(total, [*range(1, axis + 1), 0, *range(axis + 1, len(shape))])]
 
