@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from planner.graph.emitter import ELEM_TYPES
-from planner.graph.model import DType
+from planner.graph.model import Attribute, DType
 from planner.opdefs.parts import constant_result, filled, input_region, int64, lowest, output_dtype
 from planner.opdefs.windows import Window, listed, local_geometry, local_pads, windows
 from planner.tdl.builder import Ix, Max, NodeView, Opaque, Sum, TensorArg, Val, call, op
@@ -24,14 +25,38 @@ def _positions(window: tuple[Window, ...], y: tuple[Ix, ...], k: tuple[Ix, ...])
     return tuple(w.at(position, offset) for w, position, offset in zip(window, y, k, strict=True))
 
 
+def _is_wide(pads: tuple[int, ...], sizes: Sequence[int]) -> bool:
+    """Whether pads are more than the runtime takes: less than the kernel's sizes, dilated or not."""
+    return any(pad >= size for pad, size in zip(pads, (*sizes, *sizes), strict=True))
+
+
+def _rounded_up(node: NodeView, part: Part) -> dict[str, Attribute]:
+    """The geometry of a part whose kernel is whole, of an op that rounds up (ceil_mode), and so does the part.
+
+    What its last windows have beyond the padding is none: it never counts in a mean, and as pads it may be more than
+    the runtime takes.
+    """
+    kernel = _kernel(node)
+    changed = local_geometry(node, part, kernel)
+    if node.attribute("ceil_mode", 0) and not node.attribute("auto_pad", "NOTSET").startswith("SAME"):
+        rank = len(kernel)
+        pads, stated = local_pads(part), listed(node, "pads", 2 * rank, 0)
+        after = tuple(min(pad, limit) for pad, limit in zip(pads[rank:], stated[rank:], strict=True))
+        changed |= {"pads": (*pads[:rank], *after), "ceil_mode": 1}
+    return changed
+
+
 def max_pool_local(node: NodeView, part: Part) -> LocalOp:
-    """Explicit pads where the part lies at a border; positions of the maxima as the whole op counts them."""
+    """Positions of the maxima as the whole op counts them."""
     if part.inputs[0] is None:
         return constant_result(node, part, lowest(output_dtype(node)))
     cut = [part.ranges.get(f"k{dim}", (0, size)) for dim, size in enumerate(_kernel(node))]
-    sizes, pads = [hi - lo for lo, hi in cut], local_pads(part)
-    pool = same_op(node, part, attributes=local_geometry(node, part, sizes))
-    if any(pad >= size for pad, size in zip(pads, sizes * 2, strict=True)):
+    sizes, pads = tuple(hi - lo for lo, hi in cut), local_pads(part)
+    is_wide = _is_wide(pads, sizes)
+    whole_kernel = sizes == _kernel(node)
+    geometry = _rounded_up(node, part) if is_wide and whole_kernel else local_geometry(node, part, sizes)
+    pool = same_op(node, part, attributes=geometry)
+    if is_wide and not whole_kernel:
         return _padded_first(pool.nodes[0], pads, output_dtype(node))
     if len(node.op.outputs) > 1 and node.op.outputs[1]:
         return _counted_in_the_whole(node, part, pool.nodes[0])
@@ -94,20 +119,10 @@ def max_pool(node: NodeView, X: TensorArg) -> object:
 
 
 def average_pool_local(node: NodeView, part: Part) -> LocalOp:
-    """Explicit pads where the part lies at a border.
-
-    What the last window has beyond the padding (ceil_mode) is none: it never counts, so there the rounding stays.
-    """
+    """Explicit pads where the part lies at a border; rounded up where the whole op is."""
     if part.inputs[0] is None:
         return constant_result(node, part, 0.0)
-    kernel = _kernel(node)
-    changed = local_geometry(node, part, kernel)
-    if node.attribute("ceil_mode", 0) and not node.attribute("auto_pad", "NOTSET").startswith("SAME"):
-        rank = len(kernel)
-        pads, stated = local_pads(part), listed(node, "pads", 2 * rank, 0)
-        after = tuple(min(pad, limit) for pad, limit in zip(pads[rank:], stated[rank:], strict=True))
-        changed |= {"pads": (*pads[:rank], *after), "ceil_mode": 1}
-    return same_op(node, part, attributes=changed)
+    return same_op(node, part, attributes=_rounded_up(node, part))
 
 
 @op("AveragePool", local=average_pool_local)
@@ -128,7 +143,9 @@ def lp_pool_local(node: NodeView, part: Part) -> LocalOp:
     """Explicit pads where the part lies at a border."""
     if part.inputs[0] is None:
         return constant_result(node, part, 0.0)
-    return same_op(node, part, attributes=local_geometry(node, part, _kernel(node)))
+    kernel = _kernel(node)
+    is_wide = _is_wide(local_pads(part), kernel)
+    return same_op(node, part, attributes=_rounded_up(node, part) if is_wide else local_geometry(node, part, kernel))
 
 
 @op("LpPool", local=lp_pool_local)

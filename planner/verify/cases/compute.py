@@ -137,6 +137,12 @@ def pooling() -> Iterator[Case]:
         yield make(name, (1, 2, 7, 6), kernel_shape=(2, 2), strides=(1, 2), auto_pad="SAME_LOWER")
         yield make(name, (1, 2, 6, 5, 4), kernel_shape=(2, 2, 2))
         yield make(name, (2, 2, 11), kernel_shape=(3,), dilations=(2,), pads=(1, 1))
+        # The fourth window would begin beyond the input and the padding before it, and is none.
+        yield make(name, (2, 3, 13, 8), kernel_shape=(3, 3), strides=(3, 3), pads=(1, 1, 1, 1), ceil_mode=1)
+    # The last window reaches further beyond the end than a kernel has elements.
+    yield make(
+        "MaxPool", (1, 2, 9), kernel_shape=(4,), strides=(4,), dilations=(2,), pads=(0, 3), ceil_mode=1, outputs=2
+    )
     yield make("MaxPool", Given((2, 2, 7), "int8", -9, 9), kernel_shape=(3,), pads=(1, 1))
     yield make("MaxPool", (3, 4, 7, 6), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), outputs=2)
     yield make("AveragePool", (2, 2, 9, 7), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), count_include_pad=1)

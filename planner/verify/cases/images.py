@@ -98,6 +98,9 @@ def pools() -> Iterator[Case]:
     yield make("LpPool", (2, 3, 9, 7), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), p=1)
     yield make("LpPool", (1, 2, 7, 6), kernel_shape=(3, 3), strides=(2, 2), auto_pad="SAME_UPPER")
     yield make("LpPool", (1, 2, 9), kernel_shape=(3,), pads=(0, 2), p=3, opset=17)
+    yield make("LpPool", (1, 2, 13, 8), kernel_shape=(3, 3), strides=(3, 3), pads=(1, 1, 1, 1), ceil_mode=1)
+    # The last window reaches further beyond the end than a kernel has elements.
+    yield make("LpPool", (1, 2, 6), kernel_shape=(2,), strides=(2,), dilations=(2,), pads=(1, 1), ceil_mode=1)
     yield make("GlobalLpPool", (2, 3, 5, 4))
     yield make("GlobalLpPool", (3, 2, 7), p=1)
     found = np.stack([np.array([[[5, 7], [13, 15]], [[0, 2], [8, 11]]]) + 32 * b for b in range(3)])
