@@ -142,7 +142,9 @@ def _choices(kind: Any) -> set[str]:
 def test_import_is_cheap() -> None:
     program = "import sys, planner; print([name for name in sys.modules if name.split('.')[0] in sys.argv[1:]])"
     heavy = ("onnx", "onnxruntime", "numpy", "rich", "yaml", "google", "click")
-    done = subprocess.run([sys.executable, "-c", program, *heavy], cwd=ROOT, text=True, capture_output=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *heavy], cwd=ROOT, text=True, capture_output=True, timeout=300
+    )
     assert done.stdout == "[]\n", done.stderr
 
 

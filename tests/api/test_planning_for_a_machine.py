@@ -7,6 +7,7 @@ from typing import Any, Literal
 import onnx
 import pytest
 
+from fast_suite import chosen
 from planner import api
 from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch
@@ -76,6 +77,7 @@ def test_compare_has_a_column_of_estimates(capsys: pytest.CaptureFixture[str]) -
     assert "estimated time" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_least_time_is_no_more_than_that_of_the_least_cost() -> None:
     write_model(build("mlp-5x300"), Path("big.onnx"))
     bytes_plan = api.plan(Path("big.onnx"), topology="p2.8xlarge", objective="bytes", out=Path("a")).plan
@@ -93,7 +95,7 @@ levels: [{name: network, ways: 4, bandwidth: 1GB/s, latency: 5us}, {name: link, 
 """
 
 
-@pytest.mark.parametrize("objective", ["bytes", "time"])
+@pytest.mark.parametrize("objective", chosen(["bytes", "time"], fast=["bytes"]))
 def test_outer_cuts_are_those_between_nodes(objective: Literal["bytes", "time"]) -> None:
     """12 = 3 x 2 x 2, the largest factor first, has its outermost cut inside of these nodes."""
     Path("nodes.yaml").write_text(NODES)

@@ -61,6 +61,7 @@ def test_for_workers_every_basic_strategy_is_there() -> None:
                 } <= (there)
 
 
+@pytest.mark.slow
 def test_plans_for_a_topology_are_measured_to_the_last_op(capsys: pytest.CaptureFixture[str]) -> None:
     """The topology says nothing of its devices' speed: without the profile there was no plan for the least time."""
     with pytest.raises(UsageError, match="does not say how fast its devices compute"):

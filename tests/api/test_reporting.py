@@ -70,6 +70,7 @@ def unpacked(data: dict[str, Any]) -> dict[str, list[Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_page_has_every_tensor_with_its_tiles(folder: Path, tmp_path: Path) -> None:
     result = api.report(folder, output=tmp_path / "p.html", topology=topology_of(folder))
     page, plan = (tmp_path / "p.html").read_text(), plan_of(folder)

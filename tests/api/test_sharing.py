@@ -50,6 +50,7 @@ def test_what_is_held_is_counted() -> None:
     assert peak(everything) > peak(first)
 
 
+@pytest.mark.slow
 def test_less_memory_means_less_sharing() -> None:
     first, everything = gathering()
     limits = (peak(first), (peak(first) + peak(everything)) // 2, peak(everything))
@@ -93,6 +94,7 @@ def test_a_limit_on_memory_is_kept_to_with_sharing(here: Path) -> None:
     assert shared.plan.moved_bytes <= free.plan.moved_bytes
 
 
+@pytest.mark.slow
 def test_a_plan_for_the_least_time_shares_too(here: Path) -> None:
     options = {"topology": "p2.8xlarge", "objective": "time", "replicate": "none", "effort": "quick"}
     shared = api.plan(Path("m.onnx"), out=Path("shared"), **options)  # type: ignore[arg-type]

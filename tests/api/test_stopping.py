@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fast_suite import chosen
 from plan_digests import MODELS, digest
 from planner import api
 from planner.artifacts.plan import Plan
@@ -35,9 +36,13 @@ def planned(stop: Stop, out: str = "plan", model: Path = MODEL, **options: objec
     return api.plan(model, out=Path(out), force=True, stop=stop, **wanted)  # type: ignore[arg-type]
 
 
-def moments(counting: StopAt) -> range:
-    """A dozen of the questions that a search has asked, the first among them."""
-    return range(1, counting.asked + 1, -(-counting.asked // 12))
+def moments(counting: StopAt, count: int) -> range:
+    """So many of the questions that a search has asked, the first among them."""
+    return range(1, counting.asked + 1, -(-counting.asked // count))
+
+
+at_moments = pytest.mark.parametrize("count", chosen([3, 12], fast=[3]))
+"""A few of them, or a dozen."""
 
 
 def read(folder: str = "plan") -> Plan:
@@ -50,12 +55,13 @@ def test_a_search_that_is_not_stopped_says_nothing_of_it() -> None:
     assert (read().stopped_by, result.left_out) == (None, ())
 
 
-def test_wherever_a_search_is_stopped_there_is_a_plan_that_runs() -> None:
+@at_moments
+def test_wherever_a_search_is_stopped_there_is_a_plan_that_runs(count: int) -> None:
     counting = StopAt()
     whole = planned(counting)
     assert counting.asked > 10
     first = planned(Stop(), "quick", effort="quick", share="none", through_bodies=False)
-    for number in moments(counting):
+    for number in moments(counting, count):
         result = planned(StopAt(number))
         plan = read()
         assert plan == result.plan
@@ -163,13 +169,14 @@ def test_what_is_no_time_is_refused(text: str, says: str, here: Path, capsys: py
         api.plan(MODEL, gpus=2, time=text)
 
 
-def test_a_price_that_was_not_looked_for_is_no_price(capsys: pytest.CaptureFixture[str]) -> None:
+@at_moments
+def test_a_price_that_was_not_looked_for_is_no_price(capsys: pytest.CaptureFixture[str], count: int) -> None:
     counting = StopAt()
     rules = {"gpus": 4, "pin": {"w1": "R"}, "forbid": (("x*", "R"),)}
     whole = planned(counting, **rules)
     assert all(price.is_found for price in whole.prices)
     found = set()
-    for number in moments(counting):
+    for number in moments(counting, count):
         result = planned(StopAt(number), **rules)
         for price, wanted in zip(result.prices, whole.prices, strict=True):
             assert price == wanted or (price.price_bytes is None and not price.is_found)
@@ -185,6 +192,7 @@ def test_a_price_that_was_not_looked_for_is_no_price(capsys: pytest.CaptureFixtu
     assert price == {"pin": "w1=R", "price_bytes": None, "is_found": False}
 
 
+@pytest.mark.slow
 def test_with_a_limit_on_memory_the_first_plan_is_one_that_fits() -> None:
     peak = max(planned(Stop(), gpus=4, effort="quick").plan.peak_bytes)
     limit = peak * 7 // 10
@@ -193,7 +201,7 @@ def test_with_a_limit_on_memory_the_first_plan_is_one_that_fits() -> None:
     whole = planned(counting, **tight)
     assert counting.asked > 50
     costs = set()
-    for number in moments(counting):
+    for number in moments(counting, 12):
         result = planned(StopAt(number), **tight)
         assert max(result.plan.peak_bytes) <= limit
         assert read() == result.plan
@@ -206,12 +214,13 @@ def test_with_a_limit_on_memory_the_first_plan_is_one_that_fits() -> None:
     assert timed.plan.stopped_by == "time"
 
 
-def test_planning_for_the_least_time_can_be_stopped() -> None:
+@at_moments
+def test_planning_for_the_least_time_can_be_stopped(count: int) -> None:
     counting = StopAt()
     machine = {"gpus": 4, "topology": "p2.8xlarge", "effort": "normal"}
     planned(counting, **machine)
     assert counting.asked > 5
-    for number in moments(counting):
+    for number in moments(counting, count):
         result = planned(StopAt(number), **machine)
         assert read() == result.plan
         assert result.left_out

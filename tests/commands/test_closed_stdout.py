@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_line import ROOT, Door, model_file, raises, tofu
+from fast_suite import chosen
 from planner.commands import main as cli
 
 
@@ -20,7 +21,7 @@ def into_a_closed_pipe(*arguments: str) -> tuple[int, bytes]:
     os.close(reader)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "planner", *arguments], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=120
+            [sys.executable, "-m", "planner", *arguments], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=300
         )
     finally:
         os.close(writer)
@@ -38,7 +39,7 @@ def test_broken_pipe(arguments: list[str]) -> None:
     assert into_a_closed_pipe(*arguments) == (141, b"")
 
 
-@pytest.mark.parametrize("what", ["ops", "explain"])
+@pytest.mark.parametrize("what", chosen(["ops", "explain"], fast=["ops"]))
 def test_a_table_into_a_closed_pipe(what: str, tmp_path: Path) -> None:
     arguments = ["ops"]
     if what == "explain":
@@ -57,7 +58,7 @@ def test_full_disk() -> None:
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=300,
         )
     assert (done.returncode, done.stderr) == (2, "error: cannot write: No space left on device\n")
 
@@ -72,7 +73,7 @@ def test_a_closed_stream_ends_the_command_before_it_writes_anything(closed: str,
         ["bash", "-c", command, sys.executable],
         cwd=ROOT,
         capture_output=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert (done.returncode, done.stdout, done.stderr) == (141, b"", b"")
@@ -83,6 +84,6 @@ def test_without_stdin_a_plan_is_made_and_run(tmp_path: Path) -> None:
     model, out = model_file(tmp_path, "x"), tmp_path / "plan"
     for line in (f"plan {model} --gpus 2 --out {out}", f"run {out} --verify"):
         done = subprocess.run(
-            ["bash", "-c", f'"$0" -m planner {line} <&-', sys.executable], cwd=ROOT, capture_output=True, timeout=60
+            ["bash", "-c", f'"$0" -m planner {line} <&-', sys.executable], cwd=ROOT, capture_output=True, timeout=300
         )
         assert done.returncode == 0, done.stderr

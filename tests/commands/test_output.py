@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import planner.report
-from command_line import COMMANDS, GOOD_LINES, Door, model_file, tofu
+from command_line import COMMANDS, GOOD_LINES, Door, model_file
 from planner.commands import main as cli
 
 
@@ -55,16 +55,16 @@ def test_json_is_whole_or_absent(
     assert capsys.readouterr().out == ""
 
 
-def test_control_characters_of_a_model_are_shown_escaped(tmp_path: Path) -> None:
+def test_control_characters_of_a_model_are_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, folder = str(model_file(tmp_path, "\x1b[31mred")), str(tmp_path / "plan")
-    assert tofu("plan", model, "--gpus", "2", "--out", folder).returncode == 0
-    shown = tofu("explain", folder)
-    assert shown.returncode == 0, shown.stderr
-    assert "\x1b" not in shown.stdout
-    every = tofu("explain", folder, "--all")
-    assert "\x1b" not in every.stdout
-    assert "\\x1b[31mred" in every.stdout
-    refused = tofu("plan", model, "--gpus", "2", "--out", f"{folder}2", "--pin", "\x1b[31mred=S(7)")
-    assert refused.returncode == 2
-    assert "\x1b" not in refused.stderr
-    assert "\\x1b[31mred" in refused.stderr
+    assert cli.main(["plan", model, "--gpus", "2", "--out", folder]) == 0
+    assert cli.main(["explain", folder]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    assert cli.main(["explain", folder, "--all"]) == 0
+    every = capsys.readouterr().out
+    assert "\x1b" not in every
+    assert "\\x1b[31mred" in every
+    assert cli.main(["plan", model, "--gpus", "2", "--out", f"{folder}2", "--pin", "\x1b[31mred=S(7)"]) == 2
+    refused = capsys.readouterr().err
+    assert "\x1b" not in refused
+    assert "\\x1b[31mred" in refused

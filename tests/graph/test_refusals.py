@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -205,10 +204,9 @@ def nested(depth: int) -> str:
 
 
 def test_functions_that_double_are_refused_before_they_are_expanded(read: Read) -> None:
-    begin = time.process_time()
+    """Expanded, they would fill any memory."""
     with pytest.raises(ModelError) as raised:
         read(nested(40))
-    assert time.process_time() - begin < 20
     assert f"{2**40} ops" in raised.value.what
     assert f"at most {MAX_OPS} ops" in raised.value.what
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
-from fast_suite import spread
+from fast_suite import chosen
 from planner import opdefs
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.cost.residence import Residence
@@ -56,7 +57,9 @@ def all_turn_to_all_tiles(graph: Graph, plan: Decided, program: Program) -> bool
     )
 
 
-@pytest.mark.parametrize(("name", "workers"), spread(GRAPHS, [1, 2, 3, 4], one_of=4))
+@pytest.mark.parametrize(
+    ("name", "workers"), chosen(product(GRAPHS, [1, 2, 3, 4]), fast=[("mlp", 1), ("gpt", 2), ("cnn", 4)])
+)
 def test_little_lies_beside_the_arena_and_residence_is_at_most_the_arena(
     name: str, workers: int, random_plan: Callable[[Problem, int, int], Decided]
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_limit_makes_no_arena_too_large_and_keeps_it_sound(spans: list[Span], 
     assert best_fit(spans, limit, limit)[1] <= max(size, limit), "what fits by a trial fits"
 
 
+@pytest.mark.slow
 def test_a_limit_that_orders_do_not_reach_is_reached_by_lot() -> None:
     graph = rnn(2, 256, batch=64, steps=10)
     ops = opdefs.standard().bind_all(graph)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fast_suite import spread
+from fast_suite import chosen, spread
 from planner import api
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.to_onnx import write_model
@@ -41,7 +41,7 @@ def bits(path: Path) -> Mapping[str, bytes]:
         return {name: arrays[name].tobytes() for name in arrays.files}
 
 
-@pytest.mark.parametrize(("tiling", "numbers"), spread([None, "S(0)", "S(1)"], [(1, 4), (1, 3), (1, 2)], one_of=3))
+@pytest.mark.parametrize(("tiling", "numbers"), spread(["S(0)", "S(1)", None], [(1, 2), (1, 3), (1, 4)], one_of=9))
 def test_any_number_of_workers_draws_the_same(tmp_path: Path, tiling: str | None, numbers: tuple[int, ...]) -> None:
     write_model(noisy(), tmp_path / "m.onnx")
     found = []
@@ -56,7 +56,7 @@ def test_any_number_of_workers_draws_the_same(tmp_path: Path, tiling: str | None
     assert all(other == found[0] for other in found[1:])
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", chosen([2, 3], fast=[2]))
 def test_a_split_run_is_verified_and_steps_differ(tmp_path: Path, workers: int) -> None:
     write_model(noisy(), tmp_path / "m.onnx")
     api.plan(tmp_path / "m.onnx", gpus=workers, out=tmp_path / "plan")

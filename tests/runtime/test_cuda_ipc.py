@@ -43,7 +43,7 @@ class ApartEngine(Engine):
         self.arena_bytes = self._exchange.arena_bytes
         known = orders_of(self.programs, plan.program.state)
         table: list[Lent | None] = [None] * len(self.programs)
-        meeting = threading.Barrier(len(self.programs), timeout=60)
+        meeting = threading.Barrier(len(self.programs), timeout=300)
 
         def meet(worker: int, mine: Lent) -> list[Lent]:
             table[worker] = Lent.from_json(mine.as_json())

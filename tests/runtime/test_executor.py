@@ -127,10 +127,8 @@ def test_a_failing_worker_is_named_and_the_others_stop(training: Any) -> None:
     before = threading.active_count()
     with InProcessEngine(training.models, training.program.state, transport=Failing()) as engine:
         load_tiles(engine, starting_values(training.graph))
-        start = time.perf_counter()
         with pytest.raises(WorkerError, match=r"^worker 2 failed in fetch 'fetch G'") as caught:
             engine.iterate()
-        assert time.perf_counter() - start < 20
         assert caught.value.facts == ("OSError: the link is down",)
         assert caught.value.exit_code == 3
         with pytest.raises(WorkerError, match="worker 2"):

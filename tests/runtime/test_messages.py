@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fast_suite import examples
 from planner import opdefs, zoo
 from planner.artifacts.program import Fetch, WorkerProgram
 from planner.artifacts.waits import joined_waits
@@ -67,7 +68,7 @@ def check_waits(programs: tuple[WorkerProgram, ...], posts: tuple[Post, ...]) ->
 
 
 @given(st.sampled_from(["mlp", "lenet-5"]), st.integers(2, 4), st.integers(0, 2**32 - 1))
-@settings(max_examples=12, deadline=None)
+@examples(24)
 def test_messages_are_the_remote_boxes(name: str, workers: int, seed: int) -> None:
     programs = random_programs(name, workers, seed)
     posts = messages(programs)
@@ -77,7 +78,7 @@ def test_messages_are_the_remote_boxes(name: str, workers: int, seed: int) -> No
 
 @pytest.mark.slow
 @given(st.sampled_from(sorted(MODELS)), st.integers(2, 9), st.integers(0, 2**32 - 1))
-@settings(max_examples=20, deadline=None)
+@examples(40)
 def test_messages_are_the_remote_boxes_of_larger_plans(name: str, workers: int, seed: int) -> None:
     programs = random_programs(name, workers, seed)
     posts = messages(programs)

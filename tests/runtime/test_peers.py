@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner.runtime.engine.peers import StoppedError, ThreadCounts, ThreadPeers
 
-SECONDS = 20.0
+SECONDS = 120.0
 
 
 def started(work: Callable[[], None]) -> threading.Thread:

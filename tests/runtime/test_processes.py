@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -49,11 +48,10 @@ def engine_of(case: Any, tmp_path: Path, harm: str, place: tuple[int, str], pati
 @pytest.mark.parametrize(
     ("model", "workers"),
     [
-        (mlp(3, 24, 36, learning_rate=0.001), 2),
-        (mlp(3, 24, 36, learning_rate=0.001), 8),
-        (rnn(1, 8, batch=6, steps=2, optimizer="sgd"), 3),
+        pytest.param(mlp(3, 24, 36, learning_rate=0.001), 2, id="mlp on 2"),
+        pytest.param(mlp(3, 24, 36, learning_rate=0.001), 8, id="mlp on 8", marks=pytest.mark.slow),
+        pytest.param(rnn(1, 8, batch=6, steps=2, optimizer="sgd"), 3, id="rnn on 3"),
     ],
-    ids=["mlp on 2", "mlp on 8", "rnn on 3"],
 )
 def test_both_engines_give_the_same_bits(model: Graph, workers: int, tmp_path: Path) -> None:
     write_model(model, tmp_path / "model.onnx")
@@ -107,17 +105,15 @@ def test_memory_lies_where_the_others_see_it(training: Any) -> None:
 def test_a_process_that_fails_is_named_and_the_others_end(harm: str, told: str, training: Any, tmp_path: Path) -> None:
     """The other two wait for its step, and would for ever."""
     engine = engine_of(training, tmp_path, harm, (0, "step"))
-    start = time.perf_counter()
     with engine, pytest.raises(WorkerError) as caught:
         engine.iterate()
     assert caught.value.what == f"worker 0 {told} segment 'step' (ops op of step, step)"
-    assert time.perf_counter() - start < 10
     assert len(engine.process_ids) == 3
     assert all(map(is_gone, engine.process_ids))
 
 
 def test_a_process_that_hangs_is_named_and_those_that_wait_for_it(training: Any, tmp_path: Path) -> None:
-    engine = engine_of(training, tmp_path, "time.sleep(60)", (0, "step"), patience=0.5)
+    engine = engine_of(training, tmp_path, "time.sleep(3600)", (0, "step"), patience=2)
     with engine, pytest.raises(WorkerError, match=r"^worker 0 does not end segment 'step'") as caught:
         engine.iterate()
     assert [fact.partition(" in ")[0] for fact in caught.value.facts] == [
@@ -129,11 +125,11 @@ def test_a_process_that_hangs_is_named_and_those_that_wait_for_it(training: Any,
 
 
 def test_a_process_that_is_stopped_is_named(training: Any, tmp_path: Path) -> None:
-    engine = engine_of(training, tmp_path, "pass", (0, "step"), patience=0.5)
+    engine = engine_of(training, tmp_path, "pass", (0, "step"), patience=2)
     os.kill(engine.process_ids[1], signal.SIGSTOP)
     with engine, pytest.raises(WorkerError) as caught:
         engine.iterate()
-    assert caught.value.what == "worker 1's process is stopped, and has done no step for 0.5 s"
+    assert caught.value.what == "worker 1's process is stopped, and has done no step for 2 s"
     assert all(map(is_gone, engine.process_ids))
 
 

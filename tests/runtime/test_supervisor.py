@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -71,7 +70,9 @@ def test_a_worker_that_dies_of_a_signal_is_named(harm: str, training: Any, tmp_p
 
 def test_who_died_is_not_known_so_all_whereabouts_are_told(training: Any, tmp_path: Path) -> None:
     """Every worker is in some step when the system kills the process."""
-    engine = engine_of(training, tmp_path, "time.sleep(2); os.kill(os.getpid(), signal.SIGKILL)", (0, "step"))
+    waits = "while list(self._exchange.whereabouts[1:]) != [1, 1]: time.sleep(0.01)"
+    harm = f"{waits}\n        os.kill(os.getpid(), signal.SIGKILL)"
+    engine = engine_of(training, tmp_path, harm, (0, "step"))
     with engine, pytest.raises(WorkerError, match="the workers' process died by SIGKILL") as caught:
         engine.iterate()
     assert caught.value.facts == (
@@ -90,10 +91,8 @@ def test_a_child_that_ends_by_itself(training: Any, tmp_path: Path) -> None:
 
 def test_an_exception_in_a_worker_is_told_apart_from_a_death(training: Any, tmp_path: Path) -> None:
     engine = engine_of(training, tmp_path, "raise ValueError('bad luck')", (1, "step"))
-    start = time.perf_counter()
     with engine, pytest.raises(WorkerError, match=r"^worker 1 failed in segment 'step'") as caught:
         engine.iterate()
-    assert time.perf_counter() - start < 20
     assert caught.value.facts == ("ValueError: bad luck",)
     assert is_gone(engine.process_ids[0])
 
@@ -133,10 +132,8 @@ time.sleep(60)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    deadline = time.perf_counter() + 30
-    while not _has_ended(child) and time.perf_counter() < deadline:
+    while not _has_ended(child):
         time.sleep(0.02)
-    assert _has_ended(child)
 
 
 def _has_ended(process_id: int) -> bool:
@@ -148,29 +145,24 @@ def _has_ended(process_id: int) -> bool:
 
 
 def test_ctrl_c_stops_the_child(training: Any, tmp_path: Path) -> None:
-    engine = engine_of(training, tmp_path, "time.sleep(30)", (0, "step"))
+    harm = "os.kill(os.getppid(), signal.SIGINT); time.sleep(3600)"
+    engine = engine_of(training, tmp_path, harm, (0, "step"))
     # A shell that starts the tests in the background has them ignore the signal.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    interrupt.start()
-    start = time.perf_counter()
     try:
         with pytest.raises(KeyboardInterrupt), engine:
             engine.iterate()
     finally:
         signal.signal(signal.SIGINT, handler)
-    assert time.perf_counter() - start < 20
     assert is_gone(engine.process_ids[0])
 
 
 def test_a_worker_that_hangs_is_named_and_those_that_wait_for_it(training: Any, tmp_path: Path) -> None:
-    engine = engine_of(training, tmp_path, "time.sleep(60)", (0, "step"), patience_seconds=0.5)
-    start = time.perf_counter()
+    engine = engine_of(training, tmp_path, "time.sleep(3600)", (0, "step"), patience_seconds=2)
     with engine, pytest.raises(WorkerError) as caught:
         engine.iterate()
-    assert time.perf_counter() - start < 40
     assert caught.value.what == (
-        "worker 0 does not end segment 'step' (ops op of step, step): no worker has finished a step for 0.5 s"
+        "worker 0 does not end segment 'step' (ops op of step, step): no worker has finished a step for 2 s"
     )
     assert caught.value.facts == (
         "worker 0 is in segment 'step' (ops op of step, step)",
@@ -181,21 +173,14 @@ def test_a_worker_that_hangs_is_named_and_those_that_wait_for_it(training: Any, 
     assert is_gone(engine.process_ids[0])
 
 
-def test_steps_that_end_are_waited_for(training: Any, tmp_path: Path) -> None:
-    """Each takes less than the patience, all of them together take more."""
-    with engine_of(training, tmp_path, "time.sleep(0.4)", (0, "step"), patience_seconds=0.6) as engine:
-        for _ in range(3):
-            engine.iterate()
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
 def test_a_process_that_is_stopped_does_not_hang_the_run(training: Any, tmp_path: Path) -> None:
     # The signal is the process's: another thread may take it, and this one goes on until then.
-    stop = "os.kill(os.getpid(), signal.SIGSTOP); time.sleep(60)"
-    engine = engine_of(training, tmp_path, stop, (0, "step"), patience_seconds=0.5)
+    stop = "os.kill(os.getpid(), signal.SIGSTOP); time.sleep(3600)"
+    engine = engine_of(training, tmp_path, stop, (0, "step"), patience_seconds=2)
     with engine, pytest.raises(WorkerError) as caught:
         engine.iterate()
-    assert caught.value.what == "the workers' process is stopped, and has done no step for 0.5 s"
+    assert caught.value.what == "the workers' process is stopped, and has done no step for 2 s"
     assert any(fact.startswith("worker 0 is in segment 'step' ") for fact in caught.value.facts)
     assert is_gone(engine.process_ids[0])
 

@@ -16,7 +16,7 @@ from planner.runtime.engine.message_peers import FIRST_TAG
 from planner.runtime.engine.ranks import check_equal, check_hosts, check_size, ranks_of
 from planner.runtime.engine.world import World
 
-SECONDS = 20.0
+SECONDS = 120.0
 
 
 class Ranks:
@@ -123,7 +123,7 @@ def test_a_long_failure_is_cut_and_told() -> None:
 
 @pytest.mark.parametrize("silent", [0, 1, 3])
 def test_who_does_not_answer_is_named(silent: int) -> None:
-    ranks = Ranks(4, patience_seconds=0.3)
+    ranks = Ranks(4, patience_seconds=1)
 
     def work(world: World) -> None:
         if world.rank == silent:
@@ -137,7 +137,7 @@ def test_who_does_not_answer_is_named(silent: int) -> None:
     ranks.run(work)
     (said,) = ranks.said
     assert ranks.office.code == 3
-    assert said.startswith(f"error: nothing has been heard of worker {silent} (rank {silent} on h{silent}) for 0.3 s\n")
+    assert said.startswith(f"error: nothing has been heard of worker {silent} (rank {silent} on h{silent}) for 1 s\n")
     facts = [line for line in said.splitlines() if line.startswith("  ")]
     waiting = [
         f"  worker {w} (rank {w} on h{w}) waits for worker {silent} in fetch {w}" for w in range(4) if w != silent
@@ -148,12 +148,12 @@ def test_who_does_not_answer_is_named(silent: int) -> None:
 
 def test_who_waits_but_briefly_is_not_blamed() -> None:
     """Worker 1 waits for worker 2, which does not answer, and worker 0 has waited for worker 1 for longer."""
-    ranks = Ranks(3, patience_seconds=0.6)
+    ranks = Ranks(3, patience_seconds=2)
 
     def work(world: World) -> None:
         world.place = lambda: f"in fetch {world.rank}"
         if world.rank == 1:
-            time.sleep(0.4)
+            time.sleep(0.2)
         while world.rank == 2 and ranks.office.code is None:
             time.sleep(0.01)
         transfer = world.channel.receive(np.zeros(1, np.uint8), world.rank + 1, FIRST_TAG)
@@ -161,7 +161,7 @@ def test_who_waits_but_briefly_is_not_blamed() -> None:
 
     ranks.run(work)
     (said,) = ranks.said
-    assert said.startswith("error: nothing has been heard of worker 2 (rank 2 on h2) for 0.6 s\n")
+    assert said.startswith("error: nothing has been heard of worker 2 (rank 2 on h2) for 2 s\n")
     assert "worker 0 (rank 0 on h0) waits for worker 1 in fetch 0" in said
     assert "worker 1 (rank 1 on h1) waits for worker 2 in fetch 1" in said
 
@@ -169,18 +169,19 @@ def test_who_waits_but_briefly_is_not_blamed() -> None:
 def test_rank_0_may_take_its_time() -> None:
     """It judges or writes while the others wait; and it says for whom it waits itself."""
     ranks = Ranks(2, patience_seconds=0.1)
+    told = "waiting for rank 1 on h1 to load"
 
     def work(world: World) -> None:
         if world.rank == 0:
             time.sleep(0.5)
         world.spread(None, "to judge")
-        if world.rank == 1:
-            time.sleep(0.5)
+        while world.rank == 1 and told not in ranks.noticed:
+            time.sleep(0.01)
         world.gather(None, "to load")
 
     ranks.run(work)
     assert (ranks.office.code, ranks.said) == (None, [])
-    assert "waiting for rank 1 on h1 to load" in ranks.noticed
+    assert told in ranks.noticed
 
 
 def test_who_waits_takes_no_processor() -> None:

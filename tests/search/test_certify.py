@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bounded_plan import bounded
-from fast_suite import examples
+from fast_suite import chosen, examples
 from integer_programme import least_of_all
 from planner import opdefs, zoo
 from planner.cost.seconds.tables import TimeTables
@@ -73,7 +73,10 @@ def test_a_problem_that_is_too_large_gets_no_bound_and_keeps_its_plan() -> None:
     assert bounded(problem, (2, 2), start, BoundLimits(table_entries=10)) == start
 
 
-@pytest.mark.parametrize(("name", "megabytes"), [("mlp-4x8192", 402.653184), ("gpt-2x1024", 1141.08012)])
+PEERS = [("mlp-4x8192", 402.653184), ("gpt-2x1024", 1141.08012)]
+
+
+@pytest.mark.parametrize(("name", "megabytes"), chosen(PEERS, fast=PEERS[:1]))
 def test_peers_workloads_are_solved_exactly(name: str, megabytes: float) -> None:
     """And cost no more than the best hand plan moves, but for the learning rate that each worker reads."""
     graph = zoo.build(name)

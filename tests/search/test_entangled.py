@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fast_suite import examples
+from fast_suite import chosen, examples
 from planner import api, opdefs
 from planner.algebra.tiling import UNCUT
 from planner.errors import InfeasibleError
@@ -76,7 +76,10 @@ def test_there_is_always_a_plan_and_it_moves_what_it_says(graph: Graph, workers:
     check_plan(graph, workers, effort)
 
 
-@pytest.mark.parametrize(("workers", "effort"), [(2, "quick"), (3, "quick"), (6, "quick"), (2, "normal")])
+@pytest.mark.parametrize(
+    ("workers", "effort"),
+    chosen([(2, "quick"), (3, "quick"), (6, "quick"), (2, "normal")], fast=[(3, "quick"), (2, "normal")]),
+)
 def test_there_is_a_plan_of_one_such_graph(tangle: Graph, workers: int, effort: EffortName) -> None:
     assert is_too_large(tangle, workers)
     check_plan(tangle, workers, effort)
@@ -139,6 +142,7 @@ def t5_step() -> Graph:
     )
 
 
+@pytest.mark.slow
 def test_layers_that_share_the_weight_of_their_norms_have_a_plan(t5_step: Graph, tmp_path: Path) -> None:
     write_model(t5_step, tmp_path / "t5.onnx")
     result = api.plan(tmp_path / "t5.onnx", gpus=2, effort="quick", out=tmp_path / "plan")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fast_suite import spread
+from fast_suite import chosen, spread
 from planner import opdefs, zoo
 from planner.algebra.tiling import Replicate, Tiling
 from planner.cost.tables import CostTables
@@ -107,7 +107,9 @@ def test_work_is_repeated_where_that_costs_less_than_to_move_what_it_makes(worke
         assert plan.strategies["square"].tiling != Tiling((Replicate(),), (workers,))
 
 
-@pytest.mark.parametrize(("model", "workers"), [("gpt-6x64-2h", 4), ("gpt-6x1024-16h", 8)])
+@pytest.mark.parametrize(
+    ("model", "workers"), chosen([("gpt-6x64-2h", 4), ("gpt-6x1024-16h", 8)], fast=[("gpt-6x64-2h", 4)])
+)
 def test_a_quick_plan_of_a_large_graph_keeps_to_rules(model: str, workers: int) -> None:
     """Whatever start it grows out of, and though another plan would move less."""
     graph = zoo.build(model)

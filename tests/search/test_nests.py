@@ -141,6 +141,7 @@ def test_such_a_plan_runs_and_is_explained(tmp_path: Path) -> None:
     assert all(fetch.moved_bytes == fetch.predicted_bytes for fetch in run.fetches)
 
 
+@pytest.mark.slow
 def test_state_goes_into_such_tilings_and_back(tmp_path: Path) -> None:
     """A checkpoint of a plan with a nested weight is resumed by one without, and the other way."""
     write_model(mlp(2, 16, 32), tmp_path / "m.onnx")

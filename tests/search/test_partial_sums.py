@@ -61,7 +61,7 @@ def test_operators_of_a_users_own_join_what_they_read() -> None:
     assert find_partial_sums(mine, ops) == PartialSums()
 
 
-@pytest.mark.parametrize("sums", chosen(["S(0)", "S(1)", "R"], fast=["S(0)"]))
+@pytest.mark.parametrize("sums", chosen(["S(0)", "S(1)", "R"], fast=["R"]))
 def test_every_entry_is_what_the_program_moves_or_cannot_be_lowered(sums: str) -> None:
     graph = two_products(4, 6, 3)
     ops = DESCRIPTIONS.bind_all(graph)
@@ -154,6 +154,7 @@ def sampled(
     return seen
 
 
+@pytest.mark.slow
 def test_plans_are_as_good_as_an_integer_programme_finds() -> None:
     assert sampled(40, [(2,), (3,), (2, 2)])[True] > 2
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fast_suite import examples
+from fast_suite import chosen, examples
 from planner import opdefs
 from planner.algebra.tiling import Replicate, Shard, Tiling, parse_placement
 from planner.errors import InfeasibleError, UsageError
@@ -212,7 +212,7 @@ def replicated(plan: Decided) -> set[str]:
     return {name for name, tiling in plan.tilings.items() if Replicate() in tiling.placements}
 
 
-@pytest.mark.parametrize("name", ["mlp-3x64", "lenet-5"])
+@pytest.mark.parametrize("name", chosen(["mlp-3x64", "lenet-5"], fast=["mlp-3x64"]))
 def test_replication(name: str) -> None:
     graph = build(name, batch=64)
     all_, weights, none = (planned(graph, 4, Rules(replicate=which)) for which in ("all", "weights", "none"))

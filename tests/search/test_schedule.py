@@ -63,6 +63,7 @@ def test_fusion_takes_back_what_recursion_decided_too_early(monkeypatch: pytest.
     assert found.cost < 0.9 * planned(graph, workers, "quick").cost
 
 
+@pytest.mark.slow
 def test_a_bound_leads_to_a_better_plan_and_proves_it_best(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, workers = zoo.build("gpt-2x128-4h-lm"), 8
     found = planned(graph, workers, "normal")
@@ -72,6 +73,7 @@ def test_a_bound_leads_to_a_better_plan_and_proves_it_best(monkeypatch: pytest.M
     assert planned(graph, workers, "normal").certified_gap is None
 
 
+@pytest.mark.slow
 def test_where_a_gap_is_left_a_plan_grows_out_of_every_other_start() -> None:
     graph, lines = zoo.build("lenet-5"), list[str]()
     ops = opdefs.standard().bind_all(graph)

@@ -384,7 +384,13 @@ def read_across_blocks(short: Shortened) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("graph", [chain(20), zoo.build("gpt-12x64-2h")], ids=["forward", "training"])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(chain(20), id="forward"),
+        pytest.param(zoo.build("gpt-12x64-2h"), id="training", marks=pytest.mark.slow),
+    ],
+)
 def test_what_stands_for_a_block_reads_from_blocks_like_those_of_its_copies(graph: Graph) -> None:
     """Each tensor between blocks has a tiling of its own in turn. Backward, blocks read from those behind them."""
     graph = in_order_of_places(graph)

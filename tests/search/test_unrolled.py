@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from fast_suite import chosen
 from planner import opdefs, zoo
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
@@ -56,7 +57,7 @@ def test_layers_with_weights_of_their_own_are_no_copies(name: str) -> None:
     assert not copies.ops
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", chosen([2, 3, 4], fast=[2]))
 def test_a_plan_of_tied_steps_moves_what_it_says(workers: int) -> None:
     graph = unrolled(4)
     ops = opdefs.standard().bind_all(graph)

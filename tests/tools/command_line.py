@@ -68,7 +68,7 @@ def assert_refused(line: str, says: str, door: Door, capsys: pytest.CaptureFixtu
 def tofu(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """A run in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "planner", *arguments], cwd=ROOT, text=True, capture_output=True, timeout=60, **options
+        [sys.executable, "-m", "planner", *arguments], cwd=ROOT, text=True, capture_output=True, timeout=300, **options
     )
 
 

@@ -43,7 +43,7 @@ from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
 from planner.training.build import build_training_graph
 
-_PATIENCE_SECONDS: Final = 60
+_PATIENCE_SECONDS: Final = 300
 _ROUNDING: Final = 1e-5
 """Of the largest element, or of the largest change: what outputs may differ by and still be called rounding."""
 _SWAPS: Final = {

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-HANG_SECONDS = 60
+HANG_SECONDS = 300
 MOST_BYTES = 10**9
 BATCH = 40
 WORDS = re.compile(

@@ -11,7 +11,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from fast_suite import chosen
 from planner.graph.reading.from_onnx import read_model
 from planner.training.build import build_training_graph
 
@@ -63,7 +62,8 @@ def test_a_step_of_absent_weights(tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
 
 
-@pytest.mark.parametrize("effort", chosen(["quick", "normal"], fast=["quick"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("effort", ["quick", "normal"])
 def test_grad_and_plan_in_a_few_hundred_megabytes(tmp_path, effort):
     declared(tmp_path / "large.onnx")
     command = [sys.executable, "-c", SCRIPT, str(tmp_path), effort]

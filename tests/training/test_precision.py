@@ -71,7 +71,7 @@ def attention(forward_model):
     ("network", "precision", "scale"),
     [
         (mlp, "bfloat16", 1024.0),
-        (cnn, "float16", "dynamic"),
+        pytest.param(cnn, "float16", "dynamic", marks=pytest.mark.slow),
         pytest.param(mlp, "float16", 1024.0, marks=pytest.mark.slow),
         pytest.param(cnn, "bfloat16", "dynamic", marks=pytest.mark.slow),
         pytest.param(attention, "float16", 1024.0, marks=pytest.mark.slow),

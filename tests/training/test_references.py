@@ -7,12 +7,13 @@ takes the same decisions (``judged_steps``): the error may be four times that of
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
 
 import judged_steps as judged
-from fast_suite import spread
+from fast_suite import chosen
 
 built = cache(judged.BuiltStep)
 
@@ -50,7 +51,11 @@ def kept_state(model, optimizer):
 
 
 @pytest.mark.parametrize(
-    ("model", "optimizer", "case"), spread(judged.NAMES, judged.RATES, [first_step, kept_step], one_of=2)
+    ("model", "optimizer", "case"),
+    chosen(
+        product(judged.NAMES, judged.RATES, [first_step, kept_step]),
+        fast=[("resnet50", "sgd", first_step), ("bert", "momentum", first_step), ("bert", "adam", kept_step)],
+    ),
 )
 def test_a_step_is_pytorchs(model, optimizer, case):
     number, state, theirs, noise, stride = case(model, optimizer)

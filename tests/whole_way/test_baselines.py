@@ -35,7 +35,7 @@ def _bench(name: str) -> ModuleType:
 swapping, placement = _bench("swapping"), _bench("placement")
 
 
-@pytest.mark.parametrize("spare", chosen([0, 1000, 10**9], fast=[0, 10**9]))
+@pytest.mark.parametrize("spare", chosen([0, 1000, 10**9], fast=[0]))
 def test_swapping_gives_what_the_whole_model_gives(mlp_step: Graph, spare: int) -> None:
     limit = swapping.largest_op_bytes(mlp_step) + spare
     values = starting_values(mlp_step)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fast_suite import chosen
 from planner import api
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Segment
@@ -148,7 +149,7 @@ class ZeroedTile(Sound):
         return moved
 
 
-@pytest.mark.parametrize("has_reference", [True, False])
+@pytest.mark.parametrize("has_reference", chosen([True, False], fast=[False]))
 def test_every_fault_is_caught_where_gradients_are_small(
     plan_of: Callable[..., Any],
     tiny_step: Graph,

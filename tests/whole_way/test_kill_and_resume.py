@@ -66,6 +66,7 @@ def test_ranks_killed_again_and_again(tmp_path: Path) -> None:
     assert outcome.swept
 
 
+@pytest.mark.slow
 def test_terminated(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Path) -> None:
     """As by Ctrl-C: the workers' process ends, and nothing that is half written stays."""
     planned = plan_of(mlp_step, 3)
@@ -90,6 +91,7 @@ def test_terminated(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Path
     assert all(name.startswith("step-") for name in left)
 
 
+@pytest.mark.slow
 def test_another_plan_goes_on_and_another_model_does_not(
     plan_of: Callable[..., Any], mlp_step: Graph, cnn_step: Graph, tmp_path: Path
 ) -> None:
@@ -115,6 +117,7 @@ def test_the_plan_says_what_the_arrays_take(plan_of: Callable[..., Any], cnn_ste
     assert result.staging_bytes == (0,) * workers
 
 
+@pytest.mark.slow
 def test_weights_go_from_training_back_into_the_forward_model(plan_of: Callable[..., Any], tmp_path: Path) -> None:
     forward = Path(__file__).parent.parent / "models" / "resnet50.raw.onnx"
     train = tmp_path / "train.onnx"

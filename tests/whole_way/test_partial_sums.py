@@ -59,7 +59,7 @@ def test_products_that_must_stay_partial(
     check(api.run(planned.directory, steps=2, verify=True), plan)
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", chosen([2, 3, 4], fast=[3]))
 def test_a_transformer_with_the_operator_of_megatron(plan_of: Callable[..., Any], workers: int) -> None:
     """Query, key and value have a product each; their gradients are added before they are joined, and joined once."""
     heads = 6 if workers == 3 else 4
@@ -70,7 +70,8 @@ def test_a_transformer_with_the_operator_of_megatron(plan_of: Callable[..., Any]
     check(api.run(planned.directory, steps=2, verify=True), plan)
 
 
-@pytest.mark.parametrize("workers", chosen([2, 3, 4], fast=[3]))
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 3, 4])
 def test_a_recurrent_network_joins_the_gradients_of_all_steps_once(plan_of: Callable[..., Any], workers: int) -> None:
     planned = plan_of(rnn(2, 12, batch=12), workers, strategy="data")
     plan = planned.result.plan

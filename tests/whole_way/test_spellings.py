@@ -36,7 +36,7 @@ def written(sizes: Mlp | Cnn | Gpt, spelling: str, file: Path) -> Path:
 ALL = [(sizes, spelling) for sizes in SMALL for spelling in spellings.spellings("small", sizes)]
 
 
-@pytest.mark.parametrize("sample", spread(ALL, one_of=2))
+@pytest.mark.parametrize("sample", spread(ALL, one_of=4))
 def test_every_spelling_runs_as_its_model(
     plan_of: Callable[..., Any], sample: tuple[Mlp | Cnn | Gpt, str], tmp_path: Path
 ) -> None:

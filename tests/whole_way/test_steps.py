@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fast_suite import spread
+from fast_suite import chosen, spread
 from planner import api, opdefs, zoo
 from planner.algebra.region import Boxes
 from planner.artifacts.plan import Plan, Steps, digest
@@ -21,6 +22,8 @@ from planner.partition import stepping
 from planner.partition.build import complete_plan, partition, plan_files
 from planner.planning.in_steps import choices
 from planner.report import as_json
+from planner.runtime.engine.transport import NumpyTransport
+from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
 from planner.search.decided import Decided
@@ -67,8 +70,9 @@ def convolution(batch: int, inputs: int, outputs: int, image: int) -> Graph:
     return one_op("Conv", *shapes, made=(batch, outputs, image, image), pads=(1, 1, 1, 1))
 
 
-def run(folder: Path) -> RunResult:
-    found = api.run(folder, steps=2, verify=True)
+def run(folder: Path, transport: NumpyTransport | None = None) -> RunResult:
+    """With a transport in this process, which is quicker."""
+    found = run_plan(folder, steps=2, verify=True, transport=transport)
     assert found.verified, found.difference()
     assert all(fetch.predicted_bytes == fetch.moved_bytes for fetch in found.fetches)
     return found
@@ -77,7 +81,10 @@ def run(folder: Path) -> RunResult:
 # Whole models
 
 
-@pytest.mark.parametrize(("model", "workers"), spread(list(MODELS), [2, 3, 4, 6, 8], one_of=3))
+@pytest.mark.parametrize(
+    ("model", "workers"),
+    chosen(product(MODELS, [2, 3, 4, 6, 8]), fast=[("mlp", 6), ("cnn", 4), ("gpt", 2), ("lstm", 3)]),
+)
 def test_models_in_steps_are_right_and_move_what_they_move_at_once(model: str, workers: int, tmp_path: Path) -> None:
     write_model(MODELS[model](), tmp_path / "m.onnx")
     whole, stepped = (
@@ -130,7 +137,7 @@ def test_an_op_stepped_along_each_of_its_variables_is_the_whole(name: str, worke
             counts = {one.count for times in (1, 2) if (one := known["op"].steps(times)) is not None}
             for count in sorted(counts):
                 folder = tmp_path / f"{number}.{count}"
-                run(written(graph, with_steps(plain, Steps(number, count)), folder))
+                run(written(graph, with_steps(plain, Steps(number, count)), folder), NumpyTransport())
                 tried.append(folder)
     assert len(tried) >= 3
 
@@ -251,6 +258,7 @@ def test_steps_are_told(tmp_path: Path) -> None:
     assert as_json.explain(api.explain(tmp_path / "plan"))["steps"] == [{"op": "op", "variable": "m", "count": 2}]
 
 
+@pytest.mark.slow
 def test_the_memory_that_is_told_is_that_of_the_programs(tmp_path: Path) -> None:
     """Of a model of one op: what its plan takes at once and in the steps that are told, to a few bytes beside."""
     graph = one_op("MatMul", *((256, 256),) * 2, made=(256, 256))

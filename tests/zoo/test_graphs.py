@@ -95,7 +95,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", chosen(SMALL, fast=["cnn", "lenet-5", "gpt"]))
 def test_small_ones_are_planned_run_and_verified(name: str, tmp_path: Path) -> None:
     graph: Graph = SMALL[name]()
     write_model(graph, tmp_path / "model.onnx")

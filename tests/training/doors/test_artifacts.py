@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import onnx
 import pytest
 
 import stock_runtime
-from fast_suite import spread
+from fast_suite import chosen
 from planner import api
 from planner.graph.reading.load import load_model
 from planner.training.doors.artifacts import read_gradients
@@ -98,7 +99,9 @@ def test_running_statistics_are_state():
         assert np.abs(found[following] - feeds[current]).max() > 1e-3
 
 
-@pytest.mark.parametrize(("name", "workers"), spread(["cnn", "transformer", "lstm"], [2, 4], one_of=2))
+@pytest.mark.parametrize(
+    ("name", "workers"), chosen(product(["cnn", "transformer", "lstm"], [2, 4]), fast=[("cnn", 2)])
+)
 def test_planned_run_and_verified(name, workers, tmp_path):
     step, folder = tmp_path / "train.onnx", tmp_path / "plan"
     api.grad(folder_of(name), output=step)

@@ -34,7 +34,7 @@ def check(model: Path, tmp_path: Path, workers: int) -> None:
     assert outcome.moved_bytes == outcome.predicted_bytes
 
 
-@pytest.mark.parametrize(("name", "workers"), spread(STEPS, [2, 4], one_of=2))
+@pytest.mark.parametrize(("name", "workers"), spread(STEPS, [2, 4], one_of=4))
 def test_a_step_of_every_door(name, workers, tmp_path):
     model, options = STEPS[name]
     step = tmp_path / "train.onnx"
@@ -42,6 +42,7 @@ def test_a_step_of_every_door(name, workers, tmp_path):
     check(step, tmp_path, workers)
 
 
+@pytest.mark.slow
 def test_an_unrolled_lstm(tmp_path):
     rng = np.random.default_rng(0)
     weights = {"w": (1, 32, 6), "r": (1, 32, 8), "b": (1, 64), "v": (8, 4)}

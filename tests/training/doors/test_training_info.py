@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from drawn import random32 as random
+from fast_suite import chosen
 from planner import api
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.reading.from_onnx import graph_from_proto
@@ -120,7 +121,7 @@ def test_a_model_written_by_hand():
         feeds.update((pair.current, found[pair.following]) for pair in graph.state)
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", chosen([2, 4], fast=[2]))
 def test_it_plans_and_runs_as_its_explicit_form(workers, tmp_path):
     implicit, explicit = tmp_path / "implicit.onnx", tmp_path / "explicit.onnx"
     implicit.write_bytes(by_hand().SerializeToString())
