@@ -22,7 +22,7 @@ TYPED := planner cli.py $(if $(wildcard bench/*.py),bench)
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-nightly test-exports check-costs world lint format bench bench-multifetch cuda-stand-in hooks clean
+.PHONY: help demo test test-slow test-nightly test-exports test-wheel check-costs world lint format bench bench-multifetch cuda-stand-in hooks clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,9 @@ test-nightly: $(STAMP) ## run the longest draws, and four times as many examples
 
 test-exports: $(EXPORTS) ## run plans in JAX, on 8 virtual devices, and count what XLA moves; installs the extra `exports`
 	@$(BIN)/python -m pytest -m exports tests/exports $(PYTEST_OPTIONS)
+
+test-wheel: $(STAMP) ## build sdist and wheel, install each among strangers of the same names, plan and run there
+	@$(BIN)/python tests/tools/installs.py
 
 check-costs: $(STAMP) ## hold plans of the zoo's models to what they cost before
 	@$(BIN)/tofu check $(GATED) --gpus 2,4,8 --baseline .ci/costs.json $(CHECK_OPTIONS)
@@ -108,6 +111,7 @@ $(STAMP): pyproject.toml setup.py
 	    $(PYTHON) -m venv --clear $(VENV) || { echo "hint: on Debian and Ubuntu, install python3-venv" >&2; exit 1; }; \
 	else \
 	    echo "bringing $(VENV) up to date"; \
+	    $(BIN)/python -m pip uninstall -qq --yes tofu; \
 	fi
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[test]'
 	@touch $@

@@ -83,10 +83,17 @@ def _execute(file: Path) -> ModuleType:
     except TofuError:
         raise
     except Exception as error:
-        raise DescriptionError(f"{file}:{_line(file, error)}: {type(error).__name__}: {error}") from error
+        what = f"{file}:{_line(file, error)}: {type(error).__name__}: {error}"
+        raise DescriptionError(what, hint=_other_spelling(error)) from error
     finally:
         del sys.modules[name]
     return module
+
+
+def _other_spelling(error: Exception) -> str:
+    """What to write for a module of tofu's own that lies beside ``planner`` in the repository alone."""
+    missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return f"it is planner.{missing}: only planner is installed" if missing in ("opdefs", "configs") else ""
 
 
 def _source(error: SyntaxError) -> tuple[str, ...]:

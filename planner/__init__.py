@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from planner.api import as_json, check, compare, diff, explain, grad, plan, profile, run, show, why
     from planner.errors import TofuError
 
+__version__ = "0.1.0"
+"""The one place that says it: pyproject.toml reads it here."""
+
 __all__ = [
     "grad",
     "plan",

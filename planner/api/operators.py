@@ -10,6 +10,7 @@ from planner import opdefs
 from planner.errors import UsageError, did_you_mean
 from planner.graph.folding.microsoft_forms import FORMS
 from planner.graph.rewriting.randomness import LOWERINGS
+from planner.installed import require_runtime, runtime_notes
 from planner.opdefs.exclusions import EXCLUDED, LOWERED
 from planner.progress import Progress, silent
 from planner.training.table import GradientRow, gradient_table
@@ -62,22 +63,28 @@ class Operators:
             return page, None
         return page, checked.operators[0]
 
-    def verify(self, op_type: str | None, progress: Progress = silent) -> Verification:
+    def verify(
+        self, op_type: str | None, progress: Progress = silent, notice: Callable[[str], None] = lambda line: None
+    ) -> Verification:
         """Runs every strategy split and whole: of one operator, of the user's, or of all.
 
         Raises:
-            UsageError: no such operator, or no case for it.
+            UsageError: no such operator, no case for it, or no ONNX Runtime.
         """
+        _tell_of_runtime(notice)
         cases = self._mine if self._mine is not None and op_type is None else self._cases
         wanted = (op_type,) if op_type else ()
         return verify_operators(self.descriptions, wanted, ways=THOROUGH, cases=cases, progress=_counted(progress))
 
-    def onnx_cases(self, op_type: str | None, progress: Progress = silent) -> Conformance:
+    def onnx_cases(
+        self, op_type: str | None, progress: Progress = silent, notice: Callable[[str], None] = lambda line: None
+    ) -> Conformance:
         """Runs the test cases of the ``onnx`` package, all or those of an operator, planned for two workers.
 
         Raises:
-            UsageError: there is no case of the operator.
+            UsageError: there is no case of the operator, or no ONNX Runtime.
         """
+        _tell_of_runtime(notice)
         progress("collecting the cases of the onnx package")
         cases = onnx_cases()
         chosen = [case for case in cases if op_type is None or op_type in {kind for _, kind in case.op_types}]
@@ -101,6 +108,17 @@ def gradients(op_type: str | None = None) -> tuple[GradientRow, ...]:
         hint = did_you_mean(op_type, [row.op_type for row in rows])
         raise UsageError(f"ONNX's default domain has no operator {op_type} in force", hint=hint)
     return found
+
+
+def _tell_of_runtime(notice: Callable[[str], None]) -> None:
+    """Says which ONNX Runtime is there, where it is another one than tofu requires.
+
+    Raises:
+        UsageError: there is none.
+    """
+    require_runtime()
+    for line in runtime_notes():
+        notice(line)
 
 
 def _counted(progress: Progress) -> Callable[[str, int, int], None]:

@@ -35,6 +35,7 @@ from planner.errors import UsageError
 from planner.graph.bodies import expand, has_body
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
+from planner.installed import require_runtime, runtime_notes
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import Machine
 from planner.planning.bodies import decide_with_bodies
@@ -77,6 +78,7 @@ def profile(
     custom_ops: Sequence[AnyPath] = (),
     out: AnyPath | None = None,
     progress: Progress = silent,
+    notice: Callable[[str], None] = lambda line: None,
 ) -> ProfileResult:
     """Measures what the ops of a training graph, and parts of them, take on this machine, and writes a profile.
 
@@ -95,6 +97,7 @@ def profile(
         custom_ops: libraries of custom operators for ONNX Runtime; for the CPU.
         out: the file to write, ``.yaml`` or ``.json``; MODEL.profile.yaml in the working directory if None.
         progress: told what is being done.
+        notice: told, before anything is measured, that ONNX Runtime is another one.
 
     Raises:
         TofuError: the model cannot be read or planned, the device is not there, or the file cannot be written.
@@ -108,6 +111,9 @@ def profile(
     model = Path(model)
     target = path_of(out) or Path(f"{model.stem}.profile.yaml")
     _check_target(target)
+    require_runtime()
+    for line in runtime_notes():
+        notice(line)
     on = Target(1) if gpus is None and topology is None else target_of(gpus, topology)
     machine, workers, levels = on.machine, on.workers, on.levels or (on.workers,)
     if machine is not None:

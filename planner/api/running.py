@@ -12,6 +12,7 @@ from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.plan_folder import newest_folder
 from planner.errors import UsageError
 from planner.graph.model import Tensor
+from planner.installed import require_runtime, runtime_notes
 from planner.opdefs import load_file
 from planner.progress import Progress, silent
 from planner.runtime.engine.patience import PATIENCE_SECONDS
@@ -87,8 +88,8 @@ def run(
         opdefs: with ``verify``, a file of descriptions whose operators in NumPy are the reference.
         custom_ops: libraries of custom operators for ONNX Runtime.
         progress: told what is being done.
-        notice: told, before the first step, what the user should know: what is drawn because nothing gives it, which
-            checkpoints were passed over.
+        notice: told, before the first step, what the user should know: that ONNX Runtime is another one, what is drawn
+            because nothing gives it, which checkpoints were passed over.
         note: with ``mpi``, a file in which a rank notes where it is, for whoever watches it.
 
     Raises:
@@ -108,6 +109,9 @@ def run(
             from planner.runtime.engine.mpi import joined
 
             world = stack.enter_context(joined(patience, notice))
+        require_runtime()
+        for line in runtime_notes():
+            notice(line)
         progress("reading the plan")
         where = Path(directory) if directory is not None else newest_folder(Path())
         if result is not None:

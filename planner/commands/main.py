@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import click
 
+from planner import __version__
 from planner.commands.check import check
 from planner.commands.compare import compare
 from planner.commands.diff import diff
@@ -51,19 +52,20 @@ _OTHER_WORDS = {
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
-    from importlib import metadata
+    from planner.installed import versions
 
-    try:
-        version = metadata.version("tofu")
-    except metadata.PackageNotFoundError:
-        version = "(not installed)"
-    click.echo(f"tofu {version}")
+    click.echo("\n".join((f"tofu {__version__}", *versions())))
     ctx.exit()
 
 
 @click.group(context_settings=_SETTINGS)
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit."
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Print versions, also of what tofu needs, and exit.",
 )
 def tofu() -> None:
     """Plan how to split every tensor and operator of a training step over several GPUs, and run the plan.

@@ -48,7 +48,7 @@ def ops(
         if verify:
             raise UsageError("--onnx-cases does not go with --verify")
         found = show(
-            lambda line: Operators(file).onnx_cases(op_type, line),
+            lambda line: Operators(file).onnx_cases(op_type, line, line.note),
             report.conformance_json,
             report.print_conformance,
             json_wanted,
@@ -56,7 +56,7 @@ def ops(
         return EXIT_DONE if found.is_right else EXIT_NO
     if verify:
         result = show(
-            lambda line: Operators(file).verify(op_type, line),
+            lambda line: Operators(file).verify(op_type, line, line.note),
             report.verification_json,
             report.print_verification,
             json_wanted,

@@ -84,6 +84,7 @@ def profile(
             custom_ops=custom_ops,
             out=out,
             progress=line,
+            notice=line.note,
         ),
         device_profile.profile_json,
         device_profile.print_profile,

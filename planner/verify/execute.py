@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,6 +12,7 @@ from planner.errors import TofuError
 from planner.graph.model import DType, Op
 from planner.graph.protos import dtype_of, dtype_of_array, elem_type_of, op_to_node
 from planner.graph.reading.load import MAX_IR_VERSION, MAX_OPSET
+from planner.runtime.engine.sessions import onnxruntime
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalNode, LocalOp
 
@@ -98,8 +98,7 @@ def execute(
     Raises:
         ExecutionError: it cannot be executed; with what the runtime said.
     """
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before the first import of onnxruntime
-    import onnxruntime
+    runtime = onnxruntime()
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
     model = to_model(local, inputs, outputs, opset)
@@ -107,11 +106,11 @@ def execute(
     feed = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in inputs.items() if name in names}
     if opset > MAX_OPSET:
         return dict(zip(outputs, _by_reference(model, feed, list(outputs)), strict=True))
-    options = onnxruntime.SessionOptions()
+    options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(  # noqa: TID251 -- one op on the CPU, not a plan: no worker, no binding
+        session = runtime.InferenceSession(  # one op on the CPU, not a plan: no worker, no binding
             model.SerializeToString(),
             options,
             providers=["CPUExecutionProvider"],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -27,15 +27,15 @@ print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
 
 
 def test_imports_only_the_layer_below() -> None:
-    # cli.py is a module, which import-linter does not take for a root.
-    files = [Path(cli.__file__), *sorted((ROOT / "planner" / "commands").glob("*.py"))]
+    files = [ROOT / "cli.py", *sorted((ROOT / "planner" / "commands").glob("*.py"))]
     imported = set()
     for node in [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]:
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("planner", "opdefs"):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "planner":
             imported |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            imported |= {alias.name for alias in node.names if alias.name.split(".")[0] in ("planner", "opdefs")}
+            imported |= {alias.name for alias in node.names if alias.name.split(".")[0] == "planner"}
     assert {name for name in imported if not name.startswith("planner.commands.")} == {
+        "planner.__version__",
         "planner.api",
         "planner.api.operators",
         "planner.api.operators.Operators",
@@ -43,6 +43,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.errors.UsageError",
         "planner.errors.did_you_mean",
         "planner.errors.out_of_memory",
+        "planner.installed.versions",
         "planner.report.annotation",
         "planner.report.as_json",
         "planner.report.device_profile",
@@ -94,4 +95,8 @@ def test_every_command_has_examples(command: str, capsys: pytest.CaptureFixture[
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("tofu ")
+    out = capsys.readouterr().out
+    numbers = r"tofu [0-9.]+\nPython 3\.[0-9.]+\nonnx 1\.[0-9.]+\nonnxruntime(-gpu)? 1\.31\.[0-9]+\n"
+    assert re.fullmatch(numbers + r"(cupy-cuda13x|CuPy:) .+\n", out)
+    script = [sys.executable, "cli.py", "--version"]
+    assert subprocess.run(script, cwd=ROOT, check=True, text=True, capture_output=True, timeout=60).stdout == out

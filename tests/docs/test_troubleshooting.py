@@ -25,6 +25,8 @@ IN_SENTENCES = (
     "none of its inputs has a symbolic dim",
     "no worker has finished a step ",
     "no GPU can be used",
+    "are installed in one folder",
+    "the installed ONNX Runtime lacks files",
     "a bug in tofu: ",
 )
 """Messages that no command prints everywhere, or always."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,15 @@ def test_descriptions_join_the_standard_ones(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(DescriptionError, match=said):
         opdefs.load_file(write(tmp_path, text))
+
+
+def test_the_former_name_of_descriptions_is_told_the_present_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opdefs", None)  # in a checkout the folder of that name may be found
+    with pytest.raises(DescriptionError, match=r"my_ops\.py:1: ModuleNotFoundError") as refused:
+        opdefs.load_file(write(tmp_path, "from opdefs.parts import int64\n"))
+    assert refused.value.hint == "it is planner.opdefs: only planner is installed"
 
 
 def test_no_such_file(tmp_path: Path) -> None:

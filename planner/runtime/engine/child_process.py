@@ -70,7 +70,9 @@ class ChildProcess:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it is stopped (SIGSTOP), and not continued since."""
+        """Whether it is stopped (SIGSTOP), and not continued since; False where the system does not say."""
+        if not hasattr(os, "waitid"):  # macOS, before Python 3.13
+            return False
         try:
             return os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:

@@ -19,6 +19,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from planner.errors import UsageError
+from planner.installed import distributions_of, runtime_instead
 from planner.runtime.engine.cuda_fetch import fetch_is_right
 from planner.runtime.engine.cuda_form import cuda_form
 from planner.runtime.engine.sessions import SessionMaker, cuda_session, onnxruntime
@@ -32,7 +33,7 @@ LIBRARIES: Final = (
     ("libcudnn.so.9", "nvidia-cudnn-cu13"),
 )
 """What the pinned ONNX Runtime's CUDA provider names, in an order in which each finds those that it needs, and what
-brings it; all but the driver come with tofu[cuda]."""
+brings it; all but the driver come with tofu's extra ``cuda``."""
 _LEAST_CAPABILITY: Final = 75
 """CUDA 13 has no kernels for older GPUs."""
 _CLOSE: Final = 1e-3
@@ -51,7 +52,7 @@ class Probe:
 
 
 def missing_libraries(load: Callable[[str], object] = ctypes.CDLL) -> tuple[tuple[str, str], ...]:
-    """Loads what ONNX Runtime's CUDA provider needs, from the packages of ``tofu[cuda]`` where they are.
+    """Loads what ONNX Runtime's CUDA provider needs, from the packages of the extra ``cuda`` where they are.
 
     Returns:
         What the loader says of each that does not load, and what brings it.
@@ -72,6 +73,9 @@ def probe_cuda(devices: Sequence[int] | None = None) -> Probe:
     Args:
         devices: those that are to be tried, of all that are there; None: all.
     """
+    if not onnxruntime().cuda_version:
+        have = ", ".join(map(str, distributions_of("onnxruntime"))) or f"onnxruntime {onnxruntime().__version__}"
+        return Probe(0, f"the installed ONNX Runtime has no CUDA: {have}", runtime_instead())
     try:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
@@ -97,7 +101,7 @@ def probe_cuda(devices: Sequence[int] | None = None) -> Probe:
     return Probe(count, "")
 
 
-_INSTALL: Final = "run with --device cpu, or install tofu[cuda]"
+_INSTALL: Final = "run with --device cpu, or install tofu with its extra `cuda` (docs/install.md)"
 
 
 def require_cuda(devices: Sequence[int] | None = None) -> tuple[Any, int]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
+from planner import __version__
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.plan_folder import MANIFEST, PLAN
 from planner.errors import UsageError
@@ -65,8 +66,8 @@ def _content(path: Path) -> bytes:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in ("tofu", "onnxruntime", "onnxruntime-gpu", "numpy"):
+    found = {"python": platform.python_version(), "tofu": __version__}
+    for name in ("onnxruntime", "onnxruntime-gpu", "numpy"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -16,7 +16,7 @@ from planner.errors import UsageError
 from planner.runtime.engine.channel import ANYBODY, Channel, Pending
 from planner.runtime.engine.world import World
 
-_INSTALL: Final = 'pip install "tofu[mpi]", or mpi4py beside the MPI of the machine'
+_INSTALL: Final = "pip install mpi4py mpich, or mpi4py alone beside the MPI of the machine"
 _LAUNCH: Final = "mpiexec -n WORKERS tofu run PLAN --engine mpi"
 _LAUNCHERS: Final = (
     ("torchrun", "WORLD_SIZE", "RANK", f"torchrun starts no MPI: write {_LAUNCH}"),

@@ -15,6 +15,7 @@ Raw pointers bind without a copy, also those of scalars, booleans and half preci
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, helper
 
 from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of, elem_type_of
+from planner.installed import require_runtime
 from planner.runtime.engine.cuda_form import CudaForm, with_copies
 from planner.runtime.engine.halves import in_float32
 
@@ -39,8 +41,14 @@ terminal as they are."""
 
 
 def onnxruntime() -> ModuleType:
-    """The onnxruntime module, imported without telemetry."""
+    """The onnxruntime module, imported without telemetry.
+
+    Raises:
+        UsageError: it is not installed, or not all of it.
+    """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    if "onnxruntime" not in sys.modules:
+        require_runtime()
     import onnxruntime as module
 
     return module  # type: ignore[no-any-return]
