@@ -7,6 +7,7 @@
     ├── DescriptionError      exit 2: a TDL description that cannot be analysed
     ├── InfeasibleError       exit 1: it ran and the answer is no (no plan exists)
     ├── DifferenceError       exit 1: it ran and the answer is no (a verification differs)
+    ├── DivergedError         exit 1: it ran and the answer is no (a loss or state is not finite any more)
     ├── ExportError           exit 1: it ran and the answer is no (another runtime has no form for the plan)
     └── WorkerError           exit 3: a worker failed while running a plan
 
@@ -82,6 +83,12 @@ class InfeasibleError(TofuError):
 
 class DifferenceError(TofuError):
     """A verification ran and the results differ."""
+
+    exit_code = 1
+
+
+class DivergedError(TofuError):
+    """A training run has come to numbers that are not finite."""
 
     exit_code = 1
 

@@ -1,4 +1,4 @@
-"""When a search is to end before all of its work is done, and what it leaves out then.
+"""When a search, or a run, is to end before all of its work is done, and what a search leaves out then.
 
 Nothing is broken off: a search asks between parts of its work, where all that it knows is whole. So an end comes as
 late as the part takes that is under way, and what is found is as good as if nothing more had been asked for.
@@ -18,22 +18,46 @@ class StoppedError(Exception):
     """A search ended before it had a plan of its own; who has another plan goes on with that one."""
 
 
-class Stop:
+class Interrupt:
+    """Says whether somebody has asked work to end with what there is.
+
+    Attributes:
+        can_end: there is something to keep: from here on an interrupt need not lose all.
+    """
+
+    def __init__(self) -> None:
+        self.can_end = False
+        self._is_interrupted = False
+
+    def interrupt(self) -> None:
+        """Has the work end; may be called by a signal's handler."""
+        self._is_interrupted = True
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether somebody interrupted the work, be there some left or not."""
+        return self._is_interrupted
+
+
+class Stop(Interrupt):
     """Says whether a search is to end; of itself it is not.
 
     Attributes:
         stopped_by: why work was left out; None where none was.
-        has_plan: there is a plan that can be written: from here on an interrupt need not lose all.
         must_fit: only a plan that was seen to fit into a limit on memory can be written.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.stopped_by: StoppedBy | None = None
-        self.has_plan = False
         self.must_fit = False
         self._ends_at: float | None = None
-        self._is_interrupted = False
         self._left_out: dict[str, None] = {}
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether there is a plan that can be written."""
+        return self.can_end
 
     def end_after(self, seconds: float) -> None:
         """Has the search end when so many seconds from now are over.
@@ -42,15 +66,6 @@ class Stop:
             seconds: more than 0.
         """
         self._ends_at = time.monotonic() + seconds
-
-    def interrupt(self) -> None:
-        """Has the search end; may be called by a signal's handler."""
-        self._is_interrupted = True
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether somebody interrupted the search, be there work left or not."""
-        return self._is_interrupted
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -63,7 +78,7 @@ class Stop:
         Args:
             is_fitting: it was seen to fit.
         """
-        self.has_plan = self.has_plan or is_fitting or not self.must_fit
+        self.can_end = self.can_end or is_fitting or not self.must_fit
 
     def is_due(self) -> bool:
         """Whether the search is to end here, with work left; once it is, it stays so."""

@@ -19,10 +19,11 @@ from planner.runtime.engine.patience import PATIENCE_SECONDS
 from planner.runtime.measure.profile import Profile
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
-from planner.runtime.run_report import RunResult
+from planner.runtime.run_report import RunResult, StepReport
 from planner.runtime.values.results import write_arrays
 from planner.runtime.values.schedule import parse_schedule
 from planner.runtime.values.state import Drawn
+from planner.stop import Interrupt
 from planner.units import format_bytes
 from planner.whole import try_file
 
@@ -54,10 +55,14 @@ def run(
     device_map: Sequence[int] | None = None,
     seed: int = 0,
     patience: float = PATIENCE_SECONDS,
+    log: AnyPath | None = None,
+    allow_nan: bool = False,
     opdefs: AnyPath | None = None,
     custom_ops: Sequence[AnyPath] = (),
     progress: Progress = silent,
     notice: Callable[[str], None] = lambda line: None,
+    on_step: Callable[[StepReport], None] | None = None,
+    stop: Interrupt | None = None,
     note: int | None = None,
 ) -> RunResult:
     """Runs a plan.
@@ -85,16 +90,22 @@ def run(
         device_map: for ``cuda``, the GPU of each worker.
         seed: of all that is drawn.
         patience: seconds that the workers may go on without a finished step.
+        log: a file that gets a line for each step, ``.jsonl`` or ``.csv``.
+        allow_nan: go on where a loss or a state is not finite.
         opdefs: with ``verify``, a file of descriptions whose operators in NumPy are the reference.
         custom_ops: libraries of custom operators for ONNX Runtime.
         progress: told what is being done.
         notice: told, before the first step, what the user should know: that ONNX Runtime is another one, what is drawn
             because nothing gives it, which checkpoints were passed over.
+        on_step: called with what is known of each step.
+        stop: asked after each step whether it is to be the last: that one is finished, its checkpoint written, and the
+            result says so; the files of ``result`` and ``export`` are not written then.
         note: with ``mpi``, a file in which a rank notes where it is, for whoever watches it.
 
     Raises:
         TofuError: the plan or the inputs cannot be used, weights cannot be read, or a worker failed. A verification
             that differs raises nothing: ``verified`` of the result says it.
+        DivergedError: a loss, or a state of a checkpoint, is not finite; ``allow_nan`` allows it.
 
     Example:
         ::
@@ -144,11 +155,15 @@ def run(
             libraries=tuple(map(Path, custom_ops)),
             references={} if opdefs is None else load_file(Path(opdefs)).references,
             doing=progress,
+            log=path_of(log),
+            allow_nan=allow_nan,
+            stop=stop,
+            progress=on_step,
             told=lambda drawn: _tell(drawn, notice),
             notice=notice,
         )
         outcome = run_with(where, options)
-        if result is not None and (world is None or world.rank == 0):
+        if result is not None and not outcome.is_interrupted and (world is None or world.rank == 0):
             write_arrays(result, outcome.results)
         if outcome.profile is not None:
             try:

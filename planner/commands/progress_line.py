@@ -78,6 +78,7 @@ class ProgressLine:
         """Prints a line that stays."""
         with self._lock:
             self._remove()
+            self._told_at = self._clock()
             say(text)
 
     def end(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from planner.commands.exit_codes import EXIT_DONE, EXIT_NO
+from planner.commands.exit_codes import EXIT_DONE, EXIT_INTERRUPTED, EXIT_NO
 from planner.commands.options import (
     CUSTOM_OPS,
     JSON,
@@ -16,11 +16,16 @@ from planner.commands.options import (
 )
 from planner.commands.progress_line import ProgressLine
 from planner.commands.show import show
+from planner.commands.streams import say
+from planner.commands.termination import interrupts_end
 from planner.commands.watch import watched
 from planner.errors import UsageError
+from planner.stop import Interrupt
 
 if TYPE_CHECKING:
-    from planner.runtime.run_report import RunResult
+    from planner.runtime.run_report import RunResult, StepReport
+
+_INTERRUPTED = "interrupted: this step is finished first; Ctrl-C once more ends at once"
 
 
 @click.command(short_help="Run a plan, and verify it.")
@@ -63,6 +68,16 @@ if TYPE_CHECKING:
 @click.option(
     "--result", type=click.Path(path_type=Path), metavar="FILE.npz", help="Where to write outputs and next state."
 )
+@click.option(
+    "--log", type=click.Path(path_type=Path), metavar="FILE", help="A line for each step, to a .jsonl or .csv file."
+)
+@click.option(
+    "--log-every",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Print a line on stderr every N steps.  [default: every step; on a terminal, one line in its place]",
+)
+@click.option("--allow-nan", is_flag=True, help="Go on where a loss, or the state of a checkpoint, is not finite.")
 @click.option("--checkpoint-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where checkpoints go.")
 @click.option(
     "--checkpoint-every",
@@ -149,13 +164,17 @@ def run(
     device_map: str | None,
     seed: int,
     patience: float,
+    log: Path | None,
+    log_every: int | None,
+    allow_nan: bool,
     custom_ops: tuple[Path, ...],
     opdefs: Path | None,
     json_wanted: bool,
 ) -> int:
-    """Run the plan in DIR, one worker per GPU of the plan; exits with 1 if a verification differs.
+    """Run the plan in DIR, one worker per GPU of the plan; exits with 1 if a verification differs or a loss is nan.
 
-    Without DIR, the newest plan in the working directory.
+    Without DIR, the newest plan in the working directory. Ctrl-C finishes the step that is under way and writes a
+    checkpoint of it if there is --checkpoint-dir; a second one ends the run at once.
 
     \b
     Examples:
@@ -167,41 +186,64 @@ def run(
     """
     note = watched() if engine == "mpi" else None
     from planner.report import as_json, tables
+    from planner.report.iteration_line import iteration_line
 
     def work(line: ProgressLine) -> RunResult:
         from planner import api
 
-        return api.run(
-            directory,
-            inputs=inputs,
-            weights=weights,
-            data_dir=data_dir,
-            random_weights=random_weights,
-            steps=steps,
-            lr=lr,
-            verify=verify,
-            result=result,
-            checkpoint_dir=checkpoint_dir,
-            checkpoint_every=checkpoint_every,
-            keep=keep,
-            resume=resume,
-            export=export,
-            forward=forward,
-            profile=profile,
-            device=device,
-            engine=engine,
-            device_map=None if device_map is None else _device_map(device_map),
-            seed=seed,
-            patience=patience,
-            custom_ops=custom_ops,
-            opdefs=opdefs,
-            progress=line,
-            notice=line.note,
-            note=note,
-        )
+        every = log_every if log_every is not None or line.is_in_place else 1
+
+        def tell(report: StepReport) -> None:
+            if every is not None and (report.step % every == 0 or report.step == report.steps):
+                line.note(iteration_line(report))
+
+        stop = Interrupt()
+        with interrupts_end(stop, _INTERRUPTED):
+            return api.run(
+                directory,
+                inputs=inputs,
+                weights=weights,
+                data_dir=data_dir,
+                random_weights=random_weights,
+                steps=steps,
+                lr=lr,
+                verify=verify,
+                result=result,
+                checkpoint_dir=checkpoint_dir,
+                checkpoint_every=checkpoint_every,
+                keep=keep,
+                resume=resume,
+                export=export,
+                forward=forward,
+                profile=profile,
+                device=device,
+                engine=engine,
+                device_map=None if device_map is None else _device_map(device_map),
+                seed=seed,
+                patience=patience,
+                log=log,
+                allow_nan=allow_nan,
+                custom_ops=custom_ops,
+                opdefs=opdefs,
+                progress=line,
+                notice=line.note,
+                on_step=tell,
+                stop=stop,
+                note=note,
+            )
 
     outcome = show(work, as_json.run, tables.run, json_wanted, "reading the plan")
+    if outcome.is_interrupted:
+        say(f"interrupted after step {outcome.first_step + outcome.steps - 1}; {_saved(outcome)}")
+        return EXIT_INTERRUPTED
     return EXIT_NO if outcome.verified is False else EXIT_DONE
+
+
+def _saved(outcome: RunResult) -> str:
+    """What an interrupted run leaves."""
+    if outcome.checkpoint is None:
+        return "nothing is saved: without --checkpoint-dir there is no place for it"
+    return f"saved: {outcome.checkpoint}; --resume goes on from there"
 
 
 def _device_map(text: str) -> tuple[int, ...]:

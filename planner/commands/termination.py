@@ -1,10 +1,13 @@
 """SIGTERM and Ctrl-C. SIGTERM ends a command at once: workers are ended, and what is half written is removed.
 
-So does Ctrl-C, but for a search that has a plan already: that is asked to end, and a second Ctrl-C ends it at once.
+So does Ctrl-C, but for a search that has a plan already, and for a run that has begun its steps: those are asked to end
+with what they have, and a second Ctrl-C ends them at once.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,7 +15,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from planner.stop import Stop
+from planner.stop import Interrupt
 
 
 class TerminationError(KeyboardInterrupt):
@@ -39,13 +42,14 @@ def termination_raised() -> Iterator[None]:
 
 
 @contextmanager
-def interrupts_end(stop: Stop) -> Iterator[None]:
-    """Has the first Ctrl-C end a search that has a plan; any other one raises ``KeyboardInterrupt``, as usual.
+def interrupts_end(stop: Interrupt, saying: str = "") -> Iterator[None]:
+    """Has the first Ctrl-C end work that has something to keep; any other one raises ``KeyboardInterrupt``, as usual.
 
     Nothing is done outside of the main thread, or where somebody has said already what the signal means.
 
     Args:
-        stop: is asked whether there is a plan, and told to end the search.
+        stop: is asked whether there is something to keep, and told to end the work.
+        saying: the line that the first Ctrl-C prints; "" for none.
     """
     is_usual = (
         threading.current_thread() is threading.main_thread()
@@ -56,8 +60,12 @@ def interrupts_end(stop: Stop) -> Iterator[None]:
         return
 
     def end(number: int, frame: FrameType | None) -> None:
-        if stop.has_plan and not stop.is_interrupted:
+        if stop.can_end and not stop.is_interrupted:
             stop.interrupt()
+            if saying:
+                # Not by the stream: this may have come in the middle of a line that is being written to it.
+                with contextlib.suppress(OSError):
+                    os.write(2, f"{chr(10) if os.isatty(2) else ''}{saying}\n".encode())
         else:
             signal.default_int_handler(number, frame)
 

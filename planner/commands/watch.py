@@ -58,6 +58,8 @@ def watched() -> int | None:
     child = os.fork()
     if child:
         _watch(child, note)
+    # A launcher may send Ctrl-C to all processes of a group, and one Ctrl-C must not reach the child twice.
+    os.setpgid(0, 0)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != watcher:
@@ -66,7 +68,15 @@ def watched() -> int | None:
 
 
 def _watch(child: int, note: int) -> NoReturn:
+    interrupts = 0
+
     def end(number: int, _frame: FrameType | None) -> None:
+        nonlocal interrupts
+        interrupts += number == signal.SIGINT
+        if number == signal.SIGINT and interrupts == 1:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGINT)  # it finishes its step, or ends
+            return
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         os._exit(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_TERMINATED)

@@ -211,6 +211,7 @@ def run(result: RunResult) -> dict[str, Any]:
             "inputs": [tensor.name for tensor in result.drawn.inputs],
         },
         "data_dir": None if result.data_folder is None else str(result.data_folder),
+        "is_interrupted": result.is_interrupted,
         **({} if result.profile is None else {"profile": _profile(result.profile)}),
     }
 

@@ -121,6 +121,8 @@ def run(result: RunResult, file: TextIO) -> None:
         facts.append(("replicas", f"differ in the last bits in {counted(result.nearly_same, 'place')}"))
     if result.data_folder is not None:
         facts.append(("weights from", str(result.data_folder)))
+    if result.is_interrupted:
+        facts.append(("interrupted", f"after step {result.first_step + result.steps - 1}"))
     if result.checkpoint is not None:
         facts.append(("checkpoint", str(result.checkpoint)))
     if result.exported:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,28 +11,23 @@ import numpy as np
 
 from planner.errors import UsageError
 from planner.graph.data_folder import Followed
-from planner.graph.model import Graph, Tensor
-from planner.graph.protos import numpy_dtype
-from planner.runtime.engine.executor import Iteration
+from planner.graph.model import Graph
 from planner.runtime.engine.interface import Engine, InProcessEngine
 from planner.runtime.engine.meeting import agree, agree_on_start
 from planner.runtime.engine.message_engine import MessageEngine
 from planner.runtime.engine.supervisor import SupervisedEngine
 from planner.runtime.engine.transport import Transport
-from planner.runtime.judge.compare import StepComparison, worst
+from planner.runtime.iterations import Iterations, states_of
 from planner.runtime.judge.foreign import check_kernels, check_libraries
 from planner.runtime.judge.references import Judge
-from planner.runtime.measure.fetch_bytes import FetchBytes, check_bytes, fetch_table
-from planner.runtime.measure.profile import profile_of
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.run_options import RunOptions, check_options
 from planner.runtime.run_report import RunResult, StepReport
 from planner.runtime.values import schedule
-from planner.runtime.values.checkpoint import newest_checkpoint, remove_older, write_checkpoint
-from planner.runtime.values.export import check_export, export_weights
+from planner.runtime.values.checkpoint import newest_checkpoint
+from planner.runtime.values.export import check_export
 from planner.runtime.values.feed import Feed
-from planner.runtime.values.state import TileSource, Values, WeightFile, given_inputs, part_of, refuse_missing
-from planner.runtime.values.tiles import fill_tiles, gather_tiles, hand_out_tiles, load_tiles
+from planner.runtime.values.state import TileSource, Values, WeightFile, given_inputs, refuse_missing
 
 
 def run_plan(
@@ -85,7 +79,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
     graph = loaded.graph
     name = loss_of(graph, options.loss)
     if options.export is not None:
-        check_export(options.export, _states(loaded), options.forward)
+        check_export(options.export, states_of(loaded), options.forward)
     if options.schedule is not None and schedule.INPUT not in graph.inputs:
         raise UsageError(
             f"--lr: the model has no input {schedule.INPUT!r}", facts=(f"inputs: {', '.join(graph.inputs)}",)
@@ -142,7 +136,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             options.notice(sentence)
         if world is not None:
             agree_on_start(world, first, seed)
-        return _Run(loaded, engine, judge, name, replace(options, seed=seed)).go(values, feed, first)
+        return Iterations(loaded, engine, judge, name, replace(options, seed=seed), feed).go(values, first)
 
 
 def _equal_on_all(options: RunOptions) -> dict[str, str]:
@@ -157,12 +151,9 @@ def _equal_on_all(options: RunOptions) -> dict[str, str]:
         "--resume": str(options.resume),
         "--profile": str(options.profile),
         "--loss": str(options.loss),
+        "--allow-nan": str(options.allow_nan),
         "--result or --export": str(options.wants_results),
     }
-
-
-def _states(plan: LoadedPlan) -> dict[str, Tensor]:
-    return {pair.current: plan.graph.tensors[pair.current] for pair in plan.program.state}
 
 
 def _with_constants(graph: Graph, values: Values) -> Graph:
@@ -241,146 +232,3 @@ def _engine(
         )
     options.doing("making sessions")
     return InProcessEngine(plan.models, plan.program.state, transport=transport, libraries=options.libraries)
-
-
-class _Run:
-    def __init__(self, plan: LoadedPlan, engine: Engine, judge: Judge | None, loss: str, options: RunOptions) -> None:
-        self._plan, self._engine, self._judge, self._loss, self._options = plan, engine, judge, loss, options
-        self._shapes = {name: plan.graph.tensors[name].shape for name in plan.program.outputs}
-        self._checkpoint: Path | None = None
-        self._nearly_same: list[str] | None = None if options.device == "cpu" else []
-
-    def go(self, values: Values, feed: Feed | None, first: int) -> RunResult:
-        """Runs from a step, counted from 1, to the last one."""
-        options, program, reports = self._options, self._plan.program, self._engine.reports
-        states = [pair.current for pair in program.state]
-        losses: list[float] = []
-        iterations: list[Iteration] = []
-        seconds: list[float] = []
-        comparisons: list[StepComparison] = []
-        outputs: dict[str, np.ndarray] = {}
-        fetches: tuple[FetchBytes, ...] = ()
-        whole = {name: values.whole(name) for name in self._plan.graph.inputs} if self._judge is not None else {}
-        options.doing("filling the workers' tiles")
-        fill_tiles(self._engine, values.tile)
-        for step in range(first, options.steps + 1):
-            is_last = step == options.steps
-            fresh = self._fresh(feed, step, is_last=is_last)
-            if fresh:
-                load_tiles(self._engine, fresh, fresh.keys())
-                whole.update(fresh if self._judge is not None else {})
-            loss = f", loss {losses[-1]:.6f} after step {step - 1}" if losses else ""
-            options.doing(f"step {step} of {options.steps}{loss}")
-            start = time.perf_counter()
-            iterations.append(self._engine.iterate(timed=options.profile))
-            seconds.append(time.perf_counter() - start)
-            if reports:
-                fetches = fetch_table(program, iterations[-1].moved_bytes)
-                check_bytes(fetches)
-            moved_bytes = sum(fetch.moved_bytes for fetch in fetches)
-            wanted = program.outputs if options.verify or self._ends(step) else (self._loss,) * bool(self._loss)
-            there = tuple(name for name in wanted if self._plan.graph.tensors[name].elements)
-            outputs = gather_tiles(self._engine, there, self._shapes, nearly_same=self._nearly_same)
-            outputs |= {name: _nothing(self._plan.graph, name) for name in wanted if name not in there}
-            if self._loss and reports:
-                losses.append(float(outputs[self._loss].reshape(())))
-            if self._judge is not None:
-                options.doing(f"judging step {step} of {options.steps}")
-                comparison, right = self._judge.compare(step, outputs, whole)
-                comparisons.append(comparison)
-                whole = {**whole, **{pair.current: right[pair.following] for pair in program.state}}
-            if options.checkpoint_dir is not None and (is_last or self._is_due(step)):
-                options.doing(f"writing a checkpoint of step {step}")
-                self._save(options.checkpoint_dir, step, whole)
-            if not is_last:
-                if options.verify:
-                    hand_out_tiles(self._engine, whole, states)
-                else:
-                    self._engine.advance()
-            if options.progress is not None and reports:
-                last = losses[-1] if losses else None
-                judged = comparisons[-1] if comparisons else None
-                options.progress(StepReport(step, options.steps, last, moved_bytes, seconds[-1], judged))
-        found = tuple(comparisons)
-        return RunResult(
-            steps=options.steps - first + 1,
-            first_step=first,
-            loss_name=self._loss,
-            losses=tuple(losses),
-            predicted_bytes=program.predicted_bytes,
-            moved_bytes=sum(fetch.moved_bytes for fetch in fetches),
-            fetches=fetches,
-            seconds=tuple(seconds),
-            verified=all(comparison.is_same for comparison in found) if self._judge is not None else None,
-            max_error=worst(found) if self._judge else None,
-            comparisons=found,
-            no_reference=self._judge.no_reference if self._judge else "",
-            own_precision=self._judge.own_precision if self._judge else (),
-            results=outputs,
-            arena_bytes=self._engine.arena_bytes,
-            workspace_bytes=tuple(worker.workspace_bytes for worker in program.workers),
-            staging_bytes=self._engine.staging_bytes,
-            on_gpus=self._engine.on_gpus,
-            nearly_same=len(self._nearly_same or ()),
-            profile=profile_of(program, iterations, self._plan.estimate) if options.profile and reports else None,
-            checkpoint=self._checkpoint,
-            exported=self._export(outputs),
-            drawn=values.drawn,
-            data_folder=values.data_folder,
-        )
-
-    def _fresh(self, feed: Feed | None, step: int, *, is_last: bool) -> dict[str, np.ndarray]:
-        """The inputs that are others than in the step before."""
-        fresh = dict(feed.batch(step, is_last=is_last)) if feed is not None else {}
-        if self._options.schedule is not None:
-            tensor = self._plan.graph.tensors[schedule.INPUT]
-            fresh[schedule.INPUT] = np.full(tensor.shape, self._options.schedule.rate(step), numpy_dtype(tensor.dtype))
-        return fresh
-
-    def _ends(self, step: int) -> bool:
-        """Whether whole results are wanted after this step."""
-        return step == self._options.steps and self._options.wants_results
-
-    def _is_due(self, step: int) -> bool:
-        every = self._options.checkpoint_every
-        return every is not None and step % every == 0
-
-    def _save(self, directory: Path, step: int, whole: Mapping[str, np.ndarray]) -> None:
-        """Writes the state from which the next step starts: with verification, the whole model's."""
-        program = self._plan.program
-        current = {pair.following: pair.current for pair in program.state}
-        if self._options.world is None:
-            self._engine.pull(current.keys())
-
-        def tile_of(worker: int, name: str) -> np.ndarray:
-            if self._judge is None:
-                return self._engine.array(worker, name)
-            return part_of(whole[current[name]], program.workers[worker].buffers[name].region)
-
-        # With verification, rank 0 alone has the state from which all go on.
-        if self._options.verify and not self._engine.reports:
-            return
-        self._checkpoint = write_checkpoint(
-            directory,
-            step,
-            self._options.seed,
-            self._plan.model_digest,
-            program.workers,
-            program.state,
-            tile_of,
-            None if self._options.verify else self._options.world,
-        )
-        if self._options.keep is not None and self._engine.reports:
-            remove_older(directory, step, self._options.keep, self._plan.model_digest)
-
-    def _export(self, outputs: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-        if self._options.export is None or not self._engine.reports:
-            return ()
-        following = {pair.current: pair.following for pair in self._plan.program.state}
-        state = _states(self._plan)
-        return export_weights(self._options.export, state, lambda name: outputs[following[name]], self._options.forward)
-
-
-def _nothing(graph: Graph, name: str) -> np.ndarray:
-    """A result without elements: no worker makes it."""
-    return np.empty(graph.tensors[name].shape, numpy_dtype(graph.tensors[name].dtype))

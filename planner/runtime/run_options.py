@@ -13,10 +13,12 @@ from planner.progress import Progress, silent
 from planner.runtime.engine.patience import PATIENCE_SECONDS
 from planner.runtime.engine.world import World
 from planner.runtime.judge.reference import ForeignReference
+from planner.runtime.run_log import try_log
 from planner.runtime.run_report import StepReport
 from planner.runtime.values.export import try_export
 from planner.runtime.values.schedule import Schedule
 from planner.runtime.values.state import Drawn
+from planner.stop import Interrupt
 from planner.whole import try_folder
 
 
@@ -75,6 +77,12 @@ class RunOptions:
     """Of custom operators, for ONNX Runtime."""
     references: Mapping[tuple[str, str], ForeignReference] = field(default_factory=dict)
     """By (domain, op type), operators that ONNX does not define in NumPy, to verify by."""
+    allow_nan: bool = False
+    """Go on where a loss, or a state that is to be kept, is not finite."""
+    log: Path | None = None
+    """A file that gets a line for each step (see ``run_log.py``)."""
+    stop: Interrupt | None = None
+    """Asked after each step whether it is to be the last; None: nobody asks for that."""
     progress: Callable[[StepReport], None] | None = None
     """Called after each step."""
     doing: Progress = silent
@@ -116,5 +124,7 @@ def check_options(options: RunOptions) -> None:
         raise UsageError(f"--keep is {options.keep}, and must be at least 1")
     if options.checkpoint_dir is not None:
         try_folder(options.checkpoint_dir)
+    if options.log is not None:
+        try_log(options.log)
     if options.export is not None:
         try_export(options.export, options.forward)

@@ -29,6 +29,8 @@ class StepReport:
     """Of the workers' iteration alone."""
     comparison: StepComparison | None
     """With verification."""
+    learning_rate: float | None = None
+    """Where a schedule says it."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class RunResult:
     """What was made up."""
     data_folder: Path | None
     """The folder whose files were read for weights; None if none were."""
+    is_interrupted: bool = False
+    """Somebody asked the run to end before its last step."""
 
     @property
     def judged_tensors(self) -> int:

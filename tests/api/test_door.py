@@ -52,11 +52,13 @@ COMMAND_LINE_ONLY = {
     "markdown_wanted": "a form in which the command prints",
     "annotations": "what the command tells GitHub on stderr",
     "shows_all": "the result has all of them",
+    "log_every": "on_step is told of every one",
 }
 PYTHON_ONLY = {
     "progress": "the command's line on a terminal",
     "notice": "the command's lines on stderr",
     "stop": "Ctrl-C",
+    "on_step": "the command's line for a step",
     "note": "what mpiexec's ranks write for the one that watches",
     "through_bodies": "for measurements of what bodies are worth",
 }

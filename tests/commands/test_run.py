@@ -16,6 +16,7 @@ def test_run_passes_its_options(door: Door) -> None:
     assert cli.main(["run"]) == 0
     assert cli.main("run --random-weights --data-dir here".split()) == 0
     line = "run d --weights w.npz --lr 0.1 --checkpoint-dir c --checkpoint-every 3 --keep 2 --resume --export o.onnx"
+    line += " --log l.csv --log-every 5 --allow-nan"
     assert (
         cli.main([*line.split(), *"--forward f.onnx --profile --device cuda --map 0,0,1 --patience 2.5".split()]) == 0
     )
@@ -40,12 +41,16 @@ def test_run_passes_its_options(door: Door) -> None:
         "device_map": None,
         "seed": 0,
         "patience": 300.0,
+        "log": None,
+        "allow_nan": False,
         "custom_ops": (),
         "opdefs": None,
         "note": None,
     }
     few = {"inputs": Path("f.npz"), "steps": 5, "verify": True, "result": Path("o.npz"), "seed": 7}
     more = {
+        "log": Path("l.csv"),
+        "allow_nan": True,
         "weights": Path("w.npz"),
         "lr": "0.1",
         "checkpoint_dir": Path("c"),
@@ -78,7 +83,7 @@ def test_a_map_that_is_none(text: str, door: Door, capsys: pytest.CaptureFixture
 def test_a_difference_is_shown_and_exits_with_1(
     json_wanted: bool, door: Door, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    door.answer = lambda: types.SimpleNamespace(verified=False)
+    door.answer = lambda: types.SimpleNamespace(verified=False, is_interrupted=False)
     assert cli.main(["run", "--verify", *(["--json"] if json_wanted else [])]) == 1
     assert capsys.readouterr().out
 

@@ -102,7 +102,10 @@ def test_what_is_no_schedule(text: str) -> None:
 def test_a_schedule_feeds_the_learning_rate(plan_of: Planner) -> None:
     graph = with_rate(GRAPH)
     x = np.random.default_rng(0).standard_normal((8, 12)).astype(np.float32)
-    fed = run_with(plan_of(graph, 2), RunOptions(steps=3, inputs={"x0": x}, schedule=parse_schedule("step:0.01,0.5,1")))
+    rates: list[float | None] = []
+    options = RunOptions(steps=3, inputs={"x0": x}, schedule=parse_schedule("step:0.01,0.5,1"))
+    fed = run_with(plan_of(graph, 2), replace(options, progress=lambda report: rates.append(report.learning_rate)))
+    assert rates == [0.01, 0.005, 0.0025]
     state: dict[str, np.ndarray] = {}
     outcome = None
     for rate in (0.01, 0.005, 0.0025):

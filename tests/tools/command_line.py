@@ -36,13 +36,14 @@ class Door:
         tell = options.pop("progress", None)
         options.pop("notice", None)
         options.pop("stop", None)
+        options.pop("on_step", None)
         self.calls.append((command, args, options))
         if tell is not None:
             tell("reading [conv1]")
         print("a library speaks")
         answer = self.answer()
         if not hasattr(answer, "verified"):
-            answer = types.SimpleNamespace(verified=None, frozen=())
+            answer = types.SimpleNamespace(verified=None, frozen=(), is_interrupted=False)
         return answer
 
 

@@ -92,6 +92,35 @@ def test_terminated(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Path
 
 
 @pytest.mark.slow
+def test_interrupted(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Path) -> None:
+    """One Ctrl-C: the step is finished, kept and told, and the run goes on from there."""
+    planned, checkpoints, log = plan_of(mlp_step, 3), tmp_path / "ck", tmp_path / "log.jsonl"
+    run = ["run", str(planned.directory), "--steps", "100000", "--checkpoint-dir", str(checkpoints), "--log", str(log)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen([*COMMAND, *run], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    told = []
+    for line in process.stderr:
+        told.append(line)
+        if line.startswith(b"step 3 of 100000  loss "):
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    told += err.splitlines()
+    assert process.returncode == 130, told
+    done = max(int(entry.name[5:]) for entry in checkpoints.glob("step-*"))
+    assert done >= 3
+    assert b"interrupted: this step is finished first; Ctrl-C once more ends at once" in told
+    saved = f"interrupted after step {done}; saved: {checkpoints}/step-{done:08}; --resume goes on from there"
+    assert told[-1] == saved.encode()
+    assert len(log.read_text().splitlines()) == done
+    assert b"interrupted" in out
+    again = api.run(planned.directory, steps=done + 1, checkpoint_dir=checkpoints, resume=True)
+    straight = api.run(planned.directory, steps=done + 1)
+    assert again.losses == straight.losses[done:]
+
+
+@pytest.mark.slow
 def test_another_plan_goes_on_and_another_model_does_not(
     plan_of: Callable[..., Any], mlp_step: Graph, cnn_step: Graph, tmp_path: Path
 ) -> None:

@@ -148,10 +148,10 @@ class World:
             return None
         return [what, *(self._receive_value(rank, purpose, is_patient) for rank in range(1, self.size))]
 
-    def spread(self, what: Any, purpose: str) -> Any:
-        """Every rank gets the value of rank 0, however long that one works on it."""
+    def spread(self, what: Any, purpose: str, *, is_patient: bool = False) -> Any:
+        """Every rank gets the value of rank 0, however long that one works on it; or as long as the patience says."""
         if self.rank:
-            return self._receive_value(0, purpose)
+            return self._receive_value(0, purpose, is_patient)
         transfers = [(rank, one) for rank in range(1, self.size) for one in self._send_value(what, rank)]
         for rank, transfer in transfers:
             self._wait(transfer, rank, purpose)

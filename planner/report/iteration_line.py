@@ -1,0 +1,21 @@
+"""An iteration of a run, in a line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.units import format_seconds
+
+if TYPE_CHECKING:
+    from planner.runtime.run_report import StepReport
+
+
+def iteration_line(report: StepReport) -> str:
+    """What is known of a step.
+
+    Example: ``step 3 of 100  loss 0.693147  4.1 ms``.
+    """
+    parts = [f"step {report.step} of {report.steps}"]
+    if report.loss is not None:
+        parts.append(f"loss {report.loss:.6f}")
+    return "  ".join([*parts, format_seconds(report.seconds)])

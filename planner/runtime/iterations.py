@@ -1,0 +1,278 @@
+"""The iterations of a run, one after the other: what each reads, what is made of it, and what is kept."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from planner.errors import DivergedError
+from planner.graph.model import Graph, Tensor
+from planner.graph.protos import numpy_dtype
+from planner.runtime.engine.executor import Iteration
+from planner.runtime.engine.interface import Engine
+from planner.runtime.judge.compare import StepComparison, worst
+from planner.runtime.judge.references import Judge
+from planner.runtime.measure.fetch_bytes import FetchBytes, check_bytes, fetch_table
+from planner.runtime.measure.profile import profile_of
+from planner.runtime.plan_files import LoadedPlan
+from planner.runtime.run_log import RunLog
+from planner.runtime.run_options import RunOptions
+from planner.runtime.run_report import RunResult, StepReport
+from planner.runtime.values import schedule
+from planner.runtime.values.checkpoint import remove_older, write_checkpoint
+from planner.runtime.values.export import export_weights
+from planner.runtime.values.feed import Feed
+from planner.runtime.values.state import Values, part_of
+from planner.runtime.values.tiles import fill_tiles, gather_tiles, hand_out_tiles, load_tiles
+
+
+def states_of(plan: LoadedPlan) -> dict[str, Tensor]:
+    """The states of a plan, by name."""
+    return {pair.current: plan.graph.tensors[pair.current] for pair in plan.program.state}
+
+
+class Iterations:
+    """The iterations of a run, which its user calls steps.
+
+    Args:
+        plan: that is run.
+        engine: its workers.
+        judge: with verification, where the engine reports.
+        loss: the output that is called the loss; "" if there is none.
+        options: how it is run, with the seed and the number of steps that count.
+        feed: of batches; None where the data are the same in every step.
+    """
+
+    def __init__(
+        self,
+        plan: LoadedPlan,
+        engine: Engine,
+        judge: Judge | None,
+        loss: str,
+        options: RunOptions,
+        feed: Feed | None = None,
+    ) -> None:
+        self._plan, self._engine, self._judge, self._loss, self._options = plan, engine, judge, loss, options
+        self._feed = feed
+        self._shapes = {name: plan.graph.tensors[name].shape for name in plan.program.outputs}
+        self._checkpoint: Path | None = None
+        self._nearly_same: list[str] | None = None if options.device == "cpu" else []
+        self._log: RunLog | None = None
+        self._whole: dict[str, np.ndarray] = {}
+        """With verification: every input, as it was before the step."""
+        self._losses: list[float] = []
+        self._seconds: list[float] = []
+        self._comparisons: list[StepComparison] = []
+        self._iterations: list[Iteration] = []
+        """With a profile, of all steps."""
+        self._fetches: tuple[FetchBytes, ...] = ()
+        """Of the last step."""
+
+    def go(self, values: Values, first: int) -> RunResult:
+        """Runs from a step, counted from 1, to the last one, or to the one in which somebody interrupts the run.
+
+        Raises:
+            DivergedError: a loss, or a state that was to be kept, is not finite, and that is not allowed.
+        """
+        options, reports = self._options, self._engine.reports
+        if options.log is not None and reports:
+            self._log = RunLog(options.log, first)
+        if self._judge is not None:
+            self._whole = {name: values.whole(name) for name in self._plan.graph.inputs}
+        options.doing("filling the workers' tiles")
+        fill_tiles(self._engine, values.tile)
+        if options.stop is not None:
+            options.stop.can_end = True
+        outputs: dict[str, np.ndarray] = {}
+        step, is_interrupted = first, False
+        for step in range(first, options.steps + 1):
+            self._load(step)
+            self._iterate()
+            is_interrupted = self._is_interrupted() and step < options.steps
+            is_last = is_interrupted or step == options.steps
+            outputs = self._outputs(everything=options.verify or (is_last and options.wants_results))
+            if self._loss and reports:
+                self._losses.append(float(outputs[self._loss].reshape(())))
+            if self._judge is not None:
+                self._compare(step, outputs, self._judge)
+            if reports:
+                self._tell(step)
+            if options.checkpoint_dir is not None and (is_last or self._is_due(step)):
+                options.doing(f"writing a checkpoint of step {step}")
+                self._save(options.checkpoint_dir, step)
+            if is_last:
+                break
+            if options.verify:
+                hand_out_tiles(self._engine, self._whole, list(states_of(self._plan)))
+            else:
+                self._engine.advance()
+        return self._result(values, first, step, outputs, is_interrupted=is_interrupted)
+
+    def _load(self, number: int) -> None:
+        """Gives the workers the inputs that are others than in the step before."""
+        options = self._options
+        fresh = {} if self._feed is None else dict(self._feed.batch(number, is_last=number == options.steps))
+        if options.schedule is not None:
+            tensor = self._plan.graph.tensors[schedule.INPUT]
+            fresh[schedule.INPUT] = np.full(tensor.shape, options.schedule.rate(number), numpy_dtype(tensor.dtype))
+        if fresh:
+            load_tiles(self._engine, fresh, fresh.keys())
+            self._whole.update(fresh if self._judge is not None else {})
+        loss = f", loss {self._losses[-1]:.6f} after step {number - 1}" if self._losses else ""
+        options.doing(f"step {number} of {options.steps}{loss}")
+
+    def _iterate(self) -> None:
+        start = time.perf_counter()
+        iteration = self._engine.iterate(timed=self._options.profile)
+        self._seconds.append(time.perf_counter() - start)
+        if self._options.profile:
+            self._iterations.append(iteration)
+        if self._engine.reports:
+            self._fetches = fetch_table(self._plan.program, iteration.moved_bytes)
+            check_bytes(self._fetches)
+
+    def _is_interrupted(self) -> bool:
+        """Whether the run is to end after this step; all ranks hear the same."""
+        stop, world = self._options.stop, self._options.world
+        is_asked = stop is not None and stop.is_interrupted
+        return is_asked if world is None else bool(world.spread(is_asked, "to end a step", is_patient=True))
+
+    def _outputs(self, *, everything: bool) -> dict[str, np.ndarray]:
+        """Whole outputs after a step, where the engine reports: all, or those that every step is asked for."""
+        wanted = self._plan.program.outputs if everything else (self._loss,) * bool(self._loss)
+        there = tuple(name for name in wanted if self._plan.graph.tensors[name].elements)
+        outputs = gather_tiles(self._engine, there, self._shapes, nearly_same=self._nearly_same)
+        return outputs | {name: _nothing(self._plan.graph, name) for name in wanted if name not in there}
+
+    def _compare(self, number: int, outputs: Mapping[str, np.ndarray], judge: Judge) -> None:
+        self._options.doing(f"judging step {number} of {self._options.steps}")
+        comparison, right = judge.compare(number, outputs, self._whole)
+        self._comparisons.append(comparison)
+        self._whole |= {pair.current: right[pair.following] for pair in self._plan.program.state}
+
+    def _tell(self, number: int) -> None:
+        """Tells of a step that is done, before anything is kept of it.
+
+        Raises:
+            DivergedError: its loss is not finite, and that is not allowed.
+        """
+        options = self._options
+        report = StepReport(
+            step=number,
+            steps=options.steps,
+            loss=self._losses[-1] if self._losses else None,
+            moved_bytes=sum(fetch.moved_bytes for fetch in self._fetches),
+            seconds=self._seconds[-1],
+            comparison=self._comparisons[-1] if self._comparisons else None,
+            learning_rate=None if options.schedule is None else options.schedule.rate(number),
+        )
+        if self._log is not None:
+            self._log.write(report)
+        if options.progress is not None:
+            options.progress(report)
+        # With verification alone nothing is kept, and that the loss is not finite is for the judge.
+        is_allowed = options.allow_nan or (options.verify and options.checkpoint_dir is None)
+        if report.loss is not None and not math.isfinite(report.loss) and not is_allowed:
+            raise self._diverged(f"the loss is {report.loss} in step {number}", (f"output {self._loss!r}",))
+
+    def _diverged(self, what: str, facts: tuple[str, ...]) -> DivergedError:
+        kept = () if self._checkpoint is None else (f"the last checkpoint is {self._checkpoint}",)
+        return DivergedError(
+            what,
+            facts=(*facts, *kept),
+            hint="look at the learning rate and at the data of this step; --allow-nan goes on regardless",
+        )
+
+    def _is_due(self, number: int) -> bool:
+        every = self._options.checkpoint_every
+        return every is not None and number % every == 0
+
+    def _save(self, directory: Path, number: int) -> None:
+        """Writes the state from which the next step starts: with verification, the whole model's.
+
+        Raises:
+            DivergedError: a state is not finite, and that is not allowed; nothing is written or replaced.
+        """
+        program, graph, options = self._plan.program, self._plan.graph, self._options
+        current = {pair.following: pair.current for pair in program.state}
+        if options.world is None:
+            self._engine.pull(current.keys())
+
+        def tile_of(worker: int, name: str) -> np.ndarray:
+            if self._judge is None:
+                tile = self._engine.array(worker, name)
+            else:
+                tile = part_of(self._whole[current[name]], program.workers[worker].buffers[name].region)
+            tensor = graph.tensors[current[name]]
+            if not options.allow_nan and tensor.dtype.is_float and not np.isfinite(tile).all():
+                begun = graph.initial.get(tensor.name)
+                if begun is None or np.isfinite(begun).all():
+                    what = f"state {tensor.name!r} is not finite after step {number}"
+                    raise self._diverged(what, (f"on worker {worker}",))
+            return tile
+
+        # With verification, rank 0 alone has the state from which all go on.
+        if options.verify and not self._engine.reports:
+            return
+        self._checkpoint = write_checkpoint(
+            directory,
+            number,
+            options.seed,
+            self._plan.model_digest,
+            program.workers,
+            program.state,
+            tile_of,
+            None if options.verify else options.world,
+        )
+        if options.keep is not None and self._engine.reports:
+            remove_older(directory, number, options.keep, self._plan.model_digest)
+
+    def _result(
+        self, values: Values, first: int, last: int, outputs: Mapping[str, np.ndarray], *, is_interrupted: bool
+    ) -> RunResult:
+        options, program, judge = self._options, self._plan.program, self._judge
+        found = tuple(self._comparisons)
+        reports = self._engine.reports
+        return RunResult(
+            steps=last - first + 1,
+            first_step=first,
+            loss_name=self._loss,
+            losses=tuple(self._losses),
+            predicted_bytes=program.predicted_bytes,
+            moved_bytes=sum(fetch.moved_bytes for fetch in self._fetches),
+            fetches=self._fetches,
+            seconds=tuple(self._seconds),
+            verified=all(comparison.is_same for comparison in found) if judge is not None else None,
+            max_error=worst(found) if judge is not None else None,
+            comparisons=found,
+            no_reference=judge.no_reference if judge is not None else "",
+            own_precision=judge.own_precision if judge is not None else (),
+            results=outputs,
+            arena_bytes=self._engine.arena_bytes,
+            workspace_bytes=tuple(worker.workspace_bytes for worker in program.workers),
+            staging_bytes=self._engine.staging_bytes,
+            on_gpus=self._engine.on_gpus,
+            nearly_same=len(self._nearly_same or ()),
+            profile=profile_of(program, self._iterations, self._plan.estimate) if options.profile and reports else None,
+            checkpoint=self._checkpoint,
+            exported=() if is_interrupted else self._export(outputs),
+            drawn=values.drawn,
+            data_folder=values.data_folder,
+            is_interrupted=is_interrupted and reports,
+        )
+
+    def _export(self, outputs: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+        if self._options.export is None or not self._engine.reports:
+            return ()
+        following = {pair.current: pair.following for pair in self._plan.program.state}
+        state = states_of(self._plan)
+        return export_weights(self._options.export, state, lambda name: outputs[following[name]], self._options.forward)
+
+
+def _nothing(graph: Graph, name: str) -> np.ndarray:
+    """A result without elements: no worker makes it."""
+    return np.empty(graph.tensors[name].shape, numpy_dtype(graph.tensors[name].dtype))

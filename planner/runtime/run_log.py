@@ -1,0 +1,135 @@
+"""The log of a run: a line for each step, as JSON or CSV, there as soon as the step is done.
+
+    log.jsonl   {"step": 3, "loss": 0.693147, "seconds": 0.0041, "moved_bytes": 396, "time": "2026-11-25T13:00:00Z"}
+    log.csv     the same members as columns, all that there may be, empty where a step has none
+
+A line is written at once and as a whole, so that whoever is killed leaves whole lines. A run that is resumed keeps the
+lines up to the step that it goes on from, and the steps that it does again stand there once.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from planner.errors import UsageError
+from planner.runtime.run_report import StepReport
+from planner.whole import try_file, whole_file
+
+SUFFIXES: Final = (".jsonl", ".csv")
+COLUMNS: Final = ("step", "loss", "learning_rate", "seconds", "moved_bytes", "time")
+"""What a line may have, in this order."""
+
+
+def try_log(path: Path) -> None:
+    """Refuses, before the work, a file that no log could be written to.
+
+    Raises:
+        UsageError: its name says no form that a log has, or it cannot be written.
+    """
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"--log {path}: a log is JSON or CSV", hint=f"call it {path.stem}.jsonl or {path.stem}.csv")
+    try_file(path)
+
+
+class RunLog:
+    """A log that is being written.
+
+    Args:
+        path: of the file; another run's is replaced.
+        first: the step that comes first; lines of earlier ones stay.
+
+    Raises:
+        UsageError: it cannot be written, or it is to be gone on with and is no log.
+    """
+
+    def __init__(self, path: Path, first: int) -> None:
+        self._path = path
+        self._is_csv = path.suffix == ".csv"
+        kept = self._lines_before(first) if first > 1 else []
+        head = _as_csv({name: name for name in COLUMNS}) if self._is_csv else ""
+        with whole_file(path) as stream:
+            stream.write("".join([head, *kept]).encode())
+
+    def write(self, report: StepReport) -> None:
+        """Adds a step.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        members = _members(report)
+        line = _as_csv(members) if self._is_csv else _as_json(members)
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+            try:
+                os.write(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise UsageError(f"{self._path} cannot be written: {error.strerror}") from error
+
+    def _lines_before(self, first: int) -> list[str]:
+        """The lines of earlier steps; a last line that was cut off goes."""
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
+        except FileNotFoundError:
+            return []
+        except (OSError, UnicodeDecodeError):
+            raise UsageError(f"--log {self._path} cannot be gone on with: it is no log") from None
+        if lines and not lines[-1].endswith("\n"):
+            lines.pop()
+        kept = []
+        for number, line in enumerate(lines, start=1):
+            if self._is_csv and number == 1:
+                continue
+            step = self._number_of(line)
+            if step is None:
+                raise UsageError(
+                    f"--log {self._path} cannot be gone on with: line {number} is no step",
+                    hint="name another file",
+                )
+            if step < first:
+                kept.append(line)
+        return kept
+
+    def _number_of(self, line: str) -> int | None:
+        """The step of a line; None if it is none."""
+        try:
+            step = line.partition(",")[0] if self._is_csv else json.loads(line)["step"]
+            return int(step)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return None
+
+
+def _members(report: StepReport) -> dict[str, object]:
+    """What is known of a step, by column."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    known = {
+        "step": report.step,
+        "loss": report.loss,
+        "learning_rate": report.learning_rate,
+        "seconds": report.seconds,
+        "moved_bytes": report.moved_bytes,
+        "time": now,
+    }
+    return {name: known[name] for name in COLUMNS if known[name] is not None}
+
+
+def _as_json(members: Mapping[str, object]) -> str:
+    def finite(value: object) -> object:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return json.dumps({name: finite(value) for name, value in members.items()}, allow_nan=False) + "\n"
+
+
+def _as_csv(members: Mapping[str, object]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow([members.get(name, "") for name in COLUMNS])
+    return text.getvalue()
