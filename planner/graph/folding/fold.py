@@ -73,6 +73,7 @@ def fold(
     computed: frozenset[str] = frozenset(),
     opsets: Mapping[str, int],
     ir_version: int,
+    written_at: int | None = None,
     declared: Mapping[str, Tensor] | None = None,
     operators: Operators | None = None,
 ) -> Folded:
@@ -87,6 +88,7 @@ def fold(
         computed: initializers that an earlier folding made: values like any other, not weights.
         opsets: version of each operator domain.
         ir_version: IR version of the file.
+        written_at: version of the default domain in the file, if it is later than the runtime's last one.
         declared: what the file states of tensors; believed of what ONNX has no inference for.
         operators: which operators can be planned; None: all of them.
 
@@ -94,7 +96,7 @@ def fold(
         UnsupportedError: operators that cannot be planned, outputs that no plan can hold: all of them.
         ModelError: ops that contradict their inputs: all of them; or tensors without a static shape.
     """
-    known = KnownGraph(inputs, initializers, values, computed, opsets[""])
+    known = KnownGraph(inputs, initializers, values, computed, opsets[""], written_at or opsets[""])
     folder = _Folder(known, outputs, Inference(opsets, ir_version), opsets, declared or {}, operators)
     folder.take_all(nodes)
     return folder.finish()

@@ -29,6 +29,9 @@ _LIKE_FIRST_INPUT: Final = frozenset({"GroupNormalization", "MeanVarianceNormali
 _EXECUTED_THOUGH_DEPRECATED: Final = frozenset({"GroupNormalization"})
 """Operators that ONNX calls deprecated at some opset, which tools write there and ONNX Runtime executes."""
 
+_NOT_IN_OTHER_DTYPES: Final = frozenset({"BitShift", "Range"})
+"""Operators of which a later version takes dtypes that neither the runtime nor a worker's casts execute."""
+
 _TAKES_ONE_FOR_SCALARS: Final = frozenset({"Range"})
 """Where the runtime takes a vector of one element for a scalar, which ONNX's inference refuses once it is known."""
 
@@ -150,6 +153,8 @@ class Inference:
             newest = onnx.defs.get_schema(node.op_type, domain=schema.domain)
             if schema.domain or self._opsets[""] != MAX_OPSET or newest.since_version <= MAX_OPSET:
                 raise
+            if node.op_type in _NOT_IN_OTHER_DTYPES:
+                raise
             imports = [helper.make_opsetid("", newest.since_version)]
             return infer(newest, node, types, data, opset_imports=imports)
 
@@ -198,6 +203,8 @@ def _check_operands(
     inputs = [tensors[name].shape if name else None for name in node.input]
     outputs = [tensor.shape if (tensor := made.get(name)) is not None else None for name in node.output]
     attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    if node.op_type == "Mod" and tensors[node.input[0]].dtype.is_float and not attributes.get("fmod"):
+        raise ModelError("floats without fmod = 1, which the operator takes since opset 28")
     fault = operand_fault(node.op_type, version, inputs, outputs, attributes)
     if fault:
         raise ModelError(fault)

@@ -28,6 +28,7 @@ class KnownGraph:
         values: the constants' values; None where external.
         computed: initializers that an earlier folding made: values like any other, not weights.
         opset: version of the default domain.
+        written_at: that version as the file has it, which may be later than the runtime's last one.
     """
 
     def __init__(
@@ -37,10 +38,12 @@ class KnownGraph:
         values: Mapping[str, np.ndarray | None],
         computed: frozenset[str],
         opset: int,
+        written_at: int,
     ) -> None:
         self.inputs = inputs
         self.initializers = initializers
         self.opset = opset
+        self.written_at = written_at
         self.tensors: dict[str, Tensor] = {**initializers, **inputs}
         self.values: dict[str, np.ndarray | None] = dict(values)
         """Every constant."""

@@ -1,4 +1,4 @@
-"""Ops written otherwise for what is known of what they read: a CastLike, a Compress by known flags, a Split, a Resize.
+"""Ops written otherwise for what is known of what they read: CastLike, Compress by known flags, Mod, Split, Resize.
 
 Each function gives the constants that the new form reads, by name, and the ops that stand for the old one: the last of
 them has its name and makes its outputs.
@@ -39,6 +39,41 @@ def gather_for(op: Op, flags: np.ndarray, tensors: Mapping[str, Tensor]) -> Know
     positions = fresh_name(f"{op.name}.positions", tensors)
     constants[positions] = np.flatnonzero(flags).astype(np.int64)
     return constants, (*before, Op(op.name, "Gather", (source, positions), op.outputs, (("axis", axis),)))
+
+
+def mod_for(op: Op, tensors: Mapping[str, Tensor]) -> KnownForm:
+    """A Mod of floats by the sign of the divisor, as opset 28 has it, from the runtime's by the sign of the dividend.
+
+    Of a remainder whose sign is not the divisor's, the divisor is added; a remainder of zero gets that sign. So NumPy
+    has it, exactly, where ``a - floor(a / b) * b`` is rounded three times and is no number for an infinite divisor.
+    """
+    a, b = op.inputs
+    dtype = tensors[a].dtype.array_dtype
+    taken = set(tensors)
+
+    def fresh(part: str) -> str:
+        name = fresh_name(f"{op.name}.{part}", taken)
+        taken.add(name)
+        return name
+
+    zero, rest, down, below, other, moved, kept, nothing, size, sign, signed = map(
+        fresh,
+        ("zero", "rest", "down", "below", "other", "moved", "kept", "nothing", "size", "sign", "signed"),
+    )
+    # A constant of minus zero would not do: ONNX Runtime takes it for that of zero.
+    return {zero: np.array(0.0, dtype)}, (
+        Op(rest, "Mod", (a, b), (rest,), (("fmod", 1),)),
+        Op(down, "Less", (rest, zero), (down,)),
+        Op(below, "Less", (b, zero), (below,)),
+        Op(other, "Xor", (down, below), (other,)),
+        Op(moved, "Add", (rest, b), (moved,)),
+        Op(kept, "Where", (other, moved, rest), (kept,)),
+        Op(nothing, "Equal", (rest, zero), (nothing,)),
+        Op(size, "Abs", (rest,), (size,)),
+        Op(sign, "Sign", (b,), (sign,)),
+        Op(signed, "Mul", (size, sign), (signed,)),
+        Op(op.name, "Where", (nothing, signed, kept), op.outputs),
+    )
 
 
 def split_for(op: Op, outputs: Sequence[Tensor], tensors: Mapping[str, Tensor]) -> KnownForm:

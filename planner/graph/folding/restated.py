@@ -7,14 +7,14 @@ by known flags a Gather; some of ONNX Runtime's own operators are several of ONN
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from onnx import NodeProto
 
 from planner.errors import UnsupportedError
 from planner.graph.folding.branches import taken_branch
 from planner.graph.folding.known import KnownGraph
-from planner.graph.folding.known_forms import KnownForm, cast_for, gather_for, sizes_for, split_for
+from planner.graph.folding.known_forms import KnownForm, cast_for, gather_for, mod_for, sizes_for, split_for
 from planner.graph.folding.microsoft_forms import microsoft_form
 from planner.graph.folding.sequences import sequence_form
 from planner.graph.model import Op, Tensor
@@ -22,6 +22,10 @@ from planner.graph.protos import array_of, op_to_node, tensor_shape
 
 Nodes: TypeAlias = Sequence[tuple[str, NodeProto]]
 """Unique op name and node, in execution order. What they read that no op makes is known already."""
+
+
+_FLOATS_FLOORED: Final = 28
+"""Since this opset Mod takes floats without ``fmod``, too."""
 
 
 def branch_nodes(op: Op, node: NodeProto, known: KnownGraph) -> Nodes:
@@ -60,7 +64,7 @@ def sequence_nodes(op: Op, known: KnownGraph) -> Nodes:
 
 
 def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
-    """A CastLike, a Compress by known flags, a Resize by known scales in other ops; None for what stays as it is.
+    """A CastLike, a Compress by known flags, a Resize by known scales, a Mod of floats in other ops; None for others.
 
     Args:
         op: of the default domain.
@@ -73,10 +77,16 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
         flags = known.values[op.inputs[1]]
         assert flags is not None, "it is known"
         form = gather_for(op, flags, known.tensors)
+    elif op.op_type == "Mod" and known.written_at >= _FLOATS_FLOORED and _is_floored(op, known):
+        form = mod_for(op, known.tensors)
     elif op.op_type == "Resize" and op.has_input(2):
         scales = known.values.get(op.inputs[2])
         form = None if scales is None else sizes_for(op, scales, known.tensors)
     return None if form is None else _with_constants(form, known)
+
+
+def _is_floored(op: Op, known: KnownGraph) -> bool:
+    return known.tensors[op.inputs[0]].dtype.is_float and not op.attribute("fmod", 0)
 
 
 def full_split_nodes(op: Op, full: Sequence[Tensor], known: KnownGraph) -> Nodes:

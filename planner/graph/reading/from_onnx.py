@@ -167,6 +167,7 @@ def graph_from_proto(
         computed=names_of(metadata, FOLDED) | fixed.keys(),
         opsets=opsets,
         ir_version=min(max(int(model.ir_version), 8), MAX_IR_VERSION),
+        written_at=default_opset(model),
         declared=stated,
         operators=operators,
     )
