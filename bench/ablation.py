@@ -32,7 +32,6 @@ from math import exp, log
 from typing import Any, TypeAlias
 from unittest import mock
 
-from planner import zoo
 from planner.descriptions import in_force
 from planner.errors import TofuError
 from planner.graph.model import Graph
@@ -48,6 +47,7 @@ from planner.search.moves.grow import Grow
 from planner.search.moves.starts import freely, others
 from planner.search.request import SearchRequest
 from planner.search.schedule import Schedule, schedule_of
+from planner.zoo import build
 
 QUICK = (
     *("mlp-5x300", "mlp-4x8192", "cnn-5x2048-6", "cnn-5x512-24", "lenet-5", "alexnet", "vgg-16", "inception-v3"),
@@ -127,7 +127,7 @@ class Bench:
     def planned(self, name: str, workers: int, effort_name: EffortName, *, through_bodies: bool = True) -> Outcome:
         """A plan of a model of the zoo."""
         if name not in self._graphs:
-            self._graphs[name] = canonical(lower_randomness(zoo.build(name))).graph
+            self._graphs[name] = canonical(lower_randomness(build(name))).graph
         ask = SearchRequest(workers, effort=effort_name)
         before = time.process_time()
         found = decide_with_bodies(self._graphs[name], self._descriptions, ask, through_bodies=through_bodies)

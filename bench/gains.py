@@ -24,7 +24,6 @@ from unittest import mock
 from rich.console import Console
 from strategies import line
 
-from planner import zoo
 from planner.descriptions import in_force
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
@@ -37,6 +36,7 @@ from planner.search.decided import Decided
 from planner.search.effort import EffortName
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
+from planner.zoo import build
 from planner.zoo.catalogue import names
 
 HEADS = ("model", "workers", "moved", "now", "cost", "now", "gap", "now", "MB a worker", "now", "steps", "s", "now")
@@ -98,7 +98,7 @@ def main() -> None:
     console = Console(width=200, highlight=False, soft_wrap=True)
     line(console, HEADS, WIDTHS)
     for name in options.models:
-        graph = canonical(lower_randomness(zoo.build(name))).graph
+        graph = canonical(lower_randomness(build(name))).graph
         for workers in map(int, options.workers.split(",")):
             planned(graph, workers, "quick", 1)  # what a process keeps of graphs and operators is there for both
             with before():

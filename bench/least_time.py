@@ -17,13 +17,14 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from planner import api, configs, zoo
+from planner import api, configs
 from planner.errors import TofuError
 from planner.graph.to_onnx import write_model
 from planner.machine.topology_file import load_topology
 from planner.planning.objective import LITERATURE
 from planner.search.effort import EffortName
 from planner.units import format_seconds
+from planner.zoo import build
 
 EVERY_SMALL = (
     *("mlp-5x300", "mlp-4x8192", "cnn-5x2048-6", "lenet-5", "alexnet", "vgg-16"),
@@ -44,7 +45,7 @@ def row(name: str, topology: str, effort: EffortName, folder: Path) -> str:
         folder: for the model and its plan.
     """
     model = folder / f"{name}.onnx"
-    write_model(zoo.build(name), model)
+    write_model(build(name), model)
     planned = api.plan(model, topology=topology, effort=effort, out=folder / "plan", force=True)
     assert planned.plan.estimate is not None, "there is a topology"
     least = planned.plan.estimate.estimated_seconds

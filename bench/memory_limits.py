@@ -30,7 +30,7 @@ import numpy as np
 from rich.console import Console
 from strategies import line
 
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.algebra.tiling import Tiling
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
@@ -46,6 +46,7 @@ from planner.search.model.problem import SearchVariable
 from planner.search.moves.bounding import LowerBound
 from planner.search.moves.move import Ground, Known
 from planner.search.request import SearchRequest
+from planner.zoo import build
 
 MODELS = ("mlp-4x8192", "cnn-5x2048-6", "lenet-5", "alexnet", "rnn-4-8k", "gpt-2x1024")
 _TOLERANCE = Fraction(1, 200)
@@ -61,7 +62,7 @@ class Sweep:
         self.workers = workers
         self.tables = CostTables()
         self.ask = SearchRequest(workers, tables=self.tables)
-        graph = zoo.build(name, batch=batch)
+        graph = build(name, batch=batch)
         decided = decide_with_bodies(graph, opdefs.standard(), self.ask)
         self.first = trial_of(decided)
         self.residence = Residence(decided.graph, decided.ops)

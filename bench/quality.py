@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from strategies import Cost, Model, costs, line
 
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import partition
@@ -34,6 +34,7 @@ from planner.search.decide import STRATEGIES, decide
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.request import SearchRequest
 from planner.training.doors.read import read_step
+from planner.zoo import build, names
 
 SHOWN = ("data", "tofu")
 ZOO_WORKERS = (2, 4, 8, 16)
@@ -156,7 +157,7 @@ def gaps(console: Console, names: list[str], workers: list[int], effort: EffortN
     widths = (16, 8, 8, 12, 10, 16, 8)
     line(console, ("model", "ops", "workers", "MB", "gap", "excess MB", "seconds"), widths)
     for name in names:
-        graph = zoo.build(name)
+        graph = build(name)
         ops = opdefs.standard().bind_all(graph)
         for count in workers:
             decision = decide(graph, ops, SearchRequest(count, effort=effort))
@@ -191,9 +192,9 @@ def main() -> None:
     if chosen.zoo is None:
         peers(console)
     elif chosen.alone:
-        gaps(console, chosen.zoo or list(zoo.names()), chosen.workers, chosen.effort)
+        gaps(console, chosen.zoo or list(names()), chosen.workers, chosen.effort)
     else:
-        models(console, chosen.zoo or list(zoo.names()), chosen.workers, chosen.effort)
+        models(console, chosen.zoo or list(names()), chosen.workers, chosen.effort)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.collection import without_collection
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
@@ -42,6 +42,7 @@ from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.request import SearchRequest
+from planner.zoo import build
 
 RUNS = 3
 HEADS = (
@@ -81,7 +82,7 @@ LAYERS = tuple(Row(f"gpt-{blocks}x2048", 8, "") for blocks in (24, 96, 384))
 
 def searched(row: Row, runs: int, effort: EffortName) -> tuple[Graph, Decided, float, float]:
     """The graph, the last decision, and the medians of the clock's and the processor's seconds."""
-    graph = zoo.build(row.model)
+    graph = build(row.model)
     ops = opdefs.standard().bind_all(graph)
     clock: list[float] = []
     processor: list[float] = []
@@ -136,7 +137,7 @@ def stages(console: Console, model: str, workers: int, effort: EffortName) -> No
 
     with tempfile.TemporaryDirectory() as folder, without_collection():
         file, directory = Path(folder) / "model.onnx", Path(folder) / "plan"
-        write_model(zoo.build(model), file)
+        write_model(build(model), file)
         gc.collect()
         clock, processor = time.perf_counter(), time.process_time()
         source = source_of(file, None, None, None, None, "refuse")

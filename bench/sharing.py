@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.collection import without_collection
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
@@ -31,6 +31,7 @@ from planner.search.decided import Decided
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import NO_RULES, Rules
+from planner.zoo import build
 
 MODELS = (
     *("mlp-4x8192", "mlp-5x300:64", "lenet-5:8", "alexnet:16", "cnn-5x512-24:8", "gpt-2x1024", "rnn-1-1k:64"),
@@ -88,7 +89,7 @@ def measured(model: str, workers: int, regime: Regime, effort: EffortName) -> Me
         effort: of both searches.
     """
     name, _, batch = model.partition(":")
-    graph = zoo.build(name, batch=int(batch)) if batch else zoo.build(name)
+    graph = build(name, batch=int(batch)) if batch else build(name)
     descriptions, tables = opdefs.standard(), CostTables()
     ops = descriptions.bind_all(graph)
     ask = SearchRequest(

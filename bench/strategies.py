@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.cost.seconds.estimate import estimate
 from planner.cost.tables import CostTables
 from planner.errors import TofuError
@@ -25,6 +25,7 @@ from planner.search.decided import Decided
 from planner.search.effort import EffortName
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
+from planner.zoo import build
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Model:
     @classmethod
     def of(cls, name: str, batch: int | None = None) -> Model:
         """A model of the zoo."""
-        graph = zoo.build(name, batch=batch)
+        graph = build(name, batch=batch)
         return cls(graph, opdefs.standard().bind_all(graph))
 
 

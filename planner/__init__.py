@@ -11,7 +11,8 @@ The command line's commands, for Python, with its defaults; an option is a keywo
     assert ran.verified
 
 What goes wrong for a user's reasons is a ``planner.TofuError``; ``planner.errors`` has the tree of them. docs/python.md
-is the page. (``zoo``, ``report`` and ``export`` are in ``planner.api`` alone: packages have their names here.)
+is the page. (``planner.report``, ``planner.export`` and ``planner.zoo`` are packages of this project, and are called as
+the functions of these names.)
 
 ``import planner`` is cheap: what is heavy is imported when one of these is first used.
 """
@@ -22,7 +23,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.api import as_json, check, compare, diff, explain, grad, plan, profile, run, show, why
+    from planner.api import (
+        as_json,
+        check,
+        compare,
+        diff,
+        explain,
+        export,
+        grad,
+        plan,
+        profile,
+        report,
+        run,
+        show,
+        why,
+        zoo,
+        zoo_models,
+    )
     from planner.errors import TofuError
 
 __version__ = "0.1.0"
@@ -38,13 +55,23 @@ __all__ = [
     "diff",
     "check",
     "profile",
+    "report",
+    "export",
+    "zoo",
+    "zoo_models",
     "show",
     "as_json",
     "TofuError",
 ]
 
 
+_MODULES = ("api", "errors", "export", "report", "zoo")
+"""Those that are found without an import of their own; the last three are called as functions, too."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"planner.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("planner.errors" if name == "TofuError" else "planner.api"), name)

@@ -15,6 +15,7 @@ from planner.machine.device_profile import DeviceProfile
 from planner.reasons import Cause, Kept, Summary, Why
 from planner.search.effort import EffortName
 from planner.search.user_rules.prices import Price
+from planner.short_repr import ShortRepr
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,8 @@ class InputRow:
     """In words: ``classes 0 to 63, -100 is ignored``; "" where nothing tells."""
 
 
-@dataclass(frozen=True, slots=True)
-class GradResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class GradResult(ShortRepr):
     """A training graph that was built and written."""
 
     output: Path
@@ -65,8 +66,8 @@ class GradResult:
     """The data inputs, and what each means."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class PlanResult(ShortRepr):
     """A plan that was found and written."""
 
     plan: Plan
@@ -225,8 +226,8 @@ class OpMemory:
     """Whether the plan has the op in steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+@dataclass(frozen=True, slots=True, repr=False)
+class Explanation(ShortRepr):
     """A plan's tensors and ops, or those that were asked for."""
 
     plan: Plan
@@ -282,8 +283,8 @@ class ComparisonRow:
         return None if self.moved_bytes is None else self.moved_bytes + (self.excess_bytes or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(ShortRepr):
     """Every strategy beside the found plan."""
 
     model: str
@@ -295,8 +296,8 @@ class Comparison:
     """What tofu's own plan has the least of."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class ProfileResult(ShortRepr):
     """What was measured on a device."""
 
     profile: DeviceProfile
@@ -325,8 +326,8 @@ class ZooRow:
     optimizer: str
 
 
-@dataclass(frozen=True, slots=True)
-class ZooResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class ZooResult(ShortRepr):
     """A model of the zoo that was written."""
 
     name: str

@@ -1,8 +1,7 @@
 """What the commands do, for Python users.
 
 ``grad``, ``plan``, ``explain``, ``why``, ``report``, ``run``, ``export``, ``compare``, ``check``, ``diff``,
-``profile``, ``zoo``; ``show`` and ``as_json`` of what they return. ``import planner`` has them, too, but for three
-whose names are packages of this project: ``zoo``, ``report`` and ``export``.
+``profile``, ``zoo``; ``show`` and ``as_json`` of what they return. ``import planner`` has them, too.
 
 Every function takes paths and plain options, returns data and raises ``TofuError``.
 """

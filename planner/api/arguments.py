@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cache, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
+from onnx import ModelProto
+
 from planner.errors import UsageError, did_you_mean
+from planner.graph.subgraph import is_external
 
 AnyPath: TypeAlias = str | os.PathLike[str]
+AnyModel: TypeAlias = AnyPath | ModelProto
+"""An ONNX file, or a model in memory: a function that :func:`checked` decorates is given a file."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -34,6 +42,12 @@ def path_of(path: AnyPath | None) -> Path | None: ...
 def path_of(path: AnyPath | None) -> Path | None:
     """The path, whichever way it was given."""
     return None if path is None else Path(path)
+
+
+def model_file(model: AnyModel) -> Path:
+    """The file of a model, in a function that :func:`checked` decorates."""
+    assert not isinstance(model, ModelProto), "a model in memory was written to a file"
+    return Path(model)
 
 
 def texts_of(values: Mapping[str, str | float] | None) -> dict[str, str] | None:
@@ -68,13 +82,35 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
             hint = did_you_mean(unknown, signature.parameters) or f"help(planner.api.{function.__name__}) tells of all"
             raise UsageError(f"{function.__name__}: no such option {unknown!r}", hint=hint)
         given = signature.bind(*args, **options)
-        for name, value in given.arguments.items():
-            if not _fits(value, kinds()[name]):
-                raise _misfit(f"{function.__name__}: {name}", value, kinds()[name])
-            given.arguments[name] = _plain(value)
-        return function(*given.args, **given.kwargs)
+        with ExitStack() as files:
+            for name, value in given.arguments.items():
+                if not _fits(value, kinds()[name]):
+                    raise _misfit(f"{function.__name__}: {name}", value, kinds()[name])
+                is_model = isinstance(value, ModelProto)
+                given.arguments[name] = files.enter_context(_written(value)) if is_model else _plain(value)
+            return function(*given.args, **given.kwargs)
 
     return call
+
+
+@contextmanager
+def _written(model: ModelProto) -> Iterator[Path]:
+    """The file of a model in memory, for as long as the call takes; named as the model's graph is, as plans are.
+
+    Raises:
+        UsageError: tensors of the model lie in files, and where these are cannot be told.
+    """
+    outside = next((tensor.name for tensor in model.graph.initializer if is_external(tensor)), None)
+    if outside is not None:
+        raise UsageError(
+            f"tensor {outside!r} of the model lies in a file beside it",
+            hint="give the path of the model; onnx.load(path) reads the data into memory, too",
+        )
+    name = re.sub(r"[^\w.-]", "_", model.graph.name)[:100].strip(".") or "model"
+    with tempfile.TemporaryDirectory(prefix="tofu-") as folder:
+        file = Path(folder) / f"{name}.onnx"
+        file.write_bytes(model.SerializeToString())
+        yield file
 
 
 def _fits(value: object, kind: Any) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from planner.api.arguments import AnyPath, checked, path_of, texts_of
+from planner.api.arguments import AnyModel, AnyPath, checked, model_file, path_of, texts_of
 from planner.cost.distance import distances, times_the_least
 from planner.cost.tables import CostTables
 from planner.descriptions import UnknownOps
@@ -23,7 +22,7 @@ from planner.search.decided import Decided
 
 @checked
 def compare(
-    model: AnyPath,
+    model: AnyModel,
     *,
     gpus: int | None = None,
     topology: str | None = None,
@@ -41,7 +40,7 @@ def compare(
     Tofu's own plan is the one that ``plan`` makes where nothing else is asked for: on a topology for the least time.
 
     Args:
-        model: an ONNX file.
+        model: an ONNX file, or a model in memory without external data.
         gpus: how many workers; may be left out with a topology.
         topology: a topology file, or the name of one that ships, for estimates of time.
         rates: see ``plan``.
@@ -63,7 +62,7 @@ def compare(
                 print(row.strategy, row.moved_bytes, row.reason)
     """
     request = PlanRequest(
-        source_of(Path(model), dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops),
+        source_of(model_file(model), dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops),
         target_of(gpus, topology, path_of(profile)),
         rates=None if rates is None else Rates.parse(rates),
         progress=progress,

@@ -9,7 +9,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Literal
 
-from planner.api.arguments import AnyPath, bytes_text, checked, path_of, texts_of
+from planner.api.arguments import AnyModel, AnyPath, bytes_text, checked, model_file, path_of, texts_of
 from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.descriptions import UnknownOps
@@ -41,7 +41,7 @@ _STOPPED: Mapping[StoppedBy, str] = MappingProxyType(
 @checked
 @without_collection()
 def plan(
-    model: AnyPath,
+    model: AnyModel,
     *,
     gpus: int | None = None,
     topology: str | None = None,
@@ -75,7 +75,7 @@ def plan(
     """Plans a training graph, and writes the plan and one model for each worker.
 
     Args:
-        model: an ONNX file.
+        model: an ONNX file, or a model in memory without external data.
         gpus: how many workers; may be left out with a topology. Fewer than its devices are those of a part of it.
         topology: a topology file, or the name of one that ships.
         memory: what the tensors of a worker may take, such as ``12GiB``, or in bytes; None: what the topology's devices
@@ -126,14 +126,14 @@ def plan(
             print(result.plan.moved_bytes, result.plan.certified_gap, result.plan.tilings["fc.weight"])
     """
     started = perf_counter()
-    model = Path(model)
+    path = model_file(model)
     stop = Stop() if stop is None else stop
     if time is not None:
         stop.end_after(parse_duration(time, "--time"))
         effort = effort or "thorough"
     target, memory_bytes = target_of(gpus, topology, path_of(profile)), memory_of(bytes_text(memory))
     request = PlanRequest(
-        source_of(model, dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops),
+        source_of(path, dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops),
         target,
         memory_bytes,
         memory_limits(memory_bytes, target.machine, target.workers),
@@ -150,7 +150,7 @@ def plan(
         stop=stop,
     )
     stop.must_fit = request.limits is not None
-    directory = path_of(out) or Path(f"{model.stem}.tofu{target.workers}")
+    directory = path_of(out) or Path(f"{path.stem}.tofu{target.workers}")
     destination = Destination(directory, force, path_of(sharding_annotations))
     destination.try_it()
     session = Session(request)

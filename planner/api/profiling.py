@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from planner.algebra.tiling import Tiling
-from planner.api.arguments import AnyPath, bytes_text, checked, path_of, texts_of
+from planner.api.arguments import AnyModel, AnyPath, bytes_text, checked, model_file, path_of, texts_of
 from planner.api.measuring import PartTimes
 from planner.cost.roofline import says_speed
 from planner.cost.seconds.measured import refuse_several_speeds
@@ -64,7 +64,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 @checked
 def profile(
-    model: AnyPath,
+    model: AnyModel,
     *,
     gpus: int | None = None,
     topology: str | None = None,
@@ -83,7 +83,7 @@ def profile(
     """Measures what the ops of a training graph, and parts of them, take on this machine, and writes a profile.
 
     Args:
-        model: an ONNX file.
+        model: an ONNX file, or a model in memory without external data.
         gpus: how many workers the parts are for; may be left out with a topology. With neither, ops are measured whole.
         topology: a topology file, or the name of one that ships, for whose levels and links plans are made.
         device: ``cpu``: this machine's processor, with as many threads for an op as a worker of a run here has;
@@ -108,8 +108,8 @@ def profile(
             planner.profile("train.onnx", gpus=4, out="train.yaml")
     """
     started = time.perf_counter()
-    model = Path(model)
-    target = path_of(out) or Path(f"{model.stem}.profile.yaml")
+    path = model_file(model)
+    target = path_of(out) or Path(f"{path.stem}.profile.yaml")
     _check_target(target)
     require_runtime()
     for line in runtime_notes():
@@ -121,12 +121,12 @@ def profile(
     stopwatch = _stopwatch(device, workers, tuple(map(Path, custom_ops)))
     stated = bytes_text(memory)
     limit = stopwatch.free_bytes // 2 if stated is None else parse_bytes(stated, "--memory")
-    progress(f"reading {model}")
-    source = source_of(model, dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops)
+    progress(f"reading {path}")
+    source = source_of(path, dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops)
     graph, descriptions = canonical(source.read()).graph, source.descriptions
     times = PartTimes(stopwatch, limit, progress)
     given = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
-    so_far = partial(times.profile, graph.name, f"tofu profile {model.name}{given} --device {device}")
+    so_far = partial(times.profile, graph.name, f"tofu profile {path.name}{given} --device {device}")
     undescribed = {op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op)}
     least = expand(graph, undescribed).graph
     ops = descriptions.bind_all(least)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from planner.api.arguments import AnyPath, checked, path_of, texts_of
+from planner.api.arguments import AnyModel, AnyPath, checked, model_file, path_of, texts_of
 from planner.errors import UsageError
 from planner.graph.data_folder import data_folder_of, note_data_folder, without_data_folder
 from planner.graph.model import Role
@@ -30,7 +30,7 @@ from planner.whole import try_file
 
 @checked
 def grad(
-    model: AnyPath,
+    model: AnyModel,
     *,
     loss: str | None = None,
     optimizer: str | None = None,
@@ -111,14 +111,14 @@ def grad(
 
             planner.grad("mlp.onnx", loss="mse", optimizer="sgd", dim={"batch": 64}, output="train.onnx")
     """
-    model = Path(model)
-    output = path_of(output) or Path(f"{model.stem}.train.onnx")
+    path = model_file(model)
+    output = path_of(output) or Path(f"{path.stem}.train.onnx")
     if momentum is not None and optimizer not in ("momentum", "nesterov"):
         raise UsageError(f"--momentum: the optimizer {optimizer!r} has none", hint="write --optimizer momentum")
-    read = [model, *sorted(model.iterdir())] if model.is_dir() else [model]
+    read = [path, *sorted(path.iterdir())] if path.is_dir() else [path]
     if output.resolve() in {path.resolve() for path in read}:
         raise UsageError(f"{output}: is the model that is read, and would be overwritten", hint="write -o another file")
-    progress(f"reading {model}")
+    progress(f"reading {path}")
     numbers: dict[str, float] = {"decay_factor": decay_factor} if decay_factor else {}
     numbers |= {} if momentum is None else {"momentum": momentum}
     numbers |= {} if betas is None else {"beta1": betas[0], "beta2": betas[1]}
@@ -151,13 +151,13 @@ def grad(
     try_file(output, makes_folders=True)
     progress("building the training graph")
     if form == "training-info":
-        made, proto = make_training_info(model, wishes)
+        made, proto = make_training_info(path, wishes)
     else:
-        made, proto = make(model, wishes), None
+        made, proto = make(path, wishes), None
     graph = made.graph
     progress(f"writing {output}")
     output.parent.mkdir(parents=True, exist_ok=True)
-    data_folder = data_folder_of(graph, file_of(model))
+    data_folder = data_folder_of(graph, file_of(path))
     if proto is None:
         proto = to_model(without_data_folder(graph))
     note_data_folder(proto, data_folder, output.parent)

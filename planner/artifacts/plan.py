@@ -15,6 +15,7 @@ from planner.artifacts.estimate import TimeEstimate
 from planner.errors import ModelError, UsageError
 from planner.graph.deliveries import SharedDelivery
 from planner.machine.rates import Rates
+from planner.short_repr import ShortRepr
 from planner.stop import STOPPED_BY, StoppedBy
 from planner.strict_json import JsonError, Value, parse_json
 
@@ -84,8 +85,8 @@ class UndescribedOp:
     """Elements that it touches, times the workers that do so after the first one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decision:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Decision(ShortRepr):
     """How every tensor and every op of a graph is divided, and what that costs."""
 
     cuts: tuple[int, ...]
@@ -139,7 +140,7 @@ class Decision:
         return prod(self.cuts)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(Decision):
     """What was decided for a model, with what only its program tells: made once, whole."""
 

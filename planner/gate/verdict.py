@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from planner.gate.baseline import ModelCosts, PlanCost, op_type_at
+from planner.short_repr import ShortRepr
 
 _NO_GAP = 2e-6
 """Gaps are written with six digits; a smaller difference is none."""
@@ -55,8 +56,8 @@ class Verdict:
         return not self.grew
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class CheckResult(ShortRepr):
     """Every model on every number of workers."""
 
     baseline: str

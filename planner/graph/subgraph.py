@@ -60,16 +60,17 @@ def external_holders(nodes: Iterable[NodeProto]) -> Iterator[str]:
         for attribute in node.attribute:
             sparse = (attribute.sparse_tensor, *attribute.sparse_tensors)
             tensors = (attribute.t, *attribute.tensors, *(part for one in sparse for part in (one.values, one.indices)))
-            if any(map(_is_external, tensors)):
+            if any(map(is_external, tensors)):
                 yield f"attribute {attribute.name!r} of {node.op_type} {node.name!r}"
         for graph in graphs_of(node):
             sparse = tuple(graph.sparse_initializer)
             held = (*graph.initializer, *(part for one in sparse for part in (one.values, one.indices)))
-            yield from (f"initializer {tensor.name!r}" for tensor in held if _is_external(tensor))
+            yield from (f"initializer {tensor.name!r}" for tensor in held if is_external(tensor))
             yield from external_holders(graph.node)
 
 
-def _is_external(tensor: TensorProto) -> bool:
+def is_external(tensor: TensorProto) -> bool:
+    """Whether a tensor's data lie in a file beside the model."""
     return bool(tensor.data_location == TensorProto.EXTERNAL or tensor.external_data)
 
 

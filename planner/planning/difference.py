@@ -22,6 +22,7 @@ from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph, Shape
 from planner.graph.patterns import without_numbers
 from planner.graph.reading.undescribed import qualified
+from planner.short_repr import ShortRepr
 from planner.tdl.descriptions import Descriptions
 
 
@@ -96,8 +97,8 @@ class Change(Generic[Side]):
         return "b" if self.a is None else None
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+@dataclass(frozen=True, slots=True, repr=False)
+class Difference(ShortRepr):
     """Two plans, side by side."""
 
     paths: tuple[Path, Path]

@@ -14,6 +14,7 @@ from planner.runtime.judge.compare import FarTensor, StepComparison, TensorCompa
 from planner.runtime.measure.fetch_bytes import FetchBytes
 from planner.runtime.measure.profile import Profile
 from planner.runtime.values.state import Drawn
+from planner.short_repr import ShortRepr
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ class StepReport:
     """Where a schedule says it."""
 
 
-@dataclass(frozen=True)
-class RunResult:
+@dataclass(frozen=True, repr=False)
+class RunResult(ShortRepr):
     """What a run did."""
 
     steps: int

@@ -7,11 +7,13 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+import onnx
 import pytest
 
 import planner
@@ -39,12 +41,8 @@ NO_DOOR = {
     "schema": "prints a file that is data of the package",
 }
 """Commands without a function, and why."""
-IN_API_ALONE = {
-    "zoo": "planner/zoo is a package",
-    "zoo_models": "beside zoo",
-    "report": "planner/report is a package",
-    "export": "planner/export is a package",
-}
+PACKAGES = {"zoo", "report", "export"}
+"""Functions whose names are those of packages, which are called in their place."""
 OTHER_NAMES = {"dims": "dim", "values": "value", "pins": "pin"}
 """Options that can be repeated, as functions call them."""
 COMMAND_LINE_ONLY = {
@@ -151,13 +149,59 @@ def test_import_is_cheap() -> None:
 
 
 def test_every_name_is_there_and_documented() -> None:
-    assert set(planner.__all__) == {*api.__all__, "TofuError"} - set(IN_API_ALONE)
+    assert set(planner.__all__) == {*api.__all__, "TofuError"}
     assert set(planner.__all__) <= set(dir(planner))
-    assert all(getattr(planner, name) is getattr(api, name) for name in planner.__all__ if name != "TofuError")
+    plain = set(planner.__all__) - PACKAGES - {"TofuError"}
+    assert all(getattr(planner, name) is getattr(api, name) for name in plain)
+    assert all(callable(getattr(planner, name)) for name in PACKAGES)
     lacking = [name for name in api.__all__ if "Example:" not in (inspect.getdoc(getattr(api, name)) or "")]
     assert not lacking
     with pytest.raises(AttributeError, match="has no attribute 'plaan'"):
         planner.plaan  # noqa: B018
+
+
+def test_what_the_pages_name_is_there_after_a_plain_import() -> None:
+    program = "import planner; print(planner.errors.UsageError.__name__, planner.api.report.__name__)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True, timeout=300)
+    assert done.stdout == "UsageError report\n", done.stderr
+
+
+def test_packages_are_called_as_functions(tmp_path: Path) -> None:
+    made = planner.plan(model_file(tmp_path, "x"), gpus=2, out=tmp_path / "plan")
+    assert planner.report(made.directory, svg=tmp_path / "strip.svg").svg == tmp_path / "strip.svg"
+    assert planner.export(made.directory, jax=tmp_path / "step.py")
+    assert planner.zoo("mlp-5x300", output=tmp_path / "mlp.onnx")
+    assert {"strip.svg", "step.py", "mlp.onnx"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_model_in_memory_is_planned_as_its_file(tmp_path: Path) -> None:
+    file = model_file(tmp_path, "x")
+    model = onnx.load(file)
+    there = planner.plan(file, gpus=2, out=tmp_path / "a").plan
+    made = planner.plan(model, gpus=2, out=tmp_path / "b")
+    assert made.plan.tilings == there.tilings
+    assert made.plan.model_digest == there.model_digest
+    assert planner.run(tmp_path / "b", verify=True).verified
+
+
+def test_a_model_in_memory_whose_data_are_elsewhere_is_refused(tmp_path: Path) -> None:
+    model = onnx.load(model_file(tmp_path, "x"))
+    weight = onnx.numpy_helper.from_array(np.ones((2, 2), np.float32), "w")
+    onnx.external_data_helper.set_external_data(weight, "w.bin")
+    weight.ClearField("raw_data")
+    model.graph.initializer.append(weight)
+    with pytest.raises(UsageError, match="tensor 'w' of the model lies in a file beside it"):
+        planner.plan(model, gpus=2, out=tmp_path / "plan")
+
+
+def test_results_are_short_to_look_at(tmp_path: Path) -> None:
+    result = planner.plan(model_file(tmp_path, "x"), gpus=2, out=tmp_path / "plan")
+    many = replace(result.plan, tilings={f"t{number}": tiling for number in range(1000) for tiling in ["R"]})
+    assert "tilings=<1,000 entries>" in repr(many)
+    assert "moved_bytes=" in repr(many)
+    assert len(repr(many)) < 2000
+    assert "plan=<Plan>" in repr(result)
+    assert "<td style='text-align:left'>&lt;1,000 entries&gt;</td>" in many._repr_html_()
 
 
 @pytest.mark.slow
