@@ -56,23 +56,20 @@ def mod_for(op: Op, tensors: Mapping[str, Tensor]) -> KnownForm:
         taken.add(name)
         return name
 
-    zero, rest, down, below, other, moved, kept, nothing, size, sign, signed = map(
-        fresh,
-        ("zero", "rest", "down", "below", "other", "moved", "kept", "nothing", "size", "sign", "signed"),
+    zero, rest, way, sign, both, other, moved, kept, size = map(
+        fresh, ("zero", "rest", "way", "sign", "both", "other", "moved", "kept", "size")
     )
-    # A constant of minus zero would not do: ONNX Runtime takes it for that of zero.
     return {zero: np.array(0.0, dtype)}, (
         Op(rest, "Mod", (a, b), (rest,), (("fmod", 1),)),
-        Op(down, "Less", (rest, zero), (down,)),
-        Op(below, "Less", (b, zero), (below,)),
-        Op(other, "Xor", (down, below), (other,)),
+        Op(way, "Sign", (rest,), (way,)),
+        Op(sign, "Sign", (b,), (sign,)),
+        Op(both, "Mul", (way, sign), (both,)),
+        Op(other, "Less", (both, zero), (other,)),
         Op(moved, "Add", (rest, b), (moved,)),
         Op(kept, "Where", (other, moved, rest), (kept,)),
-        Op(nothing, "Equal", (rest, zero), (nothing,)),
-        Op(size, "Abs", (rest,), (size,)),
-        Op(sign, "Sign", (b,), (sign,)),
-        Op(signed, "Mul", (size, sign), (signed,)),
-        Op(op.name, "Where", (nothing, signed, kept), op.outputs),
+        # The runtime's Where makes a zero of minus zero, and its constants of both are one.
+        Op(size, "Abs", (kept,), (size,)),
+        Op(op.name, "Mul", (size, sign), op.outputs),
     )
 
 
