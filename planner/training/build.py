@@ -104,7 +104,7 @@ def build_training_graph(
     if forward.opset < OLDEST_OPSET:
         raise UnsupportedError(f"the model is of opset {forward.opset}; the oldest that is taken is {OLDEST_OPSET}")
     target = chosen_output(forward, loss, output)
-    loss_options = settled(forward, target, loss, loss_options)
+    loss_options = settled(forward, target, loss, loss_options, micro_batches=schedule.accumulate)
     if parameters is None:
         forward, parameters = decided(forward, target)
     candidates = parameters.of(Verdict.TRAINED)
@@ -121,7 +121,7 @@ def build_training_graph(
     lowered = lower(builder, forward.ops, batch_statistics=batchnorm == "train")
     scalar_loss = make_loss(builder, target, loss_options)
     rate = builder.declare("learning_rate", (), DType.FLOAT32)
-    updates = Updates(builder, forward, step, hyper, schedule, rate)
+    updates = Updates(builder, forward, step, hyper, schedule, rate, scalar_loss.weight)
     backward(
         builder,
         forward.ops,

@@ -28,7 +28,7 @@ def _meaning(rule: Mapping[str, object], dtype: DType) -> str:
         last = int(str(rule["integers_below"])) - 1
         what = "tokens" if rule.get("next") else "classes" if rule.get("labels") else "indices"
         ignored = f", {rule['ignored']} is ignored" if "ignored" in rule else ""
-        following = "; each one's label is the next, and the last has none" if rule.get("next") else ""
+        following = "; the label of each position is the next one, the last has none" if rule.get("next") else ""
         return f"{what} 0 to {last}{ignored}{following}"
     if dtype is DType.BOOL:
         return "true or false"

@@ -183,7 +183,7 @@ def test_grad_says_what_each_input_means(tmp_path: Path, capsys: pytest.CaptureF
     assert "  ids: int64 [2, 4], indices 0 to 5\n" in table
     assert "  labels: int64 [2, 4], classes 0 to 5, -100 is ignored\n" in table
     assert cli.main([*line, "--shift", "--json"]) == 0
-    meaning = "tokens 0 to 5; each one's label is the next, and the last has none"
+    meaning = "tokens 0 to 5; the label of each position is the next one, the last has none"
     assert json.loads(capsys.readouterr().out)["data"] == [
         {"name": "ids", "dtype": "int64", "shape": [2, 4], "meaning": meaning},
         {"name": "learning_rate", "dtype": "float32", "shape": [], "meaning": "0.01 unless given"},

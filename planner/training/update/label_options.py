@@ -11,7 +11,13 @@ from planner.training.update.next_token import tokens_of
 
 
 def settled(
-    forward: Graph, output: str, loss: str, options: LossOptions, *, command: str = "tofu grad MODEL"
+    forward: Graph,
+    output: str,
+    loss: str,
+    options: LossOptions,
+    *,
+    command: str = "tofu grad MODEL",
+    micro_batches: int = 1,
 ) -> LossOptions:
     """The options with the dim of the classes and the input of tokens named; others than of labels as they are.
 
@@ -21,6 +27,7 @@ def settled(
         loss: its name.
         options: what is asked; settled ones stay as they are.
         command: how the commands begin that a refusal prints.
+        micro_batches: how many make a step: a mean over all of them is divided once, by the weights of all.
 
     Raises:
         UsageError: the model does not tell; see ``class_axis`` and ``next_token``.
@@ -30,4 +37,4 @@ def settled(
     axis = class_axis(forward, output, stated=options.class_axis, command=f"{command} --loss {loss}")
     shift = options.shift or options.tokens is not None
     tokens = tokens_of(forward, output, axis, stated=options.tokens) if shift else None
-    return replace(options, class_axis=axis, shift=shift, tokens=tokens)
+    return replace(options, class_axis=axis, shift=shift, tokens=tokens, apart=micro_batches > 1)

@@ -81,6 +81,13 @@ class Labelled:
             return emit.scale(emit.reduce_sum(picked, range(emit.rank(picked))), -1.0 / self.positions)
         return self.emit.div(self.sum(), self.total_weight(), "mean")
 
+    def mean_or_zero(self) -> str:
+        """The weighted mean of the values; 0 where every label is ignored."""
+        emit, total = self.emit, self.total_weight()
+        zero, one = emit.scalar(0.0, total), emit.scalar(1.0, total)
+        divisor = emit.where(emit.compare("Equal", total, zero, "none_counts"), one, total, "divisor")
+        return emit.div(self.sum(), divisor, "mean")
+
     def per_position(self, dy: str | None, reduction: str) -> str | None:
         """The gradient of each position's value: a scalar, or broadcast along the classes; None for 1.
 
@@ -95,13 +102,13 @@ class Labelled:
         if reduction == "sum":
             return dy
         if self.counts_all:
-            share = self._equal_share()
+            share = self.equal_share()
             return share if dy is None else emit.mul(dy, share)
         one = emit.scalar(1.0, self.log_p)
         return emit.div(one if dy is None else dy, self.total_weight(), "share")
 
-    def _equal_share(self) -> str:
-        """What each position's value counts in the mean, where all that count count alike."""
+    def equal_share(self) -> str:
+        """1 by the number of positions, a scalar, or 0 at those that never count."""
         emit, share = self.emit, 1.0 / self.positions
         if self.counted is None:
             return emit.scalar(share, self.log_p)

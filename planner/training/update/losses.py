@@ -35,6 +35,8 @@ class LossOptions:
     """Whether each position's label is the next token of the model's own input."""
     tokens: str | None = None
     """The input of tokens, for ``shift``; None: as ``next_token`` finds."""
+    apart: bool = False
+    """Whether the gradient of a weighted mean is left undivided, for the weights are summed over micro-batches."""
 
     @property
     def stated(self) -> bool:
@@ -49,11 +51,13 @@ class Loss:
     value: str
     """The scalar."""
     gradient: str
-    """The gradient of the scalar with respect to the model's output."""
+    """The gradient of the scalar with respect to the model's output; times ``weight``, where there is one."""
     targets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """New data inputs that it compares with, and how sample data of each is drawn (see ``build.INPUTS``)."""
     own_targets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """The same of inputs that the model has already."""
+    weight: str | None = None
+    """What the gradient has yet to be divided by: a scalar, to be summed as gradients are. None: nothing."""
 
 
 LossFunction: TypeAlias = Callable[[Builder, str, LossOptions], Loss]
@@ -76,10 +80,7 @@ def softmax_cross_entropy(builder: Builder, logits: str, options: LossOptions) -
         attributes = {"axis": labels.axis}
         log_p = builder.one("LogSoftmax", [logits], builder.shape(logits), builder.dtype(logits), attributes=attributes)
         beside = _beside(builder, log_p, labels, options)
-        value = beside.mean()
-    with builder.scope("loss.backward"):
-        gradient = beside.logits_gradient(beside.per_position(None, "mean"))
-    return Loss(value, gradient, labels.targets, labels.own_targets)
+    return _weighted(beside, labels, options, beside.logits_gradient)
 
 
 def nll(builder: Builder, log_p: str, options: LossOptions) -> Loss:
@@ -96,10 +97,7 @@ def nll(builder: Builder, log_p: str, options: LossOptions) -> Loss:
     labels = _labels(builder, log_p, options)
     with builder.scope("loss"):
         beside = _beside(builder, log_p, labels, options)
-        value = beside.mean()
-    with builder.scope("loss.backward"):
-        gradient = beside.log_p_gradient(beside.per_position(None, "mean"))
-    return Loss(value, gradient, labels.targets, labels.own_targets)
+    return _weighted(beside, labels, options, beside.log_p_gradient)
 
 
 BY_LABELS: Final[tuple[LossFunction, ...]] = (softmax_cross_entropy, nll)
@@ -155,6 +153,33 @@ def _beside(builder: Builder, log_p: str, labels: _Labels, options: LossOptions)
     return labelled(
         builder, log_p, labels.name, weights, options.ignore_index, axis=labels.axis, counted=labels.counted
     )
+
+
+def _weighted(
+    beside: Labelled, labels: _Labels, options: LossOptions, gradient_by: Callable[[str | None], str]
+) -> Loss:
+    """The weighted mean, and its gradient: with one division, or with none and the weight to divide by later.
+
+    Args:
+        beside: log-probabilities beside labels.
+        labels: the same labels.
+        options: whether the weight is left apart.
+        gradient_by: from what each position counts to the gradient.
+    """
+    builder = beside.emit
+    if not options.apart or beside.counts_all:
+        with builder.scope("loss"):
+            value = beside.mean()
+        with builder.scope("loss.backward"):
+            gradient = gradient_by(beside.per_position(None, "mean"))
+        return Loss(value, gradient, labels.targets, labels.own_targets)
+    with builder.scope("loss"):
+        value = beside.mean_or_zero()
+    with builder.scope("loss.backward"):
+        # Both by the number of positions, so that sums of 16 bits do not overflow.
+        gradient = gradient_by(beside.equal_share())
+        weight = builder.scale(beside.total_weight(), 1.0 / beside.positions, "weight")
+    return Loss(value, gradient, labels.targets, labels.own_targets, weight)
 
 
 def _elementwise(

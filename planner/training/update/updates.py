@@ -69,10 +69,19 @@ class Updates:
         hyper: its numbers.
         schedule: when it steps.
         rate: the learning rate, a scalar.
+        weight: of a loss that is a weighted mean, what its gradients have yet to be divided by, over all micro-batches
+            of a step together; None: each micro-batch counts alike.
     """
 
     def __init__(
-        self, builder: Builder, forward: Graph, step: Optimizer, hyper: Hyper, schedule: Schedule, rate: str
+        self,
+        builder: Builder,
+        forward: Graph,
+        step: Optimizer,
+        hyper: Hyper,
+        schedule: Schedule,
+        rate: str,
+        weight: str | None = None,
     ) -> None:
         self._emit = builder
         self._forward = forward
@@ -80,6 +89,8 @@ class Updates:
         self._hyper = hyper
         self._schedule = schedule
         self._rate = rate
+        assert weight is None or schedule.accumulate > 1, "one batch is divided by its own weight"
+        self._weight = weight
         self._counter = Counter(builder)
         self._waiting: list[tuple[str, str]] = []
         self._scale: str | None = None
@@ -154,11 +165,14 @@ class Updates:
 
     def _unscaled(self, parameter: str, gradient: str) -> str:
         emit, schedule = self._emit, self._schedule
-        factor = 1.0 / (schedule.accumulate * (1.0 if self._scale is not None else schedule.loss_scale or 1.0))
-        if factor == 1.0 and self._scale is None:
+        runs = schedule.accumulate if self._weight is None else 1
+        factor = 1.0 / (runs * (1.0 if self._scale is not None else schedule.loss_scale or 1.0))
+        if factor == 1.0 and self._scale is None and self._weight is None:
             return gradient
         with emit.scope(f"{parameter}.update"):
             found = emit.scale(emit.cast(gradient, emit.dtype(parameter)), factor, "unscaled")
+            if self._weight is not None:
+                found = emit.div(found, emit.cast(self._weight, emit.dtype(found)), "mean")
             if self._scale is None:
                 return found
             return emit.div(found, emit.cast(self._scale, emit.dtype(found)), "unscaled")
@@ -171,6 +185,12 @@ class Updates:
             seen = emit.add(count, emit.scalar(1, count), "seen")
             due = emit.compare("Equal", seen, emit.scalar(self._schedule.accumulate, count), "due")
             self._remember(count, emit.where(due, emit.scalar(0, count), seen, "micro_batches"), np.zeros((), np.int64))
+        if self._weight is not None:
+            held = emit.declare("accumulated_weight", (), emit.dtype(self._weight))
+            with emit.scope("optimizer"):
+                self._weight = emit.add(held, self._weight, "weight")
+                kept = emit.where(due, emit.scalar(0.0, held), self._weight, "accumulated_weight")
+            self._remember(held, kept, np.zeros((), numpy_dtype(emit.dtype(held))))
         sums: dict[str, str] = {}
         for parameter, gradient in gradients.items():
             buffer = emit.declare(f"{parameter}.accumulated", emit.shape(parameter), emit.dtype(parameter))

@@ -1,0 +1,73 @@
+"""Micro-batches whose labels do not count alike: one step is that of the whole batch, divided once by all weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from drawn import random
+from planner.graph.to_onnx import to_model
+from planner.training.build import build_training_graph
+from planner.training.update.losses import LossOptions
+from planner.training.update.updates import Schedule
+
+node = helper.make_node
+ROWS = 4
+LABELS = np.array([0, -100, -100, -100, 2, 1, 0, 2, -100, -100, -100, -100])
+"""One label that counts, four, and none."""
+PARAMETERS = {"w": random((3, 3), 2), "b": random((3,), 3)}
+NODES = [node("MatMul", ["x", "w"], ["h"]), node("Add", ["h", "b"], ["y"])]
+
+
+def built(forward_model, x, loss, optimizer, options, **schedule):
+    nodes = [*NODES[:1], node("Add", ["h", "b"], ["a"]), node("LogSoftmax", ["a"], ["y"])] if loss == "nll" else NODES
+    forward = forward_model(nodes, PARAMETERS, {"x": x})
+    return build_training_graph(
+        forward.graph(), loss=loss, optimizer=optimizer, learning_rate=0.5, loss_options=options,
+        schedule=Schedule(**schedule),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", ["softmax_cross_entropy", "nll"])
+@pytest.mark.parametrize("weights", [None, (0.5, 2.0, 1.0)])
+@pytest.mark.parametrize(
+    ("optimizer", "schedule"),
+    [("sgd", {}), ("adam", {"clip_norm": 0.05}), ("sgd", {"loss_scale": 8.0}), ("sgd", {"dynamic_scale": True})],
+)
+def test_one_step_is_the_whole_batchs(loss, weights, optimizer, schedule, forward_model, reference):
+    x = random((12, 3), 5)
+    options = LossOptions(weights, -100)
+    whole = built(forward_model, x, loss, optimizer, options, **schedule)
+    step = built(forward_model, x[:ROWS], loss, optimizer, options, accumulate=3, **schedule)
+    wanted = reference(to_model(whole), {**whole.initial, "x": x, "labels": LABELS})
+    model, feeds, losses = to_model(step), {**step.initial}, []
+    for part in range(3):
+        rows = slice(part * ROWS, (part + 1) * ROWS)
+        found = reference(model, {**feeds, "x": x[rows], "labels": LABELS[rows]})
+        losses.append(float(found["loss"]))
+        feeds.update((pair.current, found[pair.following]) for pair in step.state)
+    for name in PARAMETERS:
+        np.testing.assert_allclose(feeds[name], wanted[f"{name}.next"], rtol=1e-9)
+    assert losses[2] == 0.0, "no label counts, so there is nothing to lower"
+    assert feeds["accumulated_weight"] == 0.0, "the next step begins anew"
+
+
+def test_classes_weigh_without_ignored_labels(forward_model, reference):
+    x, labels = random((8, 3), 6), np.array([0, 0, 0, 1, 2, 2, 1, 1])
+    options = LossOptions((4.0, 1.0, 0.25))
+    whole = built(forward_model, x, "nll", "sgd", options)
+    step = built(forward_model, x[:ROWS], "nll", "sgd", options, accumulate=2)
+    wanted = reference(to_model(whole), {**whole.initial, "x": x, "labels": labels})
+    first = reference(to_model(step), {**step.initial, "x": x[:ROWS], "labels": labels[:ROWS]})
+    feeds = {pair.current: first[pair.following] for pair in step.state}
+    second = reference(to_model(step), {**step.initial, **feeds, "x": x[ROWS:], "labels": labels[ROWS:]})
+    assert len(PARAMETERS) == 2
+    for name, value in PARAMETERS.items():
+        np.testing.assert_array_equal(first[f"{name}.next"], value)
+        np.testing.assert_allclose(second[f"{name}.next"], wanted[f"{name}.next"], rtol=1e-9)
+
+
+def test_where_all_count_alike_nothing_is_carried(forward_model):
+    step = built(forward_model, random((4, 3), 5), "nll", "sgd", LossOptions(), accumulate=2)
+    assert "accumulated_weight" not in step.inputs
