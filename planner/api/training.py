@@ -44,6 +44,7 @@ def grad(
     no_decay_vectors: bool = False,
     train: Sequence[str] = (),
     freeze: Sequence[str] = (),
+    params: Sequence[str] = (),
     clip_norm: float | None = None,
     accumulate: int = 1,
     loss_scale: float | Literal["dynamic"] | None = None,
@@ -82,6 +83,7 @@ def grad(
         no_decay_vectors: whether biases and scales are not decayed.
         train: patterns of names of a forward model's constants that are trained, whatever is inferred.
         freeze: patterns of names of those that stay as they are.
+        params: patterns of names of inputs that are weights, beside those whose names and defaults say so.
         clip_norm: what the global norm of gradients is clipped to.
         accumulate: micro-batches to a step.
         loss_scale: a number, or ``dynamic``.
@@ -145,6 +147,7 @@ def grad(
         precision=precision,
         train=tuple(train),
         freeze=tuple(freeze),
+        weights=tuple(params),
         gradients=path_of(gradients),
         state=path_of(state),
     )

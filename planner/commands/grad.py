@@ -52,6 +52,8 @@ from planner.commands.show import show
               help="Constants that are trained, whatever is inferred (*, ?); repeatable.")  # fmt: skip
 @click.option("--freeze", multiple=True, metavar="PATTERN",
               help="Constants that stay as they are (*, ?); repeatable. Of two, the longer counts.")  # fmt: skip
+@click.option("--params", multiple=True, metavar="PATTERN",
+              help="Inputs that are weights, where names and defaults do not say so (*, ?); repeatable.")  # fmt: skip
 @click.option("--clip-norm", type=POSITIVE, metavar="X", help="Clip gradients to this norm, taken over all of them.")
 @click.option("--accumulate", type=click.IntRange(min=1), metavar="N", help="Micro-batches to a step.  [default: 1]")
 @click.option("--precision", type=click.Choice(["float32", "float16", "bfloat16"]),

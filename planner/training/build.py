@@ -139,7 +139,7 @@ def build_training_graph(
             facts=tuple(f"{one.name!r} {list(one.shape)}: {one.why}" for one in parameters.decisions[:_SHOWN]),
             hint="--train PATTERN says what is a parameter"
             if parameters.decisions
-            else "parameters are constants of the file: if its weights are inputs, export them as initializers",
+            else "parameters are constants of the file: if its weights are inputs, --params PATTERN says which",
         )
     order = {name: index for index, name in enumerate(forward.constants)}
     states.sort(key=lambda pair: order[pair[0]])

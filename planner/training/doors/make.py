@@ -54,6 +54,8 @@ class Wishes:
     """Patterns of constants of a forward model that are trained, whatever is inferred."""
     freeze: tuple[str, ...] = ()
     """Patterns of those that are not."""
+    weights: tuple[str, ...] = ()
+    """Patterns of inputs of a forward model that are weights."""
     gradients: Path | None = None
     """Pairs of parameter and gradient, for a graph of gradients."""
     state: Path | None = None
@@ -86,7 +88,7 @@ def make(path: Path, wishes: Wishes) -> Made:
     if graph.state:
         return _complete(path, opened, wishes)
     if wishes.loss is not None and opened.gradients is None and wishes.gradients is None:
-        return _from_forward(path, graph, wishes)
+        return _from_forward(path, opened, wishes)
     return _from_gradients(path, opened, wishes)
 
 
@@ -103,7 +105,7 @@ def make_training_info(path: Path, wishes: Wishes) -> tuple[Made, ModelProto]:
             "training information is written without clipping, accumulation, loss scaling, other precisions, batches "
             "and modes of dropout"
         )
-    made = _from_forward(path, _opened(path, wishes).graph, wishes)
+    made = _from_forward(path, _opened(path, wishes), wishes)
     assert made.forward is not None, "it was made of one"
     model = training_info_model(
         made.forward, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
@@ -115,17 +117,20 @@ def make_training_info(path: Path, wishes: Wishes) -> tuple[Made, ModelProto]:
 
 def _opened(path: Path, wishes: Wishes) -> Opened:
     pairs = None if wishes.state is None else read_pairs(wishes.state)
-    return open_training(path, dims=wishes.dims or None, values=wishes.values, state_pairs=pairs)
+    weights = None if wishes.loss is None else wishes.weights
+    return open_training(path, dims=wishes.dims or None, values=wishes.values, state_pairs=pairs, weights=weights)
 
 
-def _from_forward(path: Path, graph: Graph, wishes: Wishes) -> Made:
+def _from_forward(path: Path, opened: Opened, wishes: Wishes) -> Made:
     if wishes.optimizer is None:
         raise UsageError("with which optimizer?", hint="write --optimizer NAME")
     assert wishes.loss is not None, "the caller looked"
+    graph = opened.graph
     target = chosen_output(graph, wishes.loss, wishes.output)
     command = f"tofu grad {shlex.quote(str(path))} --optimizer {wishes.optimizer}"
     options = settled(graph, target, wishes.loss, wishes.loss_options, command=command)
     graph, parameters = decided(graph, target, train=wishes.train, freeze=wishes.freeze)
+    parameters = parameters.told(frozenset(opened.held), "an input of the file, held as a constant", "input")
     step = build_training_graph(
         graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
         hyper=wishes.hyper or Hyper(), schedule=wishes.schedule, loss_options=options,
@@ -136,8 +141,8 @@ def _from_forward(path: Path, graph: Graph, wishes: Wishes) -> Made:
 
 
 def _no_patterns(path: Path, wishes: Wishes) -> None:
-    if wishes.train or wishes.freeze:
-        option = "--train" if wishes.train else "--freeze"
+    if wishes.train or wishes.freeze or wishes.weights:
+        option = "--train" if wishes.train else "--freeze" if wishes.freeze else "--params"
         raise UsageError(f"{path}: says itself what is trained: {option} is for forward models and a loss")
 
 

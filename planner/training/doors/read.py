@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,7 @@ from planner.training.doors.artifacts import (
     read_gradients,
     read_optimizer,
 )
+from planner.training.doors.inputs import hold, weights_among_inputs
 from planner.training.doors.training_info import is_training_model, read_training_info
 
 _RUNTIMES: Final = "com.microsoft"
@@ -45,6 +46,8 @@ class Opened:
     """What an optimizer model beside it says."""
     running: tuple[StatePair, ...] = ()
     """Further state beside the parameters, which no optimizer looks at, and the outputs that replace it."""
+    held: tuple[str, ...] = ()
+    """Weights that the file has among its inputs, and the graph among its constants."""
 
 
 def open_training(
@@ -54,6 +57,7 @@ def open_training(
     values: Mapping[str, str] | None = None,
     state_pairs: Sequence[tuple[str, str]] | None = None,
     operators: Operators | None = None,
+    weights: Sequence[str] | None = None,
 ) -> Opened:
     """Read a model of any form.
 
@@ -63,6 +67,8 @@ def open_training(
         values: of inputs, see ``read_model``.
         state_pairs: see ``read_model``.
         operators: see ``read_model``.
+        weights: of a model that a loss is put behind, patterns of inputs that are weights, beside those that are so
+            for certain (see ``weights_among_inputs``); None: inputs stay inputs.
 
     Raises:
         ModelError, UnsupportedError, UsageError: see ``read_model``, ``read_training_info`` and ``read_gradients``; of
@@ -81,11 +87,17 @@ def open_training(
             return Opened(read.graph, read.pairs, read_optimizer(beside) if beside.is_file() else None, read.running)
         if operators is None:
             _refuse_runtimes_own(model)
-        return Opened(
-            graph_from_proto(
+
+        def graph() -> Graph:
+            return graph_from_proto(
                 model, dims=dims, values=values, state_pairs=state_pairs, name=file.stem, operators=operators
             )
-        )
+
+        held = () if weights is None else weights_among_inputs(model, weights)
+        if not held or (not weights and _is_step(graph)):
+            return Opened(graph())
+        hold(model, held)
+        return Opened(graph(), held=held)
     except UsageError:
         raise
     except ModelError as error:
@@ -96,6 +108,14 @@ def open_training(
 def file_of(path: Path) -> Path:
     """The file that is read of a path, which may be a folder of artifacts."""
     return path / TRAINING_MODEL if path.is_dir() and (path / TRAINING_MODEL).is_file() else path
+
+
+def _is_step(read: Callable[[], Graph]) -> bool:
+    """Whether a model has state as it stands: then its weights are inputs as those of every step."""
+    try:
+        return bool(read().state)
+    except ModelError:
+        return False
 
 
 def read_step(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -67,6 +67,14 @@ class Parameters:
     def of(self, verdict: Verdict) -> tuple[str, ...]:
         """The names of the constants of which this was decided."""
         return tuple(decision.name for decision in self.decisions if decision.verdict is verdict)
+
+    def told(self, names: Collection[str], why: str, evidence: str) -> Parameters:
+        """The same with one more thing said of some constants."""
+        decisions = (
+            replace(one, why=f"{one.why}; {why}", evidence=(*one.evidence, evidence)) if one.name in names else one
+            for one in self.decisions
+        )
+        return Parameters(tuple(decisions))
 
     def inferred_frozen(self) -> frozenset[str]:
         """Those that are frozen though nobody said so."""
