@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import onnx
 from onnx import FunctionProto, TypeProto, helper
 
+from planner.graph.folding.propagation import inferred
 from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of, elem_type_of
 
@@ -124,8 +124,8 @@ def _sizes(
         value_info=list(body.value_info),
     )
     model = helper.make_model(graph, opset_imports=list(body.opset_import))
-    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    return {value.name: _size_bytes(value.type) for value in inferred.value_info}
+    found = inferred(model).graph
+    return {value.name: _size_bytes(value.type) for value in found.value_info}
 
 
 def _size_bytes(kind: TypeProto) -> int:

@@ -13,6 +13,7 @@ from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.folding.operands import operand_fault
+from planner.graph.folding.propagation import inferred
 from planner.graph.folding.sizes import runtime_sizes
 from planner.graph.model import Tensor
 from planner.graph.protos import dtype_of, elem_type_name, elem_type_of, shape_fault
@@ -127,8 +128,7 @@ class Inference:
             opset_imports=self._imports,
             ir_version=self._ir_version,
         )
-        inferred = onnx.shape_inference.infer_shapes(alone, check_type=True, strict_mode=True, data_prop=True)
-        return {value.name: value.type for value in inferred.graph.output}
+        return {value.name: value.type for value in inferred(alone, strict=True).graph.output}
 
     def _infer(
         self, schema: onnx.defs.OpSchema, node: NodeProto, types: dict[str, TypeProto], data: dict[str, TensorProto]

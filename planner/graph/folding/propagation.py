@@ -1,0 +1,161 @@
+"""ONNX's own inference over a whole model, with the values of small vectors where shapes depend on them.
+
+ONNX follows values of vectors and scalars from op to op (``data_prop``), each element by itself: of a ConstantOfShape
+of 2^40 ones it would make 2^40 elements. What has a vector of so many elements is inferred without that; a shape that
+only such a vector's elements would say stays unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
+
+from planner.graph.folding.evaluate import evaluate
+from planner.graph.protos import array_of
+from planner.graph.subgraph import graphs_of
+
+_MOST_ELEMENTS: Final = 2**16
+"""Of a vector that is followed."""
+_GENERATORS: Final = frozenset({"Concat", "ConstantOfShape", "Expand", "Pad", "Range", "Tile"})
+"""Operators that make more elements than they read."""
+_FOLLOWED: Final = _GENERATORS | {
+    *("Add", "Cast", "Ceil", "Div", "Equal", "Floor", "Gather", "Identity", "Max", "Min", "Mod", "Mul", "Neg"),
+    *("ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Slice", "Squeeze", "Sub", "Unsqueeze", "Where"),
+}
+"""Operators on small operands whose results are followed here, to know how much the generators make."""
+
+
+def inferred(model: ModelProto, *, strict: bool = False) -> ModelProto:
+    """The model with the shapes that ONNX infers.
+
+    Args:
+        model: is left as it is.
+        strict: what cannot be inferred is an error.
+
+    Raises:
+        onnx.shape_inference.InferenceError: ops contradict what they read.
+    """
+    plain = onnx.shape_inference.infer_shapes(model, check_type=strict, strict_mode=strict)
+    if _is_static(plain.graph) or not _is_small(plain.graph, {}, {}):
+        return plain
+    return onnx.shape_inference.infer_shapes(model, check_type=strict, strict_mode=strict, data_prop=True)
+
+
+def _is_static(graph: GraphProto) -> bool:
+    """Whether the shape of everything is known that the graph's own nodes make."""
+    typed = {value.name for value in (*graph.value_info, *graph.output) if _sizes(value.type) is not None}
+    return all(name in typed for node in graph.node for name in node.output if name)
+
+
+def _sizes(kind: TypeProto) -> list[int] | None:
+    if not kind.tensor_type.HasField("shape"):
+        return None
+    dims = kind.tensor_type.shape.dim
+    return [dim.dim_value for dim in dims] if all(dim.HasField("dim_value") for dim in dims) else None
+
+
+def _is_small(graph: GraphProto, outer: Mapping[str, np.ndarray | None], types: Mapping[str, TypeProto]) -> bool:
+    """Whether no vector has many elements.
+
+    Args:
+        graph: with the shapes that are inferred without values.
+        outer: what is known around it; None where it is known to ONNX perhaps, and not here.
+        types: of tensors around it.
+    """
+    typed = {**types, **{value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}}
+    known: dict[str, np.ndarray | None] = {**outer, **{one.name: _small(one) for one in graph.initializer}}
+    typed |= {one.name: onnx.helper.make_tensor_type_proto(one.data_type, list(one.dims)) for one in graph.initializer}
+    shapes = [sizes for kind in typed.values() if (sizes := _sizes(kind)) is not None]
+    if any(len(sizes) == 1 and sizes[0] > _MOST_ELEMENTS for sizes in shapes):
+        return False
+    for node in graph.node:
+        if not all(_is_small(inner, known, typed) for inner in graphs_of(node)):
+            return False
+        if node.op_type in ("Shape", "Size"):
+            found = _extent(node, typed)
+        elif all(name in known for name in node.input if name):
+            operands = [known[name] if name else None for name in node.input]
+            is_told = all(operand is not None for operand, name in zip(operands, node.input, strict=True) if name)
+            if node.op_type in _GENERATORS and not (is_told and _makes_few(node, operands)):
+                return False
+            found = _value(node, operands) if is_told else None
+        else:
+            continue
+        known.update(dict.fromkeys(node.output))
+        if node.output:
+            known[node.output[0]] = found
+    return True
+
+
+def _small(tensor: TensorProto) -> np.ndarray | None:
+    if math.prod(tensor.dims) > _MOST_ELEMENTS:
+        return None
+    return array_of(tensor, f"initializer {tensor.name!r}")
+
+
+def _extent(node: NodeProto, typed: Mapping[str, TypeProto]) -> np.ndarray | None:
+    sizes = _sizes(typed[node.input[0]]) if node.input[0] in typed else None
+    if sizes is None:
+        return None
+    if node.op_type == "Size":
+        return np.array(math.prod(sizes), np.int64)
+    stated = {attribute.name: attribute.i for attribute in node.attribute}
+    return np.array(sizes[stated.get("start", 0) : stated.get("end", len(sizes))], np.int64)
+
+
+def _makes_few(node: NodeProto, operands: Sequence[np.ndarray | None]) -> bool:
+    try:
+        return _vector_elements(node, operands) <= _MOST_ELEMENTS
+    except (ValueError, IndexError, OverflowError):
+        return False  # operands that the operator does not take
+
+
+def _vector_elements(node: NodeProto, operands: Sequence[np.ndarray | None]) -> int:
+    """How many elements the vector has at most that a generator makes of operands that are known; 0 if it is none."""
+    arrays = [operand for operand in operands if operand is not None]
+    first, *others = arrays
+    made_dims = first.size if node.op_type == "ConstantOfShape" else first.ndim
+    if node.op_type == "Expand" and others:
+        made_dims = max(made_dims, others[0].size)
+    if made_dims > 1:
+        return 0  # no vector: its elements are not followed
+    match node.op_type:
+        case "ConstantOfShape":
+            return _product(first)
+        case "Expand":
+            return _product(first.shape) * _product(others[0]) if others else first.size
+        case "Tile":
+            return first.size * _product(others[0]) if others else first.size
+        case "Pad":
+            return first.size + sum(abs(int(size)) for size in (others[0].reshape(-1) if others else ()))
+        case "Range":
+            start, limit, step = (float(array.reshape(-1)[0]) for array in arrays[:3])
+            return math.ceil(abs(limit - start) / abs(step)) if step else 0
+    return sum(array.size for array in arrays)
+
+
+def _product(sizes: Iterable[int]) -> int:
+    return math.prod(max(1, abs(int(size))) for size in sizes)
+
+
+def _value(node: NodeProto, operands: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    if node.op_type == "Constant":
+        values = [attribute.t for attribute in node.attribute if attribute.name == "value"]
+        if values:
+            return _small(values[0])
+        listed = [onnx.helper.get_attribute_value(one) for one in node.attribute if one.name.startswith("value_")]
+        return np.array(listed[0]) if listed and not isinstance(listed[0], bytes) else None
+    is_read = node.op_type in _FOLLOWED and all(one is None or one.size <= _MOST_ELEMENTS for one in operands)
+    if not is_read or (node.op_type in _GENERATORS and not _vector_elements(node, operands)):
+        return None
+    made = evaluate(node, operands, _OPSET)
+    return None if made is None or made[0].size > _MOST_ELEMENTS else made[0]
+
+
+_OPSET: Final = 21
+"""Whose forms the operators above are read in; of an older one that means another, no value is found."""
