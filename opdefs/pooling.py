@@ -200,12 +200,32 @@ def max_unpool_local(node: NodeView, part: Part) -> LocalOp:
     return LocalOp(nodes, constants)
 
 
+def _follows_from_kernel(node: NodeView) -> bool:
+    """Whether a stated output size is the one that follows from kernel, strides and pads."""
+    kernel = _kernel(node)
+    rank = len(kernel)
+    strides, pads = listed(node, "strides", rank, 1), listed(node, "pads", 2 * rank, 0)
+    return all(
+        node.output_size(2 + dim)
+        == (node.size(0, 2 + dim) - 1) * strides[dim] + kernel[dim] - pads[dim] - pads[rank + dim]
+        for dim in range(rank)
+    )
+
+
 @op("MaxUnpool", local=max_unpool_local)
 def max_unpool(node: NodeView, X: TensorArg, positions: TensorArg, shape: TensorArg | None = None) -> object:
-    """Each value goes where its pool found it: somewhere in the same channel of the same sample."""
+    """Each value goes where its pool found it: somewhere in the same channel of the same sample.
+
+    Positions count through the output. Where its size is stated as another one than the pool's input had, the same
+    numbers are other places, of other channels, so that all values are looked at.
+    """
+    is_of_pool = shape is None or _follows_from_kernel(node)
 
     def value(b: Ix, c: Ix, *y: Ix) -> Val:
         everywhere = tuple(slice(None) for _ in y)
-        return Opaque("MaxUnpool")(X[(b, c, *everywhere)], positions[(b, c, *everywhere)])[y]
+        if is_of_pool:
+            return Opaque("MaxUnpool")(X[(b, c, *everywhere)], positions[(b, c, *everywhere)])[y]
+        every = (slice(None), slice(None), *everywhere)
+        return Opaque("MaxUnpool")(X[every], positions[every])[(b, c, *y)]
 
     return value

@@ -45,6 +45,9 @@ class Allowed:
 
 
 GAPS: tuple[Allowed, ...] = (
+    Allowed(
+        "MaxUnpool", "[3,2,5,4]", "places that occur once by chance: of a place that occurs twice the last value stays"
+    ),
     Allowed("Size", "", "nothing is read and one number is made: there is nothing to divide"),
     Allowed(
         "Resize",

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+import stock_runtime
 from drawn import random
 from fast_suite import examples
 from planner.graph.to_onnx import to_model
@@ -171,6 +172,24 @@ def test_max_unpool(check_gradients, forward_model):
     indices = np.array([[[[1, 7], [8, 14]]], [[[16, 19], [25, 31]]]])
     nodes = [node("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2, 2], strides=[2, 2])]
     check_gradients(forward_model(nodes, {"x": random((2, 1, 2, 2))}, constants={"i": indices}))
+
+
+@pytest.mark.parametrize(("size", "pads"), [([2, 1, 5, 6], []), ([2, 1, 3, 3], [1, 1, 0, 0]), ([2, 1, 4, 4], [])])
+def test_max_unpool_of_a_stated_size(size, pads, forward_model):
+    """Places count through the output that is stated, as ONNX Runtime has it; so y is x there, and dx is 2 x / n."""
+    places = np.random.default_rng(5).permutation(np.prod(size))[:8].reshape(2, 1, 2, 2)
+    x, stated = random((2, 1, 2, 2), dtype=np.float32), {"pads": pads} if pads else {}
+    nodes = [node("MaxUnpool", ["x", "i", "s"], ["y"], kernel_shape=[2, 2], strides=[2, 2], **stated)]
+    forward = forward_model(nodes, {"x": x}, constants={"i": places, "s": ints(*size)})
+    expected = np.zeros(size, np.float32)
+    expected.flat[places.ravel()] = x.ravel()
+    np.testing.assert_array_equal(stock_runtime.run(forward.model(), {})["y"], expected)
+    graph = forward.graph()
+    assert graph.tensors["y"].shape == tuple(size)
+    step = build_training_graph(graph, loss="mse", optimizer="sgd", learning_rate=1.0)
+    feeds = {**step.initial, "target": np.zeros(size, np.float32)}
+    found = stock_runtime.run(step, {name: feeds[name] for name in step.inputs})
+    np.testing.assert_allclose(x - found["x.next"], 2 * x / np.prod(size), atol=1e-6)
 
 
 def test_cast_like(check_gradients, forward_model):

@@ -1,8 +1,9 @@
 """Ops in NumPy where ONNX's reference evaluator is slow, is missing something, is not exact in float64, or is wrong.
 
 It is wrong, without a word, in GlobalMaxPool of another rank than 4, in LRN of more channels than batch, in the norm of
-LpNormalization with p = 1, in pools with ``ceil_mode``, in grouped ConvTranspose, and in recurrent operators with
-lengths or thresholds. ``tests/tools/reference_sweep.py`` holds every operator's cases against the stock runtime.
+LpNormalization with p = 1, in pools with ``ceil_mode``, in MaxUnpool of a stated size, in grouped ConvTranspose, and
+in recurrent operators with lengths or thresholds. ``tests/tools/reference_sweep.py`` holds every operator's cases
+against the stock runtime.
 """
 
 from __future__ import annotations
@@ -213,6 +214,7 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "LpPool": lambda op, inputs: (windows.lp_pool(op, given(inputs, 0)),),
     "MatMul": lambda op, inputs: (np.asarray(np.matmul(given(inputs, 0), given(inputs, 1))),),
     "MaxPool": lambda op, inputs: windows.max_pool(op, given(inputs, 0)),
+    "MaxUnpool": lambda op, inputs: (windows.max_unpool(op, given(inputs, 0), given(inputs, 1), maybe(inputs, 2)),),
     "Mean": _mean,
     "MeanVarianceNormalization": _mean_variance_normalization,
     "Pad": _pad,

@@ -209,3 +209,16 @@ def lp_pool(op: Op, x: np.ndarray) -> np.ndarray:
     view = windows(padded(np.abs(x) ** power, pads, 0.0), kernel, strides, dilations)
     norms: np.ndarray = view.sum(axis=tuple(range(2 + rank, 2 + 2 * rank))) ** (1 / power)
     return norms
+
+
+def max_unpool(op: Op, x: np.ndarray, places: np.ndarray, stated: np.ndarray | None) -> np.ndarray:
+    """MaxUnpool: zeros, and each value at its place in the flat output, whose size may be stated."""
+    kernel = ints(op, "kernel_shape", ())
+    rank = len(kernel)
+    strides, pads = ints(op, "strides", (1,) * rank), ints(op, "pads", (0,) * 2 * rank)
+    follows = [
+        (x.shape[2 + dim] - 1) * strides[dim] + kernel[dim] - pads[dim] - pads[rank + dim] for dim in range(rank)
+    ]
+    y = np.zeros((*x.shape[:2], *follows) if stated is None else tuple(int(size) for size in stated), x.dtype)
+    y.reshape(-1)[places.reshape(-1)] = x.reshape(-1)
+    return y

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.graph.model import Attribute
 from planner.graph.protos import numpy_dtype
-from planner.training.attributes import axis_of, integer, integers, refuse, text
+from planner.training.attributes import axis_of, integer, text
 from planner.training.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
@@ -156,7 +156,5 @@ def max_unpool(context: Backward) -> Contributions:
     count = math.prod(emit.shape(context.dy))
     flat = emit.reshape(context.dy, (count,))
     shape = emit.shape(op.inputs[1])
-    if integers(op, "pads", ()) and any(integers(op, "pads", ())):
-        raise refuse(op, "no gradient rule with pads")
     picked = emit.one("Gather", [flat, op.inputs[1]], shape, emit.dtype(flat), attributes={"axis": 0})
     return [picked]

@@ -109,6 +109,9 @@ def pools() -> Iterator[Case]:
         "MaxUnpool", (3, 2, 2, 2), Known(found.astype(np.int64), constant=False), kernel_shape=(2, 2), strides=(2, 2)
     )
     line = np.arange(2 * 3 * 4).reshape(2, 3, 4) * 2 + 1
+    # Of another size than the one that follows from the kernel, the places are of other channels, too.
+    beyond = Known(found.astype(np.int64), constant=False), ints(3, 2, 5, 4)
+    yield make("MaxUnpool", (3, 2, 2, 2), *beyond, kernel_shape=(2, 2), strides=(2, 2))
     yield make("MaxUnpool", (2, 3, 4), Known(line.astype(np.int64), constant=False), kernel_shape=(2,), strides=(2,))
 
 
