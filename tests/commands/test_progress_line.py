@@ -20,6 +20,7 @@ import pytest
 
 from command_line import ROOT, model_file
 from fast_suite import chosen
+from planner import api
 from planner.commands import progress_line as lines
 from planner.commands.progress_line import ProgressLine, progress_line
 
@@ -264,12 +265,15 @@ def test_an_interrupt_after_the_first_plan_leaves_that_plan(tmp_path: Path) -> N
     assert "interrupted: the best plan so far is written" in there.text
     assert json.loads(out)["stopped_by"] == "interrupt"
     assert json.loads((tmp_path / "plan" / "plan.json").read_text())["stopped_by"] == "interrupt"
+
+
+def test_a_run_tells_what_it_does(tmp_path: Path) -> None:
+    api.plan(model_file(tmp_path, "x"), gpus=4, out=tmp_path / "plan")
     with terminal(tmp_path, "run", "plan", "--verify") as there:
-        there.wait_for("reading the plan")
         code, out = there.end()
     assert code == 0
     assert out.splitlines()[-1].split() == ["verdict", "verified"]
-    for doing in ("loading worker 4 of 4", "making sessions: worker 4 of 4", "step 1 of 1"):
+    for doing in ("reading the plan", "loading worker 4 of 4", "making sessions: worker 4 of 4", "step 1 of 1"):
         assert doing in there.text
 
 
@@ -299,8 +303,6 @@ def test_a_termination_ends_the_command_at_once(moment: str, tmp_path: Path) -> 
 
 def test_in_a_library_an_interrupt_is_what_it_always_is(tmp_path: Path) -> None:
     """Handlers are the command line's."""
-    from planner import api
-
     before: Callable[..., Any] | int | None = signal.getsignal(signal.SIGINT)
     api.plan(model_file(tmp_path, "x"), gpus=2, out=tmp_path / "plan")
     assert signal.getsignal(signal.SIGINT) is before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fast_suite import spread
+from fast_suite import by_night, spread
 from planner import opdefs, zoo
 from planner.cost.distance import Distance, distances, times_the_least
 from planner.cost.tables import CostTables
@@ -70,25 +70,19 @@ def test_no_strategy_moves_less_than_the_bounds(name: str, workers: int) -> None
     checked(name, workers, batch=48)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, 3, 8, 12])
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("mlp-5x300", "mlp-4x8192", "mlp-4x12288", "lenet-5", "alexnet", "vgg-16", "cnn-5x512-24", "cnn-5x2048-6"),
-        *("gpt-2x1024", "rnn-1-1k"),
-    ],
-)
+ZOO = [
+    *("mlp-5x300", "mlp-4x8192", "mlp-4x12288", "lenet-5", "alexnet", "vgg-16", "cnn-5x512-24", "cnn-5x2048-6"),
+    *("gpt-2x1024", "rnn-1-1k"),
+]
+LARGE = ["alexnet", "vgg-16", "inception-v3", "resnet-50", "wresnet-50-4", "rnn-4-8k", "rnn-10-8k", "gpt2", "gpt2-xl"]
+
+
+@pytest.mark.parametrize(("name", "workers"), by_night(ZOO, [2, 3, 8, 12], one_of=4))
 def test_no_strategy_moves_less_than_the_bounds_on_models_of_the_zoo(name: str, workers: int) -> None:
     checked(name, workers)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, 8, 64])
-@pytest.mark.parametrize(
-    "name",
-    ["alexnet", "vgg-16", "inception-v3", "resnet-50", "wresnet-50-4", "rnn-4-8k", "rnn-10-8k", "gpt2", "gpt2-xl"],
-)
+@pytest.mark.parametrize(("name", "workers"), by_night(LARGE, [2, 8, 64], one_of=3))
 def test_no_quick_plan_moves_less_than_the_bounds(name: str, workers: int) -> None:
     graph = zoo.build(name)
     ops = opdefs.standard().bind_all(graph)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from fast_suite import examples
 from planner import opdefs
 from planner.algebra.region import Region
 from planner.algebra.tiling import Tiling
@@ -56,7 +57,7 @@ def check_pads(local: LocalOp) -> None:
             assert all(more < stride for more, stride in zip(extra, strides, strict=True)), node
 
 
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(examples(200), suppress_health_check=list(HealthCheck))
 @given(case=transposed())
 def test_whole_on_one_worker_to_the_bit(case: Case) -> None:
     try:
@@ -74,7 +75,7 @@ def test_whole_on_one_worker_to_the_bit(case: Case) -> None:
     assert verdict.bit_equal or not reads_all, str(case)
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(examples(100), suppress_health_check=list(HealthCheck))
 @given(case=transposed(), ways=st.sampled_from([(2,), (3,), (2, 2)]))
 def test_parts(case: Case, ways: tuple[int, ...]) -> None:
     try:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
+from fast_suite import examples
 from planner import opdefs
 from planner.errors import TofuError
 from planner.graph.reading.from_onnx import graph_from_proto
@@ -47,7 +48,7 @@ def model_of(case: Case, dropped: set[str], shapes: dict[int, tuple[int, ...]], 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @given(st.data())
-@settings(deadline=None, max_examples=8)
+@examples(32)
 def test_an_op_is_described_or_refused(case: Case, data: st.DataObject) -> None:
     dropped = data.draw(st.sets(st.sampled_from([name for name, _ in case.attributes] or ["none"])))
     shapes = data.draw(

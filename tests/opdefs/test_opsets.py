@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fast_suite import by_night
 from planner import opdefs
 from planner.graph.reading.load import MAX_OPSET
 from planner.verify.cases.examples import all_cases, bind_case, by_type
@@ -32,9 +33,7 @@ def compared_at(op_type: str, opset: int) -> tuple[int, list[str]]:
     return compared, wrong
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("opset", [13, 18, MAX_OPSET])
-@pytest.mark.parametrize("op_type", sorted(CASES))
+@pytest.mark.parametrize(("op_type", "opset"), by_night(sorted(CASES), [13, 18, MAX_OPSET], one_of=3))
 def test_the_same_op_at_another_opset(op_type: str, opset: int) -> None:
     assert compared_at(op_type, opset)[1] == []
 

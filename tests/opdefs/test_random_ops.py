@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from fast_suite import examples
 from planner import opdefs
 from planner.graph.model import Attribute, Shape
 from planner.verify.cases.examples import Case, Given, Known, Operand, bind_case, ints, make
@@ -17,8 +18,8 @@ from planner.verify.execute import ExecutionError
 from planner.verify.strategies import enumerate_strategies, verify_strategy
 
 DESCRIPTIONS = opdefs.standard()
-FEW = settings(max_examples=40, suppress_health_check=list(HealthCheck))
-MANY = settings(max_examples=600, suppress_health_check=list(HealthCheck))
+FEW = settings(examples(100), suppress_health_check=list(HealthCheck))
+MANY = settings(examples(600), suppress_health_check=list(HealthCheck))
 
 
 def check(case: Case, *ways: int) -> None:

@@ -141,8 +141,7 @@ def test_the_kernels_code_gives_the_bits_of_numpy(running: Emulation) -> None:
     assert {kind.unit_bytes for kind in met if kind.dtype is None} == {1, 2, 4, 8, 16}
 
 
-@pytest.mark.gpu_emulation
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_kernels_code_gives_the_bits_of_numpy_ten_thousand_times(running: Emulation) -> None:
     fetches, _, met = emulation.run_random(running, 1, 10_000)
     assert fetches >= 10_000

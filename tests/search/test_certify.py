@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bounded_plan import bounded
-from fast_suite import chosen, examples
+from fast_suite import chosen, draws, examples
 from integer_programme import least_of_all
 from planner import opdefs, zoo
 from planner.cost.seconds.tables import TimeTables
@@ -54,7 +54,7 @@ def test_a_certified_plan_is_as_good_as_an_integer_programme_finds(graph: Graph,
 
 
 @pytest.mark.slow
-@settings(max_examples=700, deadline=None)
+@examples(700)
 @given(graphs(), st.sampled_from(CUTS))
 def test_many_certified_plans(graph: Graph, cuts: tuple[int, ...]) -> None:
     assert check(graph, cuts, BoundLimits()) == 0.0
@@ -155,8 +155,8 @@ def test_plans_are_the_best_there_are(draw: Callable[[int], Sample]) -> None:
     assert sample.best >= 0.95 * sample.plans > 0
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("count", draws(100, 500))
 @pytest.mark.parametrize("draw", [convolutions, on_two_levels])
-def test_of_many_plans_nearly_all_are_the_best_there_are(draw: Callable[[int], Sample]) -> None:
-    sample = draw(500)
-    assert sample.best >= 0.95 * sample.plans > 300
+def test_of_many_plans_nearly_all_are_the_best_there_are(draw: Callable[[int], Sample], count: int) -> None:
+    sample = draw(count)
+    assert sample.best >= 0.95 * sample.plans > 0.6 * count

@@ -70,7 +70,7 @@ def tangle() -> Graph:
 
 
 @pytest.mark.slow
-@settings(max_examples=6)
+@examples(24)
 @given(entangled(), st.sampled_from([2, 3, 4, 6]), st.sampled_from(["quick", "normal"]))
 def test_there_is_always_a_plan_and_it_moves_what_it_says(graph: Graph, workers: int, effort: EffortName) -> None:
     check_plan(graph, workers, effort)
@@ -78,7 +78,7 @@ def test_there_is_always_a_plan_and_it_moves_what_it_says(graph: Graph, workers:
 
 @pytest.mark.parametrize(
     ("workers", "effort"),
-    chosen([(2, "quick"), (3, "quick"), (6, "quick"), (2, "normal")], fast=[(3, "quick"), (2, "normal")]),
+    chosen([(2, "quick"), (3, "quick"), (6, "quick"), (2, "normal")], fast=[(2, "normal")]),
 )
 def test_there_is_a_plan_of_one_such_graph(tangle: Graph, workers: int, effort: EffortName) -> None:
     assert is_too_large(tangle, workers)

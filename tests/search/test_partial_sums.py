@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bounded_plan import bounded
-from fast_suite import chosen
+from fast_suite import draws
 from integer_programme import least_of_all
 from partial_plans import all_kinds, graph_of, plan_of, separate_gpt, sums, two_products
 from planner import opdefs, zoo
@@ -61,7 +61,8 @@ def test_operators_of_a_users_own_join_what_they_read() -> None:
     assert find_partial_sums(mine, ops) == PartialSums()
 
 
-@pytest.mark.parametrize("sums", chosen(["S(0)", "S(1)", "R"], fast=["R"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("sums", ["S(0)", "S(1)", "R"])
 def test_every_entry_is_what_the_program_moves_or_cannot_be_lowered(sums: str) -> None:
     graph = two_products(4, 6, 3)
     ops = DESCRIPTIONS.bind_all(graph)
@@ -163,9 +164,9 @@ def test_plans_of_the_least_time_are_as_good_as_an_integer_programme_finds() -> 
     assert sampled(40, [(2,), (3,), (5,)], times)[True] > 2
 
 
-@pytest.mark.slow
-def test_many_plans() -> None:
-    assert sampled(250, [(2,), (3,), (4,), (2, 2), (3, 2), (2, 3), (2, 2, 2)])[True] > 20
+@pytest.mark.parametrize("count", draws(80, 250))
+def test_many_plans(count: int) -> None:
+    assert sampled(count, [(2,), (3,), (4,), (2, 2), (3, 2), (2, 3), (2, 2, 2)])[True] > count // 13
 
 
 # What the user decides

@@ -280,6 +280,7 @@ def test_where_no_block_can_stand_for_others_the_whole_is_searched(monkeypatch: 
     assert plan.tensor_bytes == true_bytes(graph, plan, 4)
 
 
+@pytest.mark.slow
 def test_any_block_may_stand_for_those_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = zoo.build("gpt-16x64-2h")
     plan, steady = quick(graph, 4), Shortened._steady

@@ -1,12 +1,9 @@
-"""What of many cases the fast tests run. The slow tests run the rest: together they run all.
-
-Draws are the exception: their number goes with the profile of hypothesis, and `make test-nightly` has the largest.
-"""
+"""What of many cases runs when: fast, slow, or at night. Together the three run all; see docs/testing.md."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -21,24 +18,41 @@ def spread(*values: Iterable[Any], one_of: int) -> Cases:
 
     These lie on diagonals: of two parameters with at least ``one_of`` values each, every value is among them.
     """
-    combinations = itertools.product(*map(enumerate, values))
+    return [_case(case, None if is_one else pytest.mark.slow) for case, is_one in _on_diagonals(values, one_of)]
+
+
+def by_night(*values: Iterable[Any], one_of: int) -> Cases:
+    """As ``spread``, but one of so many is slow, which CI runs, and the others run at night."""
     return [
-        _case([value for _, value in places], sum(place for place, _ in places) % one_of == 0)
-        for places in combinations
+        _case(case, pytest.mark.slow if is_one else pytest.mark.nightly)
+        for case, is_one in _on_diagonals(values, one_of)
     ]
+
+
+def draws(few: int, many: int) -> Cases:
+    """How many are drawn: few in CI, where the test is slow, and many at night."""
+    return [_case([few], pytest.mark.slow), _case([many], pytest.mark.nightly)]
 
 
 def chosen(values: Iterable[Any], fast: Collection[Any]) -> Cases:
     """All of the values; those that are named run fast. A tuple is a value for each of several parameters."""
     values = list(values)
     assert set(fast) <= set(values), "what is no value is named in vain"
-    return [_case(list(value) if isinstance(value, tuple) else [value], value in fast) for value in values]
+    return [
+        _case(list(value) if isinstance(value, tuple) else [value], None if value in fast else pytest.mark.slow)
+        for value in values
+    ]
 
 
-def _case(values: list[Any], fast: bool) -> Any:
-    return pytest.param(*values, marks=[] if fast else [pytest.mark.slow])
+def _on_diagonals(values: Sequence[Iterable[Any]], one_of: int) -> Iterator[tuple[list[Any], bool]]:
+    for places in itertools.product(*map(enumerate, values)):
+        yield [value for _, value in places], sum(place for place, _ in places) % one_of == 0
 
 
-def examples(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _case(values: list[Any], mark: pytest.MarkDecorator | None) -> Any:
+    return pytest.param(*values, marks=[] if mark is None else [mark])
+
+
+def examples(count: int) -> settings:
     """Of a test with drawn examples: so many at night, else the profile's share of them (``tests/conftest.py``)."""
     return settings(max_examples=max(4, count * settings.default.max_examples // 100))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx import helper
 
@@ -120,7 +120,7 @@ def _pad(draw: st.DrawFn) -> Any:
     [_trilu, _tile, _top_k, _reverse_sequence, _gather, _gather_elements, _split, _lp_normalization, _softmax,
      _cum_sum, _pad],
 )  # fmt: skip
-@settings(max_examples=8, deadline=None)
+@examples(32)
 @given(data=st.data())
 def test_of_one_operand(make: Callable[..., Any], data, check_gradients, forward_model):
     made, constants = data.draw(st.composite(make)())

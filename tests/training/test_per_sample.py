@@ -15,7 +15,6 @@ from onnx import helper
 
 from command_line import ROOT
 from drawn import random
-from fast_suite import spread
 from planner import api
 from planner.commands import main as cli
 from planner.errors import UnsupportedError
@@ -238,7 +237,9 @@ def test_the_optimized_export_trains_what_the_raw_one_trains() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("batch", "name"), spread([6, None], ["hf-vit", "hf-bert"], one_of=4))
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [6, None])
+@pytest.mark.parametrize("name", ["hf-vit", "hf-bert"])
 def test_exports_are_planned_run_and_verified(name: str, batch: int | None, tmp_path: Path) -> None:
     model, step = MODELS / "world" / f"{name}.onnx", tmp_path / "train.onnx"
     result = api.grad(model, loss="softmax_cross_entropy", optimizer="sgd", batch=batch, output=step)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx import helper
 
@@ -78,7 +78,7 @@ def test_a_spatial_transformer(check_written, forward_model):
     check_written(forward, tolerance=1e-4)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(48)
 @given(
     mode=st.sampled_from(["avg", "max"]),
     transformation=st.sampled_from(["half_pixel", "output_half_pixel"]),
@@ -109,7 +109,7 @@ def test_samples_that_depend_on_the_regions_are_refused(forward_model, check_gra
     assert "positive sampling_ratio" in error.value.hint
 
 
-@settings(max_examples=12, deadline=None)
+@examples(48)
 @given(data=st.data())
 def test_deform_conv(data, check_written, forward_model):
     group, parts = data.draw(st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 4), (4, 2)]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx import helper
 
@@ -38,7 +38,7 @@ def test_large_determinants_are_refused(check_gradients, forward_model):
     assert "op 'd' (Det): its matrices are 7x7" in error.value.facts[0]
 
 
-@settings(max_examples=12, deadline=None)
+@examples(48)
 @given(
     exclusive=st.integers(0, 1), reverse=st.integers(0, 1), axis=st.sampled_from([-1, 1]), size=st.integers(1, 6),
     zeros=st.booleans(),
@@ -55,7 +55,7 @@ def test_cumulative_product(exclusive, reverse, axis, size, zeros, check_written
     check_written(forward)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(48)
 @given(circular=st.booleans(), indexed=st.booleans(), axis=st.sampled_from([-2, 1, 2]), seed=st.integers(0, 99))
 def test_tensor_scatter(circular, indexed, axis, seed, check_written, forward_model):
     size = (2, 5, 4, 3)
@@ -68,7 +68,7 @@ def test_tensor_scatter(circular, indexed, axis, seed, check_written, forward_mo
     check_written(forward_model(nodes, parameters, constants=constants, opset=24))
 
 
-@settings(max_examples=12, deadline=None)
+@examples(48)
 @given(
     parts=st.sampled_from([1, 2]), step=st.integers(1, 4), frame=st.integers(2, 7), given_window=st.booleans(),
 )  # fmt: skip

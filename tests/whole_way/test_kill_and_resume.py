@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from onnx import load, numpy_helper
 
-from fast_suite import chosen
+from fast_suite import chosen, draws
 from kill_runs import kill_runs
 from planner import api
 from planner.errors import ModelError
@@ -33,8 +33,7 @@ def test_killed_and_resumed(plan_of: Callable[..., Any], mlp_step: Graph, tmp_pa
     run += ["--checkpoint-dir", str(checkpoints), "--checkpoint-every", "1"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.Popen([*COMMAND, *run], env=environment, stdout=subprocess.DEVNULL)
-    deadline = time.perf_counter() + 60
-    while not (checkpoints / "step-00000003").exists() and time.perf_counter() < deadline:
+    while not (checkpoints / "step-00000003").exists():
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -49,18 +48,18 @@ def test_killed_and_resumed(plan_of: Callable[..., Any], mlp_step: Graph, tmp_pa
         assert again.results[name].tobytes() == array.tobytes()
 
 
-@pytest.mark.slow
-def test_killed_again_and_again(tmp_path: Path) -> None:
-    outcome = kill_runs(0, 15, tmp_path)
-    assert (outcome.kills, outcome.torn, outcome.lost) == (15, 0, 0)
+@pytest.mark.parametrize("count", draws(5, 15))
+def test_killed_again_and_again(tmp_path: Path, count: int) -> None:
+    outcome = kill_runs(0, count, tmp_path)
+    assert (outcome.kills, outcome.torn, outcome.lost) == (count, 0, 0)
     assert outcome.is_same
     assert outcome.swept
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(launcher() is None, reason="there is no mpi4py, or no mpiexec")
-def test_ranks_killed_again_and_again(tmp_path: Path) -> None:
-    outcome = kill_runs(0, 20, tmp_path, ranks=3)
+@pytest.mark.parametrize("count", draws(5, 20))
+def test_ranks_killed_again_and_again(tmp_path: Path, count: int) -> None:
+    outcome = kill_runs(0, count, tmp_path, ranks=3)
     assert (outcome.kills, outcome.torn, outcome.lost, outcome.survivors) == (20, 0, 0, 0)
     assert outcome.is_same
     assert outcome.swept
@@ -75,14 +74,13 @@ def test_terminated(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Path
     run += ["--checkpoint-dir", str(checkpoints), "--checkpoint-every", "1", "--keep", "2"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.Popen([*COMMAND, *run], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.perf_counter() + 60
-    while not (checkpoints / "step-00000003").exists() and time.perf_counter() < deadline:
+    while not (checkpoints / "step-00000003").exists():
         assert process.poll() is None
         time.sleep(0.01)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     workers = [int(pid) for pid in children.read_text().split()] if children.exists() else []
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (143, b"")
     assert err.splitlines()[-1] == b"terminated"
     assert all(not Path(f"/proc/{pid}").exists() for pid in workers)
