@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from planner.artifacts.estimate import ComputeSources
 from planner.artifacts.plan import Plan
@@ -16,6 +16,9 @@ from planner.reasons import Cause, Kept, Summary, Why
 from planner.search.effort import EffortName
 from planner.search.user_rules.prices import Price
 from planner.short_repr import ShortRepr
+
+if TYPE_CHECKING:
+    from planner.runtime.judge.door import DoorVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ class GradResult(ShortRepr):
     """Inputs that became constants, and of what value."""
     data: tuple[InputRow, ...] = ()
     """The data inputs, and what each means."""
+    door: DoorVerdict | None = None
+    """Whether the model as read is what its file says; None unless it was asked for."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

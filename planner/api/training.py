@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from planner.api.arguments import AnyModel, AnyPath, checked, model_file, path_of, texts_of
+from planner.api.door import held_against_file
 from planner.errors import UsageError
 from planner.graph.data_folder import data_folder_of, note_data_folder, without_data_folder
 from planner.graph.model import Role
@@ -16,6 +17,7 @@ from planner.graph.reading.values import values_of
 from planner.graph.to_onnx import to_model
 from planner.progress import Progress, silent
 from planner.results import GradResult, InputRow, ParameterRow
+from planner.runtime.judge.door import DoorVerdict
 from planner.runtime.values.results import write_bytes
 from planner.training.doors.make import Wishes, make, make_training_info
 from planner.training.doors.read import file_of
@@ -64,6 +66,7 @@ def grad(
     dim: Mapping[str, int] | None = None,
     value: Mapping[str, str | float] | None = None,
     output: AnyPath | None = None,
+    verify: bool = False,
     progress: Progress = silent,
 ) -> GradResult:
     """Builds the training graph of a model and writes it.
@@ -103,10 +106,12 @@ def grad(
         dim: sizes of symbolic dims.
         value: by input, the number that it becomes, or numbers with commas between them.
         output: where to write; MODEL.train.onnx in the working directory if None.
+        verify: hold the model as read against what the stock runtime makes of its file, on data that is drawn.
         progress: told what is being done.
 
     Raises:
-        TofuError: the model cannot be read or trained, or the output is the model itself or cannot be written.
+        TofuError: the model cannot be read or trained, is something else than its file says, or the output is the model
+            itself or cannot be written.
 
     Example:
         ::
@@ -152,6 +157,12 @@ def grad(
         state=path_of(state),
     )
     try_file(output, makes_folders=True)
+    door: DoorVerdict | None = None
+    if verify:
+        progress(f"holding the model as read against {path}")
+        door = held_against_file(path, dim, texts_of(value))
+        if (difference := door.error()) is not None:
+            raise difference
     progress("building the training graph")
     if form == "training-info":
         made, proto = make_training_info(path, wishes)
@@ -186,4 +197,5 @@ def grad(
             for name in inputs
         ),
         ops_by_type=dict(sorted(Counter(op.op_type for op in graph.ops).items())),
+        door=door,
     )

@@ -1,7 +1,8 @@
 """The folder of a plan: which files it has, and that they belong together.
 
     plan.json       the plan
-    manifest.json   the sha256 of every other file; the model's inputs, outputs and state pairs; where its data lie
+    manifest.json   the sha256 of every other file; the model's inputs, outputs and state pairs; where its data lie,
+                    and the file that was planned
     model.onnx      the model that was planned, as it was ingested; weights that were external data still are
     worker0.onnx    what each worker runs
     ...
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.program import Program
+from planner.artifacts.source_file import SourceFile
 from planner.errors import ModelError, UsageError
 from planner.graph.data_folder import DataFolder
 from planner.graph.model import StatePair
@@ -55,6 +57,8 @@ class PlanFolder:
     state: tuple[StatePair, ...]
     data_record: tuple[str, ...] = ()
     """What is said of the folder of the model's external data (``DataFolder.recorded``); () if it has none."""
+    source: SourceFile | None = None
+    """The file that was planned; None if it is not recorded."""
 
     @property
     def model(self) -> Path:
@@ -92,6 +96,7 @@ def write_folder(
     files: Iterable[tuple[str, bytes]],
     program: Program,
     data_folder: DataFolder | None = None,
+    source: SourceFile | None = None,
     *,
     force: bool = False,
 ) -> None:
@@ -102,6 +107,7 @@ def write_folder(
         files: names and contents, without the manifest; each is written before the next is asked for.
         program: the partitioned program of the plan.
         data_folder: where the model's external data lie; None if it has none.
+        source: the file that was planned; None: it is not recorded.
         force: a plan that is there is replaced.
 
     Raises:
@@ -120,6 +126,7 @@ def write_folder(
             "outputs": list(program.outputs),
             "state": [[pair.current, pair.following] for pair in program.state],
             **({} if data_folder is None else {"data_folder": data_folder.recorded(directory)}),
+            **({} if source is None else {"source": source.recorded(directory)}),
         }
         (folder / MANIFEST).write_bytes((json.dumps(manifest, indent=1) + "\n").encode())
 
@@ -146,6 +153,7 @@ def open_folder(directory: Path) -> PlanFolder:
         data_record = () if stated is None else stated.texts()
         if len(data_record) not in (0, 2, 4):
             raise manifest["data_folder"].fault("is not a folder, twice, and a model with its digest")
+        source = _source(manifest.get("source"), directory)
     except JsonError as error:
         raise ModelError(f"{manifest_file} cannot be read: {error}", hint="plan the model again") from None
     faults = [_fault(directory, name, wanted) for name, wanted in expected.items()]
@@ -165,7 +173,15 @@ def open_folder(directory: Path) -> PlanFolder:
             facts=tuple(sorted(expected)),
             hint="plan the model again with `tofu plan`",
         )
-    return PlanFolder(directory, plan, inputs, outputs, state, data_record)
+    return PlanFolder(directory, plan, inputs, outputs, state, data_record, source)
+
+
+def _source(stated: Value | None, directory: Path) -> SourceFile | None:
+    if stated is None:
+        return None
+    if len(stated.texts()) != 3:
+        raise stated.fault("is no file with its digest")
+    return SourceFile.stated(stated.texts(), directory)
 
 
 def _pair(data: Value) -> StatePair:

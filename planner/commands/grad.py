@@ -76,6 +76,8 @@ from planner.commands.show import show
               help="Whether Dropout drops.  [default: as the model has it]")  # fmt: skip
 @DIM
 @VALUE
+@click.option("--verify", is_flag=True,
+              help="Hold MODEL as it is read against what the stock runtime makes of the file.")  # fmt: skip
 @click.option(
     "-o",
     "--output",

@@ -58,6 +58,7 @@ class Destination:
             _told(files, plan.workers, session.request.progress),
             partitioned.program,
             session.data_folder,
+            session.source_file,
             force=self.force,
         )
         if self.annotated is not None:

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from planner.artifacts.asked import Asked
 from planner.artifacts.plan import Plan, digest
+from planner.artifacts.source_file import SourceFile
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.data_folder import data_folder_of, without_data_folder
@@ -77,6 +78,7 @@ class Session:
         whole: the model as it was read; where its external data lies is not in it, since the same model is to have the
             same digest, whatever its plans' folders are.
         data_folder: the folder of the external data, or None.
+        source_file: the file that was read, as it then was; None of a folder of artifacts.
         graph: its canonical form, which is what is planned.
     """
 
@@ -91,6 +93,7 @@ class Session:
         """
         model = request.source.model
         request.progress(f"reading {model}")
+        self.source_file = SourceFile.of(model)
         read = request.source.read()
         self.request = request
         self.whole, self.data_folder = without_data_folder(read), data_folder_of(read, file_of(model))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from planner.artifacts.estimate import TimeEstimate
 from planner.report import reasons_json
 from planner.report.bounds import bounds_json, stepped_json
+from planner.report.door import door_json
 from planner.results import (
     Beside,
     Comparison,
@@ -65,6 +66,7 @@ def grad(result: GradResult) -> dict[str, Any]:
         "ops": sum(result.ops_by_type.values()),
         "ops_by_type": dict(result.ops_by_type),
         **({"values": dict(result.values)} if result.values else {}),
+        **({} if result.door is None else {"model_file": door_json(result.door)}),
     }
 
 
@@ -192,6 +194,7 @@ def run(result: RunResult) -> dict[str, Any]:
         "max_error": _finite(result.max_error),
         "max_error_limit": _limit_of_largest(result.comparisons),
         "comparisons": [_comparison(comparison) for comparison in result.comparisons],
+        **({} if result.door is None else {"model_file": door_json(result.door)}),
         "first_step": result.first_step,
         "seconds": list(result.seconds),
         "peak_bytes": [

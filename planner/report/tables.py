@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from planner.report.console import ReportConsole
+from planner.report.door import door_fact
 from planner.report.estimate import beside_measurement
 from planner.report.explained import explain
 from planner.report.facts import counted, memory
@@ -47,6 +48,7 @@ def grad(result: GradResult, file: TextIO) -> None:
             ("state", f"{result.states} tensors, {result.state_elements:,} elements"),
             ("ops", f"{sum(result.ops_by_type.values())} of {len(result.ops_by_type)} types"),
             *constant_inputs(result.values),
+            *([] if result.door is None else [door_fact(result.door)]),
         ],
     )
     console.print()
@@ -155,6 +157,8 @@ def run(result: RunResult, file: TextIO) -> None:
             facts.append(("whole model", said))
         if result.no_reference:
             facts.append(("no reference", result.no_reference))
+        if result.door is not None:
+            facts.append(door_fact(result.door))
         facts.append(("verdict", "verified" if result.verified else "NOT verified"))
     console.print_facts(facts)
     for comparison in result.comparisons:

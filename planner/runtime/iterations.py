@@ -15,6 +15,7 @@ from planner.graph.protos import numpy_dtype
 from planner.runtime.engine.executor import Iteration
 from planner.runtime.engine.interface import Engine
 from planner.runtime.judge.compare import StepComparison, worst
+from planner.runtime.judge.door import DoorVerdict, check_source
 from planner.runtime.judge.references import Judge
 from planner.runtime.measure.fetch_bytes import FetchBytes, check_bytes, fetch_table
 from planner.runtime.measure.profile import profile_of
@@ -67,6 +68,7 @@ class Iterations:
         self._losses: list[float] = []
         self._seconds: list[float] = []
         self._comparisons: list[StepComparison] = []
+        self._door: DoorVerdict | None = None
         self._iterations: list[Iteration] = []
         """With a profile, of all steps."""
         self._fetches: tuple[FetchBytes, ...] = ()
@@ -98,6 +100,8 @@ class Iterations:
             if self._loss and reports:
                 self._losses.append(float(outputs[self._loss].reshape(())))
             if self._judge is not None:
+                if step == first:
+                    self._door = self._at_the_door(values, self._judge)
                 self._compare(step, outputs, self._judge)
             if reports:
                 self._tell(step)
@@ -147,6 +151,11 @@ class Iterations:
         there = tuple(name for name in wanted if self._plan.graph.tensors[name].elements)
         outputs = gather_tiles(self._engine, there, self._shapes, nearly_same=self._nearly_same)
         return outputs | {name: _nothing(self._plan.graph, name) for name in wanted if name not in there}
+
+    def _at_the_door(self, values: Values, judge: Judge) -> DoorVerdict:
+        """Whether the model that is run is the file that was planned."""
+        self._options.doing("holding the graph against its file")
+        return check_source(self._plan.source, judge.graph, self._whole, values.whole, self._options.libraries)
 
     def _compare(self, number: int, outputs: Mapping[str, np.ndarray], judge: Judge) -> None:
         self._options.doing(f"judging step {number} of {self._options.steps}")
@@ -246,9 +255,10 @@ class Iterations:
             moved_bytes=sum(fetch.moved_bytes for fetch in self._fetches),
             fetches=self._fetches,
             seconds=tuple(self._seconds),
-            verified=all(comparison.is_same for comparison in found) if judge is not None else None,
+            verified=None if self._door is None else self._door.is_same and all(one.is_same for one in found),
             max_error=worst(found) if judge is not None else None,
             comparisons=found,
+            door=self._door,
             no_reference=judge.no_reference if judge is not None else "",
             own_precision=judge.own_precision if judge is not None else (),
             results=outputs,

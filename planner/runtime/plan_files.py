@@ -13,6 +13,7 @@ from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.plan_folder import PLAN, open_folder
 from planner.artifacts.planned_form import check_named
 from planner.artifacts.program import Program
+from planner.artifacts.source_file import SourceFile
 from planner.artifacts.worker_model import WorkerModel, read_worker_model
 from planner.collection import without_collection
 from planner.errors import ModelError
@@ -45,6 +46,8 @@ class LoadedPlan:
     """Of an iteration on the plan's topology; None where it is for none."""
     data: Followed = field(default_factory=Followed)
     """Where the model's external data may lie."""
+    source: SourceFile | None = None
+    """The file that was planned; None if it is not recorded."""
 
 
 @without_collection()
@@ -102,7 +105,17 @@ def load_plan(directory: Path, progress: Progress = silent, *, own: int | None =
     kept = models if own is None else (models[own],)
     values = external_values(graph).values()
     data = followed(directory, folder.data_record if values else (), values)
-    return LoadedPlan(graph, program, kept, paths, folder.plan.model_digest, stated, folder.plan.estimate, data)
+    return LoadedPlan(
+        graph,
+        program,
+        kept,
+        paths,
+        folder.plan.model_digest,
+        stated,
+        folder.plan.estimate,
+        data,
+        folder.source,
+    )
 
 
 def _worker_models(paths: Sequence[Path], progress: Progress) -> Iterator[WorkerModel]:

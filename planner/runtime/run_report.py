@@ -11,6 +11,7 @@ import numpy as np
 from planner.errors import DifferenceError
 from planner.runtime.engine.cuda_changes import OnGpus
 from planner.runtime.judge.compare import FarTensor, StepComparison, TensorComparison, difference, worst_tensor
+from planner.runtime.judge.door import DoorVerdict
 from planner.runtime.measure.fetch_bytes import FetchBytes
 from planner.runtime.measure.profile import Profile
 from planner.runtime.values.state import Drawn
@@ -57,6 +58,8 @@ class RunResult(ShortRepr):
     """The largest error of any output (see ``compare.py``); None without verification."""
     comparisons: tuple[StepComparison, ...]
     """By step, with verification."""
+    door: DoorVerdict | None
+    """Whether the model is the file that was planned; None without verification."""
     no_reference: str
     """Why the split run was held against the whole run and not against float64; "" if it was, or nobody asked."""
     own_precision: tuple[str, ...]
@@ -122,4 +125,4 @@ class RunResult(ShortRepr):
 
     def difference(self) -> DifferenceError | None:
         """What to raise if the verification found a difference; None if it did not."""
-        return difference(self.comparisons)
+        return difference(self.comparisons) or (None if self.door is None else self.door.error())

@@ -84,8 +84,12 @@ class SessionMaker:
             config = self._runtime.OrtArenaCfg({"arena_extend_strategy": 1})
             self._runtime.create_and_register_allocator(place, config)
 
-    def session(self, model: ModelProto) -> Any:
+    def session(self, model: ModelProto, *, is_literal: bool = False) -> Any:
         """An ``InferenceSession`` of a model of standard operators and of those that libraries bring.
+
+        Args:
+            model: without local functions, unless it is taken literally.
+            is_literal: nothing is changed or optimised.
 
         Raises:
             onnxruntime's exceptions: the model cannot be run.
@@ -99,8 +103,10 @@ class SessionMaker:
             options.intra_op_num_threads = self._threads
         if self._has_shared_arena:
             options.add_session_config_entry("session.use_env_allocators", "1")
+        if is_literal:
+            options.graph_optimization_level = self._runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
         return self._runtime.InferenceSession(
-            in_float32(model).SerializeToString(),
+            (model if is_literal else in_float32(model)).SerializeToString(),
             options,
             providers=_PROVIDERS,
             disabled_optimizers=_LEFT_OUT,

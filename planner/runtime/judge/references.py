@@ -42,7 +42,7 @@ class Judge:
         self.whole = WholeModel(graph, libraries)
         self.eps = coarsest_eps(graph)
         """By floating-point output, of the coarsest precision on the way to it."""
-        self._graph = graph
+        self.graph = graph
         self._suspicious_from = limits(graph, self.eps)
         self._known_far: set[str] = set()
         self._is_random = any(op.op_type in RANDOM for op in graph.ops)
@@ -82,7 +82,7 @@ class Judge:
             values: of every input, as they were before the step.
         """
         right, exact = self.whole.step(values), self.exact(values)
-        before = {pair.following: values[pair.current] for pair in self._graph.state}
+        before = {pair.following: values[pair.current] for pair in self.graph.state}
         far = () if exact is None else self._far(values, right, exact, before)
         if far:
             assert exact is not None, "it was compared with"
@@ -91,7 +91,7 @@ class Judge:
             right = {name: handed_on[name] if name in off else array for name, array in right.items()}
         else:
             handed_on = right
-        strange = fed_strange(self._graph, values)
+        strange = fed_strange(self.graph, values)
 
         def judged(noise: Mapping[str, Noise] | None) -> StepComparison:
             return replace(compare_step(step, split, right, exact, self.eps, noise, before, strange), far=far)

@@ -1,0 +1,356 @@
+"""The graph as it was read is judged, too: it is held against the file itself.
+
+Between the file and what is planned lie the inlining of functions, folding, the conversion of older opsets and the
+canonical form. A mistake there is in everything that comes after: the whole model, its float64 twin and the split run
+all compute the graph as read. So the stock runtime computes the file, as it is and without optimizations, and the graph
+as read and in its canonical form, from the same inputs; and all results must agree, as a split run must with a whole
+one where there is no reference (``compare``), rounding told by nudged runs of the file.
+
+If a result differs, tensors inside are looked at: names survive inlining, folding and rewriting, but for those inside
+of functions and of what was folded or replaced. The first one that differs, in the order of the file, is named.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from planner.artifacts.source_file import SourceFile
+from planner.errors import DifferenceError
+from planner.graph.model import DType, Graph
+from planner.graph.protos import elem_type_of, numpy_dtype
+from planner.graph.reading.inline import reachable_nodes
+from planner.graph.reading.undescribed import qualified
+from planner.graph.reading.values import fixed_inputs, values_of
+from planner.graph.rewriting.canonical import canonical
+from planner.graph.subgraph import graphs_of
+from planner.graph.to_onnx import to_model
+from planner.runtime.engine.sessions import SessionMaker, bind, carried, carried_name, cores
+from planner.runtime.judge.compare import Noise, TensorComparison, compare_tensor, errors
+from planner.runtime.judge.precision import coarsest_eps
+from planner.runtime.judge.reference import RANDOM
+from planner.runtime.judge.rounding import RUNS, nudged
+
+MOST_BYTES: Final = 2**30
+"""Weights, and tensors inside, up to which a file is held against its graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first tensor that the file has otherwise."""
+
+    form: str
+    """Of the graph: ``as read`` or ``in canonical form``."""
+    tensor: str
+    op: str
+    """What makes it in the file."""
+    what: str
+    """How it differs."""
+
+    def __str__(self) -> str:
+        return f"{self.tensor!r} ({self.op}), the graph {self.form}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class DoorVerdict:
+    """Whether a graph is what its file says."""
+
+    file: str
+    tensors: int = 0
+    """Results that were compared, in each form."""
+    not_done: str = ""
+    """Why nothing was compared; "" if it was."""
+    difference: Difference | None = None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing speaks against it."""
+        return self.difference is None
+
+    def error(self) -> DifferenceError | None:
+        """What to raise about a difference."""
+        if self.difference is None:
+            return None
+        return DifferenceError(
+            f"{self.file}: the graph as it was read computes something else than the stock runtime makes of the file",
+            facts=(f"first in {self.difference}",),
+            hint="it is a bug of tofu or of the runtime; please report it with the model",
+        )
+
+
+class _UnheldError(Exception):
+    """The file is not compared; the message says why."""
+
+
+def check_door(
+    file: str,
+    content: bytes,
+    graph: Graph,
+    inputs: Mapping[str, np.ndarray],
+    absent: Callable[[str], np.ndarray],
+    libraries: Sequence[Path] = (),
+) -> DoorVerdict:
+    """Holds a graph, as read and in canonical form, against its file.
+
+    Args:
+        file: how to name it.
+        content: of the file.
+        graph: that was read from it, with all its constants.
+        inputs: of every input, data and state.
+        absent: gives the value of a constant that the file does not hold.
+        libraries: of custom operators.
+    """
+    try:
+        model = ModelProto.FromString(content)
+        _refuse(model, graph)
+        door = _Door(model, graph, inputs, absent, libraries)
+        return DoorVerdict(file, len(graph.outputs), difference=door.difference())
+    except _UnheldError as reason:
+        return DoorVerdict(file, not_done=str(reason))
+
+
+def check_source(
+    source: SourceFile | None,
+    graph: Graph,
+    inputs: Mapping[str, np.ndarray],
+    absent: Callable[[str], np.ndarray],
+    libraries: Sequence[Path] = (),
+) -> DoorVerdict:
+    """Holds the graph of a plan against the file that was planned; for the rest see ``check_door``.
+
+    Args:
+        source: as the plan records it.
+        graph: see ``check_door``.
+        inputs: see ``check_door``.
+        absent: see ``check_door``.
+        libraries: see ``check_door``.
+    """
+    if source is None:
+        return DoorVerdict("", not_done="the plan does not record its file")
+    file = source.paths[-1].name
+    content, why = source.content()
+    return DoorVerdict(file, not_done=why) if why else check_door(file, content, graph, inputs, absent, libraries)
+
+
+def _refuse(model: ModelProto, graph: Graph) -> None:
+    drawn = {node.op_type for node in _every_node(reachable_nodes(model)) if _is_random(node)}
+    if drawn:
+        raise _UnheldError(f"it draws random numbers ({', '.join(sorted(drawn))})")
+    if model.training_info:
+        raise _UnheldError("it has training information, which the stock runtime does not run")
+    size = sum(value.nbytes for value in graph.constants.values() if value is not None)
+    size += sum(graph.tensors[name].size_bytes for name in graph.inputs)
+    if size > MOST_BYTES:
+        raise _UnheldError(f"its weights and inputs are more than {MOST_BYTES >> 30} GiB")
+    for node in _every_node(reachable_nodes(model)):
+        for attribute in node.attribute:
+            if any(tensor.data_location == TensorProto.EXTERNAL for tensor in (attribute.t, *attribute.tensors)):
+                raise _UnheldError("an op's attribute is external data")
+
+
+def _is_random(node: NodeProto) -> bool:
+    is_dropout = node.op_type == "Dropout" and len(node.input) > 2 and bool(node.input[2])
+    return node.domain in ("", "ai.onnx") and (node.op_type in RANDOM or is_dropout)
+
+
+def _every_node(nodes: Iterator[NodeProto] | Sequence[NodeProto]) -> Iterator[NodeProto]:
+    for node in nodes:
+        yield node
+        for graph in graphs_of(node):
+            yield from _every_node(graph.node)
+
+
+class _Door:
+    """One file, its graph, and values of its inputs."""
+
+    def __init__(
+        self,
+        model: ModelProto,
+        graph: Graph,
+        inputs: Mapping[str, np.ndarray],
+        absent: Callable[[str], np.ndarray],
+        libraries: Sequence[Path],
+    ) -> None:
+        self._maker = SessionMaker(cores(), libraries=libraries)
+        self._graph, self._inputs = graph, inputs
+        self._model = _filled(model, graph, absent)
+        self._given = _given(model, graph, inputs, absent)
+        self._forms = {"as read": graph, "in canonical form": canonical(graph).graph}
+        self._makers = {name: node for node in model.graph.node for name in node.output if name}
+
+    def difference(self) -> Difference | None:
+        """The first tensor that differs, in the first form in which one does."""
+        outputs = [name for name in self._graph.outputs if name not in self._graph.inputs]
+        samples = self._samples(outputs)
+        for form, graph in self._forms.items():
+            off = self._differing(form, graph, outputs, samples)
+            if off is not None:
+                return self._inside(form, graph) or off
+        return None
+
+    def _inside(self, form: str, graph: Graph) -> Difference | None:
+        """The first tensor of all whose names survive; None if they are too large, or the runtime does not tell."""
+        there = {*graph.producer, *(name for name, value in graph.constants.items() if value is not None)}
+        names = [name for name in self._makers if name in there and name in self._graph.tensors]
+        if sum(graph.tensors[name].size_bytes for name in names) > MOST_BYTES:
+            return None
+        try:
+            return self._differing(form, graph, names, self._samples(names))
+        except _UnheldError:
+            return None
+
+    def _samples(self, names: Sequence[str]) -> _Samples:
+        session = self._session(self._with_outputs(names), "it")
+        return _Samples(session, names, self._graph, self._given, self._inputs)
+
+    def _differing(self, form: str, graph: Graph, names: Sequence[str], samples: _Samples) -> Difference | None:
+        constants = {name: value for name, value in graph.constants.items() if value is not None}
+        computed = tuple(name for name in names if name not in constants)
+        shown = replace(graph, constants=constants, outputs=computed, initial={}, notes={}, state=())
+        made = {name: constants[name] for name in names if name in constants}
+        if computed:
+            made |= _run(self._session(to_model(shown), f"the graph {form}"), computed, self._graph, self._inputs)
+        eps = coarsest_eps(shown)
+        for name in names:
+            what = samples.difference(name, made[name], eps.get(name))
+            if what:
+                node = self._makers.get(name)
+                op = "a result" if node is None else f"{qualified(node.domain, node.op_type)} {node.name!r}"
+                return Difference(form, name, op, what)
+        return None
+
+    def _with_outputs(self, names: Sequence[str]) -> ModelProto:
+        model = ModelProto()
+        model.CopyFrom(self._model)
+        del model.graph.output[:]
+        for name in names:
+            kind = elem_type_of(self._graph.tensors[name].dtype)
+            model.graph.output.append(helper.make_tensor_value_info(name, kind, None))
+        return model
+
+    def _session(self, model: ModelProto, what: str) -> Any:
+        try:
+            return self._maker.session(carried(model), is_literal=True)
+        except Exception as error:
+            raise _UnheldError(f"the stock runtime does not load {what}: {_first_line(error)}") from error
+
+
+class _Samples:
+    """What the file makes; and, where something differs from it, what rounding does to that."""
+
+    def __init__(
+        self,
+        session: Any,
+        names: Sequence[str],
+        graph: Graph,
+        given: Mapping[str, np.ndarray],
+        inputs: Mapping[str, np.ndarray],
+    ) -> None:
+        self._session, self._names, self._graph, self._given, self._inputs = session, names, graph, given, inputs
+        self._right = _run(session, names, graph, given)
+        self._nudged: list[dict[str, np.ndarray]] = []
+
+    def difference(self, name: str, made: np.ndarray, eps: float | None) -> str:
+        """How a tensor differs from the file's; "" if it does not."""
+        right = self._right[name]
+        if made.shape != right.shape:
+            return f"has the shape {list(made.shape)}, and the file's {list(right.shape)}"
+        found = compare_tensor(name, made, right, None, eps)
+        if found.is_same:
+            return ""
+        seen = Noise(0.0, 0.0)
+        for number in range(RUNS):
+            more, median = errors(self._sample(number)[name], right)
+            if np.isfinite(more):
+                seen = Noise(max(seen.largest, more), max(seen.median, median))
+            found = compare_tensor(name, made, right, None, eps, seen)
+            if found.is_same:
+                return ""
+        return _told(found)
+
+    def _sample(self, number: int) -> dict[str, np.ndarray]:
+        if number == len(self._nudged):
+            other = nudged(self._inputs, number)
+            self._nudged.append(
+                _run(self._session, self._names, self._graph, {**self._given, **_same(self._given, other)})
+            )
+        return self._nudged[number]
+
+
+def _same(given: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: value for name, value in other.items() if name in given}
+
+
+def _told(found: TensorComparison) -> str:
+    if found.remark:
+        return found.remark
+    return f"{found.error:.2e} of the largest element off (limit {found.limit:.2e})"
+
+
+def _filled(model: ModelProto, graph: Graph, absent: Callable[[str], np.ndarray]) -> ModelProto:
+    """The model with the values that lie in other files."""
+    filled = ModelProto()
+    filled.CopyFrom(model)
+    for tensor in filled.graph.initializer:
+        if tensor.data_location == TensorProto.EXTERNAL and tensor.name in graph.tensors:
+            tensor.CopyFrom(numpy_helper.from_array(absent(tensor.name), tensor.name))
+        elif tensor.data_location == TensorProto.EXTERNAL:  # nothing that counts reads it
+            raise _UnheldError(f"its initializer {tensor.name!r} is external data, and none of the graph")
+    return filled
+
+
+def _given(
+    model: ModelProto, graph: Graph, inputs: Mapping[str, np.ndarray], absent: Callable[[str], np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What the file's own inputs are given: those of its graph, and those that were fixed or stand for constants."""
+    held = {tensor.name for tensor in model.graph.initializer}
+    fixed = dict(values_of(graph.notes))
+    found: dict[str, np.ndarray] = {}
+    for value in model.graph.input:
+        if value.name in inputs:
+            found[value.name] = inputs[value.name]
+        elif value.name in fixed and value.name in graph.tensors:
+            found[value.name] = fixed_inputs({value.name: fixed[value.name]}, graph.tensors)[value.name]
+        elif value.name not in held:
+            if value.name not in graph.tensors:
+                raise _UnheldError(f"its input {value.name!r} is none of the graph")
+            found[value.name] = absent(value.name)
+    return found
+
+
+def _run(session: Any, names: Sequence[str], graph: Graph, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outputs of a session, of whatever shape they are."""
+    tensors = graph.tensors
+    wanted = {value.name for value in session.get_inputs()}
+    given = {
+        name: (np.asarray(value, order="C"), tensors[name].dtype)
+        for name, value in values.items()
+        if carried_name(name, tensors[name].dtype) in wanted
+    }
+    binding = bind(session, given, {})
+    for name in names:
+        binding.bind_output(carried_name(name, tensors[name].dtype), "cpu")
+    try:
+        session.run_with_iobinding(binding)
+    except Exception as error:
+        raise _UnheldError(f"the stock runtime fails on it: {_first_line(error)}") from error
+    return {name: _array(value, tensors[name].dtype) for name, value in zip(names, binding.get_outputs(), strict=True)}
+
+
+def _array(value: Any, dtype: DType) -> np.ndarray:
+    """A copy of what the runtime made, in a dtype that it may have no array for."""
+    shape, kind = tuple(value.shape()), numpy_dtype(dtype)
+    size = int(np.prod(shape)) * kind.itemsize
+    if not size:
+        return np.empty(shape, kind)
+    return np.frombuffer(ctypes.string_at(value.data_ptr(), size), kind).reshape(shape).copy()
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
