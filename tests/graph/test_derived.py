@@ -9,8 +9,10 @@ import onnx
 import pytest
 
 import stock_runtime
+from planner import opdefs
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import graph_from_proto
 
 Parse = Callable[..., onnx.ModelProto]
 Read = Callable[..., Graph]
@@ -40,12 +42,44 @@ SHAPES = {
         q = Concat <axis = 0> (nc, i)
         y = Resize(x, , , q)
     }""",
+    "columns that a mask of floats picks": """g (float[2, 4] x) => (float[2, N] y)
+        <float[4] mask = {0.0, 1.0, 0.0, 0.5}> {
+        p = NonZero(mask)
+        i = Squeeze(p)
+        y = Gather <axis = 1> (x, i)
+    }""",
+    "as many columns as a table has different numbers": """g (float[2, 4] x) => (float[2, N] y)
+        <float[5] table = {0.5, 1.0, 0.5, 2.0, 1.0}> {
+        u = Unique(table)
+        n = Size(u)
+        zero = Constant <value_ints = [0]> ()
+        one = Constant <value_ints = [1]> ()
+        many = Unsqueeze(n, zero)
+        y = Slice(x, zero, many, one)
+    }""",
     "a scalar of a depth": """g (int64[4] x) => (float[4, N] y)
         <float d = {5.0}, float e = {1.0}, float[2] v = {0.0, 1.0}> {
         f = Add(d, e)
         y = OneHot(x, f, v)
     }""",
 }  # fmt: skip
+
+
+DATA_DEPENDENT = {
+    "g (float[4, 6] x) => (float[2, N] y) { z = NonZero(x)  y = Cast <to = 1> (z) }": "without data",
+    "g (float[4, 6] x, bool[4] c) => (float[N, 6] y) { y = Compress <axis = 0> (x, c) }": "--value c=NUMBER",
+    "g (float[90] x) => (float[N] y) { y = Unique(x) }": "without data-dependent shapes",
+    "g (float[1, 6, 4] b, float[1, 1, 6] s) => (int64[N, 3] y) { y = NonMaxSuppression(b, s) }": "without data",
+}
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize("text", DATA_DEPENDENT)
+def test_no_hint_says_to_replicate_what_has_no_shape(text: str, repeats: bool, parse: Parse) -> None:
+    with pytest.raises(ModelError) as raised:
+        graph_from_proto(parse(text), operators=opdefs.standard(repeats_unknown=repeats))
+    assert "replicate" not in raised.value.hint
+    assert DATA_DEPENDENT[text] in raised.value.hint
 
 
 @pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)

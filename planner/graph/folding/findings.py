@@ -64,7 +64,7 @@ class Findings:
             raise ModelError(
                 f"{count} no static shape",
                 facts=tuple(facts),
-                hint=self._hint_of_lost(names),
+                hint=hint or self._hint_of_lost(names),
             )
 
     def _hint_of_lost(self, live: Sequence[str]) -> str:
@@ -84,7 +84,14 @@ class Findings:
         others = [fact for name, fact in (self.unsupported | self.faults).items() if name not in told]
         error = undescribed_error(unknown, reasons, tuple(others))
         hint = _values_hint(dict.fromkeys(name for op in unknown for name in self.decided_by.get(op.name, ())))
+        if any(self._is_shapeless(op) for op in unknown):
+            # Neither a description of such an op nor executing it whole gives its result a shape.
+            raise type(error)(error.what, facts=error.facts, hint=hint or self._hint_of_lost([op.name for op in live]))
         raise type(error)(error.what, facts=error.facts, hint=f"{hint}\nor {error.hint}" if hint else error.hint)
+
+    def _is_shapeless(self, op: Op) -> bool:
+        """Whether the shape of an op's result depends on data, whoever executes it."""
+        return not op.domain and not op.has_graphs and any(self.lost.get(output) for output in op.outputs)
 
 
 def _values_hint(deciding: Iterable[str]) -> str:

@@ -28,6 +28,7 @@ from onnx import NodeProto
 
 from planner.errors import DescriptionError, ModelError, UnsupportedError
 from planner.graph.folding.computed import compute, elide
+from planner.graph.folding.evaluate import BOUNDED_BY_INPUTS
 from planner.graph.folding.findings import Findings
 from planner.graph.folding.infer import Inference, UnknownOperatorError
 from planner.graph.folding.known import KnownGraph
@@ -171,6 +172,8 @@ class _Folder:
             return
         if default_domain and compute(op, node, made, known):
             return
+        if default_domain and op.op_type in BOUNDED_BY_INPUTS and None in made.values() and known.settle(op):
+            return
         if default_domain and op.has_graphs:
             self.found.decided_by[op.name] = known.deciders(op.inputs[0]) if op.op_type == "If" else ()
             reason = obstacle(node) if self.operators is not None else "control flow (a subgraph as attribute)"
@@ -184,6 +187,9 @@ class _Folder:
             unread = [name for name in op.inputs if name in known.values and known.values[name] is None]
             beside = f"; {', '.join(unread)}: external data, which planning does not read" if unread else ""
             self.found.unread.update(unread)
+            if op.op_type in BOUNDED_BY_INPUTS:
+                decide = op.inputs[1:] if op.op_type == "Compress" else op.inputs
+                self.found.decided_by[op.name] = tuple(name for read in decide for name in known.deciders(read))
             self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r}){beside}")
             return
         known.keep_typed(op, made)

@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 
 from planner.graph.folding.derived import Derived, inputs_behind
+from planner.graph.folding.evaluate import evaluate
 from planner.graph.model import Op, Tensor
-from planner.graph.protos import dtype_of_array, numpy_dtype
+from planner.graph.protos import dtype_of_array, numpy_dtype, op_to_node
 from planner.graph.wellformed import fresh_name
 
 _FEW_NUMBERS: Final = 8
@@ -129,6 +130,22 @@ class KnownGraph:
         floats = [name for name in names if self.tensors[name].dtype.is_float]
         few = [name for name in floats if self.tensors[name].elements <= _FEW_FLOATS]
         return [name for name in names if name not in floats], few
+
+    def settle(self, op: Op) -> bool:
+        """Has the outputs of an op known that depends on no input, and whether they are.
+
+        For an op whose outputs' sizes are what its operands' values say, so that it cannot stay.
+        """
+        operands = [name for name in op.inputs if name]
+        if not operands or not all(self._derived.covers(self.first_name(name)) for name in operands):
+            return False
+        results = evaluate(op_to_node(op), [self.value_of(name) if name else None for name in op.inputs], self.opset)
+        if results is None or len(results) != len(op.outputs):
+            return False
+        for name, result in zip(op.outputs, results, strict=True):
+            if name:
+                self.know(name, result.view())
+        return True
 
     def demand(self, names: Sequence[str]) -> bool:
         """Has tensors known that depend on no input, and whether there were such and they all are.
