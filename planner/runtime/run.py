@@ -24,7 +24,8 @@ from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.run_options import RunOptions, check_options
 from planner.runtime.run_report import RunResult, StepReport
 from planner.runtime.values import schedule
-from planner.runtime.values.checkpoint import newest_checkpoint
+from planner.runtime.values.checkpoint import Checkpoint, newest_checkpoint, refuse_filled
+from planner.runtime.values.claim import claimed
 from planner.runtime.values.export import check_export
 from planner.runtime.values.feed import Feed
 from planner.runtime.values.state import TileSource, Values, WeightFile, given_inputs, refuse_missing
@@ -59,7 +60,8 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         transport: in place of the usual one; only where the workers run in this process.
 
     Raises:
-        UsageError: the plan or the options cannot be used, or inputs are missing.
+        UsageError: the plan or the options cannot be used, inputs are missing, or the folder of checkpoints holds some
+            that are not gone on from, or is another run's.
         ModelError: weights cannot be read, the programs do not fit together, the whole model cannot be run, or a
             checkpoint is another model's or damaged.
         WorkerError: a worker failed; it is named.
@@ -84,26 +86,25 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         raise UsageError(
             f"--lr: the model has no input {schedule.INPUT!r}", facts=(f"inputs: {', '.join(graph.inputs)}",)
         )
-    options.doing("reading the inputs")
-    sources: list[TileSource] = []
-    first, seed = 1, options.seed
-    if options.resume:
-        assert options.checkpoint_dir is not None
-        checkpoint, passed_over = newest_checkpoint(options.checkpoint_dir, graph, loaded.model_digest)
-        for reason in passed_over:
-            options.notice(f"passed over: {reason}")
-        if passed_over:
-            options.notice(f"going on from step {checkpoint.step}")
-        first, seed = checkpoint.step + 1, checkpoint.seed
-        if first > options.steps:
-            raise UsageError(
-                f"step {checkpoint.step} is done already, and --steps is {options.steps}",
-                hint=f"--steps counts from the beginning: write --steps {checkpoint.step + 1}, or more",
-            )
-        sources.append(checkpoint)
-    if options.weights is not None:
-        sources.append(WeightFile(options.weights, graph))
     with contextlib.ExitStack() as stack:
+        if options.checkpoint_dir is not None and (world is None or world.rank == 0):
+            stack.enter_context(claimed(options.checkpoint_dir, options.notice))
+            if not options.resume:
+                refuse_filled(options.checkpoint_dir, loaded.model_digest)
+        options.doing("reading the inputs")
+        sources: list[TileSource] = []
+        first, seed = 1, options.seed
+        if options.resume:
+            checkpoint = _resumed(loaded, options)
+            first, seed = checkpoint.step + 1, checkpoint.seed
+            if first > options.steps:
+                raise UsageError(
+                    f"step {checkpoint.step} is done already, and --steps is {options.steps}",
+                    hint=f"--steps counts from the beginning: write --steps {checkpoint.step + 1}, or more",
+                )
+            sources.append(checkpoint)
+        if options.weights is not None:
+            sources.append(WeightFile(options.weights, graph))
         inputs = options.inputs
         supplied = () if options.schedule is None else (schedule.INPUT,)
         feed: Feed | None = None
@@ -137,6 +138,17 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         if world is not None:
             agree_on_start(world, first, seed)
         return Iterations(loaded, engine, judge, name, replace(options, seed=seed), feed).go(values, first)
+
+
+def _resumed(plan: LoadedPlan, options: RunOptions) -> Checkpoint:
+    """The checkpoint to go on from; which later ones are damaged is told."""
+    assert options.checkpoint_dir is not None
+    checkpoint, passed_over = newest_checkpoint(options.checkpoint_dir, plan.graph, plan.model_digest)
+    for reason in passed_over:
+        options.notice(f"passed over: {reason}")
+    if passed_over:
+        options.notice(f"going on from step {checkpoint.step}")
+    return checkpoint
 
 
 def _equal_on_all(options: RunOptions) -> dict[str, str]:

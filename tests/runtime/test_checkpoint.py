@@ -85,7 +85,7 @@ def test_no_torn_checkpoint(plan_of: Planner, tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(module, "write_arrays", full)
     with pytest.raises(UsageError, match="cannot be written: No space"):
-        run_with(plan, RunOptions(steps=2, checkpoint_dir=tmp_path))
+        run_with(plan, RunOptions(steps=2, checkpoint_dir=tmp_path, resume=True))
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000001"]
 
 
@@ -135,13 +135,33 @@ def steps_in(folder: Path) -> list[str]:
 
 def test_old_checkpoints_go(plan_of: Planner, tmp_path: Path) -> None:
     plan = plan_of(GRAPH, 2)
-    (tmp_path / "step-00000001").mkdir()
-    (tmp_path / "step-00000001" / "notes.txt").write_text("mine")
-    run_with(plan, RunOptions(steps=9, checkpoint_dir=tmp_path))
-    run_with(replace(plan, model_digest="another"), RunOptions(steps=3, checkpoint_dir=tmp_path))
-    run_with(plan, RunOptions(steps=7, checkpoint_dir=tmp_path, checkpoint_every=2, keep=2))
-    # What is no checkpoint, another model's, or of a later step of another run, stays.
-    assert steps_in(tmp_path) == [f"step-0000000{step}" for step in (1, 3, 6, 7, 9)]
+    run_with(plan, RunOptions(steps=3, checkpoint_dir=tmp_path, checkpoint_every=1))
+    (tmp_path / "step-00000002" / "manifest.json").unlink()
+    run_with(plan, RunOptions(steps=7, checkpoint_dir=tmp_path, checkpoint_every=2, keep=2, resume=True))
+    # What cannot be read stays.
+    assert steps_in(tmp_path) == [f"step-0000000{step}" for step in (2, 6, 7)]
+
+
+@pytest.mark.parametrize("other", [{}, {"model_digest": "another"}])
+def test_a_fresh_run_replaces_no_checkpoints(plan_of: Planner, tmp_path: Path, other: dict[str, str]) -> None:
+    plan = plan_of(GRAPH, 2)
+    run_with(plan, RunOptions(steps=4, checkpoint_dir=tmp_path, checkpoint_every=1))
+    before = {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
+    with pytest.raises(UsageError, match="holds 4 checkpoints of another run") as caught:
+        run_with(replace(plan, **other), RunOptions(steps=2, seed=5, checkpoint_dir=tmp_path, keep=1))
+    whose = "another" if other else "this"
+    assert caught.value.facts == (f"the latest is step-00000004, of {whose} model",)
+    assert "--resume goes on" in caught.value.hint
+    assert before == {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
+
+
+def test_a_folder_with_checkpoints_of_two_models_is_refused(plan_of: Planner, tmp_path: Path) -> None:
+    plan = plan_of(GRAPH, 2)
+    run_with(plan, RunOptions(steps=2, checkpoint_dir=tmp_path))
+    run_with(replace(plan, model_digest="another"), RunOptions(steps=3, checkpoint_dir=tmp_path / "other"))
+    (tmp_path / "other" / "step-00000003").rename(tmp_path / "step-00000003")
+    with pytest.raises(ModelError, match="step-00000003 is a checkpoint of another model"):
+        run_with(plan, RunOptions(steps=5, checkpoint_dir=tmp_path, resume=True))
 
 
 def test_a_damaged_checkpoint_is_passed_over(plan_of: Planner, tmp_path: Path) -> None:

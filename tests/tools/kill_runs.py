@@ -1,20 +1,22 @@
-"""Runs that write a checkpoint after every step, killed at random moments: what is left is whole, and nothing is lost.
+"""Runs with a log and a checkpoint after every step, killed or interrupted at random moments: nothing is torn or lost.
 
-    python tests/tools/kill_runs.py --seed 1 --count 100 [--ranks 3]
+    python tests/tools/kill_runs.py --seed 1 --count 60 --interrupts 20 [--ranks 3]
 
 With ranks, the run is by MPI, one of its processes is killed, be it a rank, the process that watches it or the
-launcher, and all the others must end within some seconds (else they count as survivors).
+launcher, and all the others must end within some seconds (else they count as survivors). Ctrl-C goes to the launcher.
 
-After every kill each checkpoint is read and its digests compared (else it counts as torn), and the latest one must be
-as late as the latest that was there before the kill (else as lost). Then the run goes on, mostly from there, sometimes
-from the beginning, over the checkpoints that are there. At last the state is compared, bit by bit, with that of a run
-that nobody killed.
+After every kill each checkpoint is read and its digests compared, and so is each line of the log, whose steps must
+follow each other from the first (else it counts as torn). The latest checkpoint must be as late as the latest that was
+there before, and the log reach as far (else as lost). After a Ctrl-C the run must also have ended with exit code 130,
+its last step kept, and nothing left unfinished (else as unkept). Then the run goes on from there. At last the state is
+compared, bit by bit, with that of a run that nobody killed.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -24,6 +26,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+
+import numpy as np
 
 from ranks import environment, launcher
 
@@ -37,8 +41,11 @@ class Outcome:
     """What the kills did."""
 
     kills: int = 0
+    interrupts: int = 0
     torn: int = 0
     lost: int = 0
+    unkept: int = 0
+    """Interrupts that did not keep what they should, or ended otherwise."""
     leftovers: int = 0
     """Kills in the middle of a checkpoint: they left something unfinished."""
     steps: int = 0
@@ -56,8 +63,8 @@ def steps_in(folder: Path) -> list[int]:
     return sorted(int(entry.name[5:]) for entry in folder.glob("step-*"))
 
 
-def kill_runs(seed: int, count: int, folder: Path, ranks: int = 0) -> Outcome:
-    """Plans a small step, and runs it until it has been killed so many times; by MPI if there are ranks."""
+def kill_runs(seed: int, count: int, folder: Path, ranks: int = 0, interrupts: int = 0) -> Outcome:
+    """Plans a small step, and runs it until it was killed and interrupted so many times; by MPI if there are ranks."""
     from planner import api
     from planner.errors import TofuError
     from planner.runtime.plan_files import load_plan
@@ -68,20 +75,38 @@ def kill_runs(seed: int, count: int, folder: Path, ranks: int = 0) -> Outcome:
     api.zoo("mlp-3x64", batch=16, output=folder / "mlp.onnx")
     api.plan(folder / "mlp.onnx", gpus=ranks or 3, out=folder / "plan", effort="quick")
     loaded = load_plan(folder / "plan")
-    checkpoints = folder / "ck"
+    checkpoints, log, data = folder / "ck", folder / "log.jsonl", folder / "x.npz"
+    # Small, since the network has no loss, and diverges on what would be drawn: then no state could be kept.
+    np.savez(data, x0=np.random.default_rng(seed).standard_normal((16, 64)).astype(np.float32) / 100)
+    checkpoints.mkdir()
     outcome = Outcome()
-    line = ["run", str(folder / "plan"), "--steps", "1000000", "--checkpoint-dir", str(checkpoints)]
-    line += ["--checkpoint-every", "1", "--keep", str(KEEP)]
+    line = [
+        "run",
+        str(folder / "plan"),
+        "--inputs",
+        str(data),
+        "--steps",
+        "1000000",
+        "--checkpoint-dir",
+        str(checkpoints),
+    ]
+    line += ["--checkpoint-every", "1", "--keep", str(KEEP), "--log", str(log), "--log-every", "1000000"]
     command = COMMAND
     if ranks:
         command = [launcher() or "mpiexec", "-n", str(ranks), *COMMAND]
         line += ["--engine", "mpi"]
-    while outcome.kills < count:
+    ends = [signal.SIGKILL] * count + [signal.SIGINT] * interrupts
+    rng.shuffle(ends)
+    for end in ends:
         before = steps_in(checkpoints)
-        resumes = bool(before) and rng.random() < 0.8
-        outcome.survivors += _kill_one([*command, *line, *(["--resume"] if resumes else [])], checkpoints, rng, ranks)
-        outcome.kills += 1
-        outcome.leftovers += any(entry.name.startswith(".") for entry in checkpoints.iterdir())
+        ended = _end_one([*command, *line, *(["--resume"] if before else [])], checkpoints, rng, ranks, end)
+        outcome.survivors += ended.survivors
+        left = [entry.name for entry in checkpoints.iterdir() if entry.name.startswith(".") and entry.name != ".lock"]
+        if end == signal.SIGKILL:
+            outcome.kills += 1
+            outcome.leftovers += bool(left)
+        else:
+            outcome.interrupts += 1
         if rng.random() < 0.5:
             sweep(checkpoints)  # else the next run does
         for step in steps_in(checkpoints):
@@ -91,40 +116,74 @@ def kill_runs(seed: int, count: int, folder: Path, ranks: int = 0) -> Outcome:
                 outcome.torn += 1
         sweep(checkpoints)
         after = steps_in(checkpoints)
+        logged = _steps_logged(log)
+        outcome.torn += logged is None
         outcome.lost += bool(before) and (not after or after[-1] < before[-1])
+        outcome.lost += logged is not None and bool(after) and logged < after[-1]
+        if end == signal.SIGINT:
+            is_clean = ended.exit_code == 130 and not left and not (checkpoints / ".lock").exists()
+            is_kept = ended.had_begun is False or (bool(after) and after[-1] == logged)
+            outcome.unkept += not (is_clean and is_kept)
     outcome.steps = steps_in(checkpoints)[-1] + 1
-    again = api.run(folder / "plan", steps=outcome.steps, checkpoint_dir=checkpoints, resume=True)
-    straight = api.run(folder / "plan", steps=outcome.steps)
+    again = api.run(folder / "plan", inputs=data, steps=outcome.steps, checkpoint_dir=checkpoints, resume=True)
+    straight = api.run(folder / "plan", inputs=data, steps=outcome.steps)
     outcome.is_same = all(again.results[name].tobytes() == value.tobytes() for name, value in straight.results.items())
-    outcome.swept = not any(entry.name.startswith(".") for entry in checkpoints.iterdir())
+    outcome.swept = not any(entry.name.startswith(".") for entry in [*checkpoints.iterdir(), *folder.iterdir()])
     return outcome
 
 
-def _kill_one(line: list[str], checkpoints: Path, rng: Random, ranks: int) -> int:
-    """Starts a run and kills it: some soon, most after they have begun to write; how many processes are left."""
+def _steps_logged(log: Path) -> int | None:
+    """How many steps a log has; None if a line is torn, or its steps do not follow each other from the first."""
+    if not log.exists():
+        return 0
+    text = log.read_text(encoding="utf-8")
+    try:
+        numbers = [json.loads(line)["step"] for line in text.splitlines()]
+    except (ValueError, KeyError):
+        return None
+    is_whole = not text or text.endswith("\n")
+    return len(numbers) if is_whole and numbers == list(range(1, len(numbers) + 1)) else None
+
+
+@dataclass
+class _Ended:
+    """How a run ended."""
+
+    exit_code: int
+    survivors: int
+    """Processes that did not end."""
+    had_begun: bool
+    """It had written a checkpoint before."""
+
+
+def _end_one(line: list[str], checkpoints: Path, rng: Random, ranks: int, end: signal.Signals) -> _Ended:
+    """Starts a run and kills or interrupts it: some soon, most after they have begun to write."""
     marks = {entry.name: entry.stat().st_mtime_ns for entry in checkpoints.glob("step-*")}
+    has_begun = False
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             line, env=environment(), stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
         )
         deadline = time.monotonic() + 120
-        while process.poll() is None and time.monotonic() < deadline:
+        while process.poll() is None and time.monotonic() < deadline and not has_begun:
             now = {entry.name: _mark(entry) for entry in checkpoints.glob("step-*")}
-            if any(mark and marks.get(name) != mark for name, mark in now.items()):
-                break
+            has_begun = any(mark and marks.get(name) != mark for name, mark in now.items())
             time.sleep(0.002)
         time.sleep(rng.random() * 0.1)
         all_of_it = [process.pid, *_descendants(process.pid)]
-        victim = rng.choice([one for one in all_of_it if b"planner" in _line_of(one)] if ranks else [process.pid])
+        victim = process.pid
+        if ranks and end == signal.SIGKILL:
+            victim = rng.choice([one for one in all_of_it if b"planner" in _line_of(one)])
         with contextlib.suppress(ProcessLookupError):
-            os.kill(victim, signal.SIGKILL)
-        process.wait(30)
+            os.kill(victim, end)
+        process.wait(60)
         said.seek(0)
-        assert process.returncode == -signal.SIGKILL or (ranks and process.returncode), said.read().decode()
+        if end == signal.SIGKILL:
+            assert process.returncode == -signal.SIGKILL or (ranks and process.returncode), said.read().decode()
     deadline = time.monotonic() + 10
     while (left := sum(map(_is_alive, all_of_it))) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return left
+    return _Ended(process.returncode, left, has_begun)
 
 
 def _descendants(process_id: int) -> list[int]:
@@ -168,17 +227,20 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--interrupts", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=0)
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
     with tempfile.TemporaryDirectory() as folder:
-        outcome = kill_runs(options.seed, options.count, Path(folder), options.ranks)
+        outcome = kill_runs(options.seed, options.count, Path(folder), options.ranks, options.interrupts)
     print(f"seed {options.seed}: {outcome.kills} kills, {outcome.leftovers} of them in the middle of a checkpoint")
+    print(f"{outcome.interrupts} interrupts, {outcome.unkept} of them did not keep what they should")
     print(
         f"torn: {outcome.torn}, lost: {outcome.lost}, steps in the end: {outcome.steps}, survivors: {outcome.survivors}"
     )
     print(f"state as without kills: {outcome.is_same}; nothing unfinished is left: {outcome.swept}")
-    return 0 if outcome.is_same and outcome.swept and not outcome.torn + outcome.lost + outcome.survivors else 1
+    wrong = outcome.torn + outcome.lost + outcome.survivors + outcome.unkept
+    return 0 if outcome.is_same and outcome.swept and not wrong else 1
 
 
 if __name__ == "__main__":

@@ -158,7 +158,8 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -
     capsys.readouterr()
     assert cli.main(list(arguments)) == code
     captured = capsys.readouterr()
-    return captured.out, captured.err
+    lines = captured.err.splitlines(keepends=True)
+    return captured.out, "".join(line for line in lines if not line.startswith("step "))
 
 
 def test_weights_that_are_not_there(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:

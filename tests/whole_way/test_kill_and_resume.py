@@ -48,19 +48,21 @@ def test_killed_and_resumed(plan_of: Callable[..., Any], mlp_step: Graph, tmp_pa
         assert again.results[name].tobytes() == array.tobytes()
 
 
-@pytest.mark.parametrize("count", draws(5, 15))
-def test_killed_again_and_again(tmp_path: Path, count: int) -> None:
-    outcome = kill_runs(0, count, tmp_path)
+@pytest.mark.parametrize("count", draws(6, 60))
+def test_killed_and_interrupted_again_and_again(tmp_path: Path, count: int) -> None:
+    outcome = kill_runs(0, count, tmp_path, interrupts=count // 3)
     assert (outcome.kills, outcome.torn, outcome.lost) == (count, 0, 0)
+    assert (outcome.interrupts, outcome.unkept) == (count // 3, 0)
     assert outcome.is_same
     assert outcome.swept
 
 
 @pytest.mark.skipif(launcher() is None, reason="there is no mpi4py, or no mpiexec")
-@pytest.mark.parametrize("count", draws(5, 20))
-def test_ranks_killed_again_and_again(tmp_path: Path, count: int) -> None:
-    outcome = kill_runs(0, count, tmp_path, ranks=3)
-    assert (outcome.kills, outcome.torn, outcome.lost, outcome.survivors) == (20, 0, 0, 0)
+@pytest.mark.parametrize("count", draws(6, 20))
+def test_ranks_killed_and_interrupted_again_and_again(tmp_path: Path, count: int) -> None:
+    outcome = kill_runs(0, count, tmp_path, ranks=3, interrupts=count // 3)
+    assert (outcome.kills, outcome.torn, outcome.lost, outcome.survivors) == (count, 0, 0, 0)
+    assert (outcome.interrupts, outcome.unkept) == (count // 3, 0)
     assert outcome.is_same
     assert outcome.swept
 

@@ -154,12 +154,19 @@ def newest_checkpoint(directory: Path, graph: Graph, model_digest: str) -> tuple
 
     Raises:
         UsageError: there is none at all.
-        ModelError: there is none to go on from.
+        ModelError: there is none to go on from, or some are of another model.
     """
     sweep(directory)
     found = _found(directory)
     if not found:
         raise UsageError(f"{directory} holds no checkpoint to resume from", hint="leave --resume out to begin anew")
+    strange = [path for _, path in found if _model_of(path) not in (None, model_digest)]
+    if strange:
+        raise ModelError(
+            f"{strange[0]} is a checkpoint of another model",
+            facts=(f"so are {len(strange)} of {len(found)} in that folder",) if len(found) > 1 else (),
+            hint="resume in the folder of this model's checkpoints",
+        )
     passed_over: list[str] = []
     for _, path in reversed(found):
         try:
@@ -169,6 +176,32 @@ def newest_checkpoint(directory: Path, graph: Graph, model_digest: str) -> tuple
                 raise
             passed_over.append("; ".join([error.what, *error.shown_facts]))
     raise ModelError(f"{directory} holds no checkpoint that can be resumed from", facts=tuple(passed_over))
+
+
+def refuse_filled(directory: Path, model_digest: str) -> None:
+    """Refuses a folder that holds checkpoints to a run that goes on from none of them.
+
+    It would replace some and leave later ones, from which the next ``--resume`` would go on.
+
+    Args:
+        directory: of all checkpoints of a run; it need not be there.
+        model_digest: of the model that is run.
+
+    Raises:
+        UsageError: it holds checkpoints, whose ever and however damaged.
+    """
+    sweep(directory)
+    found = _found(directory)
+    if found:
+        latest = found[-1][1]
+        model = _model_of(latest)
+        whose = "this model" if model == model_digest else "an unknown model" if model is None else "another model"
+        count = "1 checkpoint" if len(found) == 1 else f"{len(found)} checkpoints"
+        raise UsageError(
+            f"{directory} holds {count} of another run",
+            facts=(f"the latest is {latest.name}, of {whose}",),
+            hint="--resume goes on from the latest; to begin anew, name another folder, or remove them first",
+        )
 
 
 def remove_older(directory: Path, step: int, keep: int, model_digest: str) -> None:
