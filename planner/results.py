@@ -69,6 +69,8 @@ class GradResult(ShortRepr):
     """The data inputs, and what each means."""
     door: DoorVerdict | None = None
     """Whether the model as read is what its file says; None unless it was asked for."""
+    left_out: tuple[tuple[str, str], ...] = ()
+    """Outputs of the model that the loss does not need, and what of them could not be taken."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -196,6 +196,7 @@ def grad(
             InputRow(name, graph.tensors[name].dtype.value, graph.tensors[name].shape, said.get(name, ""))
             for name in inputs
         ),
+        left_out=tuple((one.name, one.why) for one in made.left_out),
         ops_by_type=dict(sorted(Counter(op.op_type for op in graph.ops).items())),
         door=door,
     )

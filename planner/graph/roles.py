@@ -62,7 +62,7 @@ def infer_state(graph: Graph) -> tuple[Inferred, ...]:
     losses = [name for name in made if _is_scalar_result(graph, name) and not found[name] and not _named(graph, name)]
     if not losses:
         return ()
-    if _has_own_weights(graph):
+    if has_own_weights(graph):
         found = {
             name: {of: term for of, term in terms.items() if term.factor != 1.0 or term.is_private or by_rate}
             for name, terms in found.items()
@@ -83,7 +83,7 @@ _UPDATING: Final = frozenset({"Add", "Cast", "Clip", "Div", "Identity", "Mul", "
 _WEIGHED: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN"})
 
 
-def _has_own_weights(graph: Graph) -> bool:
+def has_own_weights(graph: Graph) -> bool:
     """Whether products of data with matrices that the file holds are computed: it is a forward model, then.
 
     A flat step has its parameters among the inputs, for it gives them back.

@@ -67,6 +67,7 @@ def grad(result: GradResult) -> dict[str, Any]:
         "ops_by_type": dict(result.ops_by_type),
         **({"values": dict(result.values)} if result.values else {}),
         **({} if result.door is None else {"model_file": door_json(result.door)}),
+        **({"left_out": dict(result.left_out)} if result.left_out else {}),
     }
 
 

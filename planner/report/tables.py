@@ -58,6 +58,10 @@ def grad(result: GradResult, file: TextIO) -> None:
         console.print_text(f"{row.name}: {row.dtype} {list(row.shape)}{meaning}", 2, following=4)
     console.print_line("results")
     console.print_text(", ".join(result.results), 2)
+    if result.left_out:
+        console.print_line("left out, for the loss does not need them")
+        for name, why in result.left_out:
+            console.print_text(f"{name}: {why}", 2, following=4)
     if result.parameters:
         console.print()
         for heading, names in _parameter_groups(result.parameters):

@@ -177,7 +177,7 @@ def _check_rate(learning_rate: float) -> None:
         raise UsageError(f"the learning rate is {learning_rate}; it must be a positive number")
 
 
-def _stated_output(loss: str, output: str | None) -> str | None:
+def stated_output(loss: str, output: str | None) -> str | None:
     """What the loss looks at: ``output:NAME`` says it itself."""
     if not loss.startswith(OUTPUT_PREFIX):
         return output
@@ -193,7 +193,7 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
     Raises:
         UsageError: there is none of that name, or several and none is named.
     """
-    output = _stated_output(loss, output)
+    output = stated_output(loss, output)
     if output is None and len(forward.outputs) == 1:
         return forward.outputs[0]
     known = tuple(

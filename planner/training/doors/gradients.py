@@ -45,6 +45,23 @@ def infer_pairs(graph: Graph) -> tuple[tuple[str, str], ...]:
     return tuple(zip(_in_order(graph, known, outputs), outputs, strict=True))
 
 
+def looks_like_gradients(graph: Graph) -> bool:
+    """Whether an output may be a gradient: by its name, or by the shape and dtype of an input or constant."""
+    stated = [name for name in graph.constants if name not in graph.folded]
+    known = [name for name in (*graph.inputs, *stated) if is_float_tensor(graph, name)]
+    kinds = {(graph.tensors[name].shape, graph.tensors[name].dtype) for name in known}
+    made = [graph.tensors[name] for name in graph.outputs]
+    return any(
+        tensor.dtype.is_float and tensor.shape and ((tensor.shape, tensor.dtype) in kinds or _has_form(tensor.name))
+        for tensor in made
+    )
+
+
+def _has_form(output: str) -> bool:
+    """Whether a gradient may be called so."""
+    return output.endswith(_SUFFIXES) or output.startswith(_PREFIXES)
+
+
 def _named(output: str, known: Sequence[str]) -> str:
     stems = {output.removesuffix(suffix) for suffix in _SUFFIXES if output.endswith(suffix)}
     stems |= {output.removeprefix(prefix) for prefix in _PREFIXES if output.startswith(prefix)}

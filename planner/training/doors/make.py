@@ -6,14 +6,16 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from onnx import ModelProto
 
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.model import Graph
-from planner.training.build import build_training_graph, chosen_output
-from planner.training.doors.gradients import infer_pairs, with_optimizer
+from planner.graph.roles import has_own_weights
+from planner.training.build import build_training_graph, chosen_output, stated_output
+from planner.training.doors.gradients import infer_pairs, looks_like_gradients, with_optimizer
+from planner.training.doors.needed import LeftOut, one_line, only
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import Opened, open_training
 from planner.training.doors.write_info import training_info_model
@@ -21,10 +23,12 @@ from planner.training.gradients.dropout import DropoutMode
 from planner.training.parameters.infer import Parameters, outcome
 from planner.training.parameters.per_sample import decided
 from planner.training.update.label_options import settled
-from planner.training.update.losses import LossOptions
+from planner.training.update.losses import LOSSES, LossOptions
 from planner.training.update.optimizers import Hyper
 from planner.training.update.precision import Precision
 from planner.training.update.updates import Schedule
+
+_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class Made:
     """The forward model in which each parameter stands once; None where a step was read."""
     loss_options: LossOptions = field(default_factory=LossOptions)
     """Settled."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Outputs of the model that the loss does not need, and that stood in the way."""
 
 
 def make(path: Path, wishes: Wishes) -> Made:
@@ -117,8 +123,13 @@ def make_training_info(path: Path, wishes: Wishes) -> tuple[Made, ModelProto]:
 
 def _opened(path: Path, wishes: Wishes) -> Opened:
     pairs = None if wishes.state is None else read_pairs(wishes.state)
-    weights = None if wishes.loss is None else wishes.weights
-    return open_training(path, dims=wishes.dims or None, values=wishes.values, state_pairs=pairs, weights=weights)
+    dims = wishes.dims or None
+    if wishes.loss is None:
+        return open_training(path, dims=dims, values=wishes.values, state_pairs=pairs)
+    output = stated_output(wishes.loss, wishes.output)
+    return open_training(
+        path, dims=dims, values=wishes.values, state_pairs=pairs, weights=wishes.weights, loss_output=output
+    )
 
 
 def _from_forward(path: Path, opened: Opened, wishes: Wishes) -> Made:
@@ -129,7 +140,26 @@ def _from_forward(path: Path, opened: Opened, wishes: Wishes) -> Made:
     target = chosen_output(graph, wishes.loss, wishes.output)
     command = f"tofu grad {shlex.quote(str(path))} --optimizer {wishes.optimizer}"
     options = settled(graph, target, wishes.loss, wishes.loss_options, command=command)
-    graph, parameters = decided(graph, target, train=wishes.train, freeze=wishes.freeze)
+    left_out = opened.left_out
+    try:
+        step, graph, parameters = _built(opened, graph, target, wishes, options)
+    except UnsupportedError as error:
+        if len(graph.outputs) == 1:
+            raise
+        # What only other outputs need is no reason to refuse; what the loss needs is said again, alone.
+        step, graph, parameters = _built(opened, only(graph, target), target, wishes, options)
+        others = [name for name in opened.graph.outputs if name != target]
+        left_out = (*left_out, *(LeftOut(name, one_line(error)) for name in others))
+    return Made(step, wishes.loss, wishes.optimizer, outcome(parameters, step), graph, options, left_out)
+
+
+def _built(
+    opened: Opened, forward: Graph, target: str, wishes: Wishes, options: LossOptions
+) -> tuple[Graph, Graph, Parameters]:
+    """The step of a forward model, the model in which each parameter stands once, and what is trained of it."""
+    assert wishes.loss is not None, "the caller looked"
+    assert wishes.optimizer is not None, "the caller looked"
+    graph, parameters = decided(forward, target, train=wishes.train, freeze=wishes.freeze)
     parameters = parameters.told(frozenset(opened.held), "an input of the file, held as a constant", "input")
     step = build_training_graph(
         graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
@@ -137,7 +167,7 @@ def _from_forward(path: Path, opened: Opened, wishes: Wishes) -> Made:
         batchnorm=wishes.batchnorm, dropout=wishes.dropout, batch=wishes.batch, output=wishes.output,
         precision=wishes.precision, parameters=parameters,
     )  # fmt: skip
-    return Made(step, wishes.loss, wishes.optimizer, outcome(parameters, step), graph, options)
+    return step, graph, parameters
 
 
 def _no_patterns(path: Path, wishes: Wishes) -> None:
@@ -157,8 +187,12 @@ def _from_gradients(path: Path, opened: Opened, wishes: Wishes) -> Made:
         try:
             pairs = infer_pairs(opened.graph)
         except UsageError as error:
-            hint = error.hint or "for a forward model, say what is lowered: --loss NAME"
-            raise UsageError(f"{path}: {error.what}", facts=error.facts, hint=hint) from error
+            if not looks_like_gradients(opened.graph):
+                raise _no_loss(path, opened.graph) from error
+            raise UsageError(f"{path}: {error.what}", facts=error.facts, hint=error.hint) from error
+        # An output of the sizes of the data (an autoencoder's) is no gradient of these.
+        if has_own_weights(opened.graph) and all(parameter in opened.graph.inputs for parameter, _ in pairs):
+            raise _no_loss(path, opened.graph)
     optimizer, hyper, schedule = wishes.optimizer, wishes.hyper, wishes.schedule
     if opened.optimizer is not None and optimizer is None:
         optimizer, hyper = opened.optimizer.name, hyper or opened.optimizer.hyper
@@ -170,6 +204,16 @@ def _from_gradients(path: Path, opened: Opened, wishes: Wishes) -> Made:
         running=opened.running,
     )  # fmt: skip
     return Made(step, "the model's own", optimizer)
+
+
+def _no_loss(path: Path, graph: Graph) -> UsageError:
+    """The error for a forward model without a loss."""
+    return UsageError(
+        f"{path}: which loss is lowered? it has no gradients of weights, so it is a forward model",
+        facts=tuple(f"{name!r}: {list(graph.tensors[name].shape)}" for name in graph.outputs[:_SHOWN]),
+        hint=f"write --loss NAME: {', '.join(LOSSES)}, or output:NAME for an output that is a loss itself; "
+        "of a graph of gradients, --gradients pairs.yaml says which is whose",
+    )
 
 
 def _complete(path: Path, opened: Opened, wishes: Wishes) -> Made:

@@ -27,6 +27,7 @@ from planner.training.doors.artifacts import (
     read_optimizer,
 )
 from planner.training.doors.inputs import hold, weights_among_inputs
+from planner.training.doors.needed import LeftOut, read_needed
 from planner.training.doors.training_info import is_training_model, read_training_info
 
 _RUNTIMES: Final = "com.microsoft"
@@ -48,6 +49,8 @@ class Opened:
     """Further state beside the parameters, which no optimizer looks at, and the outputs that replace it."""
     held: tuple[str, ...] = ()
     """Weights that the file has among its inputs, and the graph among its constants."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Outputs of the file that the graph does not have, for they could not be read."""
 
 
 def open_training(
@@ -58,6 +61,7 @@ def open_training(
     state_pairs: Sequence[tuple[str, str]] | None = None,
     operators: Operators | None = None,
     weights: Sequence[str] | None = None,
+    loss_output: str | None = None,
 ) -> Opened:
     """Read a model of any form.
 
@@ -68,7 +72,8 @@ def open_training(
         state_pairs: see ``read_model``.
         operators: see ``read_model``.
         weights: of a model that a loss is put behind, patterns of inputs that are weights, beside those that are so
-            for certain (see ``weights_among_inputs``); None: inputs stay inputs.
+            for certain (see ``weights_among_inputs``); None: inputs stay inputs, and every output is read.
+        loss_output: the output that the loss looks at; outputs beside it that cannot be read are left out. None: any.
 
     Raises:
         ModelError, UnsupportedError, UsageError: see ``read_model``, ``read_training_info`` and ``read_gradients``; of
@@ -93,11 +98,15 @@ def open_training(
                 model, dims=dims, values=values, state_pairs=state_pairs, name=file.stem, operators=operators
             )
 
-        held = () if weights is None else weights_among_inputs(model, weights)
-        if not held or (not weights and _is_step(graph)):
+        if weights is None:
             return Opened(graph())
-        hold(model, held)
-        return Opened(graph(), held=held)
+        held = weights_among_inputs(model, weights)
+        if held and (weights or not _is_step(graph)):
+            hold(model, held)
+        else:
+            held = ()
+        needed, left_out = read_needed(model, graph, loss_output)
+        return Opened(needed, held=held, left_out=left_out)
     except UsageError:
         raise
     except ModelError as error:
