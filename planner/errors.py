@@ -24,6 +24,8 @@ import resource
 from collections.abc import Iterable
 from typing import Final
 
+from planner.printable import printable
+
 MOST_SHOWN: Final = 20
 """Of an error's facts."""
 
@@ -35,16 +37,19 @@ class TofuError(Exception):
         what: one line that names the file, field, op or tensor.
         facts: further lines, one finding each; all findings at once where there can be several, of which the first
             twenty are shown.
-        hint: what to do about it, or "".
+        hint: what to do about it, or ""; it may have several lines.
+
+    Names in them come from models and files: a control character is written as an escape, and a line break does not
+    begin a line.
     """
 
     exit_code = 2
 
     def __init__(self, what: str, *, facts: tuple[str, ...] = (), hint: str = "") -> None:
         super().__init__(what)
-        self.what = what
-        self.facts = facts
-        self.hint = hint
+        self.what = printable(what)
+        self.facts = tuple(map(printable, facts))
+        self.hint = printable(hint, keep="\n")
 
     @property
     def shown_facts(self) -> tuple[str, ...]:

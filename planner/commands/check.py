@@ -97,9 +97,9 @@ def check(
         )
     except TofuError as error:
         if annotations:
-            say(str(annotation.Annotation.of_error(error, str(baseline))))
+            say(str(annotation.Annotation.of_error(error, str(baseline))), is_command=True)
         raise
     if annotations:
         for one in gate.growth_annotations(result):
-            say(str(one))
+            say(str(one), is_command=True)
     return EXIT_DONE if result.is_passed else EXIT_NO

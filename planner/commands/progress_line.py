@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Final, TextIO
 
 from planner.commands.streams import encodable, say
-from planner.report.text import printable
+from planner.printable import printable
 
 TICK_SECONDS: Final = 1.0
 """Between two looks at the clock on a terminal."""
@@ -79,7 +79,7 @@ class ProgressLine:
         with self._lock:
             self._remove()
             self._told_at = self._clock()
-            say(text)
+            say(printable(text))
 
     def end(self) -> None:
         """Removes the line; nothing is shown any more."""

@@ -10,19 +10,20 @@ import select
 import sys
 from typing import TextIO
 
-from planner.report.text import printable
+from planner.printable import printable
 from planner.report.tone import toned_lines
 
 
-def say(text: str) -> None:
+def say(text: str, *, is_command: bool = False) -> None:
     """Print on stderr; control characters of a model's names do not reach the terminal.
 
     Args:
         text: without the line break at its end.
+        is_command: the text is a line for a CI system to act upon (``report/annotation.py``), made of escaped names.
     """
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            shown = encodable(printable(text, keep="\n"), sys.stderr)
+            shown = encodable(text if is_command else printable(text, keep="\n"), sys.stderr)
             sys.stderr.write(toned_lines(shown, sys.stderr) + "\n")
             sys.stderr.flush()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.errors import TofuError
-from planner.report.text import printable
+from planner.printable import printable
 
 _OF_DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _OF_PROPERTIES = _OF_DATA | {":": "%3A", ",": "%2C"}

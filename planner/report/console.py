@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from planner.report.text import printable
+from planner.printable import printable
 from planner.report.tone import takes_colour, tone
 
 _WIDE = 100_000

@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol, TextIO
 
+from planner.printable import printable
 from planner.report.console import ReportConsole
-from planner.report.text import printable
 
 _PLAIN_CODE = re.compile(r"[\w .,:;/()\[\]{}=+@#*~^$%!?>'\"-]*")
 """What stands in Markdown's code as it is; not so ``<``, ``&``, ``|``, backslashes and backticks."""

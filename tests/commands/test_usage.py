@@ -54,7 +54,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.report.operators",
         "planner.report.sheet",
         "planner.report.tables",
-        "planner.report.text.printable",
+        "planner.printable.printable",
         "planner.report.tone.toned_lines",
         "planner.results.PlanResult",
         "planner.runtime.run_report.RunResult",

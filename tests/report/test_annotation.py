@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import UsageError
+from planner.printable import printable
 from planner.report.annotation import Annotation
-from planner.report.text import printable
 
 TEXTS = st.text(st.sampled_from("a%:,\r\n=;[]\x1b0D2A5"), max_size=12)
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from planner.printable import printable
 from planner.report.sheet import Sheet, markdown_code, markdown_text
-from planner.report.text import printable
 from printed import as_markdown, as_text
 
 NAMES = st.text(st.sampled_from("ab1 .|`\\<>&*_[]()#@!~$:/\n\x1b"), max_size=10)

@@ -13,6 +13,7 @@ from planner.graph.model import Op
 from planner.graph.reading.foreign import Operators
 from planner.graph.reading.undescribed import undescribed_error
 from planner.graph.rewriting.randomness import LOWERINGS
+from planner.printable import printable
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ class Findings:
 
 
 def _values_hint(deciding: Iterable[str]) -> str:
-    options = " ".join(f"--value {name}=NUMBER" for name in deciding)
+    options = " ".join(f"--value {printable(name)}=NUMBER" for name in deciding)
     return f"decide it before the plan is made: {options}" if options else ""
 
 

@@ -47,6 +47,7 @@ from planner.graph.wellformed import (
     live_nodes,
     unique_op_names,
 )
+from planner.printable import printable
 
 
 def read_model(
@@ -315,7 +316,7 @@ def _inputs(model: ModelProto, initializers: Mapping[str, TensorProto], dims: Ma
         raise ModelError(
             f"{count} no static shape",
             facts=tuple(open_shapes),
-            hint="give sizes to the symbolic dims: " + " ".join(f"--dim {symbol}=N" for symbol in unbound),
+            hint="give sizes to the symbolic dims: " + " ".join(f"--dim {printable(symbol)}=N" for symbol in unbound),
         )
     return tensors
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 from typing import TypeAlias
 
-from planner.report.text import printable
+from planner.printable import printable
 
 
 class Markup(str):

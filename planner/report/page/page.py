@@ -12,6 +12,7 @@ import json
 from importlib import resources
 from typing import Any
 
+from planner.printable import printable
 from planner.report.page import sections
 from planner.report.page.facts import PlanFacts
 from planner.report.page.folding import Block
@@ -19,7 +20,6 @@ from planner.report.page.glyphs import PALETTE
 from planner.report.page.markup import Markup, element, joined
 from planner.report.page.strip import HEIGHT, WIDTH, Picture, Strip
 from planner.report.page.tensors import Packed, packed
-from planner.report.text import printable
 from planner.units import format_bytes, format_ratio
 
 _FOLDER = resources.files("planner.report.page")

@@ -16,7 +16,7 @@ from typing import Any
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Plan
 from planner.graph.model import Graph, Shape
-from planner.report.text import printable
+from planner.printable import printable
 
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,8})")
 """Not 007, which is no number that a page could write again."""

@@ -179,7 +179,7 @@ class WorkerExecutor:
 
 def failure(worker: int, step: Segment | Fetch, cause: str) -> WorkerError:
     """What to tell the user about a worker that failed in a step."""
-    return WorkerError(f"worker {worker} failed in {describe(step)}", facts=(cause,))
+    return WorkerError(f"worker {worker} failed in {describe(step)}", facts=tuple(cause.splitlines()))
 
 
 def _shared(waited: float, seconds: float, moved: Sequence[int]) -> list[Timing]:

@@ -72,9 +72,8 @@ class WholeModel:
         except MemoryError:
             raise
         except Exception as error:
-            raise ModelError(
-                f"the stock runtime cannot {doing} model {self._graph.name!r}: {type(error).__name__}: {error}"
-            ) from error
+            facts = tuple(f"{type(error).__name__}: {error}".splitlines())
+            raise ModelError(f"the stock runtime cannot {doing} model {self._graph.name!r}", facts=facts) from error
 
 
 def _beside(graph: Graph) -> dict[str, np.ndarray]:

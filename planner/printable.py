@@ -1,0 +1,32 @@
+"""Text that comes from models, made fit for terminals and for the logs of CI systems."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_COMMAND: Final = re.compile(r"^(\s*)(?:(:)(?=:)|(#)(?=#\[))", re.MULTILINE)
+"""What begins a line that GitHub, or Azure, takes for a command: ``::error::``, ``##[error]``, indented or not."""
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    r"""The text with control characters written as escapes, so that a name cannot steer a terminal or begin a line.
+
+    No line of it is a command to a CI system that reads a job's output.
+
+    >>> printable("\x1b[31mred")
+    '\\x1b[31mred'
+    >>> printable("a\n::error::b"), printable("::error::b")
+    ('a\\n::error::b', '\\x3a:error::b')
+
+    Args:
+        text: of any origin.
+        keep: characters that stay as they are, such as a line break of our own.
+    """
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text)
+    return _COMMAND.sub(_escaped, text) if "::" in text or "##[" in text else text
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"{found[1]}\\x{ord(found[2] or found[3]):02x}"
