@@ -16,17 +16,17 @@ from planner.graph.check import check_graph
 from planner.graph.model import Graph, Op, Tensor
 from planner.graph.protos import dtype_of_array
 from planner.graph.wellformed import fresh_name
-from planner.training.attributes import axis_of, label
-from planner.training.batch.rules import RULES
+from planner.training.attributes import axis_of, integers, label
+from planner.training.batch.rules import ELEMENTWISE, RECURRENT, RULES, recurrent_slots
 from planner.training.batch.tracks import Site, Track
 
 
 def with_batch(forward: Graph, batch: int, trained: frozenset[str] = frozenset()) -> Graph:
     """The same model for another number of samples.
 
-    The samples are dim 0 of the first input that has dims, and of every other input with as many in its dim 0.
-    Constants that repeat one value for each sample are repeated more or less often, and constant targets of Reshape,
-    Expand and Slice are rewritten; a constant that differs between samples is refused.
+    ``samples_of_inputs`` says where inputs have the samples. Constants that repeat one value for each sample are
+    repeated more or less often, and constant targets of Reshape, Expand and Slice are rewritten; a constant that
+    differs between samples is refused.
 
     Args:
         forward: a model without state.
@@ -51,10 +51,50 @@ def with_batch(forward: Graph, batch: int, trained: frozenset[str] = frozenset()
 
 
 def samples_of_inputs(forward: Graph) -> tuple[int, dict[str, Track]]:
-    """The number of samples, and where the inputs that have them have them; 0 and none where no input has dims."""
+    """The number of samples, and where the inputs that have them have them; 0 and none where no input has dims.
+
+    They lie in dim 0, but for what recurrent ops have them in another dim of (a sequence before its samples). The first
+    input that such an op reads, or else the first that has dims, says how many there are.
+    """
     shapes = {name: forward.tensors[name].shape for name in forward.inputs if forward.tensors[name].shape}
-    count = next((shape[0] for shape in shapes.values()), 0)
-    return count, {name: Track(0) for name, shape in shapes.items() if shape[0] == count}
+    placed = _placed_by_recurrence(forward)
+    deciding = next((name for name in shapes if name in placed), next(iter(shapes), None))
+    if deciding is None:
+        return 0, {}
+    count = shapes[deciding][placed.get(deciding, 0)]
+    tracks = {name: Track(placed.get(name, 0)) for name in shapes}
+    return count, {name: track for name, track in tracks.items() if shapes[name][track.dim] == count}
+
+
+def _placed_by_recurrence(forward: Graph) -> dict[str, int]:
+    """By input that recurrent ops read, as it is or in another form of as many dims: the dim of its samples."""
+    found: dict[str, int] = {}
+    for op in forward.ops:
+        if op.domain or op.op_type not in RECURRENT:
+            continue
+        for position, dim in recurrent_slots(op).items():
+            if op.has_input(position):
+                name, dim = _source(forward, op.inputs[position], dim)
+                if name in forward.inputs:
+                    found.setdefault(name, dim)
+    return found
+
+
+def _source(forward: Graph, name: str, dim: int) -> tuple[str, int]:
+    """Where a tensor's dim comes from through element-wise ops of one operand, Transposes and embeddings."""
+    while (op := forward.producer.get(name)) is not None and not op.domain:
+        if op.op_type == "Transpose":
+            rank = len(forward.tensors[name].shape)
+            dim = integers(op, "perm", tuple(reversed(range(rank))))[dim]
+        elif op.op_type == "Gather" and axis_of(op, len(forward.tensors[op.inputs[0]].shape), 0) == 0:
+            if dim >= len(forward.tensors[op.inputs[1]].shape):
+                break
+            name = op.inputs[1]
+            continue
+        elif op.op_type not in ELEMENTWISE or len(op.inputs) > 1:
+            break
+        name = op.inputs[0]
+    return name, dim
 
 
 class _Follower:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.graph.model import Shape
+from planner.graph.model import Op, Shape
 from planner.training.attributes import axis_of, integer, integers
 from planner.training.batch.tracks import Site, Track
 
@@ -331,6 +331,32 @@ def _cum_sum(site: Site) -> Sequence[Track]:
     return [track]
 
 
+def _recurrent(site: Site) -> Sequence[Track]:
+    """LSTM, GRU, RNN: each line along the batch dim of X, of lengths and of first states is treated by itself."""
+    slots = recurrent_slots(site.op)
+    site.only(*slots)
+    track = site.track(0)
+    if track is None or track.dim != slots[0]:
+        raise site.refuse(f"its operand has the samples in another dim than {slots[0]}, or none")
+    for position, dim in slots.items():
+        if not site.has(position):
+            continue
+        own = site.track(position)
+        if own is None:
+            site.repeat(position, track.at(dim))
+        elif own != track.at(dim):
+            raise site.refuse("its operands have the samples at different places")
+    is_batch_first = bool(integer(site.op, "layout", 0))
+    return [track.at(0 if is_batch_first else 2), *[track.at(0 if is_batch_first else 1)] * 2]
+
+
+def recurrent_slots(op: Op) -> Mapping[int, int]:
+    """By operand of a recurrent op that has samples (X, lengths, first states), the dim that they lie in."""
+    dim = 0 if integer(op, "layout", 0) else 1
+    return {0: dim, 4: 0, 5: dim, **({6: dim} if op.op_type == "LSTM" else {})}
+
+
+RECURRENT: Final = ("GRU", "LSTM", "RNN")
 _ELEMENTWISE: Final = (
     "Abs Acos Acosh Add And Asin Asinh Atan Atanh Bernoulli BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike "
     "Ceil Celu Clip Cos Cosh Div Dropout Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish "
@@ -367,6 +393,7 @@ RULES: Final[Mapping[str, BatchRule]] = MappingProxyType(
         "TopK": _along_axis(-1),
         "BatchNormalization": _batch_normalization,
         "Concat": _concat,
+        **dict.fromkeys(RECURRENT, _recurrent),
         "CumSum": _cum_sum,
         "Expand": _expand,
         "Flatten": _flatten,
