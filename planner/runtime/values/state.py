@@ -18,9 +18,10 @@ from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.graph.reading.values import values_of
 from planner.runtime.values.external import ExternalData
+from planner.runtime.values.indices import index_faults
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.safetensors import StoredTensor, read_header, read_tile
-from planner.runtime.values.samples import Sampler, label_faults
+from planner.runtime.values.samples import Sampler, label_faults, labels_of
 
 _IN: Final = "in_"
 _OUT: Final = "out_"
@@ -273,7 +274,7 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
 
     Raises:
         UsageError: keys that are no input, keys that are one input twice, wrong shapes or dtypes, labels that are no
-            class.
+            class, indices beyond the tables that they index.
     """
     named = _inputs_meant(graph, arrays, source)
     found = {name: _native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
@@ -283,6 +284,14 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
             f"{source} does not fit the model",
             facts=tuple(faults),
             hint="the label that is to count for nothing is named by tofu grad --ignore-index",
+        )
+    unlabelled = {name: array for name, array in found.items() if name not in labels_of(graph)}
+    faults = [f"{named[name]}: {fault}" for name, fault in index_faults(graph, unlabelled).items()]
+    if faults:
+        raise UsageError(
+            f"{source} does not fit the model",
+            facts=tuple(faults),
+            hint="an index counts the table's rows from 0: were words numbered by another vocabulary?",
         )
     return found
 

@@ -1,0 +1,81 @@
+"""Indices among the inputs: whether what is given for them lies within the tables that they index.
+
+An index that no row has is refused by the runtime where a table is looked up whole, and gives zeros where it is cut
+along its rows: whether bad data is found would hang on the plan. So it is found before, wherever an input is an index
+by itself or through what only changes its shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from planner.graph.model import Graph, Op
+
+_OF_OTHER_SHAPE: Final = frozenset(
+    {"Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
+)
+"""Ops whose results are all the elements of input 0 (Concat: of all), whatever the others say."""
+
+
+def index_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """By input, what is wrong with the values given for those that are indices.
+
+    Args:
+        graph: whose inputs they are.
+        arrays: by input, of the tensors' dtypes.
+    """
+    found = {}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "iu" or not array.size:
+            continue
+        rows, op = min(_tables(graph, name), key=lambda table: table[0], default=(None, None))
+        if rows is None or op is None:
+            continue
+        wrong = (array < -rows) | (array >= rows)
+        if wrong.any():
+            found[name] = (
+                f"{np.count_nonzero(wrong)} of {array.size} indices are beyond the table, the first of them "
+                f"{array[wrong].flat[0]}: op {op.name!r} ({op.op_type}) takes 0 to {rows - 1}"
+            )
+    return found
+
+
+def _tables(graph: Graph, name: str) -> Iterator[tuple[int, Op]]:
+    """The sizes that an input's values index, and the ops that do so."""
+    seen = {name}
+    waiting = [name]
+    while waiting:
+        current = waiting.pop()
+        for op in graph.consumers[current]:
+            if len(op.inputs) > 1 and op.inputs[1] == current and (rows := _rows(graph, op)) is not None:
+                yield rows, op
+            is_passed = op.op_type == "Concat" or (op.op_type in _OF_OTHER_SHAPE and op.inputs[0] == current)
+            new = [made for made in op.outputs if is_passed and made and made not in seen]
+            # A cast to another kind of numbers, or to narrower ones, may change them.
+            new = [made for made in new if _holds(graph, made, current)]
+            seen.update(new)
+            waiting.extend(new)
+
+
+def _holds(graph: Graph, made: str, source: str) -> bool:
+    kinds = (graph.tensors[made].dtype.array_dtype, graph.tensors[source].dtype.array_dtype)
+    return all(kind.kind in "iu" for kind in kinds) and kinds[0].itemsize >= kinds[1].itemsize
+
+
+def _rows(graph: Graph, op: Op) -> int | None:
+    """The size of the dim that an op indexes by input 1; None where that is no index of a single dim."""
+    if op.domain:
+        return None
+    shape = graph.tensors[op.inputs[0]].shape
+    if op.op_type in ("Gather", "GatherElements", "ScatterElements"):
+        axis = op.attribute("axis", 0)
+        assert isinstance(axis, int), "the schema was checked"
+        return shape[axis]
+    if op.op_type in ("GatherND", "ScatterND") and graph.tensors[op.inputs[1]].shape[-1] == 1:
+        batch = op.attribute("batch_dims", 0)
+        assert isinstance(batch, int), "the schema was checked"
+        return shape[batch]
+    return None
