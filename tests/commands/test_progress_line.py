@@ -155,7 +155,7 @@ def test_a_thread_keeps_the_time(monkeypatch: pytest.MonkeyPatch, capsys: pytest
             ticked.set()
 
         line.tick = tick  # type: ignore[method-assign]
-        assert ticked.wait(10)
+        assert ticked.wait(300)
     assert capsys.readouterr().err.endswith("\r\x1b[K")
     assert not [thread for thread in threading.enumerate() if thread.name == "progress"]
 

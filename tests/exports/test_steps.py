@@ -39,7 +39,7 @@ def _run(name: str, workers: int, folder: Path) -> tuple[int, dict[str, float]]:
     predicted = api.plan(model, gpus=workers, pin=pins_of(name), effort="quick", out=plan).plan.moved_bytes
     assert api.export(plan, jax=file).moved_bytes == predicted
     done = subprocess.run(
-        [sys.executable, _TOOL, plan, file, "3"], check=False, capture_output=True, text=True, timeout=240
+        [sys.executable, _TOOL, plan, file, "3"], check=False, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return predicted, json.loads(done.stdout.splitlines()[-1])

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-_SECONDS = 60.0
+_SECONDS = 300.0
 
 
 def chromium() -> str | None:

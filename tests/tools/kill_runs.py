@@ -164,7 +164,7 @@ def _end_one(line: list[str], checkpoints: Path, rng: Random, ranks: int, end: s
         process = subprocess.Popen(
             line, env=environment(), stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
         )
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while process.poll() is None and time.monotonic() < deadline and not has_begun:
             now = {entry.name: _mark(entry) for entry in checkpoints.glob("step-*")}
             has_begun = any(mark and marks.get(name) != mark for name, mark in now.items())
@@ -176,11 +176,11 @@ def _end_one(line: list[str], checkpoints: Path, rng: Random, ranks: int, end: s
             victim = rng.choice([one for one in all_of_it if b"planner" in _line_of(one)])
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, end)
-        process.wait(60)
+        process.wait(300)
         said.seek(0)
         if end == signal.SIGKILL:
             assert process.returncode == -signal.SIGKILL or (ranks and process.returncode), said.read().decode()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 300
     while (left := sum(map(_is_alive, all_of_it))) and time.monotonic() < deadline:
         time.sleep(0.01)
     return _Ended(process.returncode, left, has_begun)

@@ -15,7 +15,7 @@ from planner.runtime.values.state import Values
 from planner.runtime.values.tiles import fill_tiles, gather_tiles
 
 STEPS = 3
-SECONDS = 60.0
+SECONDS = 300.0
 
 
 def together(

@@ -105,7 +105,7 @@ def test_interrupted(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Pat
         if line.startswith(b"step 3 of 100000  loss "):
             break
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     told += err.splitlines()
     assert process.returncode == 130, told
     done = max(int(entry.name[5:]) for entry in checkpoints.glob("step-*"))
