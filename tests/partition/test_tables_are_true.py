@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deliveries import all_deliveries
-from fast_suite import spread
+from fast_suite import by_night, spread
 from partial_plans import all_kinds, partial_plan, separate_gpt, two_products
 from planner import opdefs, zoo
 from planner.artifacts.program import Fetch, Program, Segment
@@ -122,9 +122,7 @@ def test_random_plans_of_a_transformer_with_partial_tensors(workers: int) -> Non
     assert program.predicted_bytes == plan.moved_bytes > 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [3, 4])
-@pytest.mark.parametrize("model", FAMILIES)
+@pytest.mark.parametrize(("model", "workers"), by_night(FAMILIES, [3, 4], one_of=2))
 def test_random_plans_of_the_zoo(random_plan: Callable[[Problem, int, int], Decided], model: str, workers: int) -> None:
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)

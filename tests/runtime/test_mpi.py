@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fast_suite import by_night
 from planner import api
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run_report import RunResult
@@ -63,9 +64,9 @@ def test_two_ranks_give_the_bits_and_the_bytes(plan: Planner, tmp_path: Path) ->
     same_as_local(plan(SMALL, 2), 2, tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, 4, 8])
-@pytest.mark.parametrize("name", ["mlp-5x300", "lenet-5", "rnn-1-1k", "bert_step"])
+@pytest.mark.parametrize(
+    ("name", "workers"), by_night(["mlp-5x300", "lenet-5", "rnn-1-1k", "bert_step"], [2, 4, 8], one_of=3)
+)
 def test_ranks_give_the_bits_and_the_bytes(plan: Planner, tmp_path: Path, name: str, workers: int) -> None:
     same_as_local(plan(name, workers), workers, tmp_path)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fast_suite import chosen, spread
+from fast_suite import by_night, chosen, spread
 from planner import opdefs, zoo
 from planner.algebra.tiling import Replicate, Tiling
 from planner.cost.tables import CostTables
@@ -13,6 +13,8 @@ from planner.search.decide import STRATEGIES, decide
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.zoo import mlp
+
+ZOO = ["mlp-4x8192", "mlp-5x300", "cnn-5x2048-6", "cnn-5x512-24", "lenet-5", "alexnet", "gpt-2x1024", "rnn-1-1k"]
 
 
 @pytest.mark.parametrize(
@@ -26,11 +28,7 @@ def test_no_strategy_is_cheaper_than_the_found_plan(name: str, workers: int) -> 
     assert decision.cost >= decide(graph, ops, SearchRequest(workers)).cost
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, 4, 8])
-@pytest.mark.parametrize(
-    "model", ["mlp-4x8192", "mlp-5x300", "cnn-5x2048-6", "cnn-5x512-24", "lenet-5", "alexnet", "gpt-2x1024", "rnn-1-1k"]
-)
+@pytest.mark.parametrize(("model", "workers"), by_night(ZOO, [2, 4, 8], one_of=3))
 def test_on_models_of_the_zoo_too(model: str, workers: int) -> None:
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)

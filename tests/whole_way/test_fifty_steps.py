@@ -13,6 +13,7 @@ import pytest
 
 import fifty_steps
 import five_models
+from fast_suite import by_night
 from planner import api
 from planner.artifacts.program import Fetch
 from planner.runtime.plan_files import load_plan
@@ -20,9 +21,7 @@ from planner.runtime.plan_files import load_plan
 STEPS = 5
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", five_models.WORKERS)
-@pytest.mark.parametrize("name", five_models.WRITERS)
+@pytest.mark.parametrize(("name", "workers"), by_night(five_models.WRITERS, five_models.WORKERS, one_of=3))
 def test_steps_judged_alone_and_repeated(name: str, workers: int, tmp_path: Path) -> None:
     found = fifty_steps.trial(five_models.planned(name, workers, tmp_path), STEPS)
     assert found.judged.verified, found.judged.difference()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import architectures
+from fast_suite import by_night
 from planner import api
 from planner.graph.to_onnx import write_model
 
@@ -42,9 +43,7 @@ def test_resnet50_with_adam(plan_of: Callable[..., Any], tmp_path: Path) -> None
     check(plan_of(train, 4), 3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, 4])
-@pytest.mark.parametrize("name", architectures.NAMES)
+@pytest.mark.parametrize(("name", "workers"), by_night(architectures.NAMES, [2, 4], one_of=2))
 def test_architectures_of_the_onnx_package(
     plan_of: Callable[..., Any], name: str, workers: int, tmp_path: Path
 ) -> None:

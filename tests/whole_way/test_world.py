@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 import world
+from fast_suite import by_night
 
 FOLDER = Path(__file__).parents[1] / "models" / "world"
 MODELS = sorted(FOLDER.glob("*.onnx"))
 assert len(MODELS) == 12, "the files are there"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.stem)
-def test_the_forward_graph_and_the_training_step_are_planned_and_right(model: Path) -> None:
-    row = world.examine(model, counts=(2, 3))
+@pytest.mark.parametrize(("name", "workers"), by_night([model.stem for model in MODELS], [2, 3], one_of=2))
+def test_the_forward_graph_and_the_training_step_are_planned_and_right(name: str, workers: int) -> None:
+    row = world.examine(FOLDER / f"{name}.onnx", counts=(workers,))
     for kind in ("forward", "training"):
-        assert [found["result"] for found in row[kind].values()] == ["verified", "verified"], row[kind]
+        assert [found["result"] for found in row[kind].values()] == ["verified"], row[kind]
