@@ -68,3 +68,38 @@ def test_an_unrolled_lstm(tmp_path):
     file.write_bytes(model.SerializeToString())
     api.grad(file, output=step, loss="softmax_cross_entropy", optimizer="adam")
     check(step, tmp_path, 2)
+
+
+def language_model(folder: Path) -> Path:
+    """Tokens looked up, a layer, and a head whose logits a scalar parameter scales."""
+    rng = np.random.default_rng(0)
+    weights = {"embed.weight": (16, 8), "fc.weight": (8, 8), "fc.bias": (8,), "head.weight": (8, 16), "logit_scale": ()}
+    nodes = [
+        helper.make_node("Gather", ["embed.weight", "ids"], ["e"]),
+        helper.make_node("MatMul", ["e", "fc.weight"], ["m"]),
+        helper.make_node("Add", ["m", "fc.bias"], ["a"]),
+        helper.make_node("Tanh", ["a"], ["t"]),
+        helper.make_node("MatMul", ["t", "head.weight"], ["h"]),
+        helper.make_node("Mul", ["h", "logit_scale"], ["logits"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "lm", [helper.make_tensor_value_info("ids", TensorProto.INT64, [4, 8])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [4, 8, 16])],
+        [numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) if shape else np.float32(1.3), name)
+         for name, shape in weights.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    (folder / "lm.onnx").write_bytes(model.SerializeToString())
+    return folder / "lm.onnx"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "workers"), [({}, 4), ({"ignore_index": 3, "accumulate": 2}, 2)])
+def test_the_next_token(options, workers, tmp_path):
+    """The scalar's gradient is summed over the workers, and so are the weights of the labels."""
+    step = tmp_path / "train.onnx"
+    result = api.grad(
+        language_model(tmp_path), output=step, loss="softmax_cross_entropy", optimizer="adam", shift=True, **options
+    )
+    assert [row.name for row in result.parameters if row.verdict == "trained" and not row.shape] == ["logit_scale"]
+    check(step, tmp_path, workers)
