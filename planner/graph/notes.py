@@ -23,6 +23,8 @@ UNLOADED_INITIAL: Final = "tofu.unloaded_initial"
 """Names of the inputs that have a first value somewhere, which was not loaded."""
 EVIDENCE: Final = "tofu.state_evidence"
 """Why outputs replace inputs, where that was inferred: ``{"W2": [["shape", "dataflow"], "in words"]}``; a note."""
+LEFT: Final = "tofu.state_left"
+"""``[["u", "u_out"], ...]``: inputs and outputs that may be states and next states, and were not paired; a note."""
 EXTERNAL: Final = "tofu.external"
 """Where values that were not loaded lie: ``{"W": {"location": ..., "offset": ..., "length": ...}}``; a note. A file's
 initializers say the same, and what they say counts."""

@@ -1,25 +1,34 @@
 """Which inputs are state: pairs of an input and the output that replaces it after the step.
 
 A flat training step, as frameworks export it, lists parameters among its inputs and the updated parameters among its
-outputs, and nothing in the file says which belongs to which. ``infer_state`` reads it off the updates and the names,
+outputs, and nothing in the file says which belongs to which. ``find_state`` reads it off the updates and the names,
 and says by what evidence; what neither tells is refused, with the candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Final
 
 from planner.errors import UsageError
 from planner.graph.check import check_graph
+from planner.graph.gradient_products import GradientProducts, computed_from, gradient_products
+from planner.graph.leftover import is_copy_of, kept_inputs, leading_to
 from planner.graph.model import Graph, StatePair
-from planner.graph.update_forms import Term, candidates
+from planner.graph.update_forms import Term, candidates, every_term
 
 _SUFFIXES: Final = tuple(f"{mark}{word}" for mark in "._/" for word in ("next", "new", "updated"))
 _PREFIXES: Final = tuple(f"{word}{mark}" for mark in "._/" for word in ("next", "new", "updated"))
 _SHOWN: Final = 5
-_HINT: Final = "say which output replaces which input with --state pairs.yaml, one 'input: output' a line; {} for none"
+_MOST_ORDERED: Final = 6
+"""Outputs with equal candidates of which every order is tried."""
+_UNKNOWN: Final = 0.5
+"""What counts for a factor that is not known, where orders are compared."""
+_MARGIN: Final = 0.01
+_LEAST_DECAY: Final = 0.5
+_HINT: Final = "say which output replaces which input with --state pairs.yaml, one pair a line ({1}); {0} for none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +38,44 @@ class Inferred:
     current: str
     following: str
     evidence: tuple[str, ...]
-    """What speaks for the pair: ``name``, ``shape``, ``dataflow``, ``position`` (it alone breaks a tie)."""
+    """What speaks for the pair: ``name``, ``shape``, ``dataflow``; ``position`` (it alone breaks a tie); ``rest``
+    (nothing else of its shape and dtype is left). The last two are said to the user."""
     why: str
     """The same in words."""
 
 
-def infer_state(graph: Graph) -> tuple[Inferred, ...]:
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a flat step's file lets one tell of its state."""
+
+    pairs: tuple[Inferred, ...] = ()
+    """In the order of the outputs; () for a graph without state."""
+    left: tuple[tuple[str, str], ...] = ()
+    """(input, output) that may belong together, and that nothing pairs: the user is told."""
+
+
+def find_state(graph: Graph) -> Findings:
     """The states of a flat training step, from the form of their updates and from names.
 
     ``update_forms.candidates`` says which inputs each output may replace. So the gradient of a weight that is decayed,
     ``g + 1e-4 * W``, has no candidate: the factor is small, and W is read forward as well. Nor has an output that the
-    loss depends on (``x + f(x)`` in a forward model, a prediction's error): it is a result on the way to the loss.
+    loss depends on (``x + f(x)`` in a forward model, a prediction's error): it is a result on the way to the loss. But
+    one that is computed from a gradient is none, though a loss after the update depends on it.
 
     - An output that is named after an input of its shape and dtype (``W.next``, ``new_W``) replaces it, if that is a
       candidate or there is none.
     - Of the others, outputs with the same candidates, as many as those, take them from all others: one its only
-      candidate, several theirs in the order of the file. This goes on until nobody is left.
+      candidate; several as they keep most of all together, and if that tells nothing, theirs in the order of the file.
+      This goes on until nobody is left.
+    - Where it does not, an output reads what it replaces itself, and not through another output.
+    - What is left then is looked at by ``leftover``: an output that is computed from a gradient and reads one input of
+      its shape and dtype element by element, or is a copy of a next state in another dtype, takes it if it is the only
+      one, and others have been paired by their form.
 
-    Nothing is paired unless the graph has a scalar result, the loss. Where products read matrices that the file holds,
-    the graph may be a forward model, whose ``x + f(x)`` keeps an input just so: there, an input that its update keeps
-    whole is a state only if nothing else reads it, if what is added has a rate (``W - lr * g``), or by its name.
-
-    Returns:
-        Pairs in the order of the outputs; () for a graph without state.
+    Nothing is paired unless the graph has a scalar result, the loss, or products that have the form of gradients. Where
+    products read matrices that the file holds, the graph may be a forward model, whose ``x + f(x)`` keeps an input just
+    so: there, an input that its update keeps whole is a state only if nothing else reads it, if what is added has a
+    rate (``W - lr * g``), or by its name.
 
     Raises:
         UsageError: outputs that may each replace one of several inputs: all of them, with the candidates.
@@ -60,17 +84,37 @@ def infer_state(graph: Graph) -> tuple[Inferred, ...]:
     made = [name for name in graph.outputs if name not in graph.inputs]
     found = {name: candidates(graph, name, positions) for name in made}
     losses = [name for name in made if _is_scalar_result(graph, name) and not found[name] and not _named(graph, name)]
-    if not losses:
-        return ()
+    products = gradient_products(graph)
+    if not losses and not products.gradients:
+        return Findings()
     if has_own_weights(graph):
         found = {
             name: {of: term for of, term in terms.items() if term.factor != 1.0 or term.is_private or by_rate}
             for name, terms in found.items()
             for by_rate in [_is_by_rate(graph, name)]
         }
-    before = _read_for(graph, losses)
-    found = {name: {} if name in before else terms for name, terms in found.items()}
-    return _Settling(graph, found).run()
+    before, updated = _read_for(graph, losses), _updated(graph, products)
+    for name, terms in found.items():
+        if name not in updated and (name in before or not losses):
+            found[name] = {of: term for of, term in terms.items() if products.gradients and _is_own(graph, of, term)}
+    return _Settling(_Step(graph, found, positions, frozenset(losses), before, updated)).run()
+
+
+def _updated(graph: Graph, products: GradientProducts) -> frozenset[str]:
+    """The tensors that are computed from gradients, and the outputs that are by their rate from what comes back."""
+    through = [op.outputs[0] for name in products.back for op in graph.consumers[name]]
+    from_back = computed_from(graph, through)
+    by_rate = {name for name in graph.outputs if name in from_back and _is_by_rate(graph, name)}
+    return computed_from(graph, products.gradients) | by_rate
+
+
+def _is_own(graph: Graph, name: str, term: Term) -> bool:
+    """Whether an input is kept for its next value alone: a step count, or a statistic that decays.
+
+    A target is read by its error alone, too, and whole.
+    """
+    decays = term.factor is not None and _LEAST_DECAY < term.factor < 1
+    return term.is_private and (graph.tensors[name].elements == 1 or decays)
 
 
 def _is_scalar_result(graph: Graph, name: str) -> bool:
@@ -125,27 +169,148 @@ def _is_by_rate(graph: Graph, output: str) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A flat step, and what is known of it before anything is paired."""
+
+    graph: Graph
+    terms: Mapping[str, Mapping[str, Term]]
+    """By output, its candidates."""
+    positions: Mapping[str, int]
+    losses: frozenset[str]
+    before: set[str]
+    """The tensors that lead to a loss."""
+    updated: frozenset[str]
+    """The tensors that are computed from gradients."""
+
+
 class _Settling:
     """Outputs take their inputs one after the other."""
 
-    def __init__(self, graph: Graph, found: Mapping[str, Mapping[str, Term]]) -> None:
-        self.graph = graph
-        self.terms = found
-        self.open = {name: tuple(terms) for name, terms in found.items() if terms}
+    def __init__(self, step: _Step) -> None:
+        self.step = step
+        self.graph = step.graph
+        self.terms = step.terms
+        self.open = {name: tuple(terms) for name, terms in step.terms.items() if terms}
         self.settled: dict[str, Inferred] = {}
         self.taken: set[str] = set()
+        self.without_own: set[str] = set()
+        """Outputs whose candidates are states of other outputs."""
 
-    def run(self) -> tuple[Inferred, ...]:
+    def run(self) -> Findings:
         for name, terms in self.terms.items():
             named = _named(self.graph, name)
             if named and named not in self.taken and (not terms or named in terms):
                 self._settle(name, named)
-        while group := self._equal_group():
-            for name, current in zip(group, self.open[group[0]], strict=True):
-                self._settle(name, current, by_position=len(group) > 1)
+        while self.open:
+            self._settle_equal()
+            if not self.open or not self._narrow():
+                break
         if self.open:
-            raise self._ambiguous()
-        return tuple(self.settled[name] for name in self.graph.outputs if name in self.settled)
+            raise self._ambiguous(self.open)
+        left = self._take_the_rest()
+        return Findings(tuple(self.settled[name] for name in self.graph.outputs if name in self.settled), left)
+
+    def _settle_equal(self) -> None:
+        while group := self._equal_group():
+            order, is_told = self._most_kept(group)
+            for name, current in zip(group, order, strict=True):
+                self._settle(name, current, by_position=not is_told)
+
+    def _most_kept(self, group: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+        """The candidates of a group in the order of its outputs, and whether one order keeps more than all others."""
+        inputs = self.open[group[0]]
+        if len(group) == 1:
+            return inputs, True
+        if len(group) > _MOST_ORDERED:
+            return inputs, False
+
+        def kept(order: Sequence[str]) -> float:
+            factors = [self.terms[name][current].factor for name, current in zip(group, order, strict=True)]
+            return sum(_UNKNOWN if factor is None else factor for factor in factors)
+
+        best, *others = sorted(permutations(inputs), key=kept, reverse=True)
+        return (best, True) if kept(best) > kept(others[0]) + _MARGIN else (inputs, False)
+
+    def _narrow(self) -> bool:
+        """Has outputs read what they replace themselves, and not through others; whether that changes anything."""
+        for name, known in self.open.items():
+            through = [other for other in self.terms if other != name and self.terms[other]]
+            own = candidates(self.graph, name, self.step.positions, through)
+            narrowed = tuple(current for current in own if current not in self.taken)
+            if narrowed and narrowed != known:
+                self.open[name] = narrowed
+                self.terms = {**self.terms, name: own}
+                return True
+            if not narrowed and any(current not in self._wanted() for current in self._alike(name)):
+                self.without_own.add(name)
+                del self.open[name]
+                return True
+        return False
+
+    def _wanted(self) -> set[str]:
+        return self.taken.union(*self.open.values())
+
+    def _alike(self, output: str) -> tuple[str, ...]:
+        """The inputs of an output's shape and dtype that no output has taken."""
+        goal = self.graph.tensors[output]
+        return tuple(
+            name
+            for name in self.graph.inputs
+            if name not in self.taken
+            and (self.graph.tensors[name].shape, self.graph.tensors[name].dtype) == (goal.shape, goal.dtype)
+        )
+
+    def _take_the_rest(self) -> tuple[tuple[str, str], ...]:
+        """Settles what is left over and can only be one way; gives what may be, and is not certain enough.
+
+        Raises:
+            UsageError: it may be several ways, or nothing else tells that the graph is a step.
+        """
+        is_step = bool(self.step.updated) or bool(self.settled)
+        rest = [name for name in self.terms if name not in self.settled and name not in self.step.losses]
+        rest = [name for name in rest if is_step and self._alike(name)]
+        following = frozenset(self.settled)
+        plausible: dict[str, tuple[str, ...]] = {}
+        for name in rest:
+            kept = kept_inputs(self.graph, name) if name in self.step.updated else frozenset()
+            is_copy = is_copy_of(self.graph, name, following) or name in self.without_own
+            found = tuple(
+                current
+                for current in self._alike(name)
+                if is_copy
+                or (current in kept and not self._is_little(name, current))
+                or (name in self.step.updated and not self.graph.consumers[current])
+            )
+            if found:
+                plausible[name] = found
+        often = [current for found in plausible.values() for current in found]
+        certain = {name: found[0] for name, found in plausible.items() if len(found) == 1 == often.count(found[0])}
+        if len(certain) < len(plausible) or (plausible and not following):
+            raise self._ambiguous(plausible)
+        for name, current in certain.items():
+            self._settle(name, current, is_rest=True)
+        # Of a graph whose outputs are gradients nothing is settled, and each has the shape of its parameter.
+        return tuple(self._left(name for name in rest if name not in plausible)) if following else ()
+
+    def _left(self, outputs: Iterable[str]) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
+        for name in outputs:
+            if name in self.step.updated:
+                continue  # a gradient, or a measure of one
+            leading = leading_to(self.graph, name)
+            kept = kept_inputs(self.graph, name) if name in self.step.before else frozenset()
+            found += [
+                (current, name)
+                for current in self._alike(name)
+                if (current in leading or not self.graph.consumers[current]) and current not in kept
+            ]
+        return found
+
+    def _is_little(self, name: str, current: str) -> bool:
+        """Whether an output reads an input with a small or negative factor, as a decayed gradient its weight."""
+        term = every_term(self.graph, name, self.step.positions).get(current)
+        return term is not None and term.factor is not None and not term.is_strong and not term.is_private
 
     def _equal_group(self) -> list[str]:
         """Outputs, as many as candidates, whose candidates are the same."""
@@ -154,16 +319,21 @@ class _Settling:
             groups.setdefault(left, []).append(name)
         return next((group for left, group in groups.items() if len(group) == len(left)), [])
 
-    def _settle(self, name: str, current: str, *, by_position: bool = False) -> None:
+    def _settle(self, name: str, current: str, *, by_position: bool = False, is_rest: bool = False) -> None:
         is_named = _named(self.graph, name) == current
         term = self.terms[name].get(current)
         kinds = {"name": is_named, "shape": True, "dataflow": term is not None, "position": by_position}
+        kinds["rest"] = is_rest
         said = ["it is named after the input"] if is_named else []
         if term is not None:
             factor = "times a computed factor" if term.factor is None else f"times {term.factor:.6g}"
             said.append(f"its update keeps the input {factor}")
         if by_position:
             said.append("of several that could be, the one in its place")
+        if is_rest:
+            said.append(
+                "it is computed from a gradient or a next state, and nothing else of its shape and dtype is left"
+            )
         evidence = tuple(kind for kind, speaks in kinds.items() if speaks)
         self.settled[name] = Inferred(current, name, evidence, "; ".join(said))
         self.taken.add(current)
@@ -171,13 +341,18 @@ class _Settling:
         left = {other: tuple(item for item in items if item != current) for other, items in self.open.items()}
         self.open = {other: items for other, items in left.items() if items}
 
-    def _ambiguous(self) -> UsageError:
+    def _ambiguous(self, open_outputs: Mapping[str, tuple[str, ...]]) -> UsageError:
         facts = [
             f"{name!r} {list(self.graph.tensors[name].shape)}: {_listing(list(left))}"
-            for name, left in self.open.items()
+            for name, left in open_outputs.items()
         ]
-        what = f"output {next(iter(self.open))!r} replaces" if len(facts) == 1 else f"{len(facts)} outputs replace"
-        return UsageError(f"which input {what} cannot be told", facts=tuple(facts), hint=_HINT)
+        what = f"output {next(iter(open_outputs))!r} replaces" if len(facts) == 1 else f"{len(facts)} outputs replace"
+        if self.settled:
+            told = [f"'{pair.current}: {pair.following}'" for pair in self.settled.values()]
+            more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+            facts.append(f"the other pairs, which that file must have, too: {', '.join(told[:_SHOWN])}{more}")
+        lines = [f"'{left[0]}: {name}'" for name, left in open_outputs.items()]
+        return UsageError(f"which input {what} cannot be told", facts=tuple(facts), hint=_HINT.format("{}", lines[0]))
 
 
 def _listing(names: Sequence[str]) -> str:

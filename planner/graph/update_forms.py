@@ -7,7 +7,7 @@ An output is walked back through the ops that an update is made of, over tensors
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,7 +40,7 @@ class Term:
         return self.is_private and (self.factor is None or 0 < self.factor <= _MOST)
 
 
-def candidates(graph: Graph, output: str, positions: Mapping[str, int]) -> dict[str, Term]:
+def candidates(graph: Graph, output: str, positions: Mapping[str, int], stops: Collection[str] = ()) -> dict[str, Term]:
     """The inputs that an output may replace, in the order of the file, and how it reads each.
 
     The walk goes through Add, Sub, Neg, Sum, Mul and Div by a factor, Where, Min, Max, Clip, Cast, Identity, scatters
@@ -55,15 +55,16 @@ def candidates(graph: Graph, output: str, positions: Mapping[str, int]) -> dict[
         graph: the flat step.
         output: one of its outputs.
         positions: index of each op in the order of execution, by name.
+        stops: tensors through which the walk does not go, nor does it look at them.
     """
-    terms = _terms(graph, output, positions)
+    terms = every_term(graph, output, positions, stops)
     chosen = {name: term for name, term in terms.items() if term.is_strong}
     if not chosen:
         chosen = {name: term for name, term in terms.items() if term.is_weak}
     return {name: chosen[name] for name in graph.inputs if name in chosen}
 
 
-def _terms(graph: Graph, output: str, positions: Mapping[str, int]) -> dict[str, Term]:
+def every_term(graph: Graph, output: str, positions: Mapping[str, int], stops: Collection[str] = ()) -> dict[str, Term]:
     """The inputs that an output reads through the ops of an update, over its own shape and dtype."""
     goal = graph.tensors[output]
     factors: dict[str, float | None] = {output: 1.0}
@@ -73,7 +74,7 @@ def _terms(graph: Graph, output: str, positions: Mapping[str, int]) -> dict[str,
 
     def reach(name: str, factor: float | None) -> None:
         tensor = graph.tensors[name]
-        if (tensor.shape, tensor.dtype) != (goal.shape, goal.dtype):
+        if (tensor.shape, tensor.dtype) != (goal.shape, goal.dtype) or name in stops:
             return
         if name in factors:
             factors[name] = _stronger(factors[name], factor)
@@ -143,13 +144,18 @@ def _running_statistic(op: Op, output: str) -> list[tuple[str, float | None]]:
 
 
 def _factor(graph: Graph, name: str) -> float | None:
-    """The value of a constant of one element, 1 for what is computed as ``1 - x``, else None."""
+    """The value of a constant of one element, 1 for what is computed as ``1 - x``, else None.
+
+    Where x is a factor itself, ``x m + (1 - x) v`` is an average, and neither factor is known.
+    """
     value = _scalar(graph, name)
     if value is not None or name not in graph.producer:
         return value
     op = graph.producer[name]
     is_complement = op.op_type == "Sub" and not op.domain and _scalar(graph, op.inputs[0]) == 1.0
-    return 1.0 if is_complement and graph.tensors[name].elements == 1 else None
+    if not is_complement or graph.tensors[name].elements != 1:
+        return None
+    return None if any(reader.op_type == "Mul" for reader in graph.consumers[op.inputs[1]]) else 1.0
 
 
 def _scalar(graph: Graph, name: str) -> float | None:

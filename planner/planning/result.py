@@ -8,6 +8,7 @@ from pathlib import Path
 from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch, Segment
 from planner.graph.reading.values import values_of
+from planner.graph.state_warnings import state_warnings
 from planner.partition.collectives import collectives, counted
 from planner.planning.another_effort import another_effort
 from planner.planning.session import Planned, Session
@@ -37,6 +38,7 @@ def result_of(
     program, graph = partitioned.program, session.graph
     steps = [step for worker in program.workers for step in worker.steps]
     estimates, warnings = beside
+    warnings = (*warnings, *state_warnings(session.whole))
     return PlanResult(
         plan=plan,
         directory=directory,

@@ -24,6 +24,7 @@ from planner.graph.notes import (
     EVIDENCE,
     EXTERNAL,
     FOLDED,
+    LEFT,
     PREFIX,
     STATE,
     UNLOADED,
@@ -38,7 +39,7 @@ from planner.graph.reading.foreign import Operators, declared_types
 from planner.graph.reading.inline import inline_functions, reachable_nodes
 from planner.graph.reading.load import MAX_IR_VERSION, convert_opset, default_opset, load_model, refuse_unsupported
 from planner.graph.reading.values import fixed_inputs, note_of, values_of
-from planner.graph.roles import infer_state, with_state
+from planner.graph.roles import find_state, with_state
 from planner.graph.wellformed import (
     check_names,
     check_text,
@@ -65,7 +66,7 @@ def read_model(
         dims: sizes for the symbolic dims of its inputs, by name; a dim without a name is ``input[index]``.
         values: inputs that become constants, see ``values.fixed_inputs``.
         state_pairs: (state, next state) by name; if None, what the file's ``tofu.state`` metadata says, and if there
-            is none, what ``roles.infer_state`` finds.
+            is none, what ``roles.find_state`` finds.
         operators: which operators can be planned, and what descriptions say of shapes; None: every operator is taken
             whose shapes ONNX infers or the file states.
 
@@ -361,14 +362,16 @@ def _with_state(graph: Graph, metadata: Mapping[str, str], state_pairs: Sequence
     _refuse_empty(graph)
     if state_pairs is not None:
         # What was inferred once is not what is said now.
-        bare = {key: value for key, value in graph.notes.items() if key != EVIDENCE}
+        bare = {key: value for key, value in graph.notes.items() if key not in (EVIDENCE, LEFT)}
         return with_state(replace(graph, notes=bare), state_pairs)
     stated = pairs_of(metadata, STATE)
     if stated is None:
-        inferred = infer_state(graph)
-        reasons = {pair.following: [pair.evidence, pair.why] for pair in inferred}
-        notes = {**graph.notes, EVIDENCE: json.dumps(reasons)} if inferred else graph.notes
-        return with_state(replace(graph, notes=notes), [(pair.current, pair.following) for pair in inferred])
+        found = find_state(graph)
+        reasons = {pair.following: [pair.evidence, pair.why] for pair in found.pairs}
+        notes = {**graph.notes, EVIDENCE: json.dumps(reasons)} if reasons else dict(graph.notes)
+        if found.left:
+            notes[LEFT] = json.dumps(found.left)
+        return with_state(replace(graph, notes=notes), [(pair.current, pair.following) for pair in found.pairs])
     try:
         return with_state(graph, stated)
     except UsageError as error:

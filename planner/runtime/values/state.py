@@ -17,6 +17,7 @@ from planner.graph.external import external_values
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.graph.reading.values import values_of
+from planner.graph.state_warnings import left_over
 from planner.runtime.values.external import ExternalData
 from planner.runtime.values.indices import index_faults
 from planner.runtime.values.npz import read_npz
@@ -188,9 +189,15 @@ def refuse_missing(graph: Graph, given: Collection[str], *, source: str) -> None
         if graph.initial.get(name) is None
     ]
     if missing:
+        following = dict(left_over(graph))
+        facts = [f"{tensor.name}: {tensor.dtype.value} {list(tensor.shape)}" for tensor in missing]
+        for number, tensor in enumerate(missing):
+            if tensor.name in following:
+                line = f"'{tensor.name}: {following[tensor.name]}'"
+                facts[number] += f"; if it is a state, plan again with {line} and the other pairs in --state"
         raise UsageError(
             f"{source} lacks inputs of the model",
-            facts=tuple(f"{tensor.name}: {tensor.dtype.value} {list(tensor.shape)}" for tensor in missing),
+            facts=tuple(facts),
             hint="add these arrays; without --inputs, all data is drawn",
         )
 

@@ -1,0 +1,91 @@
+"""Which products of a graph are gradients of its inputs: what tells a training step from a forward model.
+
+A parameter is read forward in a product with an activation, ``y = a W``, and its gradient is a product of that
+activation with what comes back, ``a^T dy``: of the parameter's sizes, and computed from ``y``. A forward model reads no
+activation twice so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from planner.graph.model import Graph, Op
+
+_PRODUCTS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum"})
+_LAYOUT: Final = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+
+
+@dataclass(frozen=True, slots=True)
+class GradientProducts:
+    """The products of a graph that have the form of gradients."""
+
+    gradients: frozenset[str] = frozenset()
+    """Their results."""
+    back: frozenset[str] = frozenset()
+    """What comes back, which they multiply with activations: of it gradients of biases are sums."""
+
+
+def gradient_products(graph: Graph) -> GradientProducts:
+    """The products that have the form of gradients of graph inputs; none unless one is certainly computed from the
+    product that reads its input forward.
+    """
+    positions = {op.name: index for index, op in enumerate(graph.ops)}
+    root = _roots(graph)
+    forward: dict[str, list[tuple[Op, str]]] = {}
+    for op in graph.ops:
+        if op.op_type in _PRODUCTS and not op.domain and len(op.inputs) > 1:
+            left, right = (root[name] for name in op.inputs[:2])
+            for parameter, other in ((left, right), (right, left)):
+                if parameter in graph.inputs and parameter != other and graph.tensors[parameter].dtype.is_float:
+                    forward.setdefault(other, []).append((op, parameter))
+    found: dict[str, str] = {}
+    is_certain = False
+    for op in graph.ops:
+        if op.op_type not in _PRODUCTS or op.domain or len(op.inputs) < 2:
+            continue
+        left, right = (root[name] for name in op.inputs[:2])
+        for activation, back in ((left, right), (right, left)):
+            for product, parameter in forward.get(activation, ()):
+                if back == parameter or back not in graph.producer or positions[product.name] >= positions[op.name]:
+                    continue
+                if sorted(graph.tensors[op.outputs[0]].shape) != sorted(graph.tensors[parameter].shape):
+                    continue
+                found[op.outputs[0]] = back
+                is_certain = is_certain or _leads_to(graph, positions, product, back)
+    return GradientProducts(frozenset(found), frozenset(found.values())) if is_certain else GradientProducts()
+
+
+def computed_from(graph: Graph, names: Iterable[str]) -> frozenset[str]:
+    """The tensors that some tensors lead to, and these."""
+    reached = set(names)
+    if reached:
+        for op in graph.ops:
+            if not reached.isdisjoint(op.inputs):
+                reached.update(op.outputs)
+    return frozenset(reached - {""})
+
+
+def _roots(graph: Graph) -> dict[str, str]:
+    """By tensor, the one that it holds in another layout or dtype; itself, where it is none."""
+    root = {name: name for name in graph.tensors}
+    for op in graph.ops:
+        if op.op_type in _LAYOUT and not op.domain:
+            root[op.outputs[0]] = root[op.inputs[0]]
+    return root
+
+
+def _leads_to(graph: Graph, positions: dict[str, int], product: Op, name: str) -> bool:
+    """Whether a tensor is computed from a product's result."""
+    pending, seen = [name], {name}
+    while pending:
+        op = graph.producer.get(pending.pop())
+        if op is product:
+            return True
+        if op is None or positions[op.name] < positions[product.name]:
+            continue
+        following = [read for read in op.inputs if read and read not in seen]
+        seen.update(following)
+        pending += following
+    return False

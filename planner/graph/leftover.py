@@ -1,0 +1,76 @@
+"""Inputs and outputs of a step that no update's form has paired, and that may belong together.
+
+Updates have more forms than ``update_forms`` knows: a soft threshold, a projection, a quotient, a shifted queue, a copy
+in 16 bits. Each reads what it replaces element by element, or is a copy of a next state. What is left over and has one
+shape and dtype is looked at here; ``roles`` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from planner.graph.model import Graph, Op
+
+_CHANGING: Final = frozenset({"BitShift", "Cast", "Clip", "Div", "Identity", "Mod", "Relu", "Sign", "Sub", "Tanh"})
+"""Ops that change elements of their first operand, and keep their sign."""
+_MOVING_ONE: Final = frozenset(
+    {"Expand", "Flatten", "Gather", "Pad", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"}
+)
+"""Ops that move elements of their first operand."""
+_SCATTERING: Final = frozenset({"ScatterElements", "ScatterND"})
+_LOGICAL: Final = frozenset({"And", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Not", "Or", "Xor"})
+_OF_EVERY: Final = _LOGICAL | {"Add", "Concat", "Max", "Min", "Mul", "Sum", "Where"}
+"""Ops that hand on elements of every operand."""
+_OF_FIRST: Final = _CHANGING | _MOVING_ONE | _SCATTERING
+_MOVING: Final = _MOVING_ONE | {"Concat"}
+_COPYING: Final = frozenset({"Cast", "Identity"})
+
+
+def kept_inputs(graph: Graph, output: str) -> frozenset[str]:
+    """The inputs that an output reads element by element, without a product, a sum over elements or a lost sign."""
+    pending, seen = [output], {output}
+    while pending:
+        name = pending.pop()
+        op = graph.producer.get(name)
+        if op is None or op.domain:
+            continue
+        for read in _handed_on(op):
+            is_alike = op.op_type in _MOVING or graph.tensors[read].shape == graph.tensors[name].shape
+            if read not in seen and is_alike:
+                seen.add(read)
+                pending.append(read)
+    return frozenset(seen.intersection(graph.inputs))
+
+
+def _handed_on(op: Op) -> tuple[str, ...]:
+    named = tuple(name for name in op.inputs if name)
+    if op.op_type == "Mul" and len(set(named)) == 1:
+        return ()  # a square has no sign
+    if op.op_type == "Where":
+        return named[1:]
+    if op.op_type in _OF_EVERY:
+        return named
+    return named[:1] if op.op_type in _OF_FIRST else ()
+
+
+def is_copy_of(graph: Graph, output: str, originals: Collection[str]) -> bool:
+    """Whether an output is one of some tensors in another dtype."""
+    name = output
+    while (op := graph.producer.get(name)) is not None and op.op_type in _COPYING and not op.domain:
+        name = op.inputs[0]
+        if name in originals:
+            return True
+    return False
+
+
+def leading_to(graph: Graph, output: str) -> frozenset[str]:
+    """The tensors from which an output is computed."""
+    pending, seen = [output], {output}
+    while pending:
+        op = graph.producer.get(pending.pop())
+        if op is not None:
+            following = [name for name in op.inputs if name and name not in seen]
+            seen.update(following)
+            pending += following
+    return frozenset(seen)

@@ -1,0 +1,51 @@
+"""What the user should know of a flat step's state: it is never guessed in silence."""
+
+from __future__ import annotations
+
+from planner.graph.model import Graph
+from planner.graph.notes import LEFT, evidence_of, pairs_of
+
+_SHOWN = 4
+_OTHERWISE = "if that is not so, write all pairs in a file for --state"
+
+
+def state_warnings(graph: Graph) -> tuple[str, ...]:
+    """A sentence for each kind of pair that rests on little, and for what may be a pair; () where all is certain.
+
+    Raises:
+        ModelError: the graph's notes are not of their form.
+    """
+    evidence = evidence_of(graph.notes)
+    current = {pair.following: pair.current for pair in graph.state}
+    found: list[str] = []
+    for kind, how in (
+        ("position", "by the order of the file alone, state and next state"),
+        ("rest", "because nothing else of their shape and dtype is left, state and next state"),
+    ):
+        pairs = [(current[name], name) for name, (kinds, _) in evidence.items() if kind in kinds and name in current]
+        if pairs:
+            found.append(f"paired {how}: {_lines(pairs)}; {_OTHERWISE}")
+    left = left_over(graph)
+    if left:
+        them = "an input and an output of" if len(left) == 1 else "inputs and outputs of"
+        found.append(
+            f"no state, though {them} one shape and dtype: if the output is the input's next value, write "
+            f"{_lines(left)} in a file for --state, with all other pairs"
+        )
+    return tuple(found)
+
+
+def left_over(graph: Graph) -> tuple[tuple[str, str], ...]:
+    """Inputs and outputs that may belong together, and that nothing paired.
+
+    Raises:
+        ModelError: the graph's note is not of that form.
+    """
+    paired = {name for pair in graph.state for name in (pair.current, pair.following)}
+    return tuple(pair for pair in pairs_of(graph.notes, LEFT) or () if paired.isdisjoint(pair))
+
+
+def _lines(pairs: list[tuple[str, str]] | tuple[tuple[str, str], ...]) -> str:
+    """Pairs as lines of such a file."""
+    shown = ", ".join(f"'{current}: {following}'" for current, following in pairs[:_SHOWN])
+    return shown + (f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else "")
