@@ -1,11 +1,12 @@
-"""An If whose condition is known is the branch that it takes.
+"""A graph inside of an op, written among the ops around it.
 
-Exporters write an If for what depends on shapes or on flags of a call; once those are known, nothing is left to decide.
+An If whose condition is known is the branch that it takes. Exporters write an If for what depends on shapes or on flags
+of a call; once those are known, nothing is left to decide. Of a loop, ``loops`` writes round by round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from onnx import GraphProto, NodeProto, TensorProto, helper
@@ -15,15 +16,60 @@ from planner.graph.wellformed import fresh_name
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
-    """What stands in the place of an If; names are those of the graph around it, or new."""
+class Inlined:
+    """What stands in the place of an op's graph; names are those of the graph around it, or new."""
 
     initializers: tuple[TensorProto, ...]
     nodes: tuple[NodeProto, ...]
-    """They make the If's outputs."""
+    outputs: tuple[str, ...]
+    """The names that the graph's outputs have now."""
+    constants: Mapping[str, str]
+    """The new names of what does not change from one time to the next: initializers, and what Constant nodes make."""
 
 
-def taken_branch(node: NodeProto, condition: bool, prefix: str, taken: Collection[str]) -> Branch:
+def inlined(
+    graph: GraphProto,
+    given: Mapping[str, str],
+    prefix: str,
+    taken: Collection[str],
+    *,
+    outputs: Sequence[str] = (),
+    of_all_rounds: str = "",
+) -> Inlined:
+    """A graph's nodes under new names.
+
+    Args:
+        graph: is left as it is.
+        given: what the graph's inputs are called around it, and constants that stand there already: those are left out.
+        prefix: begins the names of the graph's own tensors.
+        taken: names of tensors that these must not have.
+        outputs: what the graph's outputs are to be called, where a node makes them.
+        of_all_rounds: begins the names of constants, where the graph is written several times; "" for ``prefix``.
+    """
+    graph_copy = GraphProto()
+    graph_copy.CopyFrom(graph)
+    initializers = [tensor for tensor in graph_copy.initializer if tensor.name not in given]
+    nodes = [node for node in graph_copy.node if not (_is_constant(node) and node.output[0] in given)]
+    fixed = {tensor.name for tensor in initializers} | {node.output[0] for node in nodes if _is_constant(node)}
+    names = dict(given)
+    new: set[str] = set()
+    for own in (*(tensor.name for tensor in initializers), *sorted({name for node in nodes for name in node.output})):
+        if own:
+            stem = of_all_rounds if own in fixed and of_all_rounds else prefix
+            names[own] = _fresh(f"{stem}/{own}", taken, new)
+    made = {name for node in nodes for name in node.output}
+    for value, output in zip(graph_copy.output, outputs, strict=False):
+        if value.name in made and output and names[value.name] not in outputs:
+            names[value.name] = output
+    for tensor in initializers:
+        tensor.name = names[tensor.name]
+    for node in nodes:
+        _rename(node, names)
+    called = tuple(names.get(value.name, value.name) for value in graph_copy.output)
+    return Inlined(tuple(initializers), tuple(nodes), called, {own: names[own] for own in fixed})
+
+
+def taken_branch(node: NodeProto, condition: bool, prefix: str, taken: Collection[str]) -> Inlined:
     """The branch of an If (ONNX: ``then_branch`` where the condition is true, else ``else_branch``).
 
     Args:
@@ -33,24 +79,27 @@ def taken_branch(node: NodeProto, condition: bool, prefix: str, taken: Collectio
         taken: names of tensors that these must not have.
     """
     wanted = "then_branch" if condition else "else_branch"
-    graph = GraphProto()
-    graph.CopyFrom(next(attribute.g for attribute in node.attribute if attribute.name == wanted))
-    made = {name for inner in graph.node for name in inner.output if name}
-    names: dict[str, str] = {}
-    for own in (*(tensor.name for tensor in graph.initializer), *sorted(made)):
-        names[own] = fresh_name(f"{prefix}/{own}", {*taken, *names.values()})
-    handed_on = []
-    for value, output in zip(graph.output, node.output, strict=True):
-        if value.name in made and names[value.name] not in node.output:
-            names[value.name] = output
-        else:  # an input or initializer of the branch, or one tensor that is two outputs
-            handed_on.append((value.name, output))
-    for tensor in graph.initializer:
-        tensor.name = names[tensor.name]
-    for inner in graph.node:
-        _rename(inner, names)
-    identities = [helper.make_node("Identity", [names.get(source, source)], [to]) for source, to in handed_on if to]
-    return Branch(tuple(graph.initializer), (*graph.node, *identities))
+    graph = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
+    branch = inlined(graph, {}, prefix, taken, outputs=node.output)
+    # An input or initializer of the branch, or one tensor that is two outputs.
+    identities = [
+        helper.make_node("Identity", [source], [to])
+        for source, to in zip(branch.outputs, node.output, strict=True)
+        if to and source != to
+    ]
+    return Inlined(branch.initializers, (*branch.nodes, *identities), tuple(node.output), branch.constants)
+
+
+def _is_constant(node: NodeProto) -> bool:
+    return bool(node.op_type == "Constant" and node.domain in ("", "ai.onnx"))
+
+
+def _fresh(wanted: str, taken: Collection[str], new: set[str]) -> str:
+    name = fresh_name(wanted, taken)
+    while name in new:
+        name = fresh_name(f"{name}.2", taken)
+    new.add(name)
+    return name
 
 
 def _rename(node: NodeProto, names: Mapping[str, str]) -> None:

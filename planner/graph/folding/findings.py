@@ -28,6 +28,8 @@ class Findings:
     """Ops whose shapes ONNX cannot infer, and nobody states."""
     decided_by: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By op with branches or positions: the inputs that decide it at run time."""
+    loops: dict[str, str] = field(default_factory=dict)
+    """By loop that could be unrolled: why it is not."""
     lost: dict[str, str] = field(default_factory=dict)
     """Tensors without a static type, and what made them so; "" if it is only inherited."""
     unread: set[str] = field(default_factory=set)
@@ -81,6 +83,7 @@ class Findings:
         for op in unknown:
             if not op.domain and op.name in self.unsupported:
                 reasons.setdefault(("", op.op_type), f"ONNX has no such operator at opset {opset}")
+        reasons |= {(op.domain, op.op_type): self.loops[op.name] for op in unknown if op.name in self.loops}
         told = {op.name for op in unknown}
         others = [fact for name, fact in (self.unsupported | self.faults).items() if name not in told]
         error = undescribed_error(unknown, reasons, tuple(others))

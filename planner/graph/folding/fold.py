@@ -12,7 +12,8 @@ be known of its operands is known. What is folded, and what is not:
 - A float ConstantOfShape of rank 1 or more whose shape is an initializer, with a value that is no whole number, is a
   weight too: this is how architectures are shipped without their weights. Fills with 0, 1 or -inf are arithmetic.
 
-Sequences are followed element by element (see ``sequences``), an If becomes the branch that it takes.
+Sequences are followed element by element (see ``sequences``), an If becomes the branch that it takes, a loop that goes
+round as often as is known its rounds (see ``loops``).
 Float tensors of Constant nodes that have more than one element are weights, like float initializers (Paddle and spox
 state all weights so).
 Identity, a Cast to the dtype that is there already, and CastLike (which becomes Cast) go on the way.
@@ -32,6 +33,7 @@ from planner.graph.folding.evaluate import BOUNDED_BY_INPUTS
 from planner.graph.folding.findings import Findings
 from planner.graph.folding.infer import Inference, UnknownOperatorError
 from planner.graph.folding.known import KnownGraph
+from planner.graph.folding.loops import LOOPS, NotUnrolledError, Unroller
 from planner.graph.folding.microsoft_forms import FORMS
 from planner.graph.folding.restated import (
     Nodes,
@@ -122,6 +124,7 @@ class _Folder:
         self.declared = declared
         self.operators = operators
         self.found = Findings()
+        self.unroller = Unroller(known, self.take_all)
 
     def take_all(self, nodes: Nodes) -> None:
         """The next ops."""
@@ -145,6 +148,8 @@ class _Folder:
             return
         if default_domain and op.op_type == "If" and known.demand(op.inputs[:1]):
             self.take_all(branch_nodes(op, node, known))
+            return
+        if default_domain and op.op_type in LOOPS and self._unroll(op, node):
             return
         if any(operand in known.sequences for operand in op.inputs) or (default_domain and op.op_type in SEQUENCE_OPS):
             self._sequence(op)
@@ -176,7 +181,9 @@ class _Folder:
             return
         if default_domain and op.has_graphs:
             self.found.decided_by[op.name] = known.deciders(op.inputs[0]) if op.op_type == "If" else ()
-            reason = obstacle(node) if self.operators is not None else "control flow (a subgraph as attribute)"
+            reason = obstacle(node)
+            if self.operators is None:
+                reason = self.found.loops.get(op.name) or "control flow (a subgraph as attribute)"
             if reason:
                 self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {reason}")
                 return
@@ -193,6 +200,16 @@ class _Folder:
             self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r}){beside}")
             return
         known.keep_typed(op, made)
+
+    def _unroll(self, op: Op, node: NodeProto) -> bool:
+        """Whether a loop's rounds were taken in its place."""
+        try:
+            self.unroller.unroll(op, node)
+        except NotUnrolledError as why:
+            if str(why):
+                self.found.loops[op.name] = f"control flow: {why}"
+            return False
+        return True
 
     def _outputs(self, op: Op, node: NodeProto) -> Mapping[str, Tensor | None] | None:
         """The static types of an op's outputs, for which operands that decide them are worked out; None if it is wrong.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from onnx import NodeProto
+from onnx import NodeProto, TensorProto
 
 from planner.errors import UnsupportedError
 from planner.graph.folding.branches import taken_branch
@@ -37,7 +37,17 @@ def branch_nodes(op: Op, node: NodeProto, known: KnownGraph) -> Nodes:
     condition = known.values[op.inputs[0]]
     assert condition is not None, "it is known"
     branch = taken_branch(node, bool(condition.item()), op.name, known.tensors)
-    for tensor in branch.initializers:
+    know_initializers(branch.initializers, op, known)
+    return [(f"{op.name}/{number}", inner) for number, inner in enumerate(branch.nodes)]
+
+
+def know_initializers(initializers: Sequence[TensorProto], op: Op, known: KnownGraph) -> None:
+    """The initializers of a graph inside of an op, under the names that they have outside of it.
+
+    Raises:
+        UnsupportedError: one that is not in the model's file.
+    """
+    for tensor in initializers:
         owner = f"initializer {tensor.name!r} inside of op {op.name!r}"
         value = array_of(tensor, owner)
         if value is None:
@@ -46,7 +56,6 @@ def branch_nodes(op: Op, node: NodeProto, known: KnownGraph) -> Nodes:
         known.values[tensor.name] = value
         if not known.tensors[tensor.name].dtype.is_float:
             known.foldable.add(tensor.name)
-    return [(f"{op.name}/{number}", inner) for number, inner in enumerate(branch.nodes)]
 
 
 def sequence_nodes(op: Op, known: KnownGraph) -> Nodes:

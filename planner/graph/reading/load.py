@@ -123,8 +123,8 @@ def _check_version(entry: OperatorSetIdProto) -> None:
 def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators: Operators | None = None) -> None:
     """Refuse the forms of ONNX that cannot be planned, all findings at once.
 
-    An If, and what makes and reads sequences, may be nothing once values are known (see ``fold``): where they are all
-    that there is to be said, it is left to be said then.
+    Control flow, and what makes and reads sequences, may be nothing once values are known (see ``fold``): where they
+    are all that there is to be said, it is left to be said then.
 
     Args:
         model: its training information, sparse initializers and types of inputs and outputs are looked at.
@@ -145,7 +145,7 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators:
         if not reason and operators is not None and node.op_type in CONTROL_FLOW:
             reason = obstacle(node, functions)
         if reason:
-            is_told = node.domain in ("", "ai.onnx") and (node.op_type == "If" or node.op_type in SEQUENCE_OPS)
+            is_told = node.domain in ("", "ai.onnx") and (node.op_type in CONTROL_FLOW or node.op_type in SEQUENCE_OPS)
             (perhaps if is_told else facts)[f"{node_label(node)}: {reason}"] = None
         elif operators is not None and node.domain not in ("", "ai.onnx"):
             key = (node.domain, node.op_type)
