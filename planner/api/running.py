@@ -39,7 +39,9 @@ def run(
     weights: AnyPath | None = None,
     data_dir: AnyPath | None = None,
     random_weights: bool = False,
-    steps: int = 1,
+    steps: int | None = None,
+    epochs: int | None = None,
+    shuffle: int | None = None,
     lr: str | float | None = None,
     verify: bool = False,
     result: AnyPath | None = None,
@@ -69,12 +71,14 @@ def run(
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
-        inputs: arrays for the inputs (npz), or a directory of batches, one per step; all data that has no value in the
-            model. None: data is drawn.
+        inputs: arrays for the inputs (npz), gone through in batches if they have more rows than a batch; or a directory
+            of batches, one per step; all data that has no value in the model. None: data is drawn.
         weights: state to start from (npz or safetensors).
         data_dir: the folder of the model's external data; None: where the plan says.
         random_weights: draw weights that are external data, and read no such file.
-        steps: how many iterations, those before a checkpoint included.
+        steps: how many iterations, those before a checkpoint included; None: 1, or as ``epochs`` says.
+        epochs: how often to go through all batches of ``inputs``.
+        shuffle: the seed of the order in which rows or batches are taken, another one in each epoch; None: as they lie.
         lr: a learning rate, or a schedule as text (``planner.runtime.values.schedule``).
         verify: judge every step against the unpartitioned model.
         result: where to write outputs and next state (npz).
@@ -129,8 +133,12 @@ def run(
             try_file(result)
             if result.suffix != ".npz":
                 raise UsageError(f"{result}: results are written as npz", hint=f"call it {result.stem}.npz")
+        if steps is not None and epochs is not None:
+            raise UsageError("--steps and --epochs exclude each other: both say how long to train")
         options = RunOptions(
-            steps=steps,
+            steps=1 if steps is None else steps,
+            epochs=epochs,
+            shuffle=shuffle,
             inputs=inputs,
             weights=path_of(weights),
             data_dir=path_of(data_dir),

@@ -34,7 +34,8 @@ _INTERRUPTED = "interrupted: this step is finished first; Ctrl-C once more ends 
     "--inputs",
     type=click.Path(path_type=Path),
     metavar="FILE.npz|DIR",
-    help="Arrays for all inputs by name, or a folder of batches, one per step.  [default: drawn from the seed]",
+    help="Arrays for all inputs by name, taken batch by batch where they have more rows than one; or a folder of "
+    "batches, one per step.  [default: drawn from the seed]",
 )
 @click.option(
     "--weights",
@@ -54,10 +55,17 @@ _INTERRUPTED = "interrupted: this step is finished first; Ctrl-C once more ends 
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
     metavar="N",
-    help="Training steps; with --resume, those of the checkpoint included.",
+    help="Training steps; with --resume, those of the checkpoint included.  [default: 1]",
+)
+@click.option(
+    "--epochs", type=click.IntRange(min=1), metavar="N", help="In place of --steps: go through all of --inputs N times."
+)
+@click.option(
+    "--shuffle",
+    type=click.IntRange(min=0),
+    metavar="SEED",
+    help="Take rows, or batches of a folder, in an order drawn from SEED, another one in each epoch.",
 )
 @click.option(
     "--lr",
@@ -148,7 +156,9 @@ def run(
     weights: Path | None,
     data_dir: Path | None,
     random_weights: bool,
-    steps: int,
+    steps: int | None,
+    epochs: int | None,
+    shuffle: int | None,
     lr: str | None,
     verify: bool,
     result: Path | None,
@@ -181,6 +191,7 @@ def run(
       tofu run plan --steps 3 --verify
       tofu run plan --inputs batch.npz --result out.npz
       tofu run plan --inputs batch.npz --data-dir /models/llama
+      tofu run plan --inputs data.npz --epochs 10 --shuffle 1 --log log.csv
       tofu run plan --inputs batches/ --steps 1000 --lr cosine:0.1,0.001,1000 --checkpoint-dir ck --checkpoint-every 100
       tofu run plan --inputs batches/ --steps 1000 --checkpoint-dir ck --resume --export weights.safetensors
     """
@@ -206,6 +217,8 @@ def run(
                 data_dir=data_dir,
                 random_weights=random_weights,
                 steps=steps,
+                epochs=epochs,
+                shuffle=shuffle,
                 lr=lr,
                 verify=verify,
                 result=result,

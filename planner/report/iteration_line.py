@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 def iteration_line(report: StepReport) -> str:
     """What is known of a step.
 
-    Example: ``step 3 of 100  loss 0.693147  4.1 ms``.
+    Example: ``step 3 of 100  epoch 1 of 2  loss 0.693147  4.1 ms``.
     """
     parts = [f"step {report.step} of {report.steps}"]
+    if report.epoch is not None:
+        parts.append(f"epoch {report.epoch} of {report.epochs}")
     if report.loss is not None:
         parts.append(f"loss {report.loss:.6f}")
     return "  ".join([*parts, format_seconds(report.seconds)])

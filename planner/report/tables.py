@@ -103,6 +103,12 @@ def run(result: RunResult, file: TextIO) -> None:
         )
     else:
         columns, rows = ("step", "time"), list(zip(numbers, seconds, strict=True))
+    if not result.steps:
+        facts = [("steps", f"{result.first_step - 1} were done already")]
+        if result.exported:
+            facts.append(("exported", counted(len(result.exported), "tensor")))
+        console.print_facts(facts)
+        return
     console.print_table(columns, rows, columns)
     console.print()
     agree = all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.errors import DivergedError
+from planner.errors import DivergedError, UsageError
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.runtime.engine.executor import Iteration
@@ -24,10 +24,10 @@ from planner.runtime.run_log import RunLog
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult, StepReport
 from planner.runtime.values import schedule
-from planner.runtime.values.checkpoint import remove_older, write_checkpoint
+from planner.runtime.values.checkpoint import Checkpoint, Passed, remove_older, write_checkpoint
 from planner.runtime.values.export import export_weights
 from planner.runtime.values.feed import Feed
-from planner.runtime.values.state import Values, part_of
+from planner.runtime.values.state import Drawn, Values, part_of
 from planner.runtime.values.tiles import fill_tiles, gather_tiles, hand_out_tiles, load_tiles
 
 
@@ -177,6 +177,8 @@ class Iterations:
             moved_bytes=sum(fetch.moved_bytes for fetch in self._fetches),
             seconds=self._seconds[-1],
             comparison=self._comparisons[-1] if self._comparisons else None,
+            epoch=None if self._feed is None else self._feed.epoch(number),
+            epochs=None if self._feed is None else self._feed.epoch(options.steps),
             learning_rate=None if options.schedule is None else options.schedule.rate(number),
         )
         if self._log is not None:
@@ -236,6 +238,7 @@ class Iterations:
             program.state,
             tile_of,
             None if options.verify else options.world,
+            None if self._feed is None else Passed.of(self._feed),
         )
         if options.keep is not None and self._engine.reports:
             remove_older(directory, number, options.keep, self._plan.model_digest)
@@ -281,6 +284,55 @@ class Iterations:
         following = {pair.current: pair.following for pair in self._plan.program.state}
         state = states_of(self._plan)
         return export_weights(self._options.export, state, lambda name: outputs[following[name]], self._options.forward)
+
+
+def already_done(plan: LoadedPlan, checkpoint: Checkpoint, loss: str, options: RunOptions) -> RunResult:
+    """What a run that is to go on from its last step has to say: the state, as the checkpoint has it.
+
+    Raises:
+        UsageError: more steps are done than were asked for.
+    """
+    if checkpoint.step > options.steps:
+        raise UsageError(
+            f"step {checkpoint.step} is done already, and --steps is {options.steps}",
+            hint=f"--steps counts from the beginning: write --steps {checkpoint.step + 1}, or more",
+        )
+    program, reports = plan.program, options.world is None or options.world.rank == 0
+    options.notice(f"note: step {checkpoint.step} is done already: no step is run")
+    state = states_of(plan)
+    exported: tuple[str, ...] = ()
+    results: dict[str, np.ndarray] = {}
+    if reports and options.wants_results:
+        results = {pair.following: checkpoint.whole(pair.current) for pair in program.state}
+    if reports and options.export is not None:
+        exported = export_weights(options.export, state, checkpoint.whole, options.forward)
+    return RunResult(
+        steps=0,
+        first_step=checkpoint.step + 1,
+        loss_name=loss,
+        losses=(),
+        predicted_bytes=program.predicted_bytes,
+        moved_bytes=0,
+        fetches=(),
+        seconds=(),
+        verified=None,
+        max_error=None,
+        comparisons=(),
+        no_reference="",
+        own_precision=(),
+        door=None,
+        results=results,
+        arena_bytes=(0,) * len(program.workers),
+        workspace_bytes=(0,) * len(program.workers),
+        staging_bytes=(0,) * len(program.workers),
+        on_gpus=None,
+        nearly_same=0,
+        profile=None,
+        checkpoint=None,
+        exported=exported,
+        drawn=Drawn(options.seed, (), ()),
+        data_folder=None,
+    )
 
 
 def _nothing(graph: Graph, name: str) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from planner.runtime.engine.meeting import agree, agree_on_start
 from planner.runtime.engine.message_engine import MessageEngine
 from planner.runtime.engine.supervisor import SupervisedEngine
 from planner.runtime.engine.transport import Transport
-from planner.runtime.iterations import Iterations, states_of
+from planner.runtime.iterations import Iterations, already_done, states_of
 from planner.runtime.judge.foreign import check_kernels, check_libraries
 from planner.runtime.judge.references import Judge
 from planner.runtime.plan_files import LoadedPlan, load_plan
@@ -27,8 +27,10 @@ from planner.runtime.values import schedule
 from planner.runtime.values.checkpoint import Checkpoint, newest_checkpoint, refuse_filled
 from planner.runtime.values.claim import claimed
 from planner.runtime.values.export import check_export
-from planner.runtime.values.feed import Feed
-from planner.runtime.values.state import TileSource, Values, WeightFile, given_inputs, refuse_missing
+from planner.runtime.values.feed import Batches, BatchFolder, Feed
+from planner.runtime.values.given import digest_of_given
+from planner.runtime.values.rows import read_arrays
+from planner.runtime.values.state import TileSource, Values, WeightFile, refuse_missing
 
 
 def run_plan(
@@ -92,31 +94,31 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             if not options.resume:
                 refuse_filled(options.checkpoint_dir, loaded.model_digest)
         options.doing("reading the inputs")
-        sources: list[TileSource] = []
-        first, seed = 1, options.seed
-        if options.resume:
-            checkpoint = _resumed(loaded, options)
-            first, seed = checkpoint.step + 1, checkpoint.seed
-            if first > options.steps:
-                raise UsageError(
-                    f"step {checkpoint.step} is done already, and --steps is {options.steps}",
-                    hint=f"--steps counts from the beginning: write --steps {checkpoint.step + 1}, or more",
-                )
-            sources.append(checkpoint)
+        checkpoint = _resumed(loaded, options) if options.resume else None
+        first, seed = (1, options.seed) if checkpoint is None else (checkpoint.step + 1, checkpoint.seed)
+        sources: list[TileSource] = [] if checkpoint is None else [checkpoint]
         if options.weights is not None:
             sources.append(WeightFile(options.weights, graph))
-        inputs = options.inputs
         supplied = () if options.schedule is None else (schedule.INPUT,)
+        given, batches = _data(graph, options.inputs, supplied)
         feed: Feed | None = None
-        if isinstance(inputs, str | Path) and Path(inputs).is_dir():
-            feed = stack.enter_context(Feed(Path(inputs), graph, supplied))
-            inputs = feed.batch(first)
-        given = given_inputs(graph, inputs)
-        if inputs is not None and feed is None:
-            source = str(inputs) if isinstance(inputs, str | Path) else "inputs"
-            refuse_missing(graph, {*given, *supplied}, source=source)
-        if options.resume:
-            given = {name: value for name, value in given.items() if not sources[0].holds(name)}
+        if batches is not None:
+            feed = stack.enter_context(Feed(batches, _shuffle(options, batches, checkpoint)))
+            if line := batches.told(is_shuffled=feed.shuffle is not None):
+                options.notice(f"note: {line}")
+        elif options.shuffle is not None:
+            raise UsageError(f"--shuffle: {_source(options)} is one batch, the same in every step")
+        if options.epochs is not None:
+            options = replace(options, steps=options.epochs * (1 if feed is None else feed.per_epoch))
+        options = replace(options, seed=seed)
+        if checkpoint is not None and first > options.steps:
+            return already_done(loaded, checkpoint, name, options)
+        if feed is not None:
+            given = {**given, **feed.batch(first)}
+        if options.inputs is not None:
+            refuse_missing(graph, {*given, *supplied}, source=_source(options))
+        if checkpoint is not None:
+            given = {name: value for name, value in given.items() if not checkpoint.holds(name)}
         values = Values(
             graph,
             given,
@@ -137,7 +139,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             options.notice(sentence)
         if world is not None:
             agree_on_start(world, first, seed)
-        return Iterations(loaded, engine, judge, name, replace(options, seed=seed), feed).go(values, first)
+        return Iterations(loaded, engine, judge, name, options, feed).go(values, first)
 
 
 def _resumed(plan: LoadedPlan, options: RunOptions) -> Checkpoint:
@@ -151,10 +153,52 @@ def _resumed(plan: LoadedPlan, options: RunOptions) -> Checkpoint:
     return checkpoint
 
 
+def _data(
+    graph: Graph, inputs: str | Path | Mapping[str, np.ndarray] | None, supplied: Sequence[str]
+) -> tuple[dict[str, np.ndarray], Batches | None]:
+    """What is the same in every step, and what is gone through in batches; None: nothing is."""
+    if inputs is None:
+        return {}, None
+    if isinstance(inputs, str | Path):
+        path = Path(inputs)
+        return ({}, BatchFolder(path, graph, supplied)) if path.is_dir() else read_arrays(graph, path, source=str(path))
+    return read_arrays(graph, inputs, source="inputs")
+
+
+def _source(options: RunOptions) -> str:
+    """How to name the data."""
+    return str(options.inputs) if isinstance(options.inputs, str | Path) else "inputs"
+
+
+def _shuffle(options: RunOptions, batches: Batches, checkpoint: Checkpoint | None) -> int | None:
+    """The seed of the order of a data set: as asked, and as before.
+
+    Raises:
+        UsageError: it is asked for otherwise than before.
+    """
+    before = None if checkpoint is None else checkpoint.data
+    if before is None:
+        return options.shuffle
+    if options.shuffle not in (None, before.shuffle):
+        how = "as it lies" if before.shuffle is None else f"with --shuffle {before.shuffle}"
+        raise UsageError(
+            f"--shuffle {options.shuffle}: the run went through its data {how}",
+            hint="leave --shuffle out to go on at the same place of the same order",
+        )
+    if (before.items, before.per_batch) != (batches.items, batches.per_batch):
+        options.notice(
+            f"note: there were {before.items:,} rows or files to go through in batches of {before.per_batch:,}; now "
+            f"there are {batches.items:,}, in batches of {batches.per_batch:,}"
+        )
+    return before.shuffle
+
+
 def _equal_on_all(options: RunOptions) -> dict[str, str]:
     """What all ranks must have been asked alike, since they go through the steps together."""
     return {
         "--steps": str(options.steps),
+        "--epochs": str(options.epochs),
+        "--shuffle": str(options.shuffle),
         "--seed": str(options.seed),
         "--lr": str(options.schedule),
         "--verify": str(options.verify),
@@ -165,6 +209,10 @@ def _equal_on_all(options: RunOptions) -> dict[str, str]:
         "--loss": str(options.loss),
         "--allow-nan": str(options.allow_nan),
         "--result or --export": str(options.wants_results),
+        "--random-weights": str(options.random_weights),
+        "--inputs": digest_of_given(Path(options.inputs) if isinstance(options.inputs, str | Path) else None),
+        "--weights": digest_of_given(options.weights),
+        "--data-dir": digest_of_given(options.data_dir),
     }
 
 

@@ -24,7 +24,7 @@ from planner.runtime.run_report import StepReport
 from planner.whole import try_file, whole_file
 
 SUFFIXES: Final = (".jsonl", ".csv")
-COLUMNS: Final = ("step", "loss", "learning_rate", "seconds", "moved_bytes", "time")
+COLUMNS: Final = ("step", "epoch", "loss", "learning_rate", "seconds", "moved_bytes", "time")
 """What a line may have, in this order."""
 
 
@@ -113,6 +113,7 @@ def _members(report: StepReport) -> dict[str, object]:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     known = {
         "step": report.step,
+        "epoch": report.epoch,
         "loss": report.loss,
         "learning_rate": report.learning_rate,
         "seconds": report.seconds,

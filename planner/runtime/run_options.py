@@ -29,8 +29,14 @@ class RunOptions:
     steps: int = 1
     """The last step to be done; at least 1. A run that is resumed goes on from the step of its checkpoint."""
     inputs: str | Path | Mapping[str, np.ndarray] | None = None
-    """An npz file or arrays (see ``state.check_inputs``): the same data in every step; or a directory of batches, one
-    for each step (see ``feed.py``). All that is data and has no value in the model must be there; None: it is drawn."""
+    """An npz file or arrays (see ``state.check_inputs``): the same data in every step, or batch by batch if they have
+    more rows than a batch; or a directory of batches, one for each step (see ``feed.py``). All that is data and has no
+    value in the model must be there; None: it is drawn."""
+    epochs: int | None = None
+    """How often to go through the batches of ``inputs``; it then says ``steps``."""
+    shuffle: int | None = None
+    """The seed of the order in which rows or batches are taken, another one in each epoch; None: as they lie, or as
+    before where a run is resumed."""
     weights: Path | None = None
     """State to start from, and constants that the model does not hold: npz or safetensors."""
     data_dir: Path | None = None
@@ -101,6 +107,11 @@ def check_options(options: RunOptions) -> None:
     """
     if options.steps < 1:
         raise UsageError(f"--steps is {options.steps}, and must be at least 1")
+    if options.epochs is not None and options.epochs < 1:
+        raise UsageError(f"--epochs is {options.epochs}, and must be at least 1")
+    for name, wish in (("--epochs", options.epochs), ("--shuffle", options.shuffle)):
+        if wish is not None and options.inputs is None:
+            raise UsageError(f"{name}: of which data?", hint="name them with --inputs")
     wishes = {
         "--resume": options.resume or None,
         "--checkpoint-every": options.checkpoint_every,

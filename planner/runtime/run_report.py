@@ -31,6 +31,10 @@ class StepReport:
     """Of the workers' iteration alone."""
     comparison: StepComparison | None
     """With verification."""
+    epoch: int | None = None
+    """Counted from 1; None where the data are the same in every step."""
+    epochs: int | None = None
+    """The last step's epoch."""
     learning_rate: float | None = None
     """Where a schedule says it."""
 

@@ -16,7 +16,7 @@ def test_run_passes_its_options(door: Door) -> None:
     assert cli.main(["run"]) == 0
     assert cli.main("run --random-weights --data-dir here".split()) == 0
     line = "run d --weights w.npz --lr 0.1 --checkpoint-dir c --checkpoint-every 3 --keep 2 --resume --export o.onnx"
-    line += " --log l.csv --log-every 5 --allow-nan"
+    line += " --epochs 4 --shuffle 6 --log l.csv --log-every 5 --allow-nan"
     assert (
         cli.main([*line.split(), *"--forward f.onnx --profile --device cuda --map 0,0,1 --patience 2.5".split()]) == 0
     )
@@ -25,7 +25,9 @@ def test_run_passes_its_options(door: Door) -> None:
         "weights": None,
         "data_dir": None,
         "random_weights": False,
-        "steps": 1,
+        "steps": None,
+        "epochs": None,
+        "shuffle": None,
         "lr": None,
         "verify": False,
         "result": None,
@@ -49,6 +51,8 @@ def test_run_passes_its_options(door: Door) -> None:
     }
     few = {"inputs": Path("f.npz"), "steps": 5, "verify": True, "result": Path("o.npz"), "seed": 7}
     more = {
+        "epochs": 4,
+        "shuffle": 6,
         "log": Path("l.csv"),
         "allow_nan": True,
         "weights": Path("w.npz"),

@@ -14,7 +14,7 @@ from planner.errors import UsageError
 from planner.graph.model import Graph
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
-from planner.runtime.values.feed import Feed, batch_files
+from planner.runtime.values.feed import BatchFolder, Feed, batch_files
 from planner.runtime.values.schedule import parse_schedule
 from planner.zoo import mlp
 
@@ -73,7 +73,7 @@ def test_what_are_no_batches(tmp_path: Path) -> None:
     np.savez(tmp_path / "0.npz", x0=np.zeros((8, 12), np.float32), w1=np.zeros((12, 12), np.float32))
     np.savez(tmp_path / "1.npz", x0=np.zeros((7, 12), np.float32))
     (tmp_path / "2.npy").write_bytes(b"no array")
-    with Feed(tmp_path, GRAPH) as feed:
+    with Feed(BatchFolder(tmp_path, GRAPH)) as feed:
         with pytest.raises(UsageError, match="more than data"):
             feed.batch(1)
         with pytest.raises(UsageError, match="does not fit"):

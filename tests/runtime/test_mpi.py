@@ -194,6 +194,19 @@ def test_another_plan_or_other_options(plan: Planner) -> None:
 
 
 @pytest.mark.slow
+def test_other_inputs(plan: Planner, tmp_path: Path) -> None:
+    """Of another content, or on one rank alone: refused before anything is loaded, with what differs."""
+    for name, value in (("a", 1), ("b", 2)):
+        np.savez(tmp_path / f"{name}.npz", x=np.full(3, value))
+    line = (1, *TOFU, "run", plan(SMALL, 2), "--engine", "mpi")
+    given = ("--inputs", tmp_path / "a.npz", "--weights", tmp_path / "a.npz")
+    done = launch_lines((*line, *given), (*line, "--inputs", tmp_path / "b.npz"))
+    assert (done.code, done.errors) == (2, ["error: --engine mpi: the ranks do not have the same"]), done.err
+    assert "--inputs " in done.err
+    assert "--weights not given; rank 0: " in done.err
+
+
+@pytest.mark.slow
 def test_what_all_refuse_is_told_once(plan: Planner, tmp_path: Path) -> None:
     done = launch(4, "run", plan(SMALL, 4), "--engine", "mpi", "--inputs", tmp_path / "none.npz")
     assert (done.code, done.errors) == (2, [f"error: {tmp_path / 'none.npz'} does not exist"]), done.err

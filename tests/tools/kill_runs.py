@@ -162,7 +162,12 @@ def _end_one(line: list[str], checkpoints: Path, rng: Random, ranks: int, end: s
     has_begun = False
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            line, env=environment(), stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
+            line,
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            start_new_session=True,
+            preexec_fn=heed_interrupts,
         )
         deadline = time.monotonic() + 300
         while process.poll() is None and time.monotonic() < deadline and not has_begun:
@@ -184,6 +189,11 @@ def _end_one(line: list[str], checkpoints: Path, rng: Random, ranks: int, end: s
     while (left := sum(map(_is_alive, all_of_it))) and time.monotonic() < deadline:
         time.sleep(0.01)
     return _Ended(process.returncode, left, has_begun)
+
+
+def heed_interrupts() -> None:
+    """Before a program is started: it takes Ctrl-C, though a shell that runs tests in the background ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _descendants(process_id: int) -> list[int]:

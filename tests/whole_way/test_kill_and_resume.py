@@ -14,7 +14,7 @@ import pytest
 from onnx import load, numpy_helper
 
 from fast_suite import chosen, draws
-from kill_runs import kill_runs
+from kill_runs import heed_interrupts, kill_runs
 from planner import api
 from planner.errors import ModelError
 from planner.graph.model import Graph
@@ -97,7 +97,13 @@ def test_interrupted(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Pat
     planned, checkpoints, log = plan_of(mlp_step, 3), tmp_path / "ck", tmp_path / "log.jsonl"
     run = ["run", str(planned.directory), "--steps", "100000", "--checkpoint-dir", str(checkpoints), "--log", str(log)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    process = subprocess.Popen([*COMMAND, *run], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*COMMAND, *run],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=heed_interrupts,
+    )
     assert process.stderr is not None
     told = []
     for line in process.stderr:

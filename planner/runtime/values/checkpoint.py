@@ -3,8 +3,8 @@
     DIR/step-00000010/
         worker0.npz       the tiles that worker 0 owns, by number; a tile that several own is the first one's
         ...
-        manifest.json     written last: step, seed, digests of the model and of every file, and which region of which
-                          state each tile is
+        manifest.json     written last: step, seed, digests of the model and of every file, which region of which state
+                          each tile is; and how many rows or files were gone through, in which order
 
 A checkpoint is written beside its name, synced and then renamed, so it is there as a whole or not at all. It belongs to
 a model and not to a plan: a run on another number of workers, or by another plan, takes each of its tiles from the
@@ -17,7 +17,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from planner.graph.model import Graph, StatePair, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.regular_file import digest_of
 from planner.runtime.engine.world import World
+from planner.runtime.values.feed import Feed
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.results import write_arrays
 from planner.strict_json import JsonError, Value, read_json
@@ -51,6 +52,28 @@ class StoredTile:
     region: Region
 
 
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What a run was going through, batch by batch, when a checkpoint was written."""
+
+    items: int
+    """Rows, or files."""
+    per_batch: int
+    shuffle: int | None
+    """The seed of their order; None: as they lie."""
+
+    @classmethod
+    def of(cls, feed: Feed) -> Passed:
+        """What a feed goes through."""
+        return cls(feed.batches.items, feed.batches.per_batch, feed.shuffle)
+
+    @classmethod
+    def read(cls, stated: Value) -> Passed:
+        """What a manifest states."""
+        shuffle = stated.get("shuffle")
+        return cls(stated["items"].count(1), stated["per_batch"].count(1), None if shuffle is None else shuffle.count())
+
+
 def write_checkpoint(
     directory: Path,
     step: int,
@@ -60,6 +83,7 @@ def write_checkpoint(
     state: Sequence[StatePair],
     tile_of: Callable[[int, str], np.ndarray],
     world: World | None = None,
+    data: Passed | None = None,
 ) -> Path:
     """Writes the state after a step; returns where.
 
@@ -74,6 +98,7 @@ def write_checkpoint(
         state: which states there are.
         tile_of: the memory of a worker's collected buffer, by worker and name.
         world: the ranks, of which each has one worker's buffers; None: all are here.
+        data: what is gone through in batches; None: nothing is.
 
     Raises:
         UsageError: it cannot be written.
@@ -105,6 +130,7 @@ def write_checkpoint(
             "step": step,
             "seed": seed,
             "model_digest": model_digest,
+            **({} if data is None else {"data": _stated(data)}),
             "files": {name: files[name] for name in map(_file_of, shares) if name in files},
             "tiles": tiles,
         }
@@ -256,6 +282,8 @@ class Checkpoint:
             self.step = manifest["step"].count()
             self.seed = manifest["seed"].count()
             stored = manifest["model_digest"].text()
+            passed = manifest.get("data")
+            self.data = None if passed is None else Passed.read(passed)
             files = {name: digest.text() for name, digest in manifest["files"].members().items()}
             self._tiles = {
                 name: tuple(_stored(entry) for entry in entries.values())
@@ -283,6 +311,10 @@ class Checkpoint:
             if not common.is_empty:
                 found[common.within(region)] = self._array(stored, dtype)[common.within(stored.region)]
         return found
+
+    def whole(self, name: str) -> np.ndarray:
+        """All of a tensor that it has."""
+        return self.tile(name, Region.whole(self._graph.tensors[name].shape)).reshape(self._graph.tensors[name].shape)
 
     def _array(self, stored: StoredTile, dtype: np.dtype[Any]) -> np.ndarray:
         if stored.file not in self._read:
@@ -331,6 +363,11 @@ def _covers(tiles: Sequence[StoredTile], tensor: Tensor, files: Mapping[str, str
             return False
         missing = tuple(rest for part in missing for rest in part.subtract(tile.region))
     return not missing
+
+
+def _stated(data: Passed) -> dict[str, int]:
+    """For a manifest."""
+    return {name: value for name, value in asdict(data).items() if value is not None}
 
 
 def _stored(entry: Value) -> StoredTile:

@@ -1,6 +1,8 @@
-"""What the data inputs are in each step: the same arrays, or a batch of a directory, read ahead.
+"""What the data inputs are in each step, where they change: a batch of a directory or of a file's rows, read ahead.
 
-A directory holds one batch per entry, taken in the order of their names, and from the first again after the last:
+Once through all batches is an epoch; then it begins again. Their order is that in which they lie, or is decided by the
+number of the epoch and a seed alone: so whoever goes on at a step reads what it would have read. A directory holds one
+batch per entry, in the order of their names:
 
     0001.npz    arrays by input
     0001/       a folder with an array NAME.npy for each input, of which each worker reads its own part
@@ -13,12 +15,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 import numpy as np
 
 from planner.errors import UsageError
 from planner.graph.model import Graph
 from planner.runtime.values.npz import read_npy
+from planner.runtime.values.samples import drawn_numbers
 from planner.runtime.values.state import check_inputs, read_inputs, refuse_missing
 
 
@@ -73,8 +77,26 @@ def read_batch(path: Path, graph: Graph, data: Sequence[str], supplied: Sequence
     return values
 
 
-class Feed:
-    """The batches of a directory, each read while the step before it runs; a context manager.
+class Batches(Protocol):
+    """What batches are taken from."""
+
+    @property
+    def items(self) -> int:
+        """How many there are, of which batches are made: rows or files."""
+
+    @property
+    def per_batch(self) -> int:
+        """How many of them make a batch; what is left over is in none."""
+
+    def read(self, places: np.ndarray) -> dict[str, np.ndarray]:
+        """The batch of the items in some places, by input."""
+
+    def told(self, *, is_shuffled: bool) -> str:
+        """What the user should know of it; "" if nothing."""
+
+
+class BatchFolder:
+    """The batches of a directory (``Batches``).
 
     Args:
         directory: see the top of this file.
@@ -85,14 +107,49 @@ class Feed:
         UsageError: there are no batches.
     """
 
+    per_batch = 1
+
     def __init__(self, directory: Path, graph: Graph, supplied: Sequence[str] = ()) -> None:
         states = {pair.current for pair in graph.state}
         self._graph = graph
         self._supplied = tuple(supplied)
         self._data = tuple(name for name in graph.inputs if name not in states)
         self._files = batch_files(directory)
+
+    @property
+    def items(self) -> int:
+        """See ``Batches``."""
+        return len(self._files)
+
+    def read(self, places: np.ndarray) -> dict[str, np.ndarray]:
+        """See ``Batches``."""
+        return read_batch(self._files[int(places[0])], self._graph, self._data, self._supplied)
+
+    def told(self, *, is_shuffled: bool) -> str:
+        """See ``Batches``: there is nothing to say."""
+        return ""
+
+
+class Feed:
+    """Batches, each read while the step before it runs; a context manager.
+
+    Args:
+        batches: where they come from.
+        shuffle: the seed of their order, another one in each epoch; None: as they lie.
+    """
+
+    def __init__(self, batches: Batches, shuffle: int | None = None) -> None:
+        self.batches = batches
+        self.shuffle = shuffle
+        self.per_epoch = batches.items // batches.per_batch
+        """Steps in an epoch."""
+        self._order: tuple[int, np.ndarray] | None = None
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="batches")
         self._ahead: tuple[int, Future[dict[str, np.ndarray]]] | None = None
+
+    def epoch(self, step: int) -> int:
+        """The epoch of a step; both are counted from 1."""
+        return (step - 1) // self.per_epoch + 1
 
     def batch(self, step: int, *, is_last: bool = False) -> Mapping[str, np.ndarray]:
         """The arrays of a step, counted from 1; the next one's are read meanwhile, unless this is the last.
@@ -108,8 +165,15 @@ class Feed:
         return values
 
     def _read(self, step: int) -> Future[dict[str, np.ndarray]]:
-        path = self._files[(step - 1) % len(self._files)]
-        return self._reader.submit(read_batch, path, self._graph, self._data, self._supplied)
+        return self._reader.submit(self.batches.read, self._places(step))
+
+    def _places(self, step: int) -> np.ndarray:
+        """The places of the items of a step's batch."""
+        epoch, size = self.epoch(step), self.batches.per_batch
+        if self._order is None or self._order[0] != epoch:
+            self._order = epoch, order_of(self.batches.items, self.shuffle, epoch)
+        first = (step - 1) % self.per_epoch * size
+        return self._order[1][first : first + size]
 
     def __enter__(self) -> Feed:
         return self
@@ -118,3 +182,13 @@ class Feed:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._reader.shutdown(cancel_futures=True)
+
+
+def order_of(count: int, shuffle: int | None, epoch: int) -> np.ndarray:
+    """The order of so many items in an epoch: the same on every machine, and with every release of NumPy.
+
+    Each item draws a number from the seed and the epoch (see ``samples.py``), and they are sorted by it.
+    """
+    if shuffle is None:
+        return np.arange(count)
+    return np.argsort(drawn_numbers(f"{shuffle}:epoch {epoch}", np.arange(count, dtype=np.uint64)), kind="stable")

@@ -129,8 +129,7 @@ class Sampler:
         if rule.value is not None:
             return np.full(region.shape, rule.value).astype(dtype)
         tile = np.empty(region.elements, dtype)
-        digest = hashlib.sha256(f"{self._seed}:{name}".encode()).digest()
-        start = np.uint64(int.from_bytes(digest[:8], "little"))
+        start = _start(f"{self._seed}:{name}")
         for first in range(0, tile.size, _CHUNK_ELEMENTS):
             places = _places(region, index_space(tensor.shape), first, min(first + _CHUNK_ELEMENTS, tile.size))
             u = _uniform(start, 2 * places)
@@ -205,6 +204,15 @@ def _places(region: Region, space: Sequence[int], first: int, last: int) -> NDAr
         rest //= np.uint64(extent)
         stride *= size
     return places
+
+
+def drawn_numbers(name: str, numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Of the numbers in [0, 1) that belong to a name, those with some numbers."""
+    return _uniform(_start(name), numbers)
+
+
+def _start(name: str) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))
 
 
 def _uniform(start: np.uint64, numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
