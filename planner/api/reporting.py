@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import numpy as np
+import onnx
 
+import planner
 from planner.api.arguments import AnyPath, checked, path_of
 from planner.api.explanation import answers_of
 from planner.api.opened import Opened, opened
@@ -27,17 +31,19 @@ from planner.cost.tables import CostTables
 from planner.descriptions import in_force
 from planner.errors import TofuError, UsageError
 from planner.graph.model import Graph
-from planner.machine.device_profile import load_profile
+from planner.machine.device_profile import DeviceProfile, load_profile
 from planner.machine.routes import part, whole_name
 from planner.machine.topology_file import Machine, load_topology, shipped_topology
 from planner.partition.memory import live_spans
 from planner.partition.occupancy import occupancy
 from planner.planning.bodies import decide_with_bodies
+from planner.planning.fit import trial_of
+from planner.planning.objective import Times, least_time
 from planner.planning.why.causes import causes
 from planner.progress import Progress, silent
 from planner.reasons import Cause, Why
 from planner.report.page.columns import columns, products_of
-from planner.report.page.facts import Beside, Memory, PlanFacts
+from planner.report.page.facts import Beside, Made, Memory, PlanFacts
 from planner.report.page.page import page
 from planner.report.page.strip import Picture, Strip
 from planner.report.page.trace import trace as traced
@@ -122,7 +128,9 @@ def report(
         content = traced(folder.plan.model, times.spans, folder.plan.estimate, measured)
         events = sum(event["ph"] == "X" for event in content["traceEvents"])
         _write(trace, json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n")
-    facts = None if output is None and svg is None else gathering.facts(times, measured, opdefs, output is not None)
+    facts = None
+    if output is not None or svg is not None:
+        facts = gathering.facts(times, measured, opdefs, output is not None, _made(folder.path, output, topology))
     if svg is not None and facts is not None:
         _write(svg, Picture(Strip.of(facts.graph, facts.plan, facts.columns)).alone() + "\n")
     size = 0
@@ -139,6 +147,13 @@ def report(
         is_measured=measured is not None,
         left_out=() if facts is None or output is None else tuple(_left_out(facts)),
     )
+
+
+def _made(directory: Path, output: Path | None, topology: str | None) -> Made:
+    words = ["tofu", "report", str(directory), "-o", str(output or "plan.html")]
+    words += [] if topology is None else ["--topology", topology]
+    versions = f"tofu {planner.__version__} (onnx {onnx.__version__})"
+    return Made(date.today().isoformat(), versions, shlex.join(words))
 
 
 def _write(target: Path, text: str) -> int:
@@ -165,6 +180,8 @@ class _Times:
     lacking: str = ""
     """Why there are no spans."""
     hint: str = ""
+    measured: DeviceProfile | None = None
+    """What ops were measured to take, where the plan's times are by that."""
 
 
 class _Gathering:
@@ -221,9 +238,11 @@ class _Gathering:
                 f"{stated.estimated_seconds:.6g} s"
             )
             return _Times(machine, None, lacking, give + ", and the profile with --profile, if there was one")
-        return _Times(machine, laid_out(program, ops, parts, self._levels))
+        return _Times(machine, laid_out(program, ops, parts, self._levels), measured=measured)
 
-    def facts(self, times: _Times, measured: MeasuredRun | None, opdefs: Path | None, is_page: bool) -> PlanFacts:
+    def facts(
+        self, times: _Times, measured: MeasuredRun | None, opdefs: Path | None, is_page: bool, made: Made
+    ) -> PlanFacts:
         """All that a page tells; of what a picture of the strip alone does not need, only what is quickly known.
 
         Args:
@@ -231,6 +250,7 @@ class _Gathering:
             measured: what a run took, or None.
             opdefs: the file of descriptions that the plan was made with.
             is_page: a page is wanted.
+            made: how the page came to be.
         """
         plan, graph, ops = self._opened.folder.plan, self._opened.graph, self._opened.ops
         products = products_of(ops)
@@ -243,7 +263,7 @@ class _Gathering:
             plan=plan,
             graph=graph,
             columns=drawn,
-            beside=tuple(self._beside(opdefs)) if is_page else (),
+            beside=tuple(self._beside(opdefs, times)) if is_page else (),
             memory=self._memory(),
             limits=self._limits(times.machine),
             between=bytes_between(self._program),
@@ -255,6 +275,7 @@ class _Gathering:
             whys=whys,
             no_whys=no_whys,
             readers=_readers(graph, plan, Strip.of(graph, plan, drawn).tensors()),
+            made=made,
         )
 
     def _limits(self, machine: Machine | None) -> tuple[int, ...] | None:
@@ -283,8 +304,8 @@ class _Gathering:
         no_whys = "" if is_quick else f"left out, they take long here: `tofu explain {path} TENSOR` solves for them"
         return found[:_CAUSES], tuple(whys), no_whys
 
-    def _beside(self, opdefs: Path | None) -> Iterator[Beside]:
-        """Data parallelism on as many workers."""
+    def _beside(self, opdefs: Path | None, times: _Times) -> Iterator[Beside]:
+        """Data parallelism on as many workers, with its time where the plan's machine is at hand."""
         plan, graph = self._opened.folder.plan, self._opened.form.graph
         what = "the batch is divided, everything else is on every worker"
         if len(graph.ops) * plan.workers > _MOST_PARTS:
@@ -297,7 +318,11 @@ class _Gathering:
         except TofuError as error:
             yield Beside("data parallelism", None, None, f"no plan: {error.what}")
             return
-        yield Beside("data parallelism", found.moved_bytes, found.excess_bytes, what)
+        seconds = None
+        if times.spans is not None and times.machine is not None:
+            goal = least_time(times.machine, self._tables, times.measured)
+            seconds = Times(times.machine, goal, self._tables, times.measured).seconds(trial_of(found))
+        yield Beside("data parallelism", found.moved_bytes, found.excess_bytes, what, seconds)
 
     def _memory(self) -> tuple[Memory, ...]:
         program, graph = self._program, self._opened.graph

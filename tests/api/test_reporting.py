@@ -12,12 +12,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+import planner
 from hostile_names import COMMENT, ESCAPE, IMAGE, OP, hostile_model
 from planner import api
 from planner.artifacts.measured import read_measured
 from planner.artifacts.plan import Plan
 from planner.errors import ModelError, UsageError
 from planner.graph.to_onnx import write_model
+from planner.units import format_bytes, format_seconds
 from planner.zoo import build
 
 FOUR = """\
@@ -202,6 +204,35 @@ def checked(content: Any) -> list[dict[str, Any]]:
         for (_, end), (start, _) in pairwise(sorted(spans)):
             assert start >= end - 1e-6 * max(1.0, end), "complete events of a thread nest or follow each other"
     return complete
+
+
+def test_the_page_of_a_plan_for_time_compares_times(tmp_path: Path) -> None:
+    write_model(build("mlp-5x300", batch=32), tmp_path / "m.onnx")
+    made = api.plan(tmp_path / "m.onnx", topology="p2.8xlarge", gpus=2, effort="quick", out=tmp_path / "plan")
+    assert made.plan.estimate is not None
+    assert made.beside is not None
+    assert made.beside.data_seconds is not None
+    api.report(tmp_path / "plan", output=tmp_path / "p.html")
+    page = (tmp_path / "p.html").read_text()
+    own, data = map(format_seconds, (made.plan.estimate.estimated_seconds, made.beside.data_seconds))
+    assert f"the plan takes {own} an iteration on p2.8xlarge, 2 of 8 devices, estimated" in page
+    assert f"than data parallelism, which takes {data}." in page
+    beside = page[page.index('<section id="beside"') : page.index('<section id="network"')]
+    assert f">{own}</td>" in beside
+    assert f">{data}</td>" in beside
+    assert "lower bound" not in beside, "that is of bytes"
+    why = page[page.index('<section id="why"') : page.index('<section id="memory"')]
+    assert not re.search(r"% (less|more): ", why), "bytes do not say which plan is faster"
+
+
+def test_a_page_says_where_it_comes_from(folder: Path, tmp_path: Path) -> None:
+    api.report(folder, output=tmp_path / "p.html", topology=topology_of(folder))
+    page, plan = (tmp_path / "p.html").read_text(), plan_of(folder)
+    footer = page[page.index("<footer>") :]
+    assert plan.model_digest in footer
+    assert f"by tofu {planner.__version__}" in footer
+    assert f"tofu report {folder} -o {tmp_path / 'p.html'} --topology {topology_of(folder)}" in footer
+    assert f"the plan takes {format_bytes(plan.cost)} an iteration, moved and excess" in page
 
 
 @pytest.mark.parametrize("is_shipped", [True, False])

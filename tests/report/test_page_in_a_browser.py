@@ -110,6 +110,25 @@ def test_a_tensor_is_found_and_its_tiles_are_those_of_the_plan(page: Page, folde
     assert text(page, "#count").strip() == f"0 of {len(plan.tilings)}"
 
 
+def test_a_link_leads_to_a_tensor_whose_command_can_be_copied(page: Page) -> None:
+    page.value("location.hash = '#tensor=w3.next'; new Promise((done) => setTimeout(done, 100))")
+    assert text(page, "#tensor h3") == "w3.next"
+    assert count(page, "#tensor .copy") == count(page, "#tensor code.command") == 1
+    assert count(page, "footer .copy") == 2
+    page.click("#tensor .copy")
+    page.value("new Promise((done) => setTimeout(done, 100))")
+    assert text(page, "#tensor .copy") in ("Copied", "Selected")
+
+
+def test_a_page_is_dark_where_the_reader_has_it_dark(page: Page) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.value(background)
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    assert page.value(background) != light == "rgb(255, 255, 255)"
+    assert page.value("getComputedStyle(document.body).color") == "rgb(230, 230, 230)"
+    page.call("Emulation.setEmulatedMedia", features=[])
+
+
 def test_a_square_of_the_strip_opens_by_the_keyboard_alone(page: Page) -> None:
     for _ in range(60):
         page.press("Tab")

@@ -66,7 +66,7 @@ class Answers:
             moved_bytes=sum(one.moved_bytes for one in found),
             excess_bytes=0,
             plan_cost_bytes=decided.cost,
-            reason=tensor_reason(self.deliveries, name) + _beside(others),
+            reason=tensor_reason(self.deliveries, name) + self._nearest(others),
             runners_up=others,
             remark=self._remark("tensor", name, most, others),
             limit_bytes=min(self._asked.limit_bytes, default=None),
@@ -100,7 +100,7 @@ class Answers:
             moved_bytes=moved,
             excess_bytes=excess,
             plan_cost_bytes=decided.cost,
-            reason=reason + _beside(others),
+            reason=reason + self._nearest(others),
             runners_up=others,
             remark=self._remark("op", name, most, others),
             limit_bytes=min(self._asked.limit_bytes, default=None),
@@ -110,6 +110,19 @@ class Answers:
         if most < 1 or self._decided.workers == 1:
             return ()
         return tuple(self.neighbours.runners_up(kind, name, most))
+
+    def _nearest(self, others: tuple[RunnerUp, ...]) -> str:
+        """The nearest other choice, as the end of a sentence; "" of a plan for time, which bytes do not judge."""
+        nearest = next((one for one in others if one.cost_bytes is not None), None)
+        if self._asked.for_time or nearest is None or nearest.more_bytes is None or nearest.more_share is None:
+            return ""
+        if nearest.lacking_bytes:
+            return f"; as {nearest.choice} it does not fit"
+        if nearest.more_bytes < 0:
+            return f"; as {nearest.choice} a plan near this one costs {format_ratio(-nearest.more_share)} less"
+        if not nearest.more_bytes:
+            return f"; as {nearest.choice} the plan would cost no more"
+        return f"; as {nearest.choice} the plan costs at most {format_ratio(nearest.more_share)} more"
 
     def _remark(self, kind: Subject, name: str, most: int, found: tuple[RunnerUp, ...]) -> str:
         if most < 1:
@@ -124,24 +137,10 @@ class Answers:
             shown = alike[0] + (f" and {len(alike) - 1} more" if len(alike) > 1 else "")
             said.append(f"{shown} {'has' if len(alike) == 1 else 'have'} the same choice")
         if found and self._asked.for_time:
-            said.append("the plan is for the least time, and these are compared by what they cost in bytes")
+            said.append("the plan is for the least time: these costs in bytes do not say which is faster")
         if found and self._decided.strategy != "tofu":
             said.append("the plan is of a strategy of the literature, and the search is free to improve on it")
         return "; ".join(said)
-
-
-def _beside(others: tuple[RunnerUp, ...]) -> str:
-    """The nearest other choice, as the end of a sentence."""
-    nearest = next((one for one in others if one.cost_bytes is not None), None)
-    if nearest is None or nearest.more_bytes is None or nearest.more_share is None:
-        return ""
-    if nearest.lacking_bytes:
-        return f"; as {nearest.choice} it does not fit"
-    if nearest.more_bytes < 0:
-        return f"; as {nearest.choice} a plan near this one costs {format_ratio(-nearest.more_share)} less"
-    if not nearest.more_bytes:
-        return f"; as {nearest.choice} the plan would cost no more"
-    return f"; as {nearest.choice} the plan costs at most {format_ratio(nearest.more_share)} more"
 
 
 def _of_variables(part: Region, rank: int) -> Region:

@@ -28,6 +28,8 @@ class Beside:
     excess_bytes: int | None
     remark: str
     """What it is, or why it was not computed."""
+    seconds: float | None = None
+    """Of an iteration, estimated on the plan's machine; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,18 @@ class Memory:
     """What is reserved: the arena, with its gaps, and the workspace."""
     largest: tuple[tuple[str, str, int], ...]
     """Buffers that are there at the fullest step: name, role, bytes; the largest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How a page came to be."""
+
+    date: str
+    """Of the day, as 2026-01-31."""
+    versions: str
+    """Of tofu, and of what it read the plan with."""
+    command: str
+    """That makes the page again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +90,4 @@ class PlanFacts:
     """Why there are none, or not more; "" where nothing is left out."""
     readers: Mapping[str, tuple[str, tuple[str, ...]]]
     """By tensor: the op that makes it, and those that read it."""
+    made: Made

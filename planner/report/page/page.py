@@ -57,6 +57,7 @@ def page(facts: PlanFacts) -> str:
             sections.distances(facts),
             sections.certainty(facts),
         ),
+        sections.provenance(facts),
         element("script", _json(_content(facts, strip, tensors)), type="application/json", id="data"),
         element("script", script),
     )
@@ -112,7 +113,7 @@ def _key(workers: int) -> Markup:
     shown = [
         joined(
             element("rect", x=18 * worker, width=16, height=16, fill=fill),
-            element("text", worker, x=18 * worker + 8, y=12, font_size=10, text_anchor="middle"),
+            element("text", worker, x=18 * worker + 8, y=12, font_size=10, text_anchor="middle", fill="#000"),
         )
         for worker, fill in enumerate(PALETTE[:workers])
     ]

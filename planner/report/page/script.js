@@ -84,7 +84,7 @@
           const [x, y] = [left + number * stripe, top + row * height];
           svg.append(drawn("rect", { x, y, width: stripe, height, fill: data.palette[worker % data.palette.length], stroke: "#FFF" }));
           if (Math.min(stripe, height) >= 11) {
-            svg.append(drawn("text", { x: x + stripe / 2, y: y + height / 2 + 4, "text-anchor": "middle", "font-size": 12 }, worker));
+            svg.append(drawn("text", { x: x + stripe / 2, y: y + height / 2 + 4, "text-anchor": "middle", "font-size": 12, fill: "#000" }, worker));
           }
         });
         svg.append(drawn("rect", { x: left + number * stripe, y: top, width: stripe, height: bottom - top, fill: "none", stroke: "#000", "stroke-width": 1.5 }));
@@ -94,6 +94,24 @@
     svg.append(drawn("text", { x: -6, y: side / 2, "text-anchor": "end", "font-size": 11 }, `dim ${down}`));
     if (across >= 0) svg.append(drawn("text", { x: side / 2, y: side + 16, "text-anchor": "middle", "font-size": 11 }, `dim ${across}`));
     return svg;
+  };
+
+  // A button beside each command of a part of the page, which copies it.
+  const copied = (part) => {
+    for (const code of part.querySelectorAll("code.command")) {
+      const button = made("button", "Copy", { type: "button", class: "copy", "aria-label": `Copy: ${code.textContent}` });
+      button.addEventListener("click", async () => {
+        try {
+          await navigator.clipboard.writeText(code.textContent);
+          button.textContent = "Copied";
+        } catch {
+          // A browser may keep the clipboard from a file: then the command is selected, to be copied by hand.
+          getSelection().selectAllChildren(code);
+          button.textContent = "Selected";
+        }
+      });
+      code.after(button);
+    }
   };
 
   const quoted = (name) => `'${name.replaceAll("'", "'\\''")}'`;
@@ -119,6 +137,7 @@
     back.addEventListener("click", () => {
       panel.replaceChildren(made("p", "No tensor is chosen."));
       mark(-1);
+      history.replaceState(null, "", "#network");
       if (from) from.focus();
     });
     panel.replaceChildren(made("h3", names[number]), facts);
@@ -139,9 +158,11 @@
       panel.append(both);
     }
     const command = made("p", "More: ");
-    command.append(made("code", `tofu explain ${quoted(data.folder)} ${quoted(names[number])}`));
+    command.append(made("code", `tofu explain ${quoted(data.folder)} ${quoted(names[number])}`, { class: "command" }));
+    copied(command);
     panel.append(command, back);
     mark(number);
+    history.replaceState(null, "", `#tensor=${encodeURIComponent(names[number])}`);
     panel.focus({ preventScroll: true });
     panel.scrollIntoView({ block: "nearest" });
   };
@@ -236,4 +257,15 @@
     const hits = event.key === "Enter" ? found(field.value) : [];
     if (hits.length) choose(hits[0], field);
   });
+
+  copied(document.querySelector("footer"));
+
+  // A link to a tensor: page.html#tensor=NAME.
+  const linked = () => {
+    if (!location.hash.startsWith("#tensor=")) return;
+    const number = names.indexOf(decodeURIComponent(location.hash.slice("#tensor=".length)));
+    if (number >= 0) choose(number, field);
+  };
+  addEventListener("hashchange", linked);
+  linked();
 })();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from planner.algebra.tiling import coordinates
 from planner.reasons import RunnerUp, Why
 from planner.report.page.charts import memory_chart, schedule_chart, traffic_chart
-from planner.report.page.facts import PlanFacts
+from planner.report.page.facts import Beside, PlanFacts
 from planner.report.page.markup import Child, Markup, element, joined
 from planner.units import ByteUnit, format_bytes, format_ratio, format_seconds
 
@@ -38,7 +39,51 @@ def verdict(facts: PlanFacts) -> Markup:
         )
     if plan.stopped_by is not None:
         rows.append(("Search", f"ended early ({plan.stopped_by}); it had more to do"))
-    return _section("verdict", "The plan", _list(rows))
+    return _section("verdict", "The plan", element("p", _lead(facts), class_="lead"), _list(rows), _note(_TILINGS))
+
+
+_TILINGS = (
+    "A tiling is read from its outermost cut on: `S(0)/2 R/2` is split in two along dim 0, and each half is held by "
+    "two workers; `P` stands for parts of a sum."
+)
+
+
+def _lead(facts: PlanFacts) -> str:
+    """The plan in one sentence, by what it is to have the least of, beside data parallelism."""
+    plan, estimate = facts.plan, facts.plan.estimate
+    data = next((way for way in facts.beside if way.moved_bytes is not None), None)
+    if plan.asked.for_time and estimate is not None:
+        own, other = estimate.estimated_seconds, None if data is None else data.seconds
+        amount = f"{format_seconds(own)} an iteration on {estimate.topology}, estimated"
+        theirs = "" if other is None else format_seconds(other)
+    else:
+        own, other = plan.cost, None if data is None else (data.moved_bytes or 0) + (data.excess_bytes or 0)
+        amount = f"{format_bytes(plan.cost)} an iteration, moved and excess"
+        theirs = "" if other is None else format_bytes(other)
+    workers = f"{plan.workers} worker{'s' * (plan.workers > 1)}"
+    if data is None or other is None:
+        return f"On {workers} the plan takes {amount}."
+    if other == own:
+        return f"On {workers} the plan takes {amount}: as much as {data.name}."
+    how = f"{format_ratio(abs(other - own) / other)} {'less' if own < other else 'more'} than" if other else "where"
+    return f"On {workers} the plan takes {amount}: {how} {data.name}, which takes {theirs}."
+
+
+def provenance(facts: PlanFacts) -> Markup:
+    """Where the page comes from, so that it can be made again."""
+    plan, made = facts.plan, facts.made
+    asked = ", ".join(f"{name} {value}" for name, value in plan.asked.as_dict().items())
+    rows: list[tuple[Child, Child]] = [
+        ("Made", f"{made.date}, by {made.versions}"),
+        ("Model", joined(plan.model, ", sha256 ", element("code", plan.model_digest))),
+        ("Asked for", asked or "nothing but the number of workers"),
+    ]
+    return element("footer", _list(rows), commands([made.command, f"tofu explain {shlex.quote(str(facts.directory))}"]))
+
+
+def commands(lines: Sequence[str]) -> Markup:
+    """Commands to copy."""
+    return joined(*(element("p", element("code", line, class_="command")) for line in lines))
 
 
 def gap(facts: PlanFacts) -> str:
@@ -51,37 +96,67 @@ def gap(facts: PlanFacts) -> str:
 
 
 def beside(facts: PlanFacts) -> Markup:
-    """Strategies beside the plan and its bound, as bars."""
-    plan = facts.plan
-    rows: list[tuple[str, int | None, int | None, str]] = [
-        (one.name, one.moved_bytes, one.excess_bytes, one.remark) for one in facts.beside
+    """Strategies beside the plan and its bound, as bars of what the plan is to have the least of."""
+    plan, estimate = facts.plan, facts.plan.estimate
+    ways = [
+        *facts.beside,
+        Beside(
+            "this plan",
+            plan.moved_bytes,
+            plan.excess_bytes,
+            gap(facts),
+            None if estimate is None else estimate.estimated_seconds,
+        ),
     ]
-    rows.append(("this plan", plan.moved_bytes, plan.excess_bytes, gap(facts)))
-    if plan.certified_gap is not None and plan.gap_of == "bytes":
-        rows.append(("lower bound", round(plan.cost / (1 + plan.certified_gap)), 0, "no plan costs less"))
-    most = max([1, *((moved or 0) + (excess or 0) for _, moved, excess, _ in rows)])
+    by_time = plan.asked.for_time and estimate is not None
+    if plan.certified_gap is not None and plan.gap_of == "bytes" and not by_time:
+        ways.append(Beside("lower bound", round(plan.cost / (1 + plan.certified_gap)), 0, "no plan costs less"))
+    bars = _bars_of_time(ways) if by_time else _bars_of_cost(ways)
+    heads: tuple[str, ...] = ("", "", "time", "moves", "excess", "what it is")
     shown: list[tuple[Child, ...]] = []
-    for name, moved, excess, remark in rows:
-        bar: Child = ""
-        if moved is not None:
-            first, second = 300 * moved / most, 300 * (excess or 0) / most
-            bar = element(
-                "svg",
-                element("rect", width=first, height=14, fill="#0072B2"),
-                element("rect", x=first, width=second, height=14, fill="#FFF", stroke="#0072B2"),
-                width=304,
-                height=16,
-                aria_hidden="true",
-            )
-        amounts = ["–" if one is None else format_bytes(one) for one in (moved, excess)]
-        shown.append((name, bar, *amounts, _code(remark)))
+    for way, bar in zip(ways, bars, strict=True):
+        time = "–" if way.seconds is None else format_seconds(way.seconds)
+        amounts = ["–" if one is None else format_bytes(one) for one in (way.moved_bytes, way.excess_bytes)]
+        shown.append((way.name, bar, time, *amounts, _code(way.remark)))
+    if estimate is None:
+        heads = (*heads[:2], *heads[3:])
+        shown = [(*row[:2], *row[3:]) for row in shown]
+    what = (
+        "Bars: the estimated time of an iteration, which this plan is to have the least of. "
+        if by_time
+        else "Filled: what moves; hollow: excess, repeated and uneven work in bytes of moving. "
+    )
     note = (
-        "Filled: what moves; hollow: excess, repeated and uneven work in bytes of moving. "
         "The strategies of the literature are left out here, since some take minutes to plan: "
         "`tofu compare` has them all."
     )
-    return _section(
-        "beside", "Beside the plan", _table(("", "", "moves", "excess", "what it is"), shown, (2, 3)), _note(note)
+    numbers = range(2, len(heads) - 1)
+    return _section("beside", "Beside the plan", _table(heads, shown, numbers), _note(what + note))
+
+
+def _bars_of_time(ways: Sequence[Beside]) -> list[Child]:
+    most = max((way.seconds or 0.0 for way in ways), default=0.0) or 1.0
+    return [_bar(way.seconds / most, 0.0) if way.seconds is not None else "" for way in ways]
+
+
+def _bars_of_cost(ways: Sequence[Beside]) -> list[Child]:
+    most = max([1, *((way.moved_bytes or 0) + (way.excess_bytes or 0) for way in ways)])
+    return [
+        _bar(way.moved_bytes / most, (way.excess_bytes or 0) / most) if way.moved_bytes is not None else ""
+        for way in ways
+    ]
+
+
+def _bar(filled: float, hollow: float) -> Markup:
+    """A bar whose parts are shares of the longest one."""
+    first, second = 300 * filled, 300 * hollow
+    return element(
+        "svg",
+        element("rect", width=first, height=14, class_="filled"),
+        element("rect", x=first, width=second, height=14, class_="hollow"),
+        width=304,
+        height=16,
+        aria_hidden="true",
     )
 
 
@@ -101,7 +176,7 @@ def why(facts: PlanFacts) -> Markup:
     if not causes:
         parts.append(_note("Nothing moves, and no work is repeated."))
     for one in facts.whys:
-        parts.append(_why(one))
+        parts.append(_why(one, facts.plan.asked.for_time))
     if facts.no_whys:
         parts.append(_note(facts.no_whys))
     return _section("why", "Why", *parts)
@@ -113,9 +188,11 @@ def _several(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _why(one: Why) -> Markup:
+def _why(one: Why, for_time: bool) -> Markup:
     heads: tuple[str, ...] = ("instead", "the plan would cost")
-    rows: list[tuple[Child, ...]] = [(element("code", runner.choice), _more(runner)) for runner in one.runners_up]
+    rows: list[tuple[Child, ...]] = [
+        (element("code", runner.choice), _more(runner, for_time)) for runner in one.runners_up
+    ]
     if any(map(_fits, one.runners_up)):
         heads += ("memory",)
         rows = [(*row, _fits(runner)) for row, runner in zip(rows, one.runners_up, strict=True)]
@@ -129,11 +206,12 @@ def _why(one: Why) -> Markup:
     )
 
 
-def _more(runner: RunnerUp) -> str:
+def _more(runner: RunnerUp, for_time: bool) -> str:
+    """What the plan would cost; of a plan for the least time not by how much less, for that makes it no better."""
     if runner.cost_bytes is None:
         return runner.why_not
     said = format_bytes(runner.cost_bytes)
-    if runner.more_share is None:
+    if runner.more_share is None or for_time:
         return f"at most {said}"
     if runner.more_share < 0:
         return f"{format_ratio(-runner.more_share)} less: {said}"
