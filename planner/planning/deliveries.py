@@ -4,7 +4,7 @@ A plan is found first in which every reader has its own delivery. Where it pays 
 are tried:
 
 1. *As it is*: readers that need the same, worker by worker, share one delivery of just that, and everything else stays.
-   It saves what all of them but one pay, and takes no search.
+   It saves what all of them pay but for one delivery, and takes no search.
 2. *Searched*: all that pay are offered a delivery in common, and those of them that need the same one of their own
    behind it, and the graph is planned again. A delivery is a tensor of that graph, with a tiling of its own that may
    be its source's; so plans without sharing, and those of the first way, are among those that are searched. In an
@@ -59,6 +59,9 @@ class Payer:
     regions: bytes
     """Equal for payers whose workers need equal regions."""
     moved_bytes: int
+    """At all places where the op reads the tensor."""
+    once_bytes: int
+    """What one delivery of its need moves: less, where it reads the tensor at several places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,7 @@ def _payer(brought: Brought, decided: Decided, op: str, name: str) -> Payer | No
     regions = sorted({reads[slot].boxes.lo.tobytes() + reads[slot].boxes.hi.tobytes() for slot in slots})
     dims = bound.plain_read(slots[0]) if len(regions) == 1 else None
     need = None if dims is None else made_tiling(strategy, dims, (None,) * len(strategy.ways))
-    return Payer(op, need, b"".join(regions), moved)
+    return Payer(op, need, b"".join(regions), moved, moved // len(slots) if len(regions) == 1 else moved)
 
 
 def savings(decided: Decided, paying: Mapping[str, Sequence[Payer]]) -> list[Saving]:
@@ -169,7 +172,7 @@ def savings(decided: Decided, paying: Mapping[str, Sequence[Payer]]) -> list[Sav
         Saving(
             SharedDelivery(names.next(tensor), tensor, tuple(payer.op for payer in alike)),
             alike[0].need,
-            sum(payer.moved_bytes for payer in alike[1:]),
+            sum(payer.moved_bytes for payer in alike) - alike[0].once_bytes,
         )
         for tensor, payers in paying.items()
         for alike in _alike(payers)
@@ -218,7 +221,9 @@ def with_savings(decided: Decided, chosen: Sequence[Saving], descriptions: Descr
     tilings = {delivery.name: saving.tiling for delivery, saving in zip(deliveries, chosen, strict=True)}
     found = _with(decided, decided, deliveries, tilings, descriptions, tables)
     saved = decided.moved_bytes - found.moved_bytes
-    assert saved == sum(saving.saved_bytes for saving in chosen), "sharing saves what all readers but one pay"
+    assert saved == sum(saving.saved_bytes for saving in chosen), (
+        "sharing saves what all readers pay, but for one delivery"
+    )
     return replace(found, certified_gap=None)
 
 

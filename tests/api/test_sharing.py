@@ -6,6 +6,7 @@ import io
 from functools import cache
 from pathlib import Path
 
+import onnx
 import pytest
 
 from planner import api, opdefs
@@ -104,3 +105,25 @@ def test_a_plan_for_the_least_time_shares_too(here: Path) -> None:
     assert shared.plan.estimate.estimated_seconds <= alone.plan.estimate.estimated_seconds
     assert shared.plan.deliveries
     assert api.run(Path("shared"), verify=True).verified
+
+
+def test_an_op_that_reads_a_tensor_at_two_places_is_delivered_to_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of Newton and Schulz: the Transpose is taken into the product, which then reads ``g`` twice."""
+    text = """<ir_version: 10, opset_import: ["" : 20]>
+    step (float[2, 8, 8] g) => (float[2, 8, 8] d) <float three = {3}> {
+        t = Transpose <perm = [0, 2, 1]> (g)
+        a = MatMul(g, t)
+        b = MatMul(a, g)
+        c = Mul(g, three)
+        d = Add(b, c)
+    }"""
+    monkeypatch.chdir(tmp_path)
+    Path("m.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    result = api.plan(Path("m.onnx"), gpus=2, pin={"g": "S(1)"}, out=Path("plan"))
+    # Half of g is on the other worker: it is brought once, to all three ops.
+    assert result.plan.moved_bytes == 2 * 8 * 8 * 4 // 2
+    run = api.run(Path("plan"), verify=True)
+    assert run.verified
+    assert run.moved_bytes == result.plan.moved_bytes
