@@ -82,23 +82,27 @@ def main() -> int:
 
 
 def built(folder: Path) -> tuple[Path, Path]:
-    """The sdist, and the wheel that is built from it, of what git knows of this checkout."""
+    """The sdist and the wheel of this checkout, in which an earlier build has left a module that is gone."""
     with told("build sdist and wheel"):
-        files = run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], ROOT).split("\0")
         source = folder / "source"
-        for name in filter(None, files):
-            original, copy = ROOT / name, source / name
-            if original.exists():
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(original, copy, follow_symlinks=False)
+        for name in files_of_checkout():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, source / name, follow_symlinks=False)
+        left = source / "build" / "lib" / "planner" / "opdefs" / "gone.py"
+        left.parent.mkdir(parents=True)
+        left.write_text(FAILS, encoding="utf-8")
         env = environment(folder / "builder")
         install(env, "build", "setuptools>=77")
-        run(
-            [str(env / "python"), "-m", "build", "--no-isolation", "--outdir", str(folder / "dist"), str(source)],
-            folder,
-        )
+        build = [str(env / "python"), "-m", "build", "--no-isolation", "--sdist", "--wheel"]
+        run([*build, "--outdir", str(folder / "dist"), str(source)], folder)
     (sdist,), (wheel,) = (folder / "dist").glob("*.tar.gz"), (folder / "dist").glob("*.whl")
     return sdist, wheel
+
+
+def files_of_checkout(*below: str) -> list[str]:
+    """Files that git knows or would take, and that are there."""
+    listed = run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *below], ROOT)
+    return [name for name in listed.split("\0") if name and (ROOT / name).exists()]
 
 
 def check_content(sdist: Path, wheel: Path) -> None:
@@ -114,16 +118,19 @@ def check_content(sdist: Path, wheel: Path) -> None:
         info = next(top for top in tops if top.endswith(".dist-info"))
         if tops != {"planner", info}:
             raise InstallError(f"{wheel.name} installs {', '.join(sorted(tops))}")
-        tracked = run(["git", "ls-files", "planner", "opdefs", "configs"], ROOT).split()
-        wanted = {name if name.startswith("planner/") else f"planner/{name}" for name in tracked}
+        files = files_of_checkout("planner", "opdefs", "configs")
+        wanted = {name if name.startswith("planner/") else f"planner/{name}" for name in files}
         wanted -= {"planner/opdefs", "planner/configs"}  # the links
-        wanted |= {f"{info}/licenses/LICENSE", f"{info}/entry_points.txt"}
-        if lacking := sorted(wanted - packed):
+        if lacking := sorted((wanted | {f"{info}/licenses/LICENSE", f"{info}/entry_points.txt"}) - packed):
             raise InstallError(f"{wheel.name} lacks {', '.join(lacking)}")
+        if more := sorted(name for name in packed - wanted if name.startswith("planner/")):
+            raise InstallError(f"{wheel.name} has {', '.join(more)}")
         with tarfile.open(sdist) as archive:
             names = {name.partition("/")[2] for name in archive.getnames()}
         if lacking := sorted({"LICENSE", "README.md", "setup.py", "configs/dgx-h100.yaml"} - names):
             raise InstallError(f"{sdist.name} lacks {', '.join(lacking)}")
+        if parts := sorted(name for name in names if name.startswith("tests")):
+            raise InstallError(f"{sdist.name} has a part of the tests: {', '.join(parts)}")
 
 
 def try_installed(folder: Path, archive: Path, lines: Lines) -> None:
@@ -199,8 +206,8 @@ def scripts(folder: Path) -> Path:
 
 
 def install(env: Path, *what: str) -> None:
-    """Installs into an environment."""
-    pip(env, "install", *what)
+    """Installs into an environment; what is imported there is compiled then."""
+    pip(env, "install", "--no-compile", *what)
 
 
 def pip(env: Path, *line: str) -> None:
