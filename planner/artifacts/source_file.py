@@ -16,7 +16,7 @@ from typing import Final
 from planner.errors import ModelError
 from planner.regular_file import digest_of, read_regular
 
-MOST_BYTES: Final = 2**30
+MOST_BYTES: Final = 2**29
 """A larger file is not held against what was ingested."""
 
 

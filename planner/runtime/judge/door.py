@@ -37,7 +37,7 @@ from planner.runtime.judge.precision import coarsest_eps
 from planner.runtime.judge.reference import RANDOM
 from planner.runtime.judge.rounding import RUNS, nudged
 
-MOST_BYTES: Final = 2**30
+MOST_BYTES: Final = 2**29
 """Weights, and tensors inside, up to which a file is held against its graph."""
 
 
@@ -147,7 +147,7 @@ def _refuse(model: ModelProto, graph: Graph) -> None:
     size = sum(value.nbytes for value in graph.constants.values() if value is not None)
     size += sum(graph.tensors[name].size_bytes for name in graph.inputs)
     if size > MOST_BYTES:
-        raise _UnheldError(f"its weights and inputs are more than {MOST_BYTES >> 30} GiB")
+        raise _UnheldError(f"its weights and inputs are more than {MOST_BYTES >> 20} MiB")
     for node in _every_node(reachable_nodes(model)):
         for attribute in node.attribute:
             if any(tensor.data_location == TensorProto.EXTERNAL for tensor in (attribute.t, *attribute.tensors)):
