@@ -57,6 +57,8 @@ def run(
     device_map: Sequence[int] | None = None,
     seed: int = 0,
     patience: float = PATIENCE_SECONDS,
+    metric: Literal["accuracy"] | None = None,
+    eval_inputs: AnyPath | None = None,
     log: AnyPath | None = None,
     allow_nan: bool = False,
     opdefs: AnyPath | None = None,
@@ -94,6 +96,9 @@ def run(
         device_map: for ``cuda``, the GPU of each worker.
         seed: of all that is drawn.
         patience: seconds that the workers may go on without a finished step.
+        metric: ``accuracy``: the share of a step's labels that the model gets right, before its update.
+        eval_inputs: held-out data, in a form of ``inputs``, of which loss and metric are told after each epoch and
+            after the last step, as in training.
         log: a file that gets a line for each step, ``.jsonl`` or ``.csv``.
         allow_nan: go on where a loss or a state is not finite.
         opdefs: with ``verify``, a file of descriptions whose operators in NumPy are the reference.
@@ -163,6 +168,8 @@ def run(
             libraries=tuple(map(Path, custom_ops)),
             references={} if opdefs is None else load_file(Path(opdefs)).references,
             doing=progress,
+            metric=metric,
+            eval_inputs=path_of(eval_inputs),
             log=path_of(log),
             allow_nan=allow_nan,
             stop=stop,

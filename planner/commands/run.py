@@ -77,6 +77,15 @@ _INTERRUPTED = "interrupted: this step is finished first; Ctrl-C once more ends 
     "--result", type=click.Path(path_type=Path), metavar="FILE.npz", help="Where to write outputs and next state."
 )
 @click.option(
+    "--metric", type=click.Choice(["accuracy"]), help="Also tell the share of labels that the model gets right."
+)
+@click.option(
+    "--eval-inputs",
+    type=click.Path(path_type=Path),
+    metavar="FILE.npz|DIR",
+    help="Held-out data: their loss and metric after each epoch and after the last step, as in training.",
+)
+@click.option(
     "--log", type=click.Path(path_type=Path), metavar="FILE", help="A line for each step, to a .jsonl or .csv file."
 )
 @click.option(
@@ -174,6 +183,8 @@ def run(
     device_map: str | None,
     seed: int,
     patience: float,
+    metric: Literal["accuracy"] | None,
+    eval_inputs: Path | None,
     log: Path | None,
     log_every: int | None,
     allow_nan: bool,
@@ -234,6 +245,8 @@ def run(
                 device_map=None if device_map is None else _device_map(device_map),
                 seed=seed,
                 patience=patience,
+                metric=metric,
+                eval_inputs=eval_inputs,
                 log=log,
                 allow_nan=allow_nan,
                 custom_ops=custom_ops,

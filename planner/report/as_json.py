@@ -216,6 +216,22 @@ def run(result: RunResult) -> dict[str, Any]:
         },
         "data_dir": None if result.data_folder is None else str(result.data_folder),
         "is_interrupted": result.is_interrupted,
+        **({"accuracies": [_finite(share) for share in result.accuracies]} if result.accuracies else {}),
+        **(
+            {
+                "evaluations": [
+                    {
+                        "step": one.step,
+                        "loss": _finite(one.loss),
+                        "accuracy": _finite(one.accuracy),
+                        "batches": one.batches,
+                    }
+                    for one in result.evaluations
+                ]
+            }
+            if result.evaluations
+            else {}
+        ),
         **({} if result.profile is None else {"profile": _profile(result.profile)}),
     }
 

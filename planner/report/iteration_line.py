@@ -20,4 +20,11 @@ def iteration_line(report: StepReport) -> str:
         parts.append(f"epoch {report.epoch} of {report.epochs}")
     if report.loss is not None:
         parts.append(f"loss {report.loss:.6f}")
+    if report.accuracy is not None:
+        parts.append(f"accuracy {report.accuracy:.4f}")
+    if report.evaluation is not None:
+        if report.evaluation.loss is not None:
+            parts.append(f"eval loss {report.evaluation.loss:.6f}")
+        if report.evaluation.accuracy is not None:
+            parts.append(f"eval accuracy {report.evaluation.accuracy:.4f}")
     return "  ".join([*parts, format_seconds(report.seconds)])

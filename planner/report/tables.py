@@ -133,6 +133,16 @@ def run(result: RunResult, file: TextIO) -> None:
         facts.append(("replicas", f"differ in the last bits in {counted(result.nearly_same, 'place')}"))
     if result.data_folder is not None:
         facts.append(("weights from", str(result.data_folder)))
+    if result.accuracies:
+        facts.append(("accuracy", f"{result.accuracies[-1]:.4f} in the last step"))
+    if result.evaluations:
+        last = result.evaluations[-1]
+        loss = "" if last.loss is None else f"loss {last.loss:.6f}"
+        share = "" if last.accuracy is None else f"accuracy {last.accuracy:.4f}"
+        batches = counted(last.batches, "batch", "es")
+        facts.append(
+            ("held-out data", f"{', '.join(filter(None, (loss, share)))} over {batches}, after step {last.step}")
+        )
     if result.is_interrupted:
         facts.append(("interrupted", f"after step {result.first_step + result.steps - 1}"))
     if result.checkpoint is not None:

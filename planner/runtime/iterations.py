@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,10 @@ import numpy as np
 from planner.errors import DivergedError, UsageError
 from planner.graph.model import Graph, Tensor
 from planner.graph.protos import numpy_dtype
+from planner.runtime.accuracy import Accuracy
 from planner.runtime.engine.executor import Iteration
 from planner.runtime.engine.interface import Engine
+from planner.runtime.evaluation import HeldOut, Kept, begin_from, keep_next_state
 from planner.runtime.judge.compare import StepComparison, worst
 from planner.runtime.judge.door import DoorVerdict, check_source
 from planner.runtime.judge.references import Judge
@@ -22,7 +24,7 @@ from planner.runtime.measure.profile import profile_of
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run_log import RunLog
 from planner.runtime.run_options import RunOptions
-from planner.runtime.run_report import RunResult, StepReport
+from planner.runtime.run_report import Evaluation, RunResult, StepReport
 from planner.runtime.values import schedule
 from planner.runtime.values.checkpoint import Checkpoint, Passed, remove_older, write_checkpoint
 from planner.runtime.values.export import export_weights
@@ -46,6 +48,8 @@ class Iterations:
         loss: the output that is called the loss; "" if there is none.
         options: how it is run, with the seed and the number of steps that count.
         feed: of batches; None where the data are the same in every step.
+        accuracy: how to count it; None where nobody asked.
+        held_out: data to evaluate on; None: none.
     """
 
     def __init__(
@@ -56,9 +60,11 @@ class Iterations:
         loss: str,
         options: RunOptions,
         feed: Feed | None = None,
+        accuracy: Accuracy | None = None,
+        held_out: HeldOut | None = None,
     ) -> None:
         self._plan, self._engine, self._judge, self._loss, self._options = plan, engine, judge, loss, options
-        self._feed = feed
+        self._feed, self._accuracy, self._held_out = feed, accuracy, held_out
         self._shapes = {name: plan.graph.tensors[name].shape for name in plan.program.outputs}
         self._checkpoint: Path | None = None
         self._nearly_same: list[str] | None = None if options.device == "cpu" else []
@@ -66,6 +72,12 @@ class Iterations:
         self._whole: dict[str, np.ndarray] = {}
         """With verification: every input, as it was before the step."""
         self._losses: list[float] = []
+        self._accuracies: list[float] = []
+        self._evaluations: list[Evaluation] = []
+        self._labels: np.ndarray | None = None
+        """Of the step, where its accuracy is counted."""
+        self._kept: Kept | None = None
+        """The next state, while the workers hold what came of held-out data."""
         self._seconds: list[float] = []
         self._comparisons: list[StepComparison] = []
         self._door: DoorVerdict | None = None
@@ -85,6 +97,8 @@ class Iterations:
             self._log = RunLog(options.log, first)
         if self._judge is not None:
             self._whole = {name: values.whole(name) for name in self._plan.graph.inputs}
+        if self._accuracy is not None:
+            self._labels = values.whole(self._accuracy.labels.name)
         options.doing("filling the workers' tiles")
         fill_tiles(self._engine, values.tile)
         if options.stop is not None:
@@ -99,10 +113,15 @@ class Iterations:
             outputs = self._outputs(everything=options.verify or (is_last and options.wants_results))
             if self._loss and reports:
                 self._losses.append(float(outputs[self._loss].reshape(())))
+            if self._accuracy is not None and self._labels is not None and reports:
+                self._accuracies.append(_share(*self._accuracy.count(outputs[self._accuracy.logits], self._labels)))
             if self._judge is not None:
                 if step == first:
                     self._door = self._at_the_door(values, self._judge)
                 self._compare(step, outputs, self._judge)
+            self._kept = None
+            if self._held_out is not None and not is_interrupted and self._ends_epoch(step):
+                self._evaluations.append(self._evaluate(step, self._held_out, values))
             if reports:
                 self._tell(step)
             if options.checkpoint_dir is not None and (is_last or self._is_due(step)):
@@ -112,7 +131,7 @@ class Iterations:
                 break
             if options.verify:
                 hand_out_tiles(self._engine, self._whole, list(states_of(self._plan)))
-            else:
+            elif self._kept is None:
                 self._engine.advance()
         return self._result(values, first, step, outputs, is_interrupted=is_interrupted)
 
@@ -126,6 +145,8 @@ class Iterations:
         if fresh:
             load_tiles(self._engine, fresh, fresh.keys())
             self._whole.update(fresh if self._judge is not None else {})
+        if self._accuracy is not None:
+            self._labels = fresh.get(self._accuracy.labels.name, self._labels)
         loss = f", loss {self._losses[-1]:.6f} after step {number - 1}" if self._losses else ""
         options.doing(f"step {number} of {options.steps}{loss}")
 
@@ -147,7 +168,8 @@ class Iterations:
 
     def _outputs(self, *, everything: bool) -> dict[str, np.ndarray]:
         """Whole outputs after a step, where the engine reports: all, or those that every step is asked for."""
-        wanted = self._plan.program.outputs if everything else (self._loss,) * bool(self._loss)
+        each = ((self._loss,) * bool(self._loss)) + (() if self._accuracy is None else (self._accuracy.logits,))
+        wanted = self._plan.program.outputs if everything else each
         there = tuple(name for name in wanted if self._plan.graph.tensors[name].elements)
         outputs = gather_tiles(self._engine, there, self._shapes, nearly_same=self._nearly_same)
         return outputs | {name: _nothing(self._plan.graph, name) for name in wanted if name not in there}
@@ -156,6 +178,47 @@ class Iterations:
         """Whether the model that is run is the file that was planned."""
         self._options.doing("holding the graph against its file")
         return check_source(self._plan.source, judge.graph, self._whole, values.whole, self._options.libraries)
+
+    def _ends_epoch(self, number: int) -> bool:
+        """Whether held-out data are due: after the last step of an epoch, and of the run."""
+        return number == self._options.steps or (self._feed is not None and number % self._feed.per_epoch == 0)
+
+    def _evaluate(self, number: int, held_out: HeldOut, values: Values) -> Evaluation:
+        """Runs the step on held-out data, from the state that has come of this one; the workers then return to it."""
+        engine, state = self._engine, self._plan.program.state
+        names = [pair.current for pair in state]
+        kept = keep_next_state(engine, state)
+        losses: list[float] = []
+        right, counted = 0, 0
+        replaced: set[str] = set()
+        count = held_out.feed.per_epoch
+        for batch in range(1, count + 1):
+            self._options.doing(f"evaluating after step {number}: batch {batch} of {count}")
+            arrays = held_out.batch(batch)
+            replaced |= arrays.keys()
+            self._begin_from(kept, names)
+            load_tiles(engine, arrays, arrays.keys())
+            engine.iterate()
+            outputs = self._outputs(everything=False)
+            if not engine.reports:
+                continue
+            if self._loss:
+                losses.append(float(outputs[self._loss].reshape(())))
+            if self._accuracy is not None:
+                more = self._accuracy.count(outputs[self._accuracy.logits], arrays[self._accuracy.labels.name])
+                right, counted = right + more[0], counted + more[1]
+        self._begin_from(kept, names)
+        # What a feed gives is read again; what is the same in every step is put back.
+        fill_tiles(engine, values.tile, replaced)
+        self._kept = kept
+        accuracy = None if self._accuracy is None else _share(right, counted)
+        return Evaluation(number, float(np.mean(losses)) if losses else None, accuracy, count)
+
+    def _begin_from(self, kept: Kept, names: Sequence[str]) -> None:
+        if self._options.verify:
+            hand_out_tiles(self._engine, self._whole, names)
+        else:
+            begin_from(self._engine, kept, self._plan.program.state)
 
     def _compare(self, number: int, outputs: Mapping[str, np.ndarray], judge: Judge) -> None:
         self._options.doing(f"judging step {number} of {self._options.steps}")
@@ -177,6 +240,8 @@ class Iterations:
             moved_bytes=sum(fetch.moved_bytes for fetch in self._fetches),
             seconds=self._seconds[-1],
             comparison=self._comparisons[-1] if self._comparisons else None,
+            accuracy=self._accuracies[-1] if self._accuracies else None,
+            evaluation=self._evaluations[-1] if self._kept is not None else None,
             epoch=None if self._feed is None else self._feed.epoch(number),
             epochs=None if self._feed is None else self._feed.epoch(options.steps),
             learning_rate=None if options.schedule is None else options.schedule.rate(number),
@@ -214,7 +279,9 @@ class Iterations:
             self._engine.pull(current.keys())
 
         def tile_of(worker: int, name: str) -> np.ndarray:
-            if self._judge is None:
+            if self._kept is not None and self._judge is None:
+                tile = self._kept[worker, name]
+            elif self._judge is None:
                 tile = self._engine.array(worker, name)
             else:
                 tile = part_of(self._whole[current[name]], program.workers[worker].buffers[name].region)
@@ -275,6 +342,8 @@ class Iterations:
             exported=() if is_interrupted else self._export(outputs),
             drawn=values.drawn,
             data_folder=values.data_folder,
+            accuracies=tuple(self._accuracies),
+            evaluations=tuple(self._evaluations) if reports else (),
             is_interrupted=is_interrupted and reports,
         )
 
@@ -333,6 +402,11 @@ def already_done(plan: LoadedPlan, checkpoint: Checkpoint, loss: str, options: R
         drawn=Drawn(options.seed, (), ()),
         data_folder=None,
     )
+
+
+def _share(right: int, counted: int) -> float:
+    """Of labels that count; not a number where none does."""
+    return right / counted if counted else math.nan
 
 
 def _nothing(graph: Graph, name: str) -> np.ndarray:

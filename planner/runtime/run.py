@@ -12,11 +12,13 @@ import numpy as np
 from planner.errors import UsageError
 from planner.graph.data_folder import Followed
 from planner.graph.model import Graph
+from planner.runtime.accuracy import accuracy_of
 from planner.runtime.engine.interface import Engine, InProcessEngine
 from planner.runtime.engine.meeting import agree, agree_on_start
 from planner.runtime.engine.message_engine import MessageEngine
 from planner.runtime.engine.supervisor import SupervisedEngine
 from planner.runtime.engine.transport import Transport
+from planner.runtime.evaluation import HeldOut
 from planner.runtime.iterations import Iterations, already_done, states_of
 from planner.runtime.judge.foreign import check_kernels, check_libraries
 from planner.runtime.judge.references import Judge
@@ -29,7 +31,7 @@ from planner.runtime.values.claim import claimed
 from planner.runtime.values.export import check_export
 from planner.runtime.values.feed import Batches, BatchFolder, Feed
 from planner.runtime.values.given import digest_of_given
-from planner.runtime.values.rows import read_arrays
+from planner.runtime.values.rows import OneBatch, read_arrays
 from planner.runtime.values.state import TileSource, Values, WeightFile, refuse_missing
 
 
@@ -119,6 +121,8 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             refuse_missing(graph, {*given, *supplied}, source=_source(options))
         if checkpoint is not None:
             given = {name: value for name, value in given.items() if not checkpoint.holds(name)}
+        accuracy = accuracy_of(graph) if options.metric is not None else None
+        held_out = _held_out(graph, options, supplied, stack)
         values = Values(
             graph,
             given,
@@ -139,7 +143,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             options.notice(sentence)
         if world is not None:
             agree_on_start(world, first, seed)
-        return Iterations(loaded, engine, judge, name, options, feed).go(values, first)
+        return Iterations(loaded, engine, judge, name, options, feed, accuracy, held_out).go(values, first)
 
 
 def _resumed(plan: LoadedPlan, options: RunOptions) -> Checkpoint:
@@ -163,6 +167,24 @@ def _data(
         path = Path(inputs)
         return ({}, BatchFolder(path, graph, supplied)) if path.is_dir() else read_arrays(graph, path, source=str(path))
     return read_arrays(graph, inputs, source="inputs")
+
+
+def _held_out(
+    graph: Graph, options: RunOptions, supplied: Sequence[str], stack: contextlib.ExitStack
+) -> HeldOut | None:
+    """The data to evaluate on, once through as they lie."""
+    path = options.eval_inputs
+    if path is None:
+        return None
+    fixed, batches = _data(graph, path, supplied)
+    states = {pair.current for pair in graph.state} & fixed.keys()
+    if states:
+        raise UsageError(f"{path} holds more than data", facts=tuple(f"{name} is state" for name in sorted(states)))
+    feed = stack.enter_context(Feed(OneBatch(fixed) if batches is None else batches))
+    if line := feed.batches.told(is_shuffled=False):
+        options.notice(f"note: {line}")
+    refuse_missing(graph, {*fixed, *feed.batch(1, is_last=True), *supplied}, source=str(path))
+    return HeldOut(feed, fixed)
 
 
 def _source(options: RunOptions) -> str:
@@ -210,6 +232,8 @@ def _equal_on_all(options: RunOptions) -> dict[str, str]:
         "--allow-nan": str(options.allow_nan),
         "--result or --export": str(options.wants_results),
         "--random-weights": str(options.random_weights),
+        "--metric": str(options.metric),
+        "--eval-inputs": digest_of_given(options.eval_inputs),
         "--inputs": digest_of_given(Path(options.inputs) if isinstance(options.inputs, str | Path) else None),
         "--weights": digest_of_given(options.weights),
         "--data-dir": digest_of_given(options.data_dir),

@@ -24,7 +24,10 @@ from planner.runtime.run_report import StepReport
 from planner.whole import try_file, whole_file
 
 SUFFIXES: Final = (".jsonl", ".csv")
-COLUMNS: Final = ("step", "epoch", "loss", "learning_rate", "seconds", "moved_bytes", "time")
+COLUMNS: Final = (
+    *("step", "epoch", "loss", "accuracy", "eval_loss", "eval_accuracy"),
+    *("learning_rate", "seconds", "moved_bytes", "time"),
+)
 """What a line may have, in this order."""
 
 
@@ -115,6 +118,9 @@ def _members(report: StepReport) -> dict[str, object]:
         "step": report.step,
         "epoch": report.epoch,
         "loss": report.loss,
+        "accuracy": report.accuracy,
+        "eval_loss": None if report.evaluation is None else report.evaluation.loss,
+        "eval_accuracy": None if report.evaluation is None else report.evaluation.accuracy,
         "learning_rate": report.learning_rate,
         "seconds": report.seconds,
         "moved_bytes": report.moved_bytes,

@@ -37,6 +37,10 @@ class RunOptions:
     shuffle: int | None = None
     """The seed of the order in which rows or batches are taken, another one in each epoch; None: as they lie, or as
     before where a run is resumed."""
+    metric: str | None = None
+    """``accuracy``: count how many labels the model gets right in every step; None: nothing."""
+    eval_inputs: Path | None = None
+    """Held-out data, in a form of ``inputs``: what the loss is on them, after each epoch and after the last step."""
     weights: Path | None = None
     """State to start from, and constants that the model does not hold: npz or safetensors."""
     data_dir: Path | None = None
@@ -107,6 +111,8 @@ def check_options(options: RunOptions) -> None:
     """
     if options.steps < 1:
         raise UsageError(f"--steps is {options.steps}, and must be at least 1")
+    if options.metric not in (None, "accuracy"):
+        raise UsageError(f"--metric {options.metric}: there is no such metric", hint="the only one is accuracy")
     if options.epochs is not None and options.epochs < 1:
         raise UsageError(f"--epochs is {options.epochs}, and must be at least 1")
     for name, wish in (("--epochs", options.epochs), ("--shuffle", options.shuffle)):

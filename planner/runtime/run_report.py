@@ -19,6 +19,18 @@ from planner.short_repr import ShortRepr
 
 
 @dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What came of held-out data after a step."""
+
+    step: int
+    loss: float | None
+    """The mean over the batches."""
+    accuracy: float | None
+    """Over all labels, if it was asked for."""
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepReport:
     """What is known after each step."""
 
@@ -35,6 +47,10 @@ class StepReport:
     """Counted from 1; None where the data are the same in every step."""
     epochs: int | None = None
     """The last step's epoch."""
+    accuracy: float | None = None
+    """The share of the step's labels that the model gets right, before its update; None where nobody asked."""
+    evaluation: Evaluation | None = None
+    """Of held-out data, where it was due after this step."""
     learning_rate: float | None = None
     """Where a schedule says it."""
 
@@ -92,6 +108,10 @@ class RunResult(ShortRepr):
     """What was made up."""
     data_folder: Path | None
     """The folder whose files were read for weights; None if none were."""
+    accuracies: tuple[float, ...] = ()
+    """By step, where they were asked for."""
+    evaluations: tuple[Evaluation, ...] = ()
+    """Of held-out data."""
     is_interrupted: bool = False
     """Somebody asked the run to end before its last step."""
 

@@ -16,7 +16,7 @@ def test_run_passes_its_options(door: Door) -> None:
     assert cli.main(["run"]) == 0
     assert cli.main("run --random-weights --data-dir here".split()) == 0
     line = "run d --weights w.npz --lr 0.1 --checkpoint-dir c --checkpoint-every 3 --keep 2 --resume --export o.onnx"
-    line += " --epochs 4 --shuffle 6 --log l.csv --log-every 5 --allow-nan"
+    line += " --metric accuracy --eval-inputs e.npz --epochs 4 --shuffle 6 --log l.csv --log-every 5 --allow-nan"
     assert (
         cli.main([*line.split(), *"--forward f.onnx --profile --device cuda --map 0,0,1 --patience 2.5".split()]) == 0
     )
@@ -43,6 +43,8 @@ def test_run_passes_its_options(door: Door) -> None:
         "device_map": None,
         "seed": 0,
         "patience": 300.0,
+        "metric": None,
+        "eval_inputs": None,
         "log": None,
         "allow_nan": False,
         "custom_ops": (),
@@ -53,6 +55,8 @@ def test_run_passes_its_options(door: Door) -> None:
     more = {
         "epochs": 4,
         "shuffle": 6,
+        "metric": "accuracy",
+        "eval_inputs": Path("e.npz"),
         "log": Path("l.csv"),
         "allow_nan": True,
         "weights": Path("w.npz"),

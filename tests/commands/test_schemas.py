@@ -47,7 +47,12 @@ LINES: dict[str, tuple[str, ...]] = {
     ),
     "export": ("export plan --jax step.py --placements placements.py",),
     "diff": ("diff plan timed", "diff plan plan"),
-    "run": ("run plan --steps 2 --verify", "run plan --lr 0.1 --profile --checkpoint-dir ck", "run timed --profile"),
+    "run": (
+        "run plan --steps 2 --verify",
+        "run plan --metric accuracy --eval-inputs eval.npz",
+        "run plan --lr 0.1 --profile --checkpoint-dir ck",
+        "run timed --profile",
+    ),
     "check": (
         "check train.onnx --gpus 2 --baseline new.json --update",
         "check train.onnx --gpus 2 --baseline less.json",
@@ -114,6 +119,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     api.plan(folder / "train.onnx", gpus=2, out=folder / "plan")
     api.plan(folder / "train.onnx", topology=str(folder / "two.yaml"), out=folder / "timed")
     api.plan(folder / "train.onnx", gpus=2, op_schedule="stepped", out=folder / "stepped")
+    api.grad(
+        folder / "mlp.onnx", loss="softmax_cross_entropy", optimizer="sgd", dim={"batch": 4}, output=folder / "c.onnx"
+    )
+    api.plan(folder / "c.onnx", gpus=2, out=folder / "classes", effort="quick")
+    np.savez(folder / "eval.npz", x=np.ones((4, 8), np.float32), labels=np.arange(4))
     api.check(str(folder / "train.onnx"), gpus=2, baseline=folder / "less.json", update=True)
     baseline = json.loads((folder / "less.json").read_text())
     (model,) = baseline["models"].values()

@@ -39,6 +39,23 @@ class Rows:
         return f"{self.source} has {self.items:,} rows: {batches} an epoch; {left}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class OneBatch:
+    """A batch that is all there is (``feed.Batches``)."""
+
+    arrays: Mapping[str, np.ndarray]
+    items: int = 1
+    per_batch: int = 1
+
+    def read(self, places: np.ndarray) -> dict[str, np.ndarray]:
+        """See ``feed.Batches``."""
+        return dict(self.arrays)
+
+    def told(self, *, is_shuffled: bool) -> str:
+        """See ``feed.Batches``: there is nothing to say."""
+        return ""
+
+
 def read_arrays(
     graph: Graph, inputs: Path | Mapping[str, np.ndarray], *, source: str
 ) -> tuple[dict[str, np.ndarray], Rows | None]:

@@ -76,6 +76,8 @@ class _Rule:
     is_label: bool = False
     """Other integers than those, and than the ignored one, are mistakes."""
     ignored: int | None = None
+    is_next: bool = False
+    """Labels of the positions before: the values are tokens."""
 
 
 class Sampler:
@@ -194,6 +196,31 @@ def label_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, st
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """An input of which the model's metadata says that its values are labels."""
+
+    name: str
+    classes: int
+    ignored: int | None
+    """The label that counts for nothing."""
+    is_next: bool
+    """Each position's label is the next position's value, and the last has none."""
+
+
+def stated_labels(graph: Graph) -> tuple[Labels, ...]:
+    """The inputs that are labels, with what is said of them.
+
+    Raises:
+        ModelError: the metadata cannot be read.
+    """
+    return tuple(
+        Labels(name, rule.below, rule.ignored, rule.is_next)
+        for name, rule in _notes(graph).items()
+        if rule.is_label and rule.below is not None and name in graph.inputs
+    )
+
+
 def _places(region: Region, space: Sequence[int], first: int, last: int) -> NDArray[np.uint64]:
     """The places, in the whole tensor, of a region's elements from one up to another, row by row."""
     rest = np.arange(first, last, dtype=np.uint64)
@@ -241,11 +268,12 @@ def _stated(note: Value) -> _Rule | None:
             raise value.fault("is no number")
         return _Rule(value=value.value)
     if below is not None:
-        labels, ignored = note.get("labels"), note.get("ignored")
+        labels, ignored, following = note.get("labels"), note.get("ignored"), note.get("next")
         return _Rule(
             below=below.count(1),
             is_label=labels is not None and labels.flag(),
             ignored=None if ignored is None else ignored.integer(),
+            is_next=following is not None and following.flag(),
         )
     return _Rule(below=2) if booleans is not None and booleans.flag() else None
 

@@ -1,0 +1,75 @@
+"""How many labels the model gets right: what ``--metric accuracy`` counts, of a step's own results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.errors import UsageError
+from planner.graph.model import Graph, Op
+from planner.runtime.values.samples import Labels, stated_labels
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Which result says what the model takes labels for."""
+
+    logits: str
+    """The result with a number for each class."""
+    axis: int
+    """Its dim of classes."""
+    labels: Labels
+
+    def count(self, logits: np.ndarray, labels: np.ndarray) -> tuple[int, int]:
+        """How many labels have the largest number, and how many count: neither ignored nor without a class."""
+        wanted = labels
+        if self.labels.is_next:
+            # Each position's label is the next token; the last has none.
+            wanted = np.concatenate([labels[..., 1:], np.full_like(labels[..., :1], -1)], axis=-1)
+        counts = (wanted >= 0) & (wanted < self.labels.classes)
+        if self.labels.ignored is not None:
+            counts &= wanted != self.labels.ignored
+        right = np.argmax(logits.astype(np.float32), axis=self.axis) == wanted
+        return int(np.count_nonzero(right & counts)), int(np.count_nonzero(counts))
+
+
+def accuracy_of(graph: Graph) -> Accuracy:
+    """The result and the labels that a step's accuracy is counted by.
+
+    Raises:
+        UsageError: the model's metadata names no labels, or not exactly one result has a number for each class of each.
+    """
+    states = {pair.following for pair in graph.state}
+    results = [name for name in graph.outputs if name not in states and graph.tensors[name].dtype.is_float]
+    stated = stated_labels(graph)
+    found: list[Accuracy] = []
+    for labels in stated:
+        wanted = graph.tensors[labels.name].shape
+        for name in results:
+            shape = graph.tensors[name].shape
+            axes = [
+                axis
+                for axis, size in enumerate(shape)
+                if size == labels.classes and (*shape[:axis], *shape[axis + 1 :]) == wanted
+            ]
+            if axes:
+                found.append(Accuracy(name, _axis(graph.consumers[name], axes, len(shape)), labels))
+    read = [one for one in found if any(op.op_type == "LogSoftmax" for op in graph.consumers[one.logits])]
+    fitting = read if len(read) == 1 else found
+    if len(fitting) != 1:
+        known = ", ".join(labels.name for labels in stated) or "none are known; a loss by classes has them"
+        raise UsageError(
+            f"--metric accuracy: {'several results fit' if found else 'no result fits'} the model's labels",
+            facts=(f"labels: {known}", *(f"result {name}: {list(graph.tensors[name].shape)}" for name in results)),
+        )
+    return fitting[0]
+
+
+def _axis(readers: tuple[Op, ...], axes: list[int], rank: int) -> int:
+    """The dim of classes, of those that may be it: the one that the loss's softmax is taken along, else the first."""
+    for op in readers:
+        along = op.attribute("axis", -1)
+        if op.op_type == "LogSoftmax" and isinstance(along, int) and along % rank in axes:
+            return along % rank
+    return axes[0]
