@@ -12,6 +12,14 @@ from planner.graph.model import Graph, Role
 
 _LONG = 100
 """Characters of a line that is broken."""
+_STRING_OR_NAME = re.compile(
+    r"""
+    " (?: [^"\\] | \\. )* " | ' (?: [^'\\] | \\. )* '  # a string, in which no name is
+    | (?<! [\w.] ) [a-z] \w*
+    """,
+    re.VERBOSE,
+)
+"""Of a line of Python: what is replaced, if it is a parameter's name."""
 
 
 class Calls:
@@ -77,7 +85,7 @@ def _line(call: Call, names: Names) -> str:
     if call.is_function:
         return _broken(f"{before}{call.form}(", given, ")", "    ")
     found = dict(zip(call.parameters, given, strict=True))
-    text = re.sub(r'"[^"]*"|(?<![\w.])[a-z]\w*', lambda match: found.get(match[0], match[0]), call.form)
+    text = _STRING_OR_NAME.sub(lambda match: found.get(match[0], match[0]), call.form)
     return f"{before}{text}"
 
 

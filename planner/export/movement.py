@@ -164,8 +164,12 @@ def _found(now: Grid, wanted: Grid, partial: set[int], reducer: Reducer | None) 
                     return True
         return False
 
+    seen = set[tuple[tuple[int, ...], ...]]()
     while one_more():
-        pass
+        known = tuple(tuple(cuts) for cuts in state)
+        if known in seen:  # a diagonal: two dims are cut by one cut, and each takes it from the other
+            return None
+        seen.add(known)
     if partial:
         if reducer is None or reducer not in _JOINED_WHOLE or any(cut in cuts for cut in partial for cuts in wanted):
             return None

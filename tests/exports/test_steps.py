@@ -11,9 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
-from export_models import pins_of, written
+from export_models import SMALL, pins_of, written
 from planner import api
 
 pytestmark = [
@@ -34,9 +35,12 @@ _CASES = [
 
 def _run(name: str, workers: int, folder: Path) -> tuple[int, dict[str, float]]:
     """What a model's plan moves, and what its exported step was found to do."""
-    model = written(name, folder)
+    return _run_file(written(name, folder), workers, pins_of(name), folder)
+
+
+def _run_file(model: Path, workers: int, pins: dict[str, str], folder: Path) -> tuple[int, dict[str, float]]:
     plan, file = folder / "plan", folder / "step.py"
-    predicted = api.plan(model, gpus=workers, pin=pins_of(name), effort="quick", out=plan).plan.moved_bytes
+    predicted = api.plan(model, gpus=workers, pin=pins, effort="quick", out=plan).plan.moved_bytes
     assert api.export(plan, jax=file).moved_bytes == predicted
     done = subprocess.run(
         [sys.executable, _TOOL, plan, file, "3"], check=False, capture_output=True, text=True, timeout=600
@@ -50,3 +54,12 @@ def test_bytes_are_the_plans_and_numbers_those_of_onnx_runtime(name: str, worker
     predicted, found = _run(name, workers, tmp_path)
     assert found["error"] <= 1e-5, found
     assert found["moved_bytes"] == predicted, found
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_one_op_or_two(name: str, tmp_path: Path) -> None:
+    text, workers, pins = SMALL[name]
+    model = tmp_path / "m.onnx"
+    model.write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    _, found = _run_file(model, workers, pins, tmp_path)
+    assert found["error"] <= 1e-5, found

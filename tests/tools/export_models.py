@@ -25,6 +25,32 @@ _ARTIFACTS: Final = {
     "ort-transformer": "ort_training_transformer",
 }
 _BY_ROWS: Final = {"x": "S(2)", "target": "S(2)", "conv*.y": "S(2)"}
+_HEAD: Final = '<ir_version: 10, opset_import: ["" : 21]> '
+SMALL: Final[dict[str, tuple[str, int, dict[str, str]]]] = {
+    "outer": (
+        _HEAD + 'g (float[4] x, float[6] z) => (float[4, 6] y) { y = Einsum <equation = "i,j->ij"> (x, z) }', 2, {},
+    ),
+    "sum of pairs": (
+        _HEAD + 'g (float[4] x, float[6] z) => (float y) { y = Einsum <equation = "i,j->"> (x, z) }', 2, {},
+    ),
+    "three": (
+        _HEAD + """g (float[2, 3, 4] x, float[4, 5] z, float[5] b) => (float[2] y) {
+            y = Einsum <equation = "bij,jk,k->b"> (x, z, b)
+        }""", 2, {},
+    ),
+    "trace": (_HEAD + 'g (float[6, 6] x) => (float y) { e = Einsum <equation = "ii->"> (x)  y = Tanh(e) }', 2, {}),
+    "diagonal": (
+        _HEAD + """g (float[6, 6] x) => (float[6] y) {
+            t = Transpose <perm = [1, 0]> (x)  e = Tanh(t)  y = Einsum <equation = "ii->i"> (e)
+        }""", 2, {"y": "S(0)", "x": "S(0)"},
+    ),
+    "places": (
+        _HEAD + """g (float[2, 6, 9] x) => (float[2, 6, 4] y, int64[2, 6, 4] i) {
+            y, i = MaxPool <kernel_shape = [3], strides = [2]> (x)
+        }""", 3, {"y": "S(1)"},
+    ),
+}  # fmt: skip
+"""Of one op or two: their text, on how many workers, and what is pinned."""
 NAMES: Final = (*_ZOO, *_ARTIFACTS, "bert")
 """Twelve."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
+import numpy as np
+
 from planner.export.emitters.registry import Emitter, Form, emitter
 from planner.graph.protos import dtype_of
 
@@ -45,8 +47,12 @@ for _op_type, _pattern in _WRITTEN.items():
 
 
 def _is_integer(form: Form) -> bool:
+    """Whether an op works on integers: its output says it, or, of one that is not an op's, a constant beside it."""
     dtype = form.dtypes[0] if form.dtypes else None
-    return dtype is not None and not dtype.is_float
+    if dtype is not None:
+        return not dtype.is_float
+    known = [operand.known for operand in form.operands if operand is not None and operand.known is not None]
+    return any(np.issubdtype(array.dtype, np.integer) for array in known)
 
 
 @emitter("Div")
