@@ -159,6 +159,14 @@ def test_a_cast_that_asks_for_nan_is_no_overflow(saturate: int) -> None:
     assert limits(judge.graph, judge.eps) == {"y": 0.5}
 
 
+@pytest.mark.parametrize(("level", "limit"), [(0, 8192 * 2.0**-23), (1, 8192 * 2.0**-23), (4, 2.0**-4)])
+def test_a_product_that_may_round_to_bytes_is_not_far(level: int, limit: float) -> None:
+    tensors = {name: Tensor(name, (2, 2), DType.FLOAT32) for name in "xwyz"}
+    product = Op("y", "MatMulNBits", ("x", "w"), ("y",), (("accuracy_level", level),), "com.microsoft")
+    graph = Graph("g", tensors, (product, Op("z", "Exp", ("y",), ("z",))), ("x", "w"), ("z",), {})
+    assert limits(graph, {"z": 2.0**-23}) == {"z": limit}
+
+
 @pytest.mark.parametrize("dtype", [DType.FLOAT8E5M2, DType.FLOAT8E4M3FNUZ])
 def test_what_saturates_becomes_the_largest_number(dtype: DType) -> None:
     most = float(ml_dtypes.finfo(dtype.array_dtype).max)

@@ -19,13 +19,17 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from planner.graph.model import Graph
+from planner.graph.model import Graph, Op
 from planner.runtime.judge.compare import NOISE_ERROR, NOISE_FACTOR, STORED_EPS, WHOLE_EPS, FarTensor, change, largest
 
 SPREAD: Final = 0.9
 """The share of elements whose errors are not looked at for being the largest."""
 _OWN_EPS: Final = 4
 """Epsilons of 8-bit numbers on the way that are never far: each may be rounded to its neighbour."""
+_BYTE_EPS: Final = 2.0**-6
+"""Of a product of which the model says that its operands may be rounded to bytes."""
+_MAY_ROUND: Final = 2
+"""``accuracy_level`` of com.microsoft's products from which on they are not computed in float32 (4: in bytes)."""
 
 
 def spread_error(y: np.ndarray, r: np.ndarray, scale: float | None = None) -> float:
@@ -100,8 +104,13 @@ def limits(graph: Graph, eps: Mapping[str, float]) -> dict[str, float]:
             dtype = graph.tensors[name].dtype
             is_small = dtype.is_float and dtype.item_bytes == 1
             own = float(ml_dtypes.finfo(dtype.array_dtype).eps) if is_small else 0.0  # type: ignore[no-untyped-call]
-            coarse[name] = max(before, own)
+            coarse[name] = max(before, own, _BYTE_EPS if _may_round(op) else 0.0)
     return {
         name: max(min(WHOLE_EPS * epsilon, NOISE_ERROR), _OWN_EPS * coarse.get(name, 0.0))
         for name, epsilon in eps.items()
     }
+
+
+def _may_round(op: Op) -> bool:
+    level = op.attribute("accuracy_level", 0)
+    return isinstance(level, int) and level >= _MAY_ROUND
