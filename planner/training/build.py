@@ -229,9 +229,10 @@ def _classes(forward: Graph, op: Op, name: str) -> int:
     if tables.get(op.op_type) is not None and op.inputs[1] == name:
         shape = forward.tensors[op.inputs[0]].shape
         return shape[axis_of(op, len(shape), 0)] if op.op_type == "Gather" else shape[1]
-    if op.op_type == "Unsqueeze":
+    if op.op_type in ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze") and op.inputs[0] == name:
         return max((_classes(forward, reader, op.outputs[0]) for reader in forward.consumers[op.outputs[0]]), default=0)
     if op.op_type == "Equal":
+        # A one-hot form is made with all classes; one number is a certain label (padding), and no bound.
         others = [forward.constants.get(other) for other in op.inputs if other != name]
-        return max((other.size for other in others if other is not None), default=0)
+        return max((other.size for other in others if other is not None and other.size > 1), default=0)
     return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from onnx import helper
@@ -9,7 +11,7 @@ from onnx import helper
 from drawn import random
 from planner.errors import UsageError
 from planner.graph.to_onnx import to_model
-from planner.training.build import build_training_graph
+from planner.training.build import INPUTS, build_training_graph
 from planner.training.update.class_axis import class_axis
 from planner.training.update.losses import LossOptions
 
@@ -147,3 +149,14 @@ def test_shift_refused(forward_model):
         build_training_graph(flat, loss_options=LossOptions(shift=True), **settings)
     with pytest.raises(UsageError, match="'mse' has no labels"):
         build_training_graph(graph, loss_options=LossOptions(shift=True), **settings | {"loss": "mse"})
+
+
+def test_what_tokens_are_looked_up_in_bounds_them(forward_model):
+    """Through a Reshape, and beside a comparison with padding, which tells of no bound."""
+    nodes = [node("Reshape", ["tokens", "flat"], ["f"]), node("Gather", ["table", "f"], ["e"]),
+             node("Equal", ["tokens", "padding"], ["is_padding"]), node("MatMul", ["e", "w"], ["y"])]  # fmt: skip
+    constants = {"flat": np.array([-1]), "padding": np.array(0)}
+    forward = forward_model(nodes, {"table": random((7, 3)), "w": random((3, 4))},
+                            {"tokens": np.zeros((2, 5), np.int64)}, constants, ["y", "is_padding"])  # fmt: skip
+    step = build_training_graph(forward.graph(), loss="nll", optimizer="sgd", learning_rate=1.0, output="y")
+    assert json.loads(step.notes[INPUTS])["tokens"] == {"integers_below": 7}
