@@ -29,7 +29,7 @@ from planner.commands.show import show
 @MODEL
 @click.option("--loss", metavar="NAME", help="What the training lowers: softmax_cross_entropy, nll, mse, l1, "
               "bce_with_logits, or output:NAME for an output that is one; none for a model of gradients.")  # fmt: skip
-@click.option("--loss-input", metavar="NAME", help="The output that the loss looks at, where there are several.")
+@click.option("--loss-input", metavar="NAME", help="The output, or an inner tensor, that the loss looks at.")
 @click.option("--class-weights", metavar="W,W,...", type=NUMBERS, help="One for each class, of losses by labels.")
 @click.option("--ignore-index", type=int, metavar="LABEL", help="The label that counts for nothing.")
 @click.option("--class-axis", type=int, metavar="N", help="The dim that holds the classes, where the ops do not tell.")

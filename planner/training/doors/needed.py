@@ -36,11 +36,12 @@ def read_needed(model: ModelProto, read: Callable[[], Graph], output: str | None
     Args:
         model: left with the nodes and outputs of what was read.
         read: reads it as it stands.
-        output: what the loss looks at; None where nobody says it.
+        output: what the loss looks at, which may be an inner tensor; None where nobody says it.
 
     Raises:
         ModelError: the output that the loss looks at cannot be read; or none can.
     """
+    _make_output(model, output)
     try:
         return read(), ()
     except ModelError as error:
@@ -66,6 +67,13 @@ def read_needed(model: ModelProto, read: Callable[[], Graph], output: str | None
     # In the file's order.
     names = {value.name for value in kept}
     return _read_only(model, nodes, [value for value in outputs if value.name in names], read), tuple(left_out)
+
+
+def _make_output(model: ModelProto, output: str | None) -> None:
+    """Give back an inner tensor as well: logits of a file that gives back probabilities."""
+    is_made = any(output in node.output for node in model.graph.node)
+    if output and is_made and all(value.name != output for value in model.graph.output):
+        model.graph.output.append(ValueInfoProto(name=output))
 
 
 def _read_only(

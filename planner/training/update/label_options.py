@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
+from planner.errors import UsageError
 from planner.graph.model import Graph
+from planner.training.attributes import label
 from planner.training.update.class_axis import class_axis
 from planner.training.update.losses import BY_LABELS, LossOptions, loss_function
 from planner.training.update.next_token import tokens_of
@@ -30,10 +33,16 @@ def settled(
         micro_batches: how many make a step: a mean over all of them is divided once, by the weights of all.
 
     Raises:
-        UsageError: the model does not tell; see ``class_axis`` and ``next_token``.
+        UsageError: the model does not tell, see ``class_axis`` and ``next_token``; or ``nll`` of probabilities.
     """
     if loss_function(loss) not in BY_LABELS or len(forward.tensors[output].shape) < 2:
         return options
+    maker = forward.producer.get(output)
+    if loss == "nll" and maker is not None and not maker.domain and maker.op_type == "Softmax":
+        raise UsageError(
+            f"nll takes log-probabilities; output {output!r} is of probabilities: {label(maker)} makes it",
+            hint=f"{command} --loss softmax_cross_entropy --loss-input {shlex.quote(maker.inputs[0])} takes its logits",
+        )
     axis = class_axis(forward, output, stated=options.class_axis, command=f"{command} --loss {loss}")
     shift = options.shift or options.tokens is not None
     tokens = tokens_of(forward, output, axis, stated=options.tokens) if shift else None

@@ -102,3 +102,23 @@ def test_a_forward_model_without_a_loss(outputs: str, tmp_path: Path) -> None:
         built(tmp_path / "m.onnx", loss=None)
     assert error.value.facts[0].startswith(f"'{outputs.split()[-1]}': [6, ")
     assert "--loss NAME: softmax_cross_entropy, nll, mse" in error.value.hint
+
+
+def test_the_loss_looks_at_an_inner_tensor(tmp_path: Path) -> None:
+    """A classifier may give back labels alone, of which nothing is differentiated."""
+    result = built(saved(tmp_path, "int32[6] label"), loss_input="logits")
+    assert result.results == ("loss", "logits")
+    assert [name for name, _ in result.left_out] == ["label"]
+
+
+def test_nll_of_probabilities(tmp_path: Path) -> None:
+    """-p in the place of -log p is lowered as well, and is another loss."""
+    model = parser.parse_model(HEAD.format(outputs="float[6, 3] p").replace("size = ReduceSum <keepdims = 0> (logits)",
+                                                                           "p = Softmax (logits)"))  # fmt: skip
+    weights = {"W": random((4, 3), 1), "b": random((3,), 2)}
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(UsageError, match="nll takes log-probabilities; output 'p' is of probabilities") as error:
+        built(tmp_path / "m.onnx", loss="nll", loss_input="p")
+    assert error.value.hint.endswith("--loss softmax_cross_entropy --loss-input logits takes its logits")
+    assert built(tmp_path / "m.onnx", loss_input="logits").results == ("loss", "p", "logits")
