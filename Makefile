@@ -22,7 +22,7 @@ TYPED := planner cli.py $(if $(wildcard bench/*.py),bench)
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-nightly test-exports test-wheel check-costs world lint format bench bench-multifetch cuda-stand-in hooks clean
+.PHONY: help demo test test-slow test-nightly test-exports test-wheel test-pytorch check-costs world lint format bench bench-multifetch cuda-stand-in hooks clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,13 @@ world: $(STAMP) ## export networks that other people wrote, plan, run and verify
 	@$(BIN)/python -m pip download -qq --no-deps -d build/world/wheels -r tests/tools/world-wheels.txt
 	@build/world/env/bin/python tests/tools/world_models.py build/world/models
 	@$(BIN)/python tests/tools/world.py build/world/models --wheels build/world/wheels --table docs/world.md
+
+# A quarter of an hour, and PyTorch is installed for it.
+test-pytorch: $(STAMP) ## run docs/from-pytorch.md and docs/language-models.md beside PyTorch, and four networks on its way; their table goes to that page
+	@test -x build/pytorch/env/bin/python || $(PYTHON) -m venv build/pytorch/env
+	@build/pytorch/env/bin/python -m pip install -qq --disable-pip-version-check -r tests/tools/pytorch-requirements.txt
+	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_page.py build/pytorch/page docs/from-pytorch.md docs/language-models.md
+	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_networks.py build/pytorch/networks --table docs/from-pytorch.md
 
 lint: $(STAMP) ## check style, format, types and import contracts
 	@failed=; \

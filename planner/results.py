@@ -71,6 +71,8 @@ class GradResult(ShortRepr):
     """Whether the model as read is what its file says; None unless it was asked for."""
     left_out: tuple[tuple[str, str], ...] = ()
     """Outputs of the model that the loss does not need, and what of them could not be taken."""
+    warnings: tuple[str, ...] = ()
+    """What the exporter of the model did, so that the training is another one, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

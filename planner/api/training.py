@@ -199,4 +199,5 @@ def grad(
         left_out=tuple((one.name, one.why) for one in made.left_out),
         ops_by_type=dict(sorted(Counter(op.op_type for op in graph.ops).items())),
         door=door,
+        warnings=made.warnings,
     )

@@ -68,6 +68,7 @@ def grad(result: GradResult) -> dict[str, Any]:
         **({"values": dict(result.values)} if result.values else {}),
         **({} if result.door is None else {"model_file": door_json(result.door)}),
         **({"left_out": dict(result.left_out)} if result.left_out else {}),
+        "warnings": list(result.warnings),
     }
 
 

@@ -67,6 +67,10 @@ def grad(result: GradResult, file: TextIO) -> None:
         for heading, names in _parameter_groups(result.parameters):
             console.print_text(heading, following=2)
             console.print_text(names, 2)
+    if result.warnings:
+        console.print()
+        for warning in result.warnings:
+            console.print_text(f"warning: {warning}", following=2)
 
 
 def _parameter_groups(parameters: Sequence[ParameterRow]) -> list[tuple[str, str]]:

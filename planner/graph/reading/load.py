@@ -35,7 +35,8 @@ _MAX_FILE_BYTES: Final = 2**31 - 1
 _CONVERTER_DATA_BYTES: Final = 4096
 _OTHER_FILES: Final = {
     b"version https://git-lfs": "it is a pointer of Git LFS, and not the file: `git lfs pull` fetches that",
-    b"PK\x03\x04": "if it is PyTorch's, export the model: torch.onnx.export(model, args, 'model.onnx', dynamo=True)",
+    b"PK\x03\x04": "if it is PyTorch's, export the model: torch.onnx.export(model, args, 'model.onnx', dynamo=True, "
+    "optimize=False) (docs/from-pytorch.md)",
 }
 """How files begin that are taken for models."""
 

@@ -20,6 +20,7 @@ from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import Opened, open_training
 from planner.training.doors.write_info import training_info_model
 from planner.training.gradients.dropout import DropoutMode
+from planner.training.parameters.export_warnings import export_warnings
 from planner.training.parameters.infer import Parameters, outcome
 from planner.training.parameters.per_sample import decided
 from planner.training.update.label_options import settled
@@ -81,6 +82,8 @@ class Made:
     """Settled."""
     left_out: tuple[LeftOut, ...] = ()
     """Outputs of the model that the loss does not need, and that stood in the way."""
+    warnings: tuple[str, ...] = ()
+    """What the exporter of a forward model did, so that the training is another one."""
 
 
 def make(path: Path, wishes: Wishes) -> Made:
@@ -150,7 +153,8 @@ def _from_forward(path: Path, opened: Opened, wishes: Wishes) -> Made:
         step, graph, parameters = _built(opened, only(graph, target), target, wishes, options)
         others = [name for name in opened.graph.outputs if name != target]
         left_out = (*left_out, *(LeftOut(name, one_line(error)) for name in others))
-    return Made(step, wishes.loss, wishes.optimizer, outcome(parameters, step), graph, options, left_out)
+    warnings = export_warnings(graph, parameters, opened.exporter)
+    return Made(step, wishes.loss, wishes.optimizer, outcome(parameters, step), graph, options, left_out, warnings)
 
 
 def _built(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,7 @@ from planner.training.doors.artifacts import (
 from planner.training.doors.inputs import hold, weights_among_inputs
 from planner.training.doors.needed import LeftOut, read_needed
 from planner.training.doors.training_info import is_training_model, read_training_info
+from planner.training.parameters.exporter import Exporter, exporter_of
 
 _RUNTIMES: Final = "com.microsoft"
 """What the names of ONNX Runtime's own domains begin with."""
@@ -51,6 +52,8 @@ class Opened:
     """Weights that the file has among its inputs, and the graph among its constants."""
     left_out: tuple[LeftOut, ...] = ()
     """Outputs of the file that the graph does not have, for they could not be read."""
+    exporter: Exporter = field(default_factory=Exporter)
+    """What the file of a forward model says of the program that wrote it."""
 
 
 def open_training(
@@ -92,6 +95,7 @@ def open_training(
             return Opened(read.graph, read.pairs, read_optimizer(beside) if beside.is_file() else None, read.running)
         if operators is None:
             _refuse_runtimes_own(model)
+        exporter = exporter_of(model)
 
         def graph() -> Graph:
             return graph_from_proto(
@@ -99,14 +103,14 @@ def open_training(
             )
 
         if weights is None:
-            return Opened(graph())
+            return Opened(graph(), exporter=exporter)
         held = weights_among_inputs(model, weights)
         if held and (weights or not _is_step(graph)):
             hold(model, held)
         else:
             held = ()
         needed, left_out = read_needed(model, graph, loss_output)
-        return Opened(needed, held=held, left_out=left_out)
+        return Opened(needed, held=held, left_out=left_out, exporter=exporter)
     except UsageError:
         raise
     except ModelError as error:

@@ -133,7 +133,8 @@ def infer_parameters(
         raise UsageError(
             f"whether {count} of the model should be trained cannot be told",
             facts=tuple(unclear),
-            hint="say it: --train PATTERN trains constants of these names, --freeze PATTERN leaves them as they are",
+            hint="say it: --train PATTERN trains constants of these names, --freeze PATTERN leaves them as they are; "
+            "PyTorch's exporter computes fewer constants with optimize=False (docs/from-pytorch.md)",
         )
     return Parameters(tuple(decisions))
 

@@ -1,0 +1,133 @@
+"""What an exporter did to a network so that its training is another one, and what to do about it: a line each.
+
+An exporter that optimizes for inference may change what is trained: a network whose biases are zeros computes the same
+without them, and two scales of ones are one initializer. Nothing fails then; the trained network is another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from planner.graph.model import Graph, Op
+from planner.training.parameters.exporter import Exporter
+from planner.training.parameters.infer import Parameters, Verdict
+from planner.training.parameters.readers import Readers, Use
+from planner.training.parameters.value_forms import is_one_value
+
+_AGAIN: Final = "export with dynamo=True, optimize=False (docs/from-pytorch.md)"
+_MADE_UP: Final = re.compile(r"val_\d+|onnx::\w+")
+"""How PyTorch's exporters call weights that they have computed: transposed ones, as a rule."""
+_CONVOLUTIONS: Final = ("Conv", "ConvTranspose")
+_NORMS: Final = ("BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization")
+_SHARED: Final = frozenset({Use.NORM, Use.BIAS, Use.SCALE})
+_SHOWN: Final = 4
+
+
+def export_warnings(forward: Graph, parameters: Parameters, exporter: Exporter) -> tuple[str, ...]:
+    """What was done to a network on its way into a file, as far as its training is another one.
+
+    Args:
+        forward: the model, as ``per_sample.decided`` gives it.
+        parameters: what is decided of its constants.
+        exporter: what the file says.
+
+    Returns:
+        A line for each finding, with what to do; () where nothing is found.
+    """
+    readers = Readers(forward)
+    trained = parameters.of(Verdict.TRAINED)
+    return (
+        *_shared(forward, trained, readers, exporter),
+        *_nameless(trained),
+        *_norms_folded(forward, exporter),
+        *_biases_dropped(forward, trained, readers, exporter),
+    )
+
+
+def _shared(forward: Graph, trained: Sequence[str], readers: Readers, exporter: Exporter) -> Iterator[str]:
+    """Vectors of one number that several layers read: equal initializers that were made one.
+
+    A layer that is applied several times (ALBERT's) reads one vector, too; trained, it is seldom one number throughout.
+    Of values that lie in external data nothing is known: there, the exporter decides.
+    """
+    for name in trained:
+        value = forward.constants[name]
+        if forward.tensors[name].elements < 2 or not (exporter.is_optimized if value is None else is_one_value(value)):
+            continue
+        found = readers.of(name)
+        if len(found) > 1 and all(reader.use in _SHARED for reader in found):
+            counts = Counter(reader.op_type for reader in found)
+            by = " and ".join(f"{count} {op_type}" for op_type, count in counts.items())
+            number = "" if value is None else f"is {float(value.flat[0]):g} throughout, and "
+            yield (
+                f"{name!r} {number}is read by {by}: the exporter makes weights that are equal one, "
+                f"and they are trained as one; if the network has several, {_AGAIN}"
+            )
+
+
+def _nameless(trained: Sequence[str]) -> Iterator[str]:
+    names = [name for name in trained if _MADE_UP.fullmatch(name)]
+    if names:
+        several = len(names) > 1
+        count = f"{len(names)} weights have names" if several else "a weight has a name"
+        yield (
+            f"{count} of the exporter's making ({_some(names)}): nothing finds {'them' if several else 'it'} by the "
+            f"network's names, neither load_state_dict nor --freeze and --no-decay; {_AGAIN}"
+        )
+
+
+def _norms_folded(forward: Graph, exporter: Exporter) -> Iterator[str]:
+    types = {op.op_type for op in forward.ops}
+    if not exporter.is_pytorch or types.isdisjoint(_CONVOLUTIONS):
+        return
+    is_known = exporter.folds_norms or any(name.endswith("running_mean") for name in exporter.buffers)
+    if is_known and "BatchNormalization" not in types:
+        yield (
+            "the exporter has folded the network's BatchNormalizations into its convolutions: neither are they trained "
+            f"nor do they normalise; {_AGAIN}"
+        )
+    elif exporter.is_optimized and not exporter.parameters and types.isdisjoint(_NORMS):
+        yield (
+            "the network has convolutions and no BatchNormalization: PyTorch's exporter folds those into convolutions, "
+            f"where they are not trained; if it should have some, {_AGAIN}"
+        )
+
+
+def _biases_dropped(forward: Graph, trained: Sequence[str], readers: Readers, exporter: Exporter) -> Iterator[str]:
+    """Products without a bias, where the exporter has dropped biases that are zeros, or may have.
+
+    It has where the file says which biases the network has. Else products beside others with a bias are told of.
+    """
+    if not exporter.is_pytorch or not exporter.is_optimized:
+        return
+    biased = {reader.op for name in trained for reader in readers.of(name) if reader.use is Use.BIAS}
+    weights = dict.fromkeys(reader.op for name in trained for reader in readers.of(name) if reader.use is Use.PRODUCT)
+    ops = {op.name: op for op in forward.ops}
+    bare = [name for name in weights if not _has_bias(forward, ops[name], biased)]
+    lost = [name for name in exporter.parameters if "bias" in name.rpartition(".")[2] and name not in forward.constants]
+    if bare and lost:
+        yield (
+            f"the file lacks {len(lost)} of the network's biases ({_some(lost)}): the exporter drops those that are "
+            f"zeros, and they are never trained; {_AGAIN}"
+        )
+    elif bare and not exporter.parameters and len(bare) < len(weights):
+        yield (
+            f"{len(bare)} of {len(weights)} products have no bias ({_some(bare)}): the exporter drops biases that are "
+            f"zeros, and they are never trained; if the network's layers have biases, {_AGAIN}"
+        )
+
+
+def _has_bias(forward: Graph, op: Op, biased: set[str]) -> bool:
+    """Whether a product adds a trained bias, or what alone reads its result does."""
+    if op.op_type == "Gemm":
+        return len(op.inputs) > 2 and bool(op.inputs[2])
+    following = forward.consumers[op.outputs[0]]
+    return op.name in biased or (len(following) == 1 and following[0].name in biased)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
