@@ -38,6 +38,8 @@ def settled(
     if loss_function(loss) not in BY_LABELS or len(forward.tensors[output].shape) < 2:
         return options
     maker = forward.producer.get(output)
+    while maker is not None and not maker.domain and maker.op_type in ("Cast", "Identity"):
+        maker = forward.producer.get(maker.inputs[0])
     if loss == "nll" and maker is not None and not maker.domain and maker.op_type == "Softmax":
         raise UsageError(
             f"nll takes log-probabilities; output {output!r} is of probabilities: {label(maker)} makes it",

@@ -113,8 +113,9 @@ def test_the_loss_looks_at_an_inner_tensor(tmp_path: Path) -> None:
 
 def test_nll_of_probabilities(tmp_path: Path) -> None:
     """-p in the place of -log p is lowered as well, and is another loss."""
-    model = parser.parse_model(HEAD.format(outputs="float[6, 3] p").replace("size = ReduceSum <keepdims = 0> (logits)",
-                                                                           "p = Softmax (logits)"))  # fmt: skip
+    text = HEAD.format(outputs="float[6, 3] p")
+    text = text.replace("size = ReduceSum <keepdims = 0> (logits)", "s = Softmax (logits)  p = Identity (s)")
+    model = parser.parse_model(text)
     weights = {"W": random((4, 3), 1), "b": random((3,), 2)}
     model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
     onnx.save(model, tmp_path / "m.onnx")
