@@ -1,7 +1,8 @@
 """What the commands do, for Python users.
 
 ``grad``, ``plan``, ``explain``, ``why``, ``report``, ``run``, ``export``, ``compare``, ``check``, ``diff``,
-``profile``, ``zoo``; ``show`` and ``as_json`` of what they return. ``import planner`` has them, too.
+``profile``, ``zoo``, ``checkpoints``,
+``export_checkpoint``; ``show`` and ``as_json`` of what they return. ``import planner`` has them, too.
 
 Every function takes paths and plain options, returns data and raises ``TofuError``.
 """
@@ -9,6 +10,7 @@ Every function takes paths and plain options, returns data and raises ``TofuErro
 from __future__ import annotations
 
 from planner.api.checking import check
+from planner.api.checkpointing import checkpoints, export_checkpoint
 from planner.api.comparison import compare
 from planner.api.difference import diff
 from planner.api.explanation import explain, why
@@ -24,10 +26,12 @@ from planner.api.training import grad
 __all__ = [
     "as_json",
     "check",
+    "checkpoints",
     "compare",
     "diff",
     "explain",
     "export",
+    "export_checkpoint",
     "grad",
     "plan",
     "profile",

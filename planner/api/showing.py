@@ -11,7 +11,7 @@ from planner.errors import UsageError
 from planner.gate.verdict import CheckResult
 from planner.planning.difference import Difference
 from planner.report import as_json as plain
-from planner.report import device_profile, difference, explained, exports, gate, planned, tables
+from planner.report import checkpoints, device_profile, difference, explained, exports, gate, planned, tables
 from planner.report.sheet import TextSheet
 from planner.results import (
     Comparison,
@@ -24,6 +24,7 @@ from planner.results import (
     ZooResult,
 )
 from planner.runtime.run_report import RunResult
+from planner.runtime.values.checkpoints import CheckpointList, ExportedCheckpoint
 
 AnyResult: TypeAlias = (
     GradResult
@@ -37,6 +38,8 @@ AnyResult: TypeAlias = (
     | Difference
     | ProfileResult
     | ZooResult
+    | CheckpointList
+    | ExportedCheckpoint
 )
 
 _Forms: TypeAlias = tuple[Callable[[Any], dict[str, Any]], Callable[[Any, TextIO], None]]
@@ -57,6 +60,8 @@ _FORMS: Mapping[type, _Forms] = MappingProxyType(
         ExportResult: (plain.export, exports.export),
         ProfileResult: (device_profile.profile_json, device_profile.print_profile),
         ZooResult: (plain.zoo, tables.zoo),
+        CheckpointList: (checkpoints.checkpoints_json, checkpoints.checkpoints),
+        ExportedCheckpoint: (checkpoints.exported_json, checkpoints.exported),
     }
 )
 

@@ -15,6 +15,7 @@ import click
 
 from planner import __version__
 from planner.commands.check import check
+from planner.commands.checkpoint import checkpoint
 from planner.commands.compare import compare
 from planner.commands.diff import diff
 from planner.commands.exit_codes import (
@@ -83,7 +84,7 @@ def tofu() -> None:
     """
 
 
-for _command in (grad, plan, compare, diff, check, profile, ops, explain, report, run, export, zoo, schema):
+for _command in (grad, plan, compare, diff, check, profile, ops, explain, report, run, checkpoint, export, zoo, schema):
     tofu.add_command(_command)
 
 

@@ -114,7 +114,7 @@ _INTERRUPTED = "interrupted: this step is finished first; Ctrl-C once more ends 
     "--export",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where to write whole weights: .safetensors, or .onnx with --forward.",
+    help="Where to write whole weights: .safetensors or .npz, or .onnx with --forward.",
 )
 @click.option(
     "--forward", type=click.Path(path_type=Path), metavar="MODEL", help="The forward model that --export fills."

@@ -26,7 +26,8 @@ from planner.runtime.run_log import RunLog
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import Evaluation, RunResult, StepReport
 from planner.runtime.values import schedule
-from planner.runtime.values.checkpoint import Checkpoint, Passed, remove_older, write_checkpoint
+from planner.runtime.values.checkpoint import Checkpoint, Passed, write_checkpoint
+from planner.runtime.values.checkpoints import remove_older
 from planner.runtime.values.export import export_weights
 from planner.runtime.values.feed import Feed
 from planner.runtime.values.state import Drawn, Values, part_of
@@ -303,6 +304,7 @@ class Iterations:
             self._plan.model_digest,
             program.workers,
             program.state,
+            states_of(self._plan),
             tile_of,
             None if options.verify else options.world,
             None if self._feed is None else Passed.of(self._feed),

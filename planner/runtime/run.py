@@ -26,7 +26,8 @@ from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.run_options import RunOptions, check_options
 from planner.runtime.run_report import RunResult, StepReport
 from planner.runtime.values import schedule
-from planner.runtime.values.checkpoint import Checkpoint, newest_checkpoint, refuse_filled
+from planner.runtime.values.checkpoint import Checkpoint
+from planner.runtime.values.checkpoints import newest_checkpoint, refuse_filled
 from planner.runtime.values.claim import claimed
 from planner.runtime.values.export import check_export
 from planner.runtime.values.feed import Batches, BatchFolder, Feed

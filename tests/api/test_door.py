@@ -37,6 +37,7 @@ LINES = {
     "zoo": "zoo alexnet",
 }
 NO_DOOR = {
+    "checkpoint": "two commands: planner.api.checkpoints and planner.api.export_checkpoint",
     "ops": "a table of operators and their verification: planner.api.operators",
     "schema": "prints a file that is data of the package",
 }

@@ -17,7 +17,7 @@ from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult
 from planner.runtime.values import checkpoint as module
-from planner.runtime.values.checkpoint import newest_checkpoint
+from planner.runtime.values.checkpoints import newest_checkpoint
 from planner.runtime.values.schedule import parse_schedule
 from planner.zoo import mlp
 

@@ -4,7 +4,8 @@
         worker0.npz       the tiles that worker 0 owns, by number; a tile that several own is the first one's
         ...
         manifest.json     written last: step, seed, digests of the model and of every file, which region of which state
-                          each tile is; and how many rows or files were gone through, in which order
+                          each tile is, their types and shapes; and how many rows or files were gone through, in
+                          which order
 
 A checkpoint is written beside its name, synced and then renamed, so it is there as a whole or not at all. It belongs to
 a model and not to a plan: a run on another number of workers, or by another plan, takes each of its tiles from the
@@ -13,7 +14,6 @@ regions that the stored tiles have in common with it, as a fetch does.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,8 +25,8 @@ import numpy as np
 
 from planner.algebra.region import Region
 from planner.artifacts.program import WorkerProgram
-from planner.errors import ModelError, UsageError
-from planner.graph.model import Graph, StatePair, Tensor
+from planner.errors import ModelError
+from planner.graph.model import DType, Graph, StatePair, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.regular_file import digest_of
 from planner.runtime.engine.world import World
@@ -34,7 +34,6 @@ from planner.runtime.values.feed import Feed
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.results import write_arrays
 from planner.strict_json import JsonError, Value, read_json
-from planner.unfinished import remove_folder, sweep
 from planner.whole import whole_folder
 
 MANIFEST: Final = "manifest.json"
@@ -81,6 +80,7 @@ def write_checkpoint(
     model_digest: str,
     programs: Sequence[WorkerProgram],
     state: Sequence[StatePair],
+    tensors: Mapping[str, Tensor],
     tile_of: Callable[[int, str], np.ndarray],
     world: World | None = None,
     data: Passed | None = None,
@@ -96,6 +96,7 @@ def write_checkpoint(
         model_digest: of the model that was planned.
         programs: of all workers.
         state: which states there are.
+        tensors: those states, by name.
         tile_of: the memory of a worker's collected buffer, by worker and name.
         world: the ranks, of which each has one worker's buffers; None: all are here.
         data: what is gone through in batches; None: nothing is.
@@ -132,6 +133,9 @@ def write_checkpoint(
             "model_digest": model_digest,
             **({} if data is None else {"data": _stated(data)}),
             "files": {name: files[name] for name in map(_file_of, shares) if name in files},
+            "tensors": {
+                name: {"dtype": tensor.dtype.value, "shape": list(tensor.shape)} for name, tensor in tensors.items()
+            },
             "tiles": tiles,
         }
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
@@ -170,109 +174,20 @@ def _file_of(worker: int) -> str:
     return f"worker{worker}.npz"
 
 
-def newest_checkpoint(directory: Path, graph: Graph, model_digest: str) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The checkpoint of the latest step that is whole and of this model; and which later ones it is not, and why.
-
-    Args:
-        directory: of all checkpoints of a run.
-        graph: see ``Checkpoint``.
-        model_digest: see ``Checkpoint``.
-
-    Raises:
-        UsageError: there is none at all.
-        ModelError: there is none to go on from, or some are of another model.
-    """
-    sweep(directory)
-    found = _found(directory)
-    if not found:
-        raise UsageError(f"{directory} holds no checkpoint to resume from", hint="leave --resume out to begin anew")
-    strange = [path for _, path in found if _model_of(path) not in (None, model_digest)]
-    if strange:
-        raise ModelError(
-            f"{strange[0]} is a checkpoint of another model",
-            facts=(f"so are {len(strange)} of {len(found)} in that folder",) if len(found) > 1 else (),
-            hint="resume in the folder of this model's checkpoints",
-        )
-    passed_over: list[str] = []
-    for _, path in reversed(found):
-        try:
-            return Checkpoint(path, graph, model_digest), tuple(passed_over)
-        except ModelError as error:
-            if len(found) == 1:
-                raise
-            passed_over.append("; ".join([error.what, *error.shown_facts]))
-    raise ModelError(f"{directory} holds no checkpoint that can be resumed from", facts=tuple(passed_over))
-
-
-def refuse_filled(directory: Path, model_digest: str) -> None:
-    """Refuses a folder that holds checkpoints to a run that goes on from none of them.
-
-    It would replace some and leave later ones, from which the next ``--resume`` would go on.
-
-    Args:
-        directory: of all checkpoints of a run; it need not be there.
-        model_digest: of the model that is run.
-
-    Raises:
-        UsageError: it holds checkpoints, whose ever and however damaged.
-    """
-    sweep(directory)
-    found = _found(directory)
-    if found:
-        latest = found[-1][1]
-        model = _model_of(latest)
-        whose = "this model" if model == model_digest else "an unknown model" if model is None else "another model"
-        count = "1 checkpoint" if len(found) == 1 else f"{len(found)} checkpoints"
-        raise UsageError(
-            f"{directory} holds {count} of another run",
-            facts=(f"the latest is {latest.name}, of {whose}",),
-            hint="--resume goes on from the latest; to begin anew, name another folder, or remove them first",
-        )
-
-
-def remove_older(directory: Path, step: int, keep: int, model_digest: str) -> None:
-    """Removes old checkpoints of a model, once a new one is written.
-
-    Args:
-        directory: of all checkpoints of a run; what else is in it stays.
-        step: of the new checkpoint; those of later steps, of another run, stay.
-        keep: how many stay, the new one included.
-        model_digest: of the model; checkpoints of others stay.
-    """
-    mine = [path for number, path in _found(directory) if number <= step and _model_of(path) == model_digest]
-    for path in mine[:-keep]:
-        with contextlib.suppress(OSError):
-            remove_folder(path)
-
-
-def _found(directory: Path) -> list[tuple[int, Path]]:
-    """Steps and folders, earliest first."""
-    entries = directory.iterdir() if directory.is_dir() else ()
-    return sorted((int(match[1]), entry) for entry in entries if (match := _NAME.fullmatch(entry.name)))
-
-
-def _model_of(path: Path) -> str | None:
-    try:
-        return read_json(path / MANIFEST)["model_digest"].text()
-    except JsonError:
-        return None
-
-
 class Checkpoint:
     """A checkpoint that was read, as a source of tiles (``state.TileSource``).
 
     Args:
         path: its folder.
-        graph: of the model that is to go on.
+        graph: of the model that is to go on; None: it is read for its own sake.
         model_digest: of that model; "" if it has none.
 
     Raises:
         ModelError: it is no checkpoint, files are damaged, or it is another model's.
     """
 
-    def __init__(self, path: Path, graph: Graph, model_digest: str) -> None:
+    def __init__(self, path: Path, graph: Graph | None = None, model_digest: str = "") -> None:
         self._path = path
-        self._graph = graph
         self._read: dict[str, Mapping[str, np.ndarray]] = {}
         try:
             manifest = read_json(path / MANIFEST)
@@ -281,7 +196,7 @@ class Checkpoint:
                 raise manifest["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
             self.step = manifest["step"].count()
             self.seed = manifest["seed"].count()
-            stored = manifest["model_digest"].text()
+            self.model_digest = manifest["model_digest"].text()
             passed = manifest.get("data")
             self.data = None if passed is None else Passed.read(passed)
             files = {name: digest.text() for name, digest in manifest["files"].members().items()}
@@ -289,10 +204,22 @@ class Checkpoint:
                 name: tuple(_stored(entry) for entry in entries.values())
                 for name, entries in manifest["tiles"].members().items()
             }
+            described = manifest.get("tensors")
+            own = {} if described is None else {name: _tensor(name, of) for name, of in described.members().items()}
         except JsonError as error:
             raise ModelError(f"{path} is no checkpoint that can be read: {error}") from None
-        if stored != model_digest:
-            raise ModelError(f"{path} is a checkpoint of another model", facts=(f"its model is {stored or 'unnamed'}",))
+        if graph is not None and self.model_digest != model_digest:
+            whose = self.model_digest or "unnamed"
+            raise ModelError(f"{path} is a checkpoint of another model", facts=(f"its model is {whose}",))
+        if graph is None and not own:
+            raise ModelError(
+                f"{path} does not say of what types and shapes its states are: an earlier tofu wrote it",
+                hint="go on from it by `tofu run --resume`, which knows the model; --export there needs no step",
+            )
+        self.tensors: Mapping[str, Tensor] = own
+        """The states, by name."""
+        if graph is not None:
+            self.tensors = {pair.current: graph.tensors[pair.current] for pair in graph.state}
         self._check(files)
 
     def holds(self, name: str) -> bool:
@@ -301,7 +228,7 @@ class Checkpoint:
 
     def tile(self, name: str, region: Region) -> np.ndarray:
         """See ``TileSource.tile``."""
-        dtype = numpy_dtype(self._graph.tensors[name].dtype)
+        dtype = numpy_dtype(self.tensors[name].dtype)
         for stored in self._tiles[name]:
             if stored.region == region:
                 return self._array(stored, dtype)
@@ -314,7 +241,8 @@ class Checkpoint:
 
     def whole(self, name: str) -> np.ndarray:
         """All of a tensor that it has."""
-        return self.tile(name, Region.whole(self._graph.tensors[name].shape)).reshape(self._graph.tensors[name].shape)
+        shape = self.tensors[name].shape
+        return self.tile(name, Region.whole(shape)).reshape(shape)
 
     def _array(self, stored: StoredTile, dtype: np.dtype[Any]) -> np.ndarray:
         if stored.file not in self._read:
@@ -324,8 +252,8 @@ class Checkpoint:
     def _arrays(self, file: str) -> dict[str, np.ndarray]:
         """The tiles of a file, which are as large as their regions."""
         sizes = {
-            tile.key: tile.region.elements * self._graph.tensors[name].dtype.item_bytes
-            for name in self._tiles.keys() & self._graph.tensors.keys()
+            tile.key: tile.region.elements * self.tensors[name].dtype.item_bytes
+            for name in self._tiles.keys() & self.tensors.keys()
             for tile in self._tiles[name]
             if tile.file == file
         }
@@ -346,10 +274,10 @@ class Checkpoint:
                 faults.append(f"{name} is missing")
             elif _digest(path) != digest:
                 faults.append(f"{name} is not the file that was written: its digest differs")
-        wanted = {pair.current for pair in self._graph.state}
+        wanted = self.tensors.keys()
         faults += [f"state {name!r} is not in it" for name in sorted(wanted - self._tiles.keys())]
         for name in sorted(wanted & self._tiles.keys()):
-            if not _covers(self._tiles[name], self._graph.tensors[name], files):
+            if not _covers(self._tiles[name], self.tensors[name], files):
                 faults.append(f"state {name!r} is not covered by its tiles")
         if faults:
             raise ModelError(f"{self._path} cannot be resumed from", facts=tuple(faults))
@@ -376,6 +304,14 @@ def _stored(entry: Value) -> StoredTile:
         raise entry["region"].fault("is no box: a low corner, then a high one")
     rank = len(corners) // 2
     return StoredTile(entry["file"].text(), entry["key"].text(), Region(corners[:rank], corners[rank:]))
+
+
+def _tensor(name: str, described: Value) -> Tensor:
+    """A state, as a manifest describes it."""
+    dtype = described["dtype"].text()
+    if dtype not in {one.value for one in DType}:
+        raise described["dtype"].fault(f"is {dtype!r}, and no type")
+    return Tensor(name, described["shape"].counts(), DType(dtype))
 
 
 def _plain(array: np.ndarray) -> np.ndarray:

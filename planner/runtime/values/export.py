@@ -1,4 +1,4 @@
-"""Whole weights after a run: as a safetensors file, or back in the forward model that they came from."""
+"""Whole weights after a run: as a safetensors or npz file, or back in the forward model that they came from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner.errors import ModelError, UsageError
 from planner.graph.model import Tensor
 from planner.graph.protos import elem_type_of
 from planner.graph.reading.load import load_model
-from planner.runtime.values.results import write_bytes
+from planner.runtime.values.results import write_arrays, write_bytes
 from planner.runtime.values.safetensors import write_safetensors
 from planner.whole import try_file
 
@@ -23,7 +23,8 @@ def export_weights(
     """Writes states, whole; returns the names of those that were written.
 
     Args:
-        path: ``.safetensors``: every state; ``.onnx``: ``forward`` with the initializers that are states replaced.
+        path: ``.safetensors`` or ``.npz``: every state; ``.onnx``: ``forward`` with the initializers that are states
+            replaced.
         state: by name.
         value_of: the whole value of a state.
         forward: the forward model, for ``.onnx``.
@@ -33,6 +34,9 @@ def export_weights(
     """
     if path.suffix == ".safetensors":
         write_safetensors(path, state, value_of)
+        return tuple(state)
+    if path.suffix == ".npz":
+        write_arrays(path, {name: value_of(name) for name in state})
         return tuple(state)
     model = check_export(path, state, forward)
     written = []
@@ -56,8 +60,8 @@ def try_export(path: Path, forward: Path | None) -> None:
     Raises:
         UsageError: another kind of file, no forward model, or no place to write to.
     """
-    if path.suffix not in (".safetensors", ".onnx"):
-        raise UsageError(f"{path} is neither .safetensors nor .onnx")
+    if path.suffix not in (".safetensors", ".npz", ".onnx"):
+        raise UsageError(f"{path} is neither .safetensors, .npz nor .onnx")
     if path.suffix == ".onnx" and forward is None:
         raise UsageError(f"{path}: into which model?", hint="name the forward model with --forward")
     try_file(path)
@@ -72,7 +76,7 @@ def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None =
         forward: the forward model, for ``.onnx``.
 
     Returns:
-        That model; an empty one for ``.safetensors``.
+        That model; an empty one for other files.
 
     Raises:
         UsageError: see ``try_export``; or a place from which the rest of the forward model's external data would not be
@@ -80,7 +84,7 @@ def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None =
         ModelError: the forward model cannot be read, or shares no weight with the state.
     """
     try_export(path, forward)
-    if path.suffix == ".safetensors" or forward is None:
+    if path.suffix != ".onnx" or forward is None:
         return ModelProto()
     model = load_model(forward)
     kept = []
