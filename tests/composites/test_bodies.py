@@ -251,7 +251,82 @@ def test_the_body_of_dynamic_quantisation_is_exact(shift: float | None) -> None:
 
 
 def test_every_body_has_a_case() -> None:
-    assert {name.split()[0] for name in CASES} | {"DynamicQuantizeLinear"} == set(BODIES)
+    exact = {"ArgMax", "ArgMin", "DynamicQuantizeLinear", "Pad"}
+    assert {name.split()[0] for name in CASES} | exact == set(BODIES)
+
+
+@pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("select_last_index", [0, 1])
+@pytest.mark.parametrize(("shape", "axis"), [((40, 3), 0), ((2, 50, 3), 1), ((4, 33), -1)])
+def test_the_place_of_an_extreme(
+    op_type: str, dtype: str, select_last_index: int, shape: tuple[int, ...], axis: int
+) -> None:
+    """Of several, the first or the last, as ONNX Runtime has it."""
+    x = np.random.default_rng(3).integers(-4, 5, shape).astype(dtype)
+    keepdims = select_last_index
+    made = np.expand_dims(x.max(axis), axis).shape if keepdims else x.max(axis).shape
+    stated = {"axis": axis, "select_last_index": select_last_index, "keepdims": keepdims}
+    graph = one_op(op_type, {"x": x}, {"y": made}, **stated)
+    graph = replace(graph, tensors={**graph.tensors, "y": Tensor("y", made, INT)})
+    expanded = expand(graph)
+    check_graph(expanded.graph)
+    assert op_type not in {op.op_type for op in expanded.graph.ops}
+    np.testing.assert_array_equal(run(expanded.graph, {"x": x})["y"], run(graph, {"x": x})["y"])
+
+
+def test_windows_of_a_pool_are_searched_whole() -> None:
+    graph = one_op("ArgMax", {"x": normal(4, 9)}, {"y": (4, 1)}, axis=1)
+    assert expand(graph).bodies == ()
+
+
+BORDERS = [
+    ((4, 5), (1, 2, 3, 0), None),
+    ((3, 2), (2, 1, 0, 1), None),
+    ((2, 3, 4), (2, 1), (-2,)),
+    ((1, 2, 5, 6), (0, 0, 2, 1, 0, 0, 4, 1), None),
+]
+
+
+@pytest.mark.parametrize("mode", ["wrap", "reflect", "edge"])
+@pytest.mark.parametrize(("shape", "pads", "axes"), BORDERS)
+def test_a_border_is_slices_side_by_side(
+    mode: str, shape: tuple[int, ...], pads: tuple[int, ...], axes: tuple[int, ...] | None
+) -> None:
+    x = normal(*shape)
+    dims = tuple(range(len(shape))) if axes is None else axes
+    made = list(shape)
+    for number, dim in enumerate(dims):
+        made[dim] += pads[number] + pads[len(dims) + number]
+    constants = {"pads": np.array(pads), **({} if axes is None else {"axes": np.array(axes)})}
+    graph = one_op("Pad", {"x": x}, {"y": tuple(made)}, constants=constants, mode=mode)
+    if axes is not None:
+        graph = replace(graph, ops=(replace(graph.ops[0], inputs=("x", "pads", "", "axes")),))
+    expanded = expand(graph)
+    check_graph(expanded.graph)
+    assert "Pad" not in {op.op_type for op in expanded.graph.ops}
+    np.testing.assert_array_equal(run(expanded.graph, {"x": x})["y"], run(graph, {"x": x})["y"])
+
+
+def test_other_borders_stay() -> None:
+    for pads, mode in (((1, 1), "constant"), ((-1, 0), "edge"), ((9, 0), "wrap")):
+        graph = one_op("Pad", {"x": normal(4)}, {"y": (4 + sum(pads),)}, constants={"pads": np.array(pads)}, mode=mode)
+        assert expand(graph).bodies == ()
+
+
+def test_the_largest_of_what_is_cut_moves_values_and_places() -> None:
+    """Greedy decoding: a row of scores for each of 2 samples, whose weights are cut along the words."""
+    x, w = normal(2, 8), normal(8, 400, seed=1)
+    scores = one_op("MatMul", {"x": x}, {"s": (2, 400)}, constants={"w": w})
+    found = Op("found", "ArgMax", ("s",), ("y",), (("axis", 1), ("keepdims", 0)))
+    graph = replace(
+        scores, ops=(*scores.ops, found), outputs=("y",), tensors={**scores.tensors, "y": Tensor("y", (2,), INT)}
+    )
+    ask = SearchRequest(4)
+    decided = decide_with_bodies(graph, opdefs.standard(), ask)
+    # Maxima of 4 bytes and places of 8, each joined from four workers and brought to four.
+    assert decided.moved_bytes <= 2 * (4 + 8) * 2 * 3
+    assert decided.cost < 400 * 8 * 4
 
 
 @given(st.data())

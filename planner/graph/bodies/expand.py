@@ -9,7 +9,17 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.graph.bodies import attention, losses, microsoft, normalization, quantised, reduction, softmax, strided
+from planner.graph.bodies import (
+    attention,
+    borders,
+    losses,
+    microsoft,
+    normalization,
+    quantised,
+    reduction,
+    softmax,
+    strided,
+)
 from planner.graph.emitter import Emitter, free_prefix
 from planner.graph.model import Graph, Op, Tensor
 from planner.graph.reading.undescribed import qualified
@@ -19,6 +29,8 @@ BodyFunction: TypeAlias = Callable[[Emitter, Op], "tuple[str, ...] | None"]
 
 BODIES: Final[Mapping[str, BodyFunction]] = MappingProxyType(
     {
+        "ArgMax": reduction.arg_max,
+        "ArgMin": reduction.arg_min,
         "Attention": attention.attention,
         "BatchNormalization": normalization.batch_normalization,
         "Conv": strided.conv,
@@ -30,6 +42,7 @@ BODIES: Final[Mapping[str, BodyFunction]] = MappingProxyType(
         "LpNormalization": normalization.lp_normalization,
         "MeanVarianceNormalization": normalization.mean_variance_normalization,
         "NegativeLogLikelihoodLoss": losses.negative_log_likelihood_loss,
+        "Pad": borders.pad,
         "RMSNormalization": normalization.rms_normalization,
         "ReduceL2": reduction.reduce_l2,
         "ReduceLogSum": reduction.reduce_log_sum,
