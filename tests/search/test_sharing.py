@@ -215,7 +215,7 @@ def test_a_plan_that_pays_for_nothing_twice_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "effort"), spread(["gpt-1x32", "lenet-5"], ["quick", "thorough", "normal"], one_of=2)
+    ("model", "effort"), spread(["gpt-1x32", "lenet-5"], ["quick", "thorough", "normal"], one_of=3)
 )
 def test_every_delivery_that_is_kept_saves_bytes(model: str, effort: EffortName) -> None:
     """Taken out, with what reads it reading its source, each of them makes the plan dearer."""

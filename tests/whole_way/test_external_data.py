@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from fast_suite import chosen
 from planner import api
 from planner.commands import main as cli
 from planner.errors import ModelError, UsageError
@@ -284,7 +285,7 @@ def test_narrow_and_wide_constants_of_a_forward_model(tmp_path: Path) -> None:
     assert bits(results[1]) == bits(results[2]) == bits(results[0])
 
 
-@pytest.mark.parametrize("form", FORMS[1:])
+@pytest.mark.parametrize("form", chosen(FORMS[1:], fast=FORMS[1:2]))
 def test_training_information(tmp_path: Path, form: str) -> None:
     losses = []
     for kind in ("inline", form):
