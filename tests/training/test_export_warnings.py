@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 from planner.commands import main as cli
 from planner.graph.reading.from_onnx import graph_from_proto
@@ -189,6 +189,35 @@ def test_names_of_the_older_exporter_are_made_up_too() -> None:
         "a weight has a name of the exporter's making (onnx::MatMul_57): nothing finds it by the network's names, "
         f"neither load_state_dict nor --freeze and --no-decay; {AGAIN}",
     )
+
+
+DROPOUTS = """<ir_version: 10, opset_import: ["" : 21]>
+    g (float[4, 8] x) => (float[4, 8] y)
+      <float[8, 8] w = {%s}, float half = {0.5}, bool on = {%d}, bool off = {0}> {
+        h = MatMul (x, w)  kept = Dropout (h, half)
+        dropped = Dropout (kept, half, on)  y = Dropout (dropped, half, off)
+    }"""
+
+
+@pytest.mark.parametrize(
+    ("on", "option", "expected"),
+    [
+        (1, [], ["2 of 3 Dropouts do not drop (d0, d2), as PyTorch's exporter writes those of attention: --dropout"]),
+        (1, ["--dropout", "train"], []),
+        (0, [], []),
+    ],
+)
+def test_dropouts_that_do_not_drop_beside_others_that_do(
+    on: int, option: list[str], expected: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = parser.parse_model(DROPOUTS % (", ".join(["0.25"] * 63 + ["1"]), on))
+    for number, node in enumerate(node for node in model.graph.node if node.op_type == "Dropout"):
+        node.name = f"d{number}"
+    onnx.save(model, tmp_path / "m.onnx")
+    line = ["grad", str(tmp_path / "m.onnx"), "--loss", "mse", "--optimizer", "sgd", "-o", str(tmp_path / "t.onnx")]
+    assert cli.main([*line, *option, "--json"]) == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert [warning[: len(text)] for warning, text in zip(warnings, expected, strict=True)] == expected
 
 
 def test_grad_prints_warnings_and_has_them_in_json(

@@ -20,7 +20,7 @@ from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import Opened, open_training
 from planner.training.doors.write_info import training_info_model
 from planner.training.gradients.dropout import DropoutMode
-from planner.training.parameters.export_warnings import export_warnings
+from planner.training.parameters.export_warnings import attention_kept, export_warnings
 from planner.training.parameters.infer import Parameters, outcome
 from planner.training.parameters.per_sample import decided
 from planner.training.update.label_options import settled
@@ -154,6 +154,8 @@ def _from_forward(path: Path, opened: Opened, wishes: Wishes) -> Made:
         others = [name for name in opened.graph.outputs if name != target]
         left_out = (*left_out, *(LeftOut(name, one_line(error)) for name in others))
     warnings = export_warnings(graph, parameters, opened.exporter)
+    if wishes.dropout is None:
+        warnings += tuple(attention_kept(graph))
     return Made(step, wishes.loss, wishes.optimizer, outcome(parameters, step), graph, options, left_out, warnings)
 
 

@@ -120,6 +120,27 @@ def _biases_dropped(forward: Graph, trained: Sequence[str], readers: Readers, ex
         )
 
 
+def attention_kept(forward: Graph) -> Iterator[str]:
+    """Dropouts that do not drop beside others that do, where the user says nothing of dropout.
+
+    PyTorch's exporter writes the one of ``scaled_dot_product_attention`` without ``training_mode``, in train() as well.
+    """
+    dropouts = [op for op in forward.ops if op.op_type == "Dropout" and not op.domain]
+    off = [op.name for op in dropouts if not _drops(forward, op)]
+    if off and len(off) < len(dropouts):
+        yield (
+            f"{len(off)} of {len(dropouts)} Dropouts do not drop ({_some(off)}), as PyTorch's exporter writes those of "
+            "attention: --dropout train switches all on, --dropout off all off"
+        )
+
+
+def _drops(forward: Graph, op: Op) -> bool:
+    """Whether a Dropout is told to train, or may be."""
+    mode = op.inputs[2] if len(op.inputs) > 2 else ""
+    value = forward.constants.get(mode)
+    return bool(mode) and (value is None or bool(value))
+
+
 def _has_bias(forward: Graph, op: Op, biased: set[str]) -> bool:
     """Whether a product adds a trained bias, or what alone reads its result does."""
     if op.op_type == "Gemm":
