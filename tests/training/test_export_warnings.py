@@ -170,6 +170,16 @@ def test_a_layer_that_is_applied_twice_is_no_finding() -> None:
     assert warned(network({"w": TRAINED, "b": TRAINED})) == ()
 
 
+def test_a_layer_that_is_applied_twice_is_none_before_training_either_where_nothing_was_merged() -> None:
+    model = network({"w": ONES, "b": ZEROS}, producer="pytorch")
+    assert len(warned(model)) == 2
+    size = helper.make_node("Constant", [], ["size"], "node_Constant_1", value_ints=[4, 8])
+    model.graph.node.insert(0, size)
+    model.graph.node.append(helper.make_node("Reshape", ["z", "size"], ["y"], "node_view"))
+    model.graph.node[-2].output[0] = "z"
+    assert warned(model) == ()
+
+
 @pytest.mark.parametrize(("producer", "count"), [("pytorch", 2), ("", 0)])
 def test_of_values_in_external_data_the_exporter_decides(producer: str, count: int) -> None:
     model = network({"w": TRAINED, "b": TRAINED}, producer=producer)

@@ -51,8 +51,11 @@ def _shared(forward: Graph, trained: Sequence[str], readers: Readers, exporter: 
     """Vectors of one number that several layers read: equal initializers that were made one.
 
     A layer that is applied several times (ALBERT's) reads one vector, too; trained, it is seldom one number throughout.
-    Of values that lie in external data nothing is known: there, the exporter decides.
+    Of values that lie in external data nothing is known: there, the exporter decides. PyTorch's makes nothing one with
+    ``optimize=False``.
     """
+    if exporter.is_pytorch and not exporter.is_optimized:
+        return
     for name in trained:
         value = forward.constants[name]
         if forward.tensors[name].elements < 2 or not (exporter.is_optimized if value is None else is_one_value(value)):

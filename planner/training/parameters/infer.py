@@ -313,7 +313,7 @@ class _Judge:
             raise UnsupportedError(
                 f"{name!r} is a running statistic of a BatchNormalization, and op {other.op!r} ({other.op_type}) reads "
                 f"it as its {other.use.value}",
-                hint="export the model without optimizing it",
+                hint="export the model without optimizing it (PyTorch: optimize=False, docs/from-pytorch.md)",
             )
         return Verdict.STATISTIC, "running statistic of BatchNormalization", ("readers",)
 
