@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from planner.errors import ModelError
 from planner.graph.model import Attribute, DType, Op, Shape, Tensor
 
 _DTYPES: Mapping[str, DType] = {dtype.value: dtype for dtype in DType}
@@ -104,8 +105,17 @@ class Emitter:
         return name
 
     def each(self, op_type: str, part: str, *inputs: str, dtype: DType | None = None) -> str:
-        """An element-wise op of operands that broadcast; of the last one's dtype if none is given."""
-        shape = np.broadcast_shapes(*(self.shape(name) for name in inputs))
+        """An element-wise op of operands that broadcast; of the last one's dtype if none is given.
+
+        Raises:
+            ModelError: they do not, as the operands of a foreign op may, whose shapes nobody has checked.
+        """
+        shapes = [self.shape(name) for name in inputs]
+        try:
+            shape = np.broadcast_shapes(*shapes)
+        except ValueError:
+            facts = tuple(f"{name!r}: {list(shape)}" for name, shape in zip(inputs, shapes, strict=True))
+            raise ModelError("operands do not stretch to each other", facts=facts) from None
         return self.emit(op_type, inputs, part, shape, dtype or self.dtype(inputs[-1]))
 
     def reduce(self, op_type: str, x: str, axes: Sequence[int], part: str, *, keepdims: bool = True) -> str:

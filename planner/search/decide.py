@@ -72,8 +72,8 @@ def decide(
     largest = max((tensor.elements for tensor in graph.tensors.values()), default=0)
     if workers > largest:
         raise InfeasibleError(
-            f"{workers} workers are more than the {largest} elements of the largest tensor",
-            hint=f"at most {largest} workers can have something to do",
+            f"{workers:,} workers are more than the {largest:,} elements of the largest tensor",
+            hint=f"at most {largest:,} workers can have something to do",
         )
     started = time.perf_counter()
     progress = ask.progress if ask.incumbent is None else with_best(ask.progress, ask.incumbent.cost)

@@ -76,3 +76,23 @@ def test_a_pool_of_nothing_is_refused(read: Read) -> None:
     with pytest.raises(ModelError, match="contradict what they read") as caught:
         read(text.replace("ROWS", "9"), state_pairs=())
     assert "its input 0 is [2, 3, 8, 0], which leaves nothing to be pooled" in caught.value.facts[0]
+
+
+def test_a_split_states_as_many_outputs_as_it_has(read: Read) -> None:
+    """ONNX's inference ends the process at this."""
+    text = "g (float[4, 6] x) => (a, b, c) { a, b, c = Split <axis = 1, num_outputs = N> (x) }"
+    assert len(read(text.replace("N", "3"), state_pairs=()).ops) == 1
+    for stated in ("1", "2", "4"):
+        with pytest.raises(ModelError, match="contradict what they read") as caught:
+            read(text.replace("N", stated), state_pairs=())
+        assert f"its num_outputs is {stated}, and it has 3 outputs" in caught.value.facts[0]
+
+
+def test_the_condition_of_an_if_is_one_value(read: Read) -> None:
+    text = (
+        "g (float[2] x) => (float[2] y) <bool[SIZE] c = {VALUES}> { y = If (c) <"
+        "then_branch = t () => (float[2] u) { u = Abs (x) }, else_branch = e () => (float[2] v) { v = Neg (x) }> }"
+    )
+    assert [op.op_type for op in read(text.replace("SIZE", "1").replace("VALUES", "1"), state_pairs=()).ops] == ["Abs"]
+    with pytest.raises(ModelError, match=r"\(If\): its condition has 2 elements, and must have one"):
+        read(text.replace("SIZE", "2").replace("VALUES", "1, 0"), state_pairs=())

@@ -12,13 +12,14 @@ import onnx
 from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.folding.operands import operand_fault
+from planner.graph.folding.operands import count_fault, operand_fault
 from planner.graph.folding.propagation import inferred
 from planner.graph.folding.sizes import runtime_sizes
 from planner.graph.model import Tensor
 from planner.graph.protos import dtype_of, elem_type_name, elem_type_of, shape_fault
 from planner.graph.reading.load import MAX_OPSET
 from planner.graph.subgraph import graphs_of, read_names
+from planner.graph.wellformed import every_node
 
 _MAX_DATA_ELEMENTS: Final = 4096
 """Larger values are not shown to shape inference: no operator takes that many sizes."""
@@ -95,6 +96,9 @@ class Inference:
             ModelError: the op contradicts its schema or its inputs.
         """
         schema = self.schema(node)
+        for inner in every_node([node]):
+            if fault := count_fault(inner):
+                raise ModelError(fault)
         names = [name for name in dict.fromkeys(read_names(node)) if name]
         types = {name: _type_proto(tensors[name]) for name in names}
         data = {name: proto for name in names if (proto := _data(values.get(name))) is not None}

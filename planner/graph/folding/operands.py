@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from onnx import NodeProto
+
 from planner.graph.model import Shape
 
 Shapes: TypeAlias = Sequence[Shape | None]
@@ -23,6 +25,14 @@ _FLAGS: Final = frozenset(
     }
 )
 """Attributes that are true or false. Other numbers are true to some readers and false to others."""
+
+
+def count_fault(node: NodeProto) -> str:
+    """How a node's outputs contradict the number that it states, or "": ONNX's inference writes beyond its memory."""
+    if node.op_type != "Split" or node.domain not in ("", "ai.onnx"):
+        return ""
+    stated = next((attribute.i for attribute in node.attribute if attribute.name == "num_outputs"), len(node.output))
+    return "" if stated == len(node.output) else f"its num_outputs is {stated}, and it has {len(node.output)} outputs"
 
 
 def operand_fault(op_type: str, version: int, inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from onnx import NodeProto, TensorProto
 
-from planner.errors import UnsupportedError
+from planner.errors import ModelError, UnsupportedError
 from planner.graph.folding.branches import taken_branch
 from planner.graph.folding.known import KnownGraph
 from planner.graph.folding.known_forms import KnownForm, cast_for, gather_for, mod_for, sizes_for, split_for
@@ -32,10 +32,13 @@ def branch_nodes(op: Op, node: NodeProto, known: KnownGraph) -> Nodes:
     """The nodes of the branch that an If takes, whose condition is known.
 
     Raises:
+        ModelError: the condition is no scalar.
         UnsupportedError: an initializer of the branch that is not in the model's file.
     """
     condition = known.values[op.inputs[0]]
     assert condition is not None, "it is known"
+    if condition.size != 1:
+        raise ModelError(f"op {op.name!r} (If): its condition has {condition.size} elements, and must have one")
     branch = taken_branch(node, bool(condition.item()), op.name, known.tensors)
     know_initializers(branch.initializers, op, known)
     return [(f"{op.name}/{number}", inner) for number, inner in enumerate(branch.nodes)]

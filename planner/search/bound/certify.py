@@ -14,7 +14,7 @@ A bound holds for the search's own problem: these cuts, these candidates, one ti
 from __future__ import annotations
 
 from math import isqrt
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.stop import Stop, StoppedError
 
+_WORKERS_OF_LIMITS: Final = 256
+"""Up to so many, a limit of table entries is what it says; of more workers fewer entries are made."""
 BOUND = "a bound"
 """What is left out where a search ends before it has one."""
 
@@ -69,7 +71,9 @@ def certify(
     """
     stop = Stop() if stop is None else stop
     choices = every_tiling(problem, cuts, restrict, incumbent.best, limits)
-    if choices is None or problem.table_entries(choices) > limits.table_entries:
+    # Above some hundred workers an entry takes time by their number, of whose regions it is a sum.
+    most_entries = limits.table_entries * _WORKERS_OF_LIMITS // max(problem.workers, _WORKERS_OF_LIMITS)
+    if choices is None or problem.table_entries(choices) > most_entries:
         return None
     sizes = choices.sizes.tolist()
     order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=CORE_ENTRIES)
