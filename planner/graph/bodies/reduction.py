@@ -59,8 +59,8 @@ def reduce_log_sum_exp(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
 
 _FEW_POSITIONS = 32
 """Along a dim of no more elements than this no extreme is searched in parts: windows of a pool's gradient are such."""
-_COMPARED = (DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64)
-"""Dtypes that the runtime compares and reduces."""
+_COMPARED = (DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16, DType.INT32, DType.INT64)
+"""Dtypes that the runtime compares and reduces, those of 16 bits by way of float32."""
 
 
 def arg_max(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
