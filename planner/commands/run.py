@@ -216,7 +216,8 @@ def run(
         every = log_every if log_every is not None or line.is_in_place else 1
 
         def tell(report: StepReport) -> None:
-            if every is not None and (report.step % every == 0 or report.step == report.steps):
+            is_due = every is not None and (report.step % every == 0 or report.step == report.steps)
+            if is_due or report.evaluation is not None:
                 line.note(iteration_line(report))
 
         stop = Interrupt()

@@ -95,6 +95,10 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more} more (--json names all)" if more > 0 else "")
 
 
+_FIRST_STEPS, _MOST_STEPS = 5, 40
+"""Rows of a long run: so many first ones, and so many in all."""
+
+
 def run(result: RunResult, file: TextIO) -> None:
     """Prints the steps of a run, what moved, and the verdict."""
     console = ReportConsole(file)
@@ -113,8 +117,14 @@ def run(result: RunResult, file: TextIO) -> None:
             facts.append(("exported", counted(len(result.exported), "tensor")))
         console.print_facts(facts)
         return
+    left_out = len(rows) - _MOST_STEPS
+    if left_out > 0:
+        rows[_FIRST_STEPS : _FIRST_STEPS + left_out] = [("…",) * len(columns)]
     console.print_table(columns, rows, columns)
     console.print()
+    if left_out > 0:
+        console.print_text(f"{counted(left_out, 'step')} more: --json and --log have all", 0)
+        console.print()
     agree = all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
     most = max(result.staging_bytes)
     staged = f", {memory(most)} for copies between workers" if most else ""

@@ -148,8 +148,11 @@ class Iterations:
             self._whole.update(fresh if self._judge is not None else {})
         if self._accuracy is not None:
             self._labels = fresh.get(self._accuracy.labels.name, self._labels)
-        loss = f", loss {self._losses[-1]:.6f} after step {number - 1}" if self._losses else ""
-        options.doing(f"step {number} of {options.steps}{loss}")
+        epoch = "" if self._feed is None else f", epoch {self._feed.epoch(number)} of {self._feed.epoch(options.steps)}"
+        loss = f", loss {self._losses[-1]:.6f}" if self._losses else ""
+        accuracy = f", accuracy {self._accuracies[-1]:.4f}" if self._accuracies else ""
+        after = f" after step {number - 1}" if loss or accuracy else ""
+        options.doing(f"step {number} of {options.steps}{epoch}{loss}{accuracy}{after}")
 
     def _iterate(self) -> None:
         start = time.perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from planner.errors import DivergedError, UsageError
+from planner.report import tables
 from planner.runtime.run import run_with
 from planner.runtime.run_log import COLUMNS
 from planner.runtime.run_options import RunOptions
@@ -67,6 +69,16 @@ def test_a_resumed_run_goes_on_with_its_log(training: Any, tmp_path: Path, suffi
         else [json.loads(line)["step"] for line in lines]
     )
     assert numbers == [1, 2, 3, 4, 5]
+
+
+def test_the_table_of_a_long_run_is_cut(training: Any) -> None:
+    texts = []
+    for steps in (40, 45):
+        text = io.StringIO()
+        tables.run(run_with(training.plan, RunOptions(steps=steps)), text)
+        texts.append(text.getvalue())
+    assert [text.count("…") for text in texts] == [0, 3]
+    assert "5 steps more: --json and --log have all" in texts[1]
 
 
 def test_a_file_that_is_no_log_is_not_gone_on_with(training: Any, tmp_path: Path) -> None:

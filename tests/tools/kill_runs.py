@@ -121,9 +121,10 @@ def kill_runs(seed: int, count: int, folder: Path, ranks: int = 0, interrupts: i
         outcome.lost += bool(before) and (not after or after[-1] < before[-1])
         outcome.lost += logged is not None and bool(after) and logged < after[-1]
         if end == signal.SIGINT:
-            is_clean = ended.exit_code == 130 and not left and not (checkpoints / ".lock").exists()
-            is_kept = ended.had_begun is False or (bool(after) and after[-1] == logged)
-            outcome.unkept += not (is_clean and is_kept)
+            is_clean = not left and not (checkpoints / ".lock").exists()
+            is_kept = bool(after) and after[-1] == logged
+            # Before its first step a run is ended at once, and a rank may end all others by a kill.
+            outcome.unkept += ended.exit_code != 130 or (ended.had_begun and not (is_clean and is_kept))
     outcome.steps = steps_in(checkpoints)[-1] + 1
     again = api.run(folder / "plan", inputs=data, steps=outcome.steps, checkpoint_dir=checkpoints, resume=True)
     straight = api.run(folder / "plan", inputs=data, steps=outcome.steps)
