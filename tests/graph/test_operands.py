@@ -96,3 +96,21 @@ def test_the_condition_of_an_if_is_one_value(read: Read) -> None:
     assert [op.op_type for op in read(text.replace("SIZE", "1").replace("VALUES", "1"), state_pairs=()).ops] == ["Abs"]
     with pytest.raises(ModelError, match=r"\(If\): its condition has 2 elements, and must have one"):
         read(text.replace("SIZE", "2").replace("VALUES", "1, 0"), state_pairs=())
+
+
+@pytest.mark.parametrize("axis", [3, 2**31, -4])
+def test_the_axis_of_a_normalisation_is_one_of_its_dims(axis: int, read: Read) -> None:
+    """ONNX's inference reads beyond its memory."""
+    text = "g (float[3, 4, 6] x, float[6] w) => (y, m, d) { y, m, d = LayerNormalization <axis = AXIS> (x, w) }"
+    assert len(read(text.replace("AXIS", "2"), state_pairs=()).ops) == 1
+    with pytest.raises(ModelError, match="contradict what they read") as caught:
+        read(text.replace("AXIS", str(axis)), state_pairs=())
+    assert f"its axis is {axis}, and its input has 3 dims" in caught.value.facts[0]
+
+
+def test_what_onnx_itself_fails_at_is_refused(read: Read) -> None:
+    text = (
+        "g (float[2, 16, 1] x) => (float[2, 4, 5, 2] y) <int64[N] s = {VALUES}, int64 n = {8}> { y = STFT (x, s, , n) }"
+    )
+    with pytest.raises(ModelError, match="contradict what they read"):
+        read(text.replace("N", "0").replace("VALUES", ""), state_pairs=())

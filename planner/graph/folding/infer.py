@@ -12,7 +12,7 @@ import onnx
 from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.folding.operands import count_fault, operand_fault
+from planner.graph.folding.operands import form_fault, operand_fault
 from planner.graph.folding.propagation import inferred
 from planner.graph.folding.sizes import runtime_sizes
 from planner.graph.model import Tensor
@@ -23,6 +23,11 @@ from planner.graph.wellformed import every_node
 
 _MAX_DATA_ELEMENTS: Final = 4096
 """Larger values are not shown to shape inference: no operator takes that many sizes."""
+
+_REFUSALS: Final = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
+
+_MOST_DIMS: Final = 64
+"""Of an array in NumPy, and of any tensor that somebody means."""
 
 _LIKE_FIRST_INPUT: Final = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 """The operators of the default domain that ONNX has no shape inference for; both keep their operand's type."""
@@ -97,7 +102,8 @@ class Inference:
         """
         schema = self.schema(node)
         for inner in every_node([node]):
-            if fault := count_fault(inner):
+            is_typed = inner is node and node.input and node.input[0] in tensors
+            if fault := form_fault(inner, len(tensors[node.input[0]].shape) if is_typed else _MOST_DIMS):
                 raise ModelError(fault)
         names = [name for name in dict.fromkeys(read_names(node)) if name]
         types = {name: _type_proto(tensors[name]) for name in names}
@@ -116,7 +122,7 @@ class Inference:
                 found = {node.output[0]: types[node.input[0]]}
             else:
                 found = self._infer(schema, node, types, data)
-        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
+        except (*_REFUSALS, IndexError, ValueError, RuntimeError) as error:
             raise ModelError(_first_line(str(error))) from None
         made = {name: _tensor(name, found.get(name)) for name in node.output if name}
         _check_reshape(node, tensors, made)

@@ -27,12 +27,21 @@ _FLAGS: Final = frozenset(
 """Attributes that are true or false. Other numbers are true to some readers and false to others."""
 
 
-def count_fault(node: NodeProto) -> str:
-    """How a node's outputs contradict the number that it states, or "": ONNX's inference writes beyond its memory."""
-    if node.op_type != "Split" or node.domain not in ("", "ai.onnx"):
+def form_fault(node: NodeProto, rank: int) -> str:
+    """How a node's attributes contradict its outputs or operands where ONNX's inference errs beyond its memory.
+
+    Args:
+        node: any node.
+        rank: of its input 0, or the most that it can be.
+    """
+    if node.domain not in ("", "ai.onnx"):
         return ""
-    stated = next((attribute.i for attribute in node.attribute if attribute.name == "num_outputs"), len(node.output))
-    return "" if stated == len(node.output) else f"its num_outputs is {stated}, and it has {len(node.output)} outputs"
+    stated = {attribute.name: attribute.i for attribute in node.attribute}
+    if node.op_type == "Split" and stated.get("num_outputs", len(node.output)) != len(node.output):
+        return f"its num_outputs is {stated['num_outputs']}, and it has {len(node.output)} outputs"
+    if node.op_type in ("LayerNormalization", "RMSNormalization") and not -rank <= stated.get("axis", -1) < rank:
+        return f"its axis is {stated['axis']}, and its input has {rank} dims"
+    return ""
 
 
 def operand_fault(op_type: str, version: int, inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
