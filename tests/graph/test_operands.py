@@ -98,7 +98,15 @@ def test_the_condition_of_an_if_is_one_value(read: Read) -> None:
         read(text.replace("SIZE", "2").replace("VALUES", "1, 0"), state_pairs=())
 
 
-@pytest.mark.parametrize("axis", [3, 2**31, -4])
+def test_an_axis_is_no_other_one_in_32_bits(read: Read) -> None:
+    text = "g (float[4, 6] x) => (a, b, c) { a, b, c = Split <axis = AXIS, num_outputs = 3> (x) }"
+    assert len(read(text.replace("AXIS", "1"), state_pairs=()).ops) == 1
+    with pytest.raises(ModelError, match="contradict what they read") as caught:
+        read(text.replace("AXIS", str(2**62)), state_pairs=())
+    assert f"its axis is {2**62}, which no tensor has" in caught.value.facts[0]
+
+
+@pytest.mark.parametrize("axis", [3, 64, -4])
 def test_the_axis_of_a_normalisation_is_one_of_its_dims(axis: int, read: Read) -> None:
     """ONNX's inference reads beyond its memory."""
     text = "g (float[3, 4, 6] x, float[6] w) => (y, m, d) { y, m, d = LayerNormalization <axis = AXIS> (x, w) }"

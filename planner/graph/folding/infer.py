@@ -12,7 +12,7 @@ import onnx
 from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.folding.operands import form_fault, operand_fault
+from planner.graph.folding.operands import MOST_DIMS, form_fault, operand_fault
 from planner.graph.folding.propagation import inferred
 from planner.graph.folding.sizes import runtime_sizes
 from planner.graph.model import Tensor
@@ -26,8 +26,6 @@ _MAX_DATA_ELEMENTS: Final = 4096
 
 _REFUSALS: Final = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
 
-_MOST_DIMS: Final = 64
-"""Of an array in NumPy, and of any tensor that somebody means."""
 
 _LIKE_FIRST_INPUT: Final = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 """The operators of the default domain that ONNX has no shape inference for; both keep their operand's type."""
@@ -103,7 +101,7 @@ class Inference:
         schema = self.schema(node)
         for inner in every_node([node]):
             is_typed = inner is node and node.input and node.input[0] in tensors
-            if fault := form_fault(inner, len(tensors[node.input[0]].shape) if is_typed else _MOST_DIMS):
+            if fault := form_fault(inner, len(tensors[node.input[0]].shape) if is_typed else MOST_DIMS):
                 raise ModelError(fault)
         names = [name for name in dict.fromkeys(read_names(node)) if name]
         types = {name: _type_proto(tensors[name]) for name in names}

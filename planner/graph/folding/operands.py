@@ -18,6 +18,9 @@ Shapes: TypeAlias = Sequence[Shape | None]
 _Rule: TypeAlias = Callable[[Shapes, Shapes, Mapping[str, Any]], str]
 
 
+MOST_DIMS: Final = 64
+"""Of an array in NumPy, and of any tensor that somebody means."""
+
 _FLAGS: Final = frozenset(
     {
         *("ceil_mode", "count_include_pad", "exclusive", "fmod", "is_causal", "keepdims", "largest", "layout"),
@@ -39,6 +42,9 @@ def form_fault(node: NodeProto, rank: int) -> str:
     stated = {attribute.name: attribute.i for attribute in node.attribute}
     if node.op_type == "Split" and stated.get("num_outputs", len(node.output)) != len(node.output):
         return f"its num_outputs is {stated['num_outputs']}, and it has {len(node.output)} outputs"
+    # As a number of 32 bits, which ONNX makes of it, it would be another axis.
+    if abs(stated.get("axis", 0)) > MOST_DIMS:
+        return f"its axis is {stated['axis']}, which no tensor has"
     if node.op_type in ("LayerNormalization", "RMSNormalization") and not -rank <= stated.get("axis", -1) < rank:
         return f"its axis is {stated['axis']}, and its input has {rank} dims"
     return ""
