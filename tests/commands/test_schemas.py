@@ -73,7 +73,7 @@ LINES: dict[str, tuple[str, ...]] = {
 """By schema, commands whose output it is of."""
 FILES = {
     "plan-file": ("plan/plan.json", "timed/plan.json", "stepped/plan.json"),
-    "manifest-file": ("plan/manifest.json",),
+    "manifest-file": ("plan/manifest.json", "stored/manifest.json"),
 }
 SLOW = {"compare", "profile", "ops-onnx-cases", "ops"}
 NOTHING = "unheard_of"
@@ -81,7 +81,7 @@ NOTHING = "unheard_of"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small models, a topology, and three plans."""
+    """Small models, a topology, and plans."""
     folder = tmp_path_factory.mktemp("schemas")
     rng = np.random.default_rng(0)
 
@@ -122,6 +122,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     api.plan(folder / "train.onnx", gpus=2, out=folder / "plan")
     api.plan(folder / "train.onnx", topology=str(folder / "two.yaml"), out=folder / "timed")
     api.plan(folder / "train.onnx", gpus=2, op_schedule="stepped", out=folder / "stepped")
+    external = onnx.load(folder / "mlp.onnx")
+    onnx.save(external, folder / "stored.onnx", save_as_external_data=True, location="stored.bin", size_threshold=16)
+    api.plan(folder / "stored.onnx", gpus=2, dim={"batch": 4}, effort="quick", out=folder / "stored")
     api.grad(
         folder / "mlp.onnx", loss="softmax_cross_entropy", optimizer="sgd", dim={"batch": 4}, output=folder / "c.onnx"
     )
