@@ -10,7 +10,7 @@ import inspect
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, wraps
 from numbers import Integral, Real
@@ -18,6 +18,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
+import numpy as np
 from onnx import ModelProto
 
 from planner.errors import UsageError, did_you_mean
@@ -171,4 +172,8 @@ def _worded(kind: Any) -> str:
         return f"a pair, of {' and '.join(map(_worded, inner))}"
     if origin is os.PathLike:
         return "a path"
+    if origin is Iterable:
+        return f"one after the other, of each {_worded(inner[0])}"
+    if origin is np.ndarray:
+        return "an array"
     return _WORDS[kind] if kind in _WORDS else str(getattr(kind, "__name__", kind))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.given_arrays import AnyInputs, inputs_of
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.plan_folder import newest_folder
 from planner.errors import UsageError
@@ -35,7 +36,7 @@ _SHOWN = 8
 def run(
     directory: AnyPath | None = None,
     *,
-    inputs: AnyPath | None = None,
+    inputs: AnyInputs | None = None,
     weights: AnyPath | None = None,
     data_dir: AnyPath | None = None,
     random_weights: bool = False,
@@ -73,8 +74,10 @@ def run(
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
-        inputs: arrays for the inputs (npz), gone through in batches if they have more rows than a batch; or a directory
-            of batches, one per step; all data that has no value in the model. None: data is drawn.
+        inputs: arrays for the inputs (npz, or a mapping from names to arrays), gone through in batches if they have
+            more rows than a batch; or a directory of batches, one per step, or mappings, one after the other (a
+            generator's are taken for ``steps`` steps, or all); all data that has no value in the model. None: data
+            is drawn.
         weights: state to start from (npz or safetensors).
         data_dir: the folder of the model's external data; None: where the plan says.
         random_weights: draw weights that are external data, and read no such file.
@@ -122,8 +125,12 @@ def run(
             result = planner.run("plan", steps=3, verify=True)
             print(result.losses, result.moved_bytes, result.verified)
     """
-    result, inputs, export = path_of(result), path_of(inputs), path_of(export)
+    result, export = path_of(result), path_of(export)
+    if steps is not None and epochs is not None:
+        raise UsageError("--steps and --epochs exclude each other: both say how long to train")
     with contextlib.ExitStack() as stack:
+        files, taken = stack.enter_context(inputs_of(inputs, steps))
+        steps = taken if epochs is None else None
         world = None
         if engine == "mpi":
             from planner.runtime.engine.mpi import joined
@@ -138,13 +145,11 @@ def run(
             try_file(result)
             if result.suffix != ".npz":
                 raise UsageError(f"{result}: results are written as npz", hint=f"call it {result.stem}.npz")
-        if steps is not None and epochs is not None:
-            raise UsageError("--steps and --epochs exclude each other: both say how long to train")
         options = RunOptions(
             steps=1 if steps is None else steps,
             epochs=epochs,
             shuffle=shuffle,
-            inputs=inputs,
+            inputs=files,
             weights=path_of(weights),
             data_dir=path_of(data_dir),
             random_weights=random_weights,

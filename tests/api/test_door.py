@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import itertools
 import json
 import subprocess
 import sys
@@ -203,6 +204,35 @@ def test_results_are_short_to_look_at(tmp_path: Path) -> None:
     assert len(repr(many)) < 2000
     assert "plan=<Plan>" in repr(result)
     assert "<td style='text-align:left'>&lt;1,000 entries&gt;</td>" in many._repr_html_()
+
+
+def test_arrays_are_given_in_place_of_files(tmp_path: Path) -> None:
+    folder = planner.plan(model_file(tmp_path, "x"), gpus=2, out=tmp_path / "plan").directory
+    batches = [np.full((4, 6), number, np.float32) for number in (-1, 2, 3)]
+    ran = planner.run(folder, inputs={"x": batches[1]}, verify=True)
+    assert ran.verified
+    np.testing.assert_array_equal(ran.results["y"], batches[1])
+    seen: list[int] = []
+    ran = planner.run(folder, inputs=({"x": batch} for batch in batches), on_step=lambda step: seen.append(step.step))
+    np.testing.assert_array_equal(ran.results["y"], batches[2])
+    assert seen == [1, 2, 3]
+    endless = ({"x": batch} for batch in itertools.cycle(batches))
+    np.testing.assert_array_equal(planner.run(folder, inputs=endless, steps=2).results["y"], batches[1])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        (7, "run: inputs is 7\nhint: give a text or a path or a mapping"),
+        ([], "inputs: there is no step"),
+        ([np.ones(3)], "inputs: step 1: is a ndarray"),
+    ],
+)
+def test_inputs_that_are_none_are_refused(inputs: Any, says: str, tmp_path: Path) -> None:
+    folder = planner.plan(model_file(tmp_path, "x"), gpus=2, out=tmp_path / "plan").directory
+    with pytest.raises(UsageError) as raised:
+        planner.run(folder, inputs=inputs)
+    assert str(raised.value).startswith(says)
 
 
 @pytest.mark.slow

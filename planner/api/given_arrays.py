@@ -1,0 +1,58 @@
+"""Arrays that a call from Python gives in place of a file: they are written as the files that a run reads."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.api.arguments import AnyPath
+from planner.errors import UsageError
+from planner.runtime.values.results import write_arrays
+
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+"""By name of an input."""
+AnyInputs: TypeAlias = AnyPath | Arrays | Iterable[Arrays]
+"""A file or a folder, as the command line takes it; arrays; or the arrays of one step after the other."""
+
+
+@contextmanager
+def inputs_of(inputs: AnyInputs | None, steps: int | None) -> Iterator[tuple[Path | None, int | None]]:
+    """What a run reads its inputs from, for as long as it takes, and for how many steps it is.
+
+    Args:
+        inputs: as they were given; None: none were.
+        steps: how many steps are wanted. Of arrays of one step after the other no more are taken; None: all.
+
+    Raises:
+        UsageError: there is no step, or one is no mapping from names to arrays.
+    """
+    if inputs is None or isinstance(inputs, str | os.PathLike):
+        yield None if inputs is None else Path(inputs), steps
+        return
+    with tempfile.TemporaryDirectory(prefix="tofu-") as folder:
+        where = Path(folder)
+        if isinstance(inputs, Mapping):
+            file = where / "inputs.npz"
+            write_arrays(file, _arrays(inputs, "inputs"))
+            yield file, steps
+            return
+        count = 0
+        for count, batch in enumerate(islice(inputs, steps), start=1):
+            write_arrays(where / f"{count:09}.npz", _arrays(batch, f"inputs: step {count}"))
+        if not count:
+            raise UsageError("inputs: there is no step", hint="give the arrays of one step at least")
+        yield where, steps if steps is not None else count
+
+
+def _arrays(given: object, where: str) -> dict[str, NDArray[Any]]:
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise UsageError(f"{where}: is a {type(given).__name__}", hint="give a mapping from names of inputs to arrays")
+    return {name: np.asarray(array) for name, array in given.items()}
