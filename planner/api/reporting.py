@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-import numpy as np
 import onnx
 
 import planner
 from planner.api.arguments import AnyPath, checked, path_of
 from planner.api.explanation import answers_of
+from planner.api.memory_of_page import memory_of_page
 from planner.api.opened import Opened, opened
 from planner.artifacts.measured import MeasuredRun, read_measured
 from planner.artifacts.plan import Plan
 from planner.artifacts.plan_folder import newest_folder, open_folder
-from planner.artifacts.program import Program, WorkerProgram
-from planner.artifacts.waits import levels, remote_readers
+from planner.artifacts.program import Program
+from planner.artifacts.waits import levels
 from planner.collection import without_collection
 from planner.cost.distance import distances
 from planner.cost.seconds.assignment import bytes_between
@@ -34,8 +34,6 @@ from planner.graph.model import Graph
 from planner.machine.device_profile import DeviceProfile, load_profile
 from planner.machine.routes import part, whole_name
 from planner.machine.topology_file import Machine, load_topology, shipped_topology
-from planner.partition.memory import live_spans
-from planner.partition.occupancy import occupancy
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.fit import trial_of
 from planner.planning.objective import Times, least_time
@@ -43,7 +41,7 @@ from planner.planning.why.causes import causes
 from planner.progress import Progress, silent
 from planner.reasons import Cause, Why
 from planner.report.page.columns import columns, products_of
-from planner.report.page.facts import Beside, Made, Memory, PlanFacts
+from planner.report.page.facts import Beside, Made, PlanFacts
 from planner.report.page.page import page
 from planner.report.page.strip import Picture, Strip
 from planner.report.page.trace import trace as traced
@@ -264,7 +262,7 @@ class _Gathering:
             graph=graph,
             columns=drawn,
             beside=tuple(self._beside(opdefs, times)) if is_page else (),
-            memory=self._memory(),
+            memory=memory_of_page(self._program, graph, self._levels),
             limits=self._limits(times.machine),
             between=bytes_between(self._program),
             spans=times.spans,
@@ -323,35 +321,6 @@ class _Gathering:
             goal = least_time(times.machine, self._tables, times.measured)
             seconds = Times(times.machine, goal, self._tables, times.measured).seconds(trial_of(found))
         yield Beside("data parallelism", found.moved_bytes, found.excess_bytes, what, seconds)
-
-    def _memory(self) -> tuple[Memory, ...]:
-        program, graph = self._program, self._opened.graph
-        readers = remote_readers(program.workers)
-        totals = program.peak_bytes
-        worst = totals.index(max(totals))
-        found = []
-        for worker in program.workers:
-            steps = len(worker.steps) + 1
-            change = np.zeros(steps + 1, np.int64)
-            spans = live_spans(worker, self._levels, readers)
-            for name in _written_over(program, worker):
-                spans.pop(name, None)
-            for size, first, last in spans.values():
-                change[first] += size
-                change[last + 1] -= size
-            live = np.cumsum(change)[:steps]
-            is_told = worker.worker == worst and worker.arena is not None
-            largest = occupancy(program, graph.roles, worst).largest if is_told else ()
-            found.append(Memory(live, worker.workspace_bytes, totals[worker.worker], largest))
-        return tuple(found)
-
-
-def _written_over(program: Program, worker: WorkerProgram) -> Iterator[str]:
-    """Next states that lie where their states lie, and take no room of their own."""
-    offsets = {} if worker.arena is None else worker.arena.offsets
-    for pair in program.state:
-        if pair.following in offsets and offsets[pair.following] == offsets.get(pair.current):
-            yield pair.following
 
 
 def _readers(graph: Graph, plan: Plan, drawn: Sequence[str]) -> Mapping[str, tuple[str, tuple[str, ...]]]:

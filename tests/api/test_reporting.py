@@ -15,10 +15,15 @@ import pytest
 import planner
 from hostile_names import COMMENT, ESCAPE, IMAGE, OP, hostile_model
 from planner import api
+from planner.api.memory_of_page import memory_of_page
+from planner.api.opened import opened
 from planner.artifacts.measured import read_measured
 from planner.artifacts.plan import Plan
+from planner.artifacts.waits import levels
 from planner.errors import ModelError, UsageError
 from planner.graph.to_onnx import write_model
+from planner.progress import silent
+from planner.runtime.plan_files import load_plan
 from planner.units import format_bytes, format_seconds
 from planner.zoo import build
 
@@ -233,6 +238,19 @@ def test_a_page_says_where_it_comes_from(folder: Path, tmp_path: Path) -> None:
     assert f"by tofu {planner.__version__}" in footer
     assert f"tofu report {folder} -o {tmp_path / 'p.html'} --topology {topology_of(folder)}" in footer
     assert f"the plan takes {format_bytes(plan.cost)} an iteration, moved and excess" in page
+
+
+def test_memory_has_its_parts_and_its_largest_buffers_at_every_stretch(folder: Path) -> None:
+    found = opened(folder, None)
+    program = load_plan(folder, silent).program
+    memory = memory_of_page(program, found.graph, levels(program.workers))
+    totals = [one.total_bytes for one in memory]
+    (told,) = [one for one in memory if one.held]
+    assert told.total_bytes == max(totals)
+    for step, buffers in told.held.items():
+        assert 0 < sum(size for _, size in buffers) <= told.live_bytes[step]
+    assert list(told.begins) == ["backward", "update"]
+    assert all(0 < one.begins["backward"] < one.begins["update"] < len(one.live_bytes) for one in memory)
 
 
 @pytest.mark.parametrize("is_shipped", [True, False])

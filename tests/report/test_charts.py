@@ -41,13 +41,23 @@ def test_many_short_spans_of_one_stretch_are_not_lost() -> None:
 
 def test_workers_that_are_alike_share_a_row_of_memory_and_the_limit_is_said() -> None:
     live = np.array([100, 300, 200])
-    alike = Memory(live, 50, 400, ())
-    svg = str(memory_chart([alike, alike, Memory(live // 2, 50, 200, ())], (512, 512, 512)))
+    alike = Memory(live, 50, 400, (), {}, {})
+    svg = str(memory_chart([alike, alike, Memory(live // 2, 50, 200, (), {}, {})], (512, 512, 512)))
     assert "workers 0–1" in svg
     assert "worker 2" in svg
     assert svg.count("limit 512 B") == 2
     assert "far above" in str(memory_chart([alike], (1 << 30,)))
     assert "limit" not in str(memory_chart([alike], None))
+
+
+def test_memory_names_what_is_there_and_where_the_parts_of_a_step_begin() -> None:
+    live = np.array([100, 300, 200])
+    told = Memory(live, 0, 300, (), {1: (("<w>", 256), ("b", 44))}, {"backward": 1, "update": 2})
+    svg = str(memory_chart([told], None))
+    assert "<title>step 1: 300 B; &lt;w&gt; 256 B, b 44 B</title>" in svg
+    assert svg.count('class="hover"') == 1
+    assert ">backward</text>" in svg
+    assert ">update</text>" in svg
 
 
 def test_bins_keep_the_most() -> None:

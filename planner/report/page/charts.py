@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,24 @@ def _memory_row(one: Memory, base: float, scale: float, workers: Sequence[int], 
         element("path", d=path, fill="#56B4E9"),
         element("path", d=f"M{_LEFT:g} {total:.1f}H{WIDTH:g}", stroke="#0072B2", stroke_dasharray="4 3"),
     ]
+    for line, (part, begin) in enumerate(one.begins.items()):
+        at = _LEFT + (WIDTH - _LEFT) * begin / max(1, len(one.live_bytes))
+        said.append(element("path", d=f"M{at:.1f} {base:g}v{10 - _ROW:g}", stroke="#888", stroke_dasharray="2 2"))
+        said.append(element("text", part, x=at + 2, y=base - 16 + 10 * line, font_size=9, fill="#444"))
+    for at, at_step in enumerate(fullest_steps(one.live_bytes)):
+        if at_step in one.held:
+            there = ", ".join(f"{name} {_memory(size)}" for name, size in one.held[at_step])
+            said.append(
+                element(
+                    "rect",
+                    element("title", f"step {at_step}: {_memory(int(one.live_bytes[at_step]))}; {there}"),
+                    x=f"{_LEFT + at * step:.5g}",
+                    y=base - _ROW + 10,
+                    width=f"{step:.4g}",
+                    height=_ROW - 10,
+                    class_="hover",
+                )
+            )
     if limit is not None:
         at = base - scale * limit
         if at >= base - _ROW + 8:
@@ -75,13 +94,16 @@ def _memory(amount: int) -> str:
     return format_bytes(amount, ByteUnit.BINARY)
 
 
-def binned_most(amounts: NDArray[np.int64]) -> list[int]:
-    """The most of each of so many stretches of equal length; each amount, where there are few."""
+def fullest_steps(amounts: NDArray[np.int64]) -> list[int]:
+    """Of each of so many stretches of equal length the step with the most; each step, where there are few."""
     count = len(amounts)
-    if count <= _BINS:
-        return [int(amount) for amount in amounts]
-    edges = np.linspace(0, count, _BINS + 1).astype(int)[:-1]
-    return [int(amount) for amount in np.maximum.reduceat(amounts, edges)]
+    edges = np.linspace(0, count, min(count, _BINS) + 1).astype(int)
+    return [int(start + amounts[start:end].argmax()) for start, end in pairwise(edges.tolist())]
+
+
+def binned_most(amounts: NDArray[np.int64]) -> list[int]:
+    """The most of each stretch (``fullest_steps``)."""
+    return [int(amounts[step]) for step in fullest_steps(amounts)]
 
 
 def traffic_chart(between: NDArray[np.int64]) -> Markup:

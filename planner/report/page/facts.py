@@ -44,6 +44,10 @@ class Memory:
     """What is reserved: the arena, with its gaps, and the workspace."""
     largest: tuple[tuple[str, str, int], ...]
     """Buffers that are there at the fullest step: name, role, bytes; the largest first."""
+    held: Mapping[int, tuple[tuple[str, int], ...]]
+    """By step, of the fullest in each of the chart's stretches, the largest buffers that are needed: name, bytes."""
+    begins: Mapping[str, int]
+    """By part of an iteration, ``backward`` and ``update``, the step in which it begins; {} where there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,7 +235,8 @@ def memory(facts: PlanFacts) -> Markup:
         memory_chart(facts.memory, facts.limits),
         _note(
             "Filled: buffers that are needed, step by step of the worker's program. Broken line: what is reserved, "
-            f"with gaps, and with what ops take inside of segments. {limit}"
+            "with gaps, and with what ops take inside of segments. Dotted lines: where the backward pass and the first "
+            f"update begin. Of the worker that needs most, the largest buffers are shown under the pointer. {limit}"
         ),
         element("h3", f"The largest buffers where worker {worst} is fullest"),
         _table(("buffer", "role", "takes"), rows, (2,)),
