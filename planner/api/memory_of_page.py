@@ -8,10 +8,11 @@ import numpy as np
 
 from planner.artifacts.program import Fetch, Program, WorkerProgram
 from planner.artifacts.waits import remote_readers
-from planner.graph.model import Graph, Role
+from planner.graph.model import Graph
 from planner.partition.memory import live_spans
 from planner.partition.occupancy import occupancy
 from planner.report.page.charts import fullest_steps
+from planner.report.page.columns import forward_ops
 from planner.report.page.facts import Memory
 
 _HELD = 3
@@ -29,7 +30,7 @@ def memory_of_page(program: Program, graph: Graph, levels: Sequence[Sequence[int
     readers = remote_readers(program.workers)
     totals = program.peak_bytes
     worst = totals.index(max(totals))
-    forward = _forward(graph)
+    forward = forward_ops(graph)
     found = []
     for worker in program.workers:
         steps = len(worker.steps) + 1
@@ -66,21 +67,9 @@ def _held(spans: Mapping[str, tuple[int, int, int]], steps: Sequence[int]) -> di
     return found
 
 
-def _forward(graph: Graph) -> set[str]:
-    """The ops that a result depends on, such as the loss; of a graph without state there is nothing else."""
-    waiting = [name for name in graph.outputs if graph.roles[name] is Role.RESULT]
-    found: set[str] = set()
-    while waiting:
-        op = graph.producer.get(waiting.pop())
-        if op is not None and op.name not in found:
-            found.add(op.name)
-            waiting += op.inputs
-    return found
-
-
-def _begins(worker: WorkerProgram, graph: Graph, forward: set[str]) -> dict[str, int]:
+def _begins(worker: WorkerProgram, graph: Graph, forward: frozenset[str]) -> dict[str, int]:
     """The steps in which the first op of no result runs, and the first that makes a next state."""
-    if not graph.state or not forward:
+    if not graph.state:
         return {}
     updates = {graph.producer[pair.following].name for pair in graph.state if pair.following in graph.producer}
     found: dict[str, int] = {}

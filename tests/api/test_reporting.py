@@ -24,7 +24,7 @@ from planner.errors import ModelError, UsageError
 from planner.graph.to_onnx import write_model
 from planner.progress import silent
 from planner.runtime.plan_files import load_plan
-from planner.units import format_bytes, format_seconds
+from planner.units import ByteUnit, format_bytes, format_seconds
 from planner.zoo import build
 
 FOUR = """\
@@ -238,6 +238,16 @@ def test_a_page_says_where_it_comes_from(folder: Path, tmp_path: Path) -> None:
     assert f"by tofu {planner.__version__}" in footer
     assert f"tofu report {folder} -o {tmp_path / 'p.html'} --topology {topology_of(folder)}" in footer
     assert f"the plan takes {format_bytes(plan.cost)} an iteration, moved and excess" in page
+
+
+def test_layers_tell_what_they_move_and_hold(folder: Path, tmp_path: Path) -> None:
+    api.report(folder, output=tmp_path / "p.html", topology=topology_of(folder))
+    page, plan = (tmp_path / "p.html").read_text(), plan_of(folder)
+    layers = page[page.index('<section id="layers"') : page.index('<section id="why"')]
+    (row,) = [row for row in re.findall(r"<tr>.*?</tr>", layers) if "<code>conv1.weight</code>" in row]
+    graph = opened(folder, None).graph
+    held = [max(plan.tilings[name].boxes(graph.tensors[name].shape).elements) for name in ("conv1.weight", "x")]
+    assert f">{format_bytes(4 * int(sum(held)), ByteUnit.BINARY)}</td>" in row
 
 
 def test_memory_has_its_parts_and_its_largest_buffers_at_every_stretch(folder: Path) -> None:

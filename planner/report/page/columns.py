@@ -52,6 +52,10 @@ class Column:
     the update."""
     lower_bytes: int
     """What moves of everything else because of them."""
+    computing_bytes: int
+    """What the work of all these ops, done once, is worth in bytes of moving, by the plan's rates."""
+    held_bytes: int
+    """What a worker holds at most of the weights and of the activation."""
 
     @property
     def label(self) -> str:
@@ -71,7 +75,7 @@ def columns(
         products: the ops that sum products (``products_of``).
         tables: to count with.
     """
-    forward = _forward(graph)
+    forward = forward_ops(graph)
     update = synchronised(graph, ops)
     bound_of = {bound.op.name: bound for bound in ops}
     of_state = _of_state(graph, ops)
@@ -114,9 +118,19 @@ def columns(
                 weights is not None,
                 above,
                 below,
+                sum(map(tables.computing, its)),
+                sum(_tile_bytes(graph, plan, tensor) for tensor in {upper, lower}),
             )
         )
     return tuple(found)
+
+
+def _tile_bytes(graph: Graph, plan: Plan, name: str) -> int:
+    """The bytes of a tensor's largest tile."""
+    tensor = graph.tensors[name]
+    if name not in plan.tilings:
+        return tensor.size_bytes
+    return int(plan.tilings[name].boxes(tensor.shape).elements.max()) * tensor.dtype.item_bytes
 
 
 def products_of(ops: Sequence[BoundOp]) -> Mapping[str, Bounds]:
@@ -130,7 +144,7 @@ def _operands(op: BoundOp, known: Bounds) -> list[str]:
     return [op.op.inputs[operand.position] for operand in known.contraction.operands[:RESULT]]
 
 
-def _forward(graph: Graph) -> frozenset[str]:
+def forward_ops(graph: Graph) -> frozenset[str]:
     """The ops that a result needs; all of a graph that has none."""
     roles = graph.roles
     waiting = [name for name in graph.outputs if roles[name] is Role.RESULT]

@@ -17,6 +17,9 @@ from planner.units import ByteUnit, format_bytes, format_ratio, format_seconds
 _SHOWN_DISTANCES = 20
 _SHOWN_BUFFERS = 5
 _SHOWN_NAMES = 3
+_SHOWN_LAYERS = 60
+_NARROW = 90.0
+"""Pixels of a layer's longest bar."""
 
 
 def verdict(facts: PlanFacts) -> Markup:
@@ -147,16 +150,50 @@ def _bars_of_cost(ways: Sequence[Beside]) -> list[Child]:
     ]
 
 
-def _bar(filled: float, hollow: float) -> Markup:
-    """A bar whose parts are shares of the longest one."""
-    first, second = 300 * filled, 300 * hollow
+def _bar(filled: float, hollow: float, longest: float = 300.0) -> Markup:
+    """A bar whose parts are shares of the longest one, which is so many pixels long."""
+    first, second = longest * filled, longest * hollow
     return element(
         "svg",
         element("rect", width=first, height=14, class_="filled"),
         element("rect", x=first, width=second, height=14, class_="hollow"),
-        width=304,
+        width=longest + 4,
         height=16,
         aria_hidden="true",
+    )
+
+
+def layers(facts: PlanFacts) -> Markup:
+    """What each product of the forward pass computes, moves and holds, with its gradients and updates."""
+    columns = facts.columns
+    wholes = [
+        max([1, *(column.computing_bytes for column in columns)]),
+        max([1, *(column.upper_bytes + column.lower_bytes for column in columns)]),
+        max([1, *(column.held_bytes for column in columns)]),
+    ]
+    rows: list[tuple[Child, ...]] = []
+    for column in columns[:_SHOWN_LAYERS]:
+        moved = column.upper_bytes + column.lower_bytes
+        amounts = (column.computing_bytes, moved, column.held_bytes)
+        texts = (format_bytes(amounts[0]), format_bytes(moved), _memory(column.held_bytes))
+        bars = (_bar(amount / whole, 0.0, _NARROW) for amount, whole in zip(amounts, wholes, strict=True))
+        cells = (cell for pair in zip(bars, texts, strict=True) for cell in pair)
+        rows.append((element("code", column.label), *cells))
+    more = len(columns) - len(rows)
+    left = (
+        f" {more:,} more products are not shown: `tofu explain {facts.directory} --all` has every op."
+        if more > 0
+        else ""
+    )
+    return _section(
+        "layers",
+        "Layer by layer",
+        _table(("layer", "", "computes", "", "moves", "", "holds"), rows, (2, 4, 6)) if rows else "",
+        _note(
+            "Each product of the forward pass with the products that make its gradients and the ops that update its "
+            "weights. Computes: their work, done once, in bytes of moving by the plan's rates. Holds: the largest "
+            f"tiles of the weights and of the activation that the product reads, on one worker.{left}"
+        ),
     )
 
 
