@@ -196,6 +196,17 @@ def test_other_loops_are_refused_with_what_there_is_to_say(case: str, plans: boo
     assert (said in text) is (said != "<body")
 
 
+def test_a_scan_of_nothing_is_refused(parse: Parse) -> None:
+    model = parse("""g (float[2] s, float[0, 2] x) => (float[2] last, float[0, 2] y) {
+        last, y = Scan <num_scan_inputs = 1, body = b (float[2] c, float[2] r) => (float[2] n, float[2] o) {
+            n = Add(c, r)  o = Tanh(n)
+        }> (s, x)
+    }""")
+    with pytest.raises(UnsupportedError) as raised:
+        graph_from_proto(model)
+    assert "it never goes round" in "\n".join(raised.value.facts)
+
+
 def test_rounds_that_leave_before_the_bound(parse: Parse) -> None:
     """A trip count may be a limit that no run reaches: the condition ends the loop."""
     text = UNROLLED["until a counter has counted"].replace("Loop (, t", "Loop (limit, t").replace(

@@ -26,6 +26,8 @@ LOOPS: Final = frozenset({"Loop", "Scan"})
 MAX_UNROLLED_OPS: Final = 10_000
 """Ops that all loops of a graph may be, once they are unrolled: a plan is made of each."""
 
+_NEVER: Final = "it never goes round, and what it would give for each round is empty"
+
 
 class NotUnrolledError(Exception):
     """A loop that stays as it is; the text says why, where there is more to say than that only a run tells."""
@@ -97,7 +99,7 @@ class Unroller:
                 parts.append(name)
             rounds += 1
         if not rounds and by_round:
-            raise NotUnrolledError("it never goes round, and what it would give for each round is empty")
+            raise NotUnrolledError(_NEVER)
         finals, stacks = node.output[: len(carried)], node.output[len(carried) :]
         self._hand_on(op, carried, finals)
         for parts, to in zip(by_round, stacks, strict=False):
@@ -116,6 +118,8 @@ class Unroller:
         if len(counts) != 1:
             raise NotUnrolledError("what it reads round by round is not of as many rounds")
         (rounds,) = counts
+        if not rounds and made_by_round:
+            raise NotUnrolledError(_NEVER)
         size = _size(body.node)
         if rounds * size > MAX_UNROLLED_OPS:
             raise NotUnrolledError(_too_many(rounds, size))
