@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -14,6 +16,7 @@ from planner.graph.reading.from_onnx import graph_from_proto
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.values.indices import index_faults
+from planner.runtime.values.state import check_inputs
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> g (int64[2, 3] ids, float[6, 4] table, float[8, 4] other)'
 LOOKUP = "=> (float[2, 3, 4] y) { y = Gather (table, ids) }"
@@ -51,6 +54,16 @@ def test_which_inputs_are_indices(text: str, rows: int | None) -> None:
     if rows is not None:
         assert found["ids"].startswith(f"2 of 6 indices are beyond the table, the first of them {rows}: op ")
         assert found["ids"].endswith(f" takes 0 to {rows - 1}")
+
+
+def test_tokens_that_are_labels_are_indices_too() -> None:
+    """An ignored label counts for nothing in the loss, and is looked up all the same."""
+    note = {"ids": {"integers_below": 6, "labels": True, "next": True, "ignored": -100}}
+    graph = replace(graph_of(LOOKUP), notes={"tofu.inputs": json.dumps(note)})
+    assert check_inputs(graph, {"ids": ids(0, 1, 2, 3, 4, 5)}, source="data").keys() == {"ids"}
+    with pytest.raises(UsageError, match="does not fit the model") as caught:
+        check_inputs(graph, {"ids": ids(0, 1, 2, 3, 4, -100)}, source="data")
+    assert "beyond the table, the first of them -100" in caught.value.facts[0]
 
 
 @pytest.mark.parametrize("workers", [2, 3])

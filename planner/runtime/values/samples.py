@@ -162,15 +162,6 @@ def sample(graph: Graph, names: Sequence[str], seed: int) -> dict[str, np.ndarra
     return {name: sampler.tile(name, Region.whole(shape)).reshape(shape) for name, shape in shapes.items()}
 
 
-def labels_of(graph: Graph) -> frozenset[str]:
-    """The inputs that the model's metadata calls labels.
-
-    Raises:
-        ModelError: the metadata cannot be read.
-    """
-    return frozenset(name for name, rule in _notes(graph).items() if rule.is_label)
-
-
 def label_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
     """By input, what is wrong with the values given for those that the model's metadata calls labels.
 

@@ -22,7 +22,7 @@ from planner.runtime.values.external import ExternalData
 from planner.runtime.values.indices import index_faults
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.safetensors import StoredTensor, read_header, read_tile
-from planner.runtime.values.samples import Sampler, label_faults, labels_of
+from planner.runtime.values.samples import Sampler, label_faults
 
 _IN: Final = "in_"
 _OUT: Final = "out_"
@@ -292,8 +292,7 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
             facts=tuple(faults),
             hint="the label that is to count for nothing is named by tofu grad --ignore-index",
         )
-    unlabelled = {name: array for name, array in found.items() if name not in labels_of(graph)}
-    faults = [f"{named[name]}: {fault}" for name, fault in index_faults(graph, unlabelled).items()]
+    faults = [f"{named[name]}: {fault}" for name, fault in index_faults(graph, found).items()]
     if faults:
         raise UsageError(
             f"{source} does not fit the model",
