@@ -60,6 +60,13 @@ def test_damage_is_shown_and_passed_over(folder: Path, tmp_path: Path) -> None:
         api.export_checkpoint(folder, tmp_path / "w.npz", number=3)
 
 
+def test_a_file_with_the_name_of_a_checkpoint_is_none(folder: Path, tmp_path: Path) -> None:
+    (folder / "step-00000009").write_bytes(b"")
+    rows = api.checkpoints(folder).rows
+    assert [(row.number, row.checkpoint is not None) for row in rows] == [(1, True), (2, True), (3, True), (9, False)]
+    assert api.export_checkpoint(folder, tmp_path / "w.npz").number == 3
+
+
 def test_what_is_not_there_is_said(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no checkpoints"):
         api.checkpoints(tmp_path / "nothing")

@@ -15,7 +15,6 @@ regions that the stored tiles have in common with it, as a fetch does.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,7 +37,6 @@ from planner.whole import whole_folder
 
 MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = 1
-_NAME: Final = re.compile(r"step-(\d{8,})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +165,7 @@ def _write_share(
         return {}
     file = folder / _file_of(worker)
     write_arrays(file, arrays)
-    return {file.name: _digest(file)}
+    return {file.name: digest_of(file)}
 
 
 def _file_of(worker: int) -> str:
@@ -272,7 +270,7 @@ class Checkpoint:
             path = self._path / name
             if Path(name).name != name or not path.is_file():
                 faults.append(f"{name} is missing")
-            elif _digest(path) != digest:
+            elif digest_of(path) != digest:
                 faults.append(f"{name} is not the file that was written: its digest differs")
         wanted = self.tensors.keys()
         faults += [f"state {name!r} is not in it" for name in sorted(wanted - self._tiles.keys())]
@@ -317,7 +315,3 @@ def _tensor(name: str, described: Value) -> Tensor:
 def _plain(array: np.ndarray) -> np.ndarray:
     """The bits as a type that npy files have a name for: bfloat16 as 16-bit integers."""
     return array if array.dtype.kind in "biuf" else array.view(np.uint16)
-
-
-def _digest(path: Path) -> str:
-    return digest_of(path)

@@ -134,21 +134,30 @@ def list_checkpoints(directory: Path) -> CheckpointList:
     Raises:
         UsageError: there is none.
     """
+    return CheckpointList(tuple(_row(number, path) for number, path in _named(directory)))
+
+
+def _named(directory: Path) -> list[tuple[int, Path]]:
+    """Steps and folders of the checkpoints of a folder, earliest first; or of the one that it is."""
     found = _found(directory)
     if not found and (match := _NAME.fullmatch(directory.resolve().name)) and directory.is_dir():
         found = [(int(match[1]), directory)]
     if not found:
         raise UsageError(f"{directory} holds no checkpoints", hint="name the folder that --checkpoint-dir named")
-    rows = []
-    for number, path in found:
-        checkpoint, problem = None, ""
-        try:
-            checkpoint = Checkpoint(path)
-        except ModelError as error:
-            problem = "; ".join([error.what, *error.shown_facts])
+    return found
+
+
+def _row(number: int, path: Path) -> CheckpointRow:
+    checkpoint, problem = None, ""
+    try:
+        checkpoint = Checkpoint(path)
+    except ModelError as error:
+        problem = "; ".join([error.what, *error.shown_facts])
+    size_bytes = 0
+    # A run that goes on may remove it meanwhile; and what has its name need be no folder.
+    with contextlib.suppress(OSError):
         size_bytes = sum(entry.stat().st_size for entry in path.iterdir() if entry.is_file())
-        rows.append(CheckpointRow(path, number, size_bytes, checkpoint, problem))
-    return CheckpointList(tuple(rows))
+    return CheckpointRow(path, number, size_bytes, checkpoint, problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +190,14 @@ def export_checkpoint(
         ModelError: it is not whole.
     """
     try_export(output, forward)
-    rows = list_checkpoints(directory).rows
+    found = _named(directory)
     if number is not None:
-        known = ", ".join(str(row.number) for row in rows)
-        rows = tuple(row for row in rows if row.number == number)
-        if not rows:
+        known = ", ".join(str(step) for step, _ in found)
+        found = [(step, path) for step, path in found if step == number]
+        if not found:
             raise UsageError(f"{directory} holds no checkpoint of step {number}", facts=(f"there are: {known}",))
     passed_over: list[str] = []
-    for row in reversed(rows):
+    for row in (_row(step, path) for step, path in reversed(found)):
         if row.checkpoint is not None:
             names = export_weights(output, row.checkpoint.tensors, row.checkpoint.whole, forward)
             return ExportedCheckpoint(row.path, row.number, names, tuple(passed_over))
