@@ -30,6 +30,11 @@ def _is_wide(pads: tuple[int, ...], sizes: Sequence[int]) -> bool:
     return any(pad >= size for pad, size in zip(pads, (*sizes, *sizes), strict=True))
 
 
+def _rounds_up(node: NodeView) -> bool:
+    """Whether ceil_mode counts: SAME_UPPER and SAME_LOWER say themselves how many windows there are."""
+    return bool(node.attribute("ceil_mode", 0)) and not node.attribute("auto_pad", "NOTSET").startswith("SAME")
+
+
 def _rounded_up(node: NodeView, part: Part) -> dict[str, Attribute]:
     """The geometry of a part whose kernel is whole, of an op that rounds up (ceil_mode), and so does the part.
 
@@ -38,7 +43,7 @@ def _rounded_up(node: NodeView, part: Part) -> dict[str, Attribute]:
     """
     kernel = _kernel(node)
     changed = local_geometry(node, part, kernel)
-    if node.attribute("ceil_mode", 0) and not node.attribute("auto_pad", "NOTSET").startswith("SAME"):
+    if _rounds_up(node):
         rank = len(kernel)
         pads, stated = local_pads(part), listed(node, "pads", 2 * rank, 0)
         after = tuple(min(pad, limit) for pad, limit in zip(pads[rank:], stated[rank:], strict=True))
@@ -53,10 +58,10 @@ def max_pool_local(node: NodeView, part: Part) -> LocalOp:
     cut = [part.ranges.get(f"k{dim}", (0, size)) for dim, size in enumerate(_kernel(node))]
     sizes, pads = tuple(hi - lo for lo, hi in cut), local_pads(part)
     is_wide = _is_wide(pads, sizes)
-    whole_kernel = sizes == _kernel(node)
-    geometry = _rounded_up(node, part) if is_wide and whole_kernel else local_geometry(node, part, sizes)
+    rounds_up = is_wide and sizes == _kernel(node) and _rounds_up(node)
+    geometry = _rounded_up(node, part) if rounds_up else local_geometry(node, part, sizes)
     pool = same_op(node, part, attributes=geometry)
-    if is_wide and not whole_kernel:
+    if is_wide and not rounds_up:
         return _padded_first(pool.nodes[0], pads, output_dtype(node))
     if len(node.op.outputs) > 1 and node.op.outputs[1]:
         return _counted_in_the_whole(node, part, pool.nodes[0])

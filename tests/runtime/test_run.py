@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from planner.artifacts.plan_folder import write_folder
 from planner.artifacts.program import Fetch, Piece
 from planner.artifacts.worker_model import write_worker_model
 from planner.errors import DifferenceError, ModelError, UsageError
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.runtime.engine.devices import probe_cuda, require_cuda
 from planner.runtime.engine.transport import NumpyTransport
 from planner.runtime.run import run_plan, run_with
@@ -180,6 +183,18 @@ def test_steps_and_loss_are_checked(reduction: Any, training: Any) -> None:
     with pytest.raises(UsageError, match="'W_next' cannot be the loss"):
         run_plan(training.plan, loss="W_next")
     assert run_plan(reduction.plan).losses == ()
+
+
+def test_parts_of_a_dilated_pool_that_pads_by_itself(plan_of: Callable[..., Any]) -> None:
+    """At the end its pads are as many as the kernel is long, which the runtime refuses as pads of a pool."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[1, 1, 24] x) => (float[1, 1, 24] y) {
+        y = MaxPool <kernel_shape = [2], dilations = [3], auto_pad = "SAME_UPPER"> (x)
+    }"""
+    plan = plan_of(graph_from_proto(onnx.parser.parse_model(text), state_pairs=()), 4)
+    x = np.random.default_rng(1).standard_normal((1, 1, 24)).astype(np.float32)
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 2)), constant_values=-np.inf)
+    made = run_with(plan, RunOptions(inputs={"x": x})).results["y"]
+    assert np.array_equal(made, np.maximum(padded[..., :24], padded[..., 3:]))
 
 
 def test_nothing_stays_open(training: Any, tmp_path: Path) -> None:
