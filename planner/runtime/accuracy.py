@@ -30,7 +30,8 @@ class Accuracy:
         counts = (wanted >= 0) & (wanted < self.labels.classes)
         if self.labels.ignored is not None:
             counts &= wanted != self.labels.ignored
-        right = np.argmax(logits.astype(np.float32), axis=self.axis) == wanted
+        exact = logits if logits.dtype == np.float64 else logits.astype(np.float32)
+        right = np.argmax(exact, axis=self.axis) == wanted
         return int(np.count_nonzero(right & counts)), int(np.count_nonzero(counts))
 
 

@@ -107,7 +107,7 @@ class RunLog:
         try:
             step = line.partition(",")[0] if self._is_csv else json.loads(line)["step"]
             return int(step)
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, OverflowError, TypeError, KeyError, RecursionError):
             return None
 
 

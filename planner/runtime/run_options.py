@@ -64,7 +64,7 @@ class RunOptions:
     resume: bool = False
     """Go on from the newest checkpoint in ``checkpoint_dir`` that is whole."""
     export: Path | None = None
-    """Where to write whole weights after the last step: ``.safetensors``, or ``.onnx`` with ``forward``."""
+    """Where to write whole weights after the last step: ``.safetensors`` or ``.npz``, or ``.onnx`` with ``forward``."""
     forward: Path | None = None
     """The forward model that gets the weights."""
     profile: bool = False

@@ -140,6 +140,11 @@ def test_a_next_token_is_the_label_of_the_one_before() -> None:
     assert found.count(logits, np.array([[0, 1, 2, 1]])) == (2, 3)
 
 
+def test_logits_in_float64_are_compared_as_they_are() -> None:
+    found = accuracy_of(graph_of({"integers_below": 2, "labels": True}, 1, (1, 2), (1,)))
+    assert found.count(np.array([[1.0, 1.0 + 1e-12]]), np.array([1])) == (1, 1)
+
+
 def test_without_labels_or_logits_there_is_no_accuracy() -> None:
     for note, shape in (({"integers_below": 4}, (2, 4)), ({"integers_below": 4, "labels": True}, (2, 5))):
         with pytest.raises(UsageError, match="--metric accuracy: no result fits"):

@@ -86,10 +86,11 @@ def test_a_file_that_is_no_log_is_not_gone_on_with(training: Any, tmp_path: Path
     with pytest.raises(UsageError, match=r"call it l\.jsonl or l\.csv"):
         run_with(training.plan, replace(options, log=tmp_path / "l.txt"))
     run_with(training.plan, options)
-    (tmp_path / "l.jsonl").write_text("dear diary\n")
-    with pytest.raises(UsageError, match="line 1 is no step"):
-        run_with(training.plan, replace(options, steps=2, resume=True))
-    assert (tmp_path / "l.jsonl").read_text() == "dear diary\n"
+    for line in ("dear diary\n", '{"step": 1e999}\n'):
+        (tmp_path / "l.jsonl").write_text(line)
+        with pytest.raises(UsageError, match="line 1 is no step"):
+            run_with(training.plan, replace(options, steps=2, resume=True))
+        assert (tmp_path / "l.jsonl").read_text() == line
 
 
 def test_an_interrupt_finishes_the_step_and_keeps_it(training: Any, tmp_path: Path) -> None:

@@ -118,6 +118,12 @@ def test_all_inputs_of_the_batch_have_as_many_rows() -> None:
         assert caught.value.facts == ("x: 9 rows, 4 in a batch", f"y: {y} rows, 4 in a batch")
 
 
+def test_a_model_that_takes_no_rows_is_given_none() -> None:
+    graph = Graph("g", {"x": Tensor("x", (0, 3), DType.FLOAT32)}, (), ("x",), (), {})
+    with pytest.raises(UsageError, match="does not fit"):
+        read_arrays(graph, {"x": np.zeros((9, 3), np.float32)}, source="data")
+
+
 def test_a_run_that_is_done_gives_its_state_once_more(plan_of: Planner, tmp_path: Path) -> None:
     plan = plan_of(GRAPH, 2)
     ran = run_with(plan, RunOptions(steps=3, checkpoint_dir=tmp_path / "ck"))

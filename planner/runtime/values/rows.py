@@ -109,7 +109,8 @@ def _long(graph: Graph, declared: Mapping[str, np.ndarray], source: str) -> dict
         for name, shape in shapes.items()
         if shape and len(shape) == len(graph.tensors[name].shape) and shape[1:] == graph.tensors[name].shape[1:]
     }
-    long = {name: rows for name, rows in like.items() if rows > graph.tensors[name].shape[0]}
+    # A model that takes no rows takes none of these either.
+    long = {name: rows for name, rows in like.items() if rows > graph.tensors[name].shape[0] > 0}
     if not long:
         return {}
     batches = {graph.tensors[name].shape[0] for name in long}
