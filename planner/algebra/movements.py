@@ -25,7 +25,10 @@ _TOGETHER = 1 << 12
 
 
 class Block(NamedTuple):
-    """What moves from any of some divisions to any of others, of one index space."""
+    """A table of moved elements: from each division of one list (rows) to each division of another (columns).
+
+    All divisions are of one index space.
+    """
 
     divisions: Divisions
     owned: Sequence[int]

@@ -26,7 +26,7 @@ class Distance:
     op: str
     op_type: str
     moved_bytes: int
-    """Because of this op: of what it reads, and of what it makes until that lies where it belongs."""
+    """Of the tensors that the op reads, and of its results until they lie in the tilings that the plan gives them."""
     any_bytes: int | None
     """The least however its tensors are spread, each element in one place, each worker having its share of the work;
     None where work is repeated."""

@@ -4,11 +4,11 @@ The moments of a training step are its ops, in the order in which all workers ru
 inputs (data and states) lie there as tiles; what was made before and is read later; and what the op reads and makes.
 How many bytes that is depends on a tensor's tiling and the strategy of one op at its side:
 
-    the op that makes it    what it makes, from then on; until the first reader, which may wait for it elsewhere, the
-                            smaller of what was made and the tile
-    an op that reads it     what it needs, while it runs, beside the tile where that is not what it needs
-    the last that does      from the first reader on the tile; the smaller of that and what it needs, where it fetches,
-                            since it may have fetched already
+    the op that makes it    the part that the op makes lies there from that op on. Until the first reader the smaller of
+                            that part and the tile is counted, since the reader may take the part elsewhere
+    an op that reads it     while the op runs, the region that it needs; the tile lies beside it if the two differ
+    the last reader         from the first reader on the tile lies there; where the last reader fetches, the smaller of
+                            the tile and the region that the reader needs, since the fetch may be done already
 
 A next state that is made where its state lies counts nothing, since it may lie over it. Residence leaves out what
 depends on how the program is divided into segments: that a segment's inputs and results lie there together, gaps

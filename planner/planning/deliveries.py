@@ -234,7 +234,7 @@ def _without_idle(
     descriptions: Descriptions,
     tables: CostTables,
 ) -> Decided:
-    """The plan that was searched, with those deliveries alone that save bytes, to those readers that they save them."""
+    """The searched plan less the shared deliveries that save no bytes, and less the readers for whom they save none."""
     plan = searched
     brought = Brought(searched, tables)
     strategies = {name: strategy.tiling for name, strategy in plan.strategies.items()}

@@ -22,7 +22,7 @@ from planner.report.tone import takes_colour, tone
 _WIDE = 100_000
 """Columns where nothing limits them."""
 _NARROW, _BROAD = 80, 120
-"""Columns of text: what there are where there is no terminal that says it, and the most that are easily read."""
+"""Columns of text: the number where no terminal tells one, and the largest number that is easily read."""
 
 
 class ReportConsole(Console):

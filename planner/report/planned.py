@@ -149,7 +149,7 @@ def _another_effort(another: AnotherEffort) -> str:
 
 
 def _objective(result: PlanResult) -> str:
-    """What the plan was to have the least of; whose plan it is where it is one of the literature's."""
+    """The objective of the plan, and the strategy of the literature that found it, if one did."""
     what = {"bytes": "the least cost (moved bytes and excess)", "time": "the least estimated time"}[result.objective]
     whose = f"; the plan is that of {result.found_by}" if result.found_by != result.plan.strategy else ""
     return what + whose

@@ -124,8 +124,8 @@ def _check_version(entry: OperatorSetIdProto) -> None:
 def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators: Operators | None = None) -> None:
     """Refuse the forms of ONNX that cannot be planned, all findings at once.
 
-    Control flow, and what makes and reads sequences, may be nothing once values are known (see ``fold``): where they
-    are all that there is to be said, it is left to be said then.
+    Control flow and sequences may vanish once values are known (see ``fold``). If they are the only findings, nothing
+    is refused here: ``fold`` refuses what is left of them.
 
     Args:
         model: its training information, sparse initializers and types of inputs and outputs are looked at.

@@ -143,7 +143,10 @@ def _turn(form: _Form, op: Op) -> tuple[int, ...] | None:
 
 
 def _without_copies(form: _Form) -> None:
-    """Who reads a tensor that holds what another one holds, reads that."""
+    """Readers of a copy read the original.
+
+    Example: after ``b = Identity(a)`` every op that read ``b`` reads ``a``.
+    """
     same: dict[str, str] = {}
     before: dict[str, Op] = {}
     """By tensor the op that makes it, among those that were walked."""

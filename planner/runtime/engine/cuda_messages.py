@@ -233,7 +233,7 @@ def _with_block(program: WorkerProgram, crossings: Sequence[_Crossing]) -> Worke
 
 
 def _renamed(program: WorkerProgram, arriving: Sequence[_Crossing]) -> dict[str, Fetch]:
-    """The fetches of a program by name: what they read on others they read in boxes that have arrived."""
+    """The fetches of a program by name, reading boxes that have arrived in place of buffers of other workers."""
     boxes = {(one.before, one.piece, one.part): box for crossing in arriving for one, box, _ in crossing.boxes}
     found = {}
     for number, step in enumerate(program.steps):

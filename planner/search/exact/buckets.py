@@ -24,7 +24,7 @@ from planner.search.exact.sums import Shape, SumForm, Table
 _BYTES = np.dtype(np.int64).itemsize
 
 Key: TypeAlias = tuple[int, ...]
-"""Of a bucket: the number of its pattern, and those of its tables."""
+"""A bucket by numbers: the first is its pattern's, the others are its tables'."""
 
 
 class Bucket(NamedTuple):
@@ -89,9 +89,9 @@ class KnownTables:
         self._small = _Stack()
         """The tables of up to ``BUCKET_BATCH`` entries."""
         self._tables: dict[int, Table] = {}
-        """The larger ones, and those that were asked for."""
+        """The tables of more entries, and small tables that a caller has asked for."""
         self._most: dict[int, int] = {}
-        """The largest entries of those of which it was asked."""
+        """By number of a table its largest entry, as far as a caller has asked for that."""
         self._by_content: dict[tuple[Shape, bytes], int] = {}
         self._patterns: dict[Pattern, int] = {}
         self._by_number: list[Pattern] = []

@@ -27,7 +27,7 @@ class PlanToBeat:
     most_cost: int
     """Bytes; a plan that costs more does not stand, and needs no bound."""
     keep: Restriction
-    """Leaves what both graphs have as it is in that plan."""
+    """Restricts tensors and ops that both graphs have to their choices in that plan."""
 
 
 @dataclass(frozen=True, slots=True)

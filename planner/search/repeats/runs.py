@@ -48,7 +48,7 @@ class _Seed(NamedTuple):
     steps: int
     """How many pairs of alike ops in a row lie equally far apart, negated so that the most come first."""
     depth: int
-    """How far: a number of levels."""
+    """The distance between the two ops of such a pair, in levels."""
     level: int
     form: tuple[tuple[int, ...], str]
     one: int
@@ -58,8 +58,8 @@ class _Seed(NamedTuple):
 class Wiring:
     """Which op makes each tensor and which ops read it, by number.
 
-    The graph's inputs are nodes as well, numbered after the ops. They make themselves, and a state reads what replaces
-    it after the step.
+    The graph's inputs are nodes as well, numbered after the ops. An input counts as made by its own node, and the node
+    of a state as a reader of the next state that replaces it after the step.
 
     Attributes:
         bound: the ops.
