@@ -30,7 +30,7 @@ from planner.runtime.values.checkpoint import Checkpoint, Passed, write_checkpoi
 from planner.runtime.values.checkpoints import remove_older
 from planner.runtime.values.export import export_weights
 from planner.runtime.values.feed import Feed
-from planner.runtime.values.state import Drawn, Values, part_of
+from planner.runtime.values.state import Drawn, Values, not_finite, part_of
 from planner.runtime.values.tiles import fill_tiles, gather_tiles, hand_out_tiles, load_tiles
 
 
@@ -70,6 +70,8 @@ class Iterations:
         self._checkpoint: Path | None = None
         self._nearly_same: list[str] | None = None if options.device == "cpu" else []
         self._log: RunLog | None = None
+        self._fresh: Mapping[str, np.ndarray] = {}
+        """The inputs that the step has been given anew."""
         self._whole: dict[str, np.ndarray] = {}
         """With verification: every input, as it was before the step."""
         self._losses: list[float] = []
@@ -124,7 +126,7 @@ class Iterations:
             if self._held_out is not None and not is_interrupted and self._ends_epoch(step):
                 self._evaluations.append(self._evaluate(step, self._held_out, values))
             if reports:
-                self._tell(step)
+                self._tell(step, values)
             if options.checkpoint_dir is not None and (is_last or self._is_due(step)):
                 options.doing(f"writing a checkpoint of step {step}")
                 self._save(options.checkpoint_dir, step)
@@ -143,6 +145,7 @@ class Iterations:
         if options.schedule is not None:
             tensor = self._plan.graph.tensors[schedule.INPUT]
             fresh[schedule.INPUT] = np.full(tensor.shape, options.schedule.rate(number), numpy_dtype(tensor.dtype))
+        self._fresh = fresh
         if fresh:
             load_tiles(self._engine, fresh, fresh.keys())
             self._whole.update(fresh if self._judge is not None else {})
@@ -230,7 +233,7 @@ class Iterations:
         self._comparisons.append(comparison)
         self._whole |= {pair.current: right[pair.following] for pair in self._plan.program.state}
 
-    def _tell(self, number: int) -> None:
+    def _tell(self, number: int, values: Values) -> None:
         """Tells of a step that is done, before anything is kept of it.
 
         Raises:
@@ -257,7 +260,12 @@ class Iterations:
         # With verification alone nothing is kept, and that the loss is not finite is for the judge.
         is_allowed = options.allow_nan or (options.verify and options.checkpoint_dir is None)
         if report.loss is not None and not math.isfinite(report.loss) and not is_allowed:
-            raise self._diverged(f"the loss is {report.loss} in step {number}", (f"output {self._loss!r}",))
+            facts = (f"output {self._loss!r}", *not_finite(self._plan.graph, lambda name: self._given(name, values)))
+            raise self._diverged(f"the loss is {report.loss} in step {number}", facts)
+
+    def _given(self, name: str, values: Values) -> np.ndarray:
+        """A data input as the step has read it."""
+        return self._fresh[name] if name in self._fresh else values.whole(name)
 
     def _diverged(self, what: str, facts: tuple[str, ...]) -> DivergedError:
         kept = () if self._checkpoint is None else (f"the last checkpoint is {self._checkpoint}",)
@@ -367,9 +375,17 @@ def already_done(plan: LoadedPlan, checkpoint: Checkpoint, loss: str, options: R
         UsageError: more steps are done than were asked for.
     """
     if checkpoint.step > options.steps:
+        wish, asked, least = "--steps", str(options.steps), checkpoint.step + 1
+        if options.epochs is not None:
+            per_epoch = options.steps // options.epochs
+            wish, asked, least = (
+                "--epochs",
+                f"{options.epochs}, {options.steps} steps",
+                checkpoint.step // per_epoch + 1,
+            )
         raise UsageError(
-            f"step {checkpoint.step} is done already, and --steps is {options.steps}",
-            hint=f"--steps counts from the beginning: write --steps {checkpoint.step + 1}, or more",
+            f"step {checkpoint.step} is done already, and {wish} is {asked}",
+            hint=f"{wish} counts from the beginning: write {wish} {least}, or more",
         )
     program, reports = plan.program, options.world is None or options.world.rank == 0
     options.notice(f"note: step {checkpoint.step} is done already: no step is run")

@@ -126,12 +126,24 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_a_checkpoint_goes(trainin
     with pytest.raises(DivergedError, match="the loss is nan in step 3") as caught:
         run_with(training.plan, options)
     assert caught.value.exit_code == 1
-    assert caught.value.facts[-1] == f"the last checkpoint is {tmp_path}/ck/step-00000002"
+    assert caught.value.facts == (
+        "output 'loss'",
+        "input 'X': 18 of 18 numbers are not finite, first at [0, 0]",
+        f"the last checkpoint is {tmp_path}/ck/step-00000002",
+    )
     assert kept(tmp_path / "ck") == ["step-00000001", "step-00000002"]
     assert [line["loss"] for line in logged(tmp_path / "l.jsonl")][2:] == [None]
     found = run_with(training.plan, replace(options, steps=4, allow_nan=True, resume=True))
     assert np.isnan(found.losses).all()
     assert kept(tmp_path / "ck") == ["step-00000003", "step-00000004"]
+
+
+def test_data_that_are_not_finite_are_named(training: Any) -> None:
+    x = np.ones((6, 3), np.float32)
+    x[4, 1] = np.nan
+    with pytest.raises(DivergedError) as caught:
+        run_with(training.plan, RunOptions(steps=2, inputs={"X": x}))
+    assert caught.value.facts == ("output 'loss'", "input 'X': 1 of 18 numbers are not finite, first at [4, 1]")
 
 
 def test_a_state_that_is_not_finite_is_not_kept(training: Any, tmp_path: Path) -> None:

@@ -140,3 +140,6 @@ def test_a_run_that_is_done_gives_its_state_once_more(plan_of: Planner, tmp_path
     assert (tmp_path / "w.safetensors").read_bytes() == (tmp_path / "straight.safetensors").read_bytes()
     with pytest.raises(UsageError, match="step 3 is done already, and --steps is 2"):
         run_with(plan, replace(options, steps=2))
+    with pytest.raises(UsageError, match="step 3 is done already, and --epochs is 1, 2 steps") as caught:
+        run_with(plan, replace(options, inputs={"x0": ROWS[:16]}, epochs=1))
+    assert caught.value.hint == "--epochs counts from the beginning: write --epochs 2, or more"

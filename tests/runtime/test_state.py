@@ -64,6 +64,7 @@ def test_all_findings_at_once(training: Any, tmp_path: Path) -> None:
         "in_W: is of float64, the input is of float32",
         "W_nxt: no input has this name",
     )
+    assert caught.value.hint == "the data inputs are: X"
 
 
 def test_did_you_mean() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -26,6 +26,8 @@ from planner.runtime.values.samples import Sampler, label_faults
 
 _IN: Final = "in_"
 _OUT: Final = "out_"
+_NAMED: Final = 8
+"""How many inputs a hint names."""
 
 
 class TileSource(Protocol):
@@ -180,12 +182,11 @@ def refuse_missing(graph: Graph, given: Collection[str], *, source: str) -> None
     Raises:
         UsageError: there are inputs that are no state, have no value in the model and are not given: all of them.
     """
-    states = {pair.current for pair in graph.state}
     sampler, external = Sampler(graph, 0), external_values(graph)
     missing = [
         graph.tensors[name]
-        for name in graph.inputs
-        if name not in states and name not in given and not sampler.is_stated(name) and name not in external
+        for name in data_inputs(graph)
+        if name not in given and not sampler.is_stated(name) and name not in external
         if graph.initial.get(name) is None
     ]
     if missing:
@@ -200,6 +201,25 @@ def refuse_missing(graph: Graph, given: Collection[str], *, source: str) -> None
             facts=tuple(facts),
             hint="add these arrays; without --inputs, all data is drawn",
         )
+
+
+def data_inputs(graph: Graph) -> list[str]:
+    """The inputs that are no state."""
+    states = {pair.current for pair in graph.state}
+    return [name for name in graph.inputs if name not in states]
+
+
+def not_finite(graph: Graph, value_of: Callable[[str], np.ndarray]) -> tuple[str, ...]:
+    """A line for each data input of floats that holds numbers which are not finite: how many, and the first place."""
+    lines = []
+    for name in data_inputs(graph):
+        if not graph.tensors[name].dtype.is_float:
+            continue
+        places = np.argwhere(~np.isfinite(value_of(name)))
+        if len(places):
+            count, of = len(places), graph.tensors[name].elements
+            lines.append(f"input {name!r}: {count:,} of {of:,} numbers are not finite, first at {places[0].tolist()}")
+    return tuple(lines)
 
 
 def read_inputs(graph: Graph, path: Path) -> dict[str, np.ndarray]:
@@ -306,6 +326,7 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
     """By input, the key of its array; see ``check_inputs``. The arrays may have no memory."""
     found: dict[str, str] = {}
     findings: list[str] = []
+    hint = ""
     fixed = dict(values_of(graph.notes))
     for key, array in arrays.items():
         name = key if key in graph.inputs else key.removeprefix(_IN)
@@ -314,6 +335,9 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
                 findings.append(f"{key}: fixed at {fixed[name]} when the model was planned (--value); leave it out")
             elif not key.startswith(_OUT):
                 near = difflib.get_close_matches(name, graph.inputs, n=1)
+                data = data_inputs(graph)
+                more = f" and {len(data) - _NAMED} more" if len(data) > _NAMED else ""
+                hint = f"the data inputs are: {', '.join(data[:_NAMED])}{more}"
                 findings.append(f"{key}: no input has this name" + (f"; did you mean {near[0]}?" if near else ""))
             continue
         if name in found:
@@ -322,7 +346,7 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
         findings.extend([f"{key}: {fault}"] if fault else [])
         found[name] = key
     if findings:
-        raise UsageError(f"{source} does not fit the model", facts=tuple(findings))
+        raise UsageError(f"{source} does not fit the model", facts=tuple(findings), hint=hint)
     return found
 
 
