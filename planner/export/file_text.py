@@ -16,7 +16,8 @@ from planner.export.helpers import HELPERS
 from planner.export.names import some, told
 from planner.export.op_text import OpText, OpWriter
 from planner.export.source import Source
-from planner.graph.model import DType, Graph, Role, Shape
+from planner.graph.dependence import leading_to
+from planner.graph.model import DType, Role, Shape
 
 _BY_HELPER = MappingProxyType({"only": ("mine",), "join": ("mine",)})
 """What helpers call."""
@@ -67,7 +68,7 @@ def jax_step(source: Source, constants_file: str) -> JaxStep:
     """
     graph, plan = source.graph, source.plan
     writer = OpWriter(graph, plan)
-    needed = _needed(graph)
+    needed = leading_to(graph, graph.outputs)
     findings: dict[str, list[str]] = {}
     written: list[OpText] = []
     notes = []
@@ -123,15 +124,6 @@ def _padding_bytes(source: Source, names: Iterable[str]) -> int:
         longest = prod(max(extents) for extents in zip(*sizes, strict=True))
         total += sum(longest - prod(size) for size in sizes) * tensor.dtype.item_bytes
     return total
-
-
-def _needed(graph: Graph) -> frozenset[str]:
-    """Tensors on which an output depends."""
-    needed = set(graph.outputs)
-    for op in reversed(graph.ops):
-        if needed.intersection(op.outputs):
-            needed.update(op.inputs)
-    return frozenset(needed - {""})
 
 
 def _head(

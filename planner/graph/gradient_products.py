@@ -7,7 +7,6 @@ activation twice so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,16 +54,6 @@ def gradient_products(graph: Graph) -> GradientProducts:
                 found[op.outputs[0]] = back
                 is_certain = is_certain or _leads_to(graph, positions, product, back)
     return GradientProducts(frozenset(found), frozenset(found.values())) if is_certain else GradientProducts()
-
-
-def computed_from(graph: Graph, names: Iterable[str]) -> frozenset[str]:
-    """The tensors that some tensors lead to, and these."""
-    reached = set(names)
-    if reached:
-        for op in graph.ops:
-            if not reached.isdisjoint(op.inputs):
-                reached.update(op.outputs)
-    return frozenset(reached - {""})
 
 
 def _roots(graph: Graph) -> dict[str, str]:

@@ -62,15 +62,3 @@ def is_copy_of(graph: Graph, output: str, originals: Collection[str]) -> bool:
         if name in originals:
             return True
     return False
-
-
-def leading_to(graph: Graph, output: str) -> frozenset[str]:
-    """The tensors from which an output is computed."""
-    pending, seen = [output], {output}
-    while pending:
-        op = graph.producer.get(pending.pop())
-        if op is not None:
-            following = [name for name in op.inputs if name and name not in seen]
-            seen.update(following)
-            pending += following
-    return frozenset(seen)

@@ -14,8 +14,9 @@ from typing import Final
 
 from planner.errors import UsageError
 from planner.graph.check import check_graph
-from planner.graph.gradient_products import GradientProducts, computed_from, gradient_products
-from planner.graph.leftover import is_copy_of, kept_inputs, leading_to
+from planner.graph.dependence import computed_from, leading_to
+from planner.graph.gradient_products import GradientProducts, gradient_products
+from planner.graph.leftover import is_copy_of, kept_inputs
 from planner.graph.model import Graph, StatePair
 from planner.graph.update_forms import Term, candidates, every_term
 
@@ -93,7 +94,7 @@ def find_state(graph: Graph) -> Findings:
             for name, terms in found.items()
             for by_rate in [_is_by_rate(graph, name)]
         }
-    before, updated = _read_for(graph, losses), _updated(graph, products)
+    before, updated = leading_to(graph, losses), _updated(graph, products)
     for name, terms in found.items():
         if name not in updated and (name in before or not losses):
             found[name] = {of: term for of, term in terms.items() if products.gradients and _is_own(graph, of, term)}
@@ -145,15 +146,6 @@ def has_own_weights(graph: Graph) -> bool:
     return any(op.op_type in _WEIGHED and any(name in stated for name in op.inputs) for op in graph.ops)
 
 
-def _read_for(graph: Graph, outputs: Sequence[str]) -> set[str]:
-    """The tensors that lead to some outputs, and these."""
-    wanted = set(outputs)
-    for op in reversed(graph.ops):
-        if any(name in wanted for name in op.outputs):
-            wanted.update(op.inputs)
-    return wanted
-
-
 def _is_by_rate(graph: Graph, output: str) -> bool:
     """Whether an output is a sum in which something is multiplied with a number: an update by its rate."""
     pending, seen = [output], {output}
@@ -178,7 +170,7 @@ class _Step:
     """By output, its candidates."""
     positions: Mapping[str, int]
     losses: frozenset[str]
-    before: set[str]
+    before: frozenset[str]
     """The tensors that lead to a loss."""
     updated: frozenset[str]
     """The tensors that are computed from gradients."""
@@ -298,7 +290,7 @@ class _Settling:
         for name in outputs:
             if name in self.step.updated:
                 continue  # a gradient, or a measure of one
-            leading = leading_to(self.graph, name)
+            leading = leading_to(self.graph, [name])
             kept = kept_inputs(self.graph, name) if name in self.step.before else frozenset()
             found += [
                 (current, name)

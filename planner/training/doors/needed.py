@@ -14,6 +14,7 @@ from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from planner.errors import ModelError
 from planner.graph.check import check_graph
+from planner.graph.dependence import leading_to
 from planner.graph.model import Graph
 from planner.graph.wellformed import live_nodes
 
@@ -93,11 +94,8 @@ def _read_only(
 
 def only(graph: Graph, output: str) -> Graph:
     """A graph without state with one of its outputs, and with all of its inputs."""
-    wanted = {output}
-    for op in reversed(graph.ops):
-        if any(name in wanted for name in op.outputs):
-            wanted.update(op.inputs)
-    ops = tuple(op for op in graph.ops if any(name in wanted for name in op.outputs))
+    wanted = leading_to(graph, [output])
+    ops = tuple(op for op in graph.ops if not wanted.isdisjoint(op.outputs))
     names = {name for op in ops for name in (*op.inputs, *op.outputs)} | {*graph.inputs, output}
     alone = replace(
         graph,

@@ -20,6 +20,7 @@ from typing import Final, Literal
 import numpy as np
 
 from planner.errors import UnsupportedError, UsageError, did_you_mean
+from planner.graph.dependence import leading_to
 from planner.graph.model import Graph, Op, Shape
 from planner.graph.notes import external_of
 from planner.training.parameters.names import is_made_up, is_parameter_name, words_of
@@ -264,11 +265,7 @@ class _Judge:
     @cached_property
     def _leading(self) -> frozenset[str]:
         """The tensors that the loss may depend on."""
-        found = {self._target}
-        for op in reversed(self._forward.ops):
-            if any(name in found for name in op.outputs):
-                found.update(op.inputs)
-        return frozenset(found)
+        return leading_to(self._forward, [self._target])
 
     def of(self, name: str) -> tuple[Verdict | None, str, tuple[str, ...]]:
         """The verdict, why, and by what evidence; no verdict where nothing tells."""

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from planner.errors import UsageError
+from planner.graph.dependence import computed_from
 from planner.graph.model import Graph, Op, Shape
 from planner.training.attributes import axis_of, integer, integers, label, text
 from planner.training.batch.rules import ELEMENTWISE
@@ -80,11 +81,7 @@ class _Walk:
     @cached_property
     def _data(self) -> frozenset[str]:
         """Tensors that depend on an input."""
-        found = set(self.graph.inputs)
-        for op in self.graph.ops:
-            if any(name in found for name in op.inputs):
-                found.update(op.outputs)
-        return frozenset(found)
+        return computed_from(self.graph, self.graph.inputs)
 
     def _shape(self, name: str) -> Shape:
         return self.graph.tensors[name].shape

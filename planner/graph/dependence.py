@@ -1,0 +1,25 @@
+"""Which tensors of a graph others are computed from. An operand or result that an op leaves out ("") leads nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from planner.graph.model import Graph
+
+
+def leading_to(graph: Graph, names: Iterable[str]) -> frozenset[str]:
+    """The tensors from which some tensors are computed, and these."""
+    found = set(names)
+    for op in reversed(graph.ops):
+        if not found.isdisjoint(op.outputs):
+            found.update(filter(None, op.inputs))
+    return frozenset(found)
+
+
+def computed_from(graph: Graph, names: Iterable[str]) -> frozenset[str]:
+    """The tensors that are computed from some tensors, and these."""
+    found = set(names)
+    for op in graph.ops:
+        if not found.isdisjoint(op.inputs):
+            found.update(filter(None, op.outputs))
+    return frozenset(found)

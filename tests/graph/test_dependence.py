@@ -1,0 +1,25 @@
+"""What is computed from what: an operand and a result that are left out are no tensor in common."""
+
+from __future__ import annotations
+
+import onnx
+
+from planner.graph.dependence import computed_from, leading_to
+from planner.graph.reading.from_onnx import graph_from_proto
+
+TEXT = """<ir_version: 10, opset_import: ["" : 21]>
+g (float[4, 2, 3] x, float[4] z, float[1, 8, 3] w, float[1, 8, 2] r) => (float[1, 2, 2] h, float[4] y) <float m = {1}> {
+    , h = LSTM <hidden_size = 2> (x, w, r)
+    y = Clip (z, , m)
+}"""
+
+
+def test_what_is_left_out_leads_nowhere() -> None:
+    graph = graph_from_proto(onnx.parser.parse_model(TEXT), state_pairs=())
+    assert "" in {name for op in graph.ops for name in op.outputs}
+    assert "" in {name for op in graph.ops for name in op.inputs}
+    assert leading_to(graph, ["y"]) == {"y", "z", "m"}
+    assert leading_to(graph, ["h"]) == {"h", "x", "w", "r"}
+    assert computed_from(graph, ["x"]) == {"x", "h"}
+    assert computed_from(graph, ["z"]) == {"z", "y"}
+    assert computed_from(graph, ()) == frozenset()
