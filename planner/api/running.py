@@ -91,7 +91,7 @@ def run(
         checkpoint_every: a checkpoint after so many steps, and after the last.
         keep: how many checkpoints of this model stay; None: all.
         resume: go on from the newest checkpoint that is whole.
-        export: where to write whole weights: ``.safetensors``, or ``.onnx`` with ``forward``.
+        export: where to write whole weights: ``.safetensors`` or ``.npz``, or ``.onnx`` with ``forward``.
         forward: the forward model that gets the weights.
         profile: measure every step of every worker.
         device: ``cpu`` or ``cuda``.
@@ -100,8 +100,8 @@ def run(
         seed: of all that is drawn.
         patience: seconds that the workers may go on without a finished step.
         metric: ``accuracy``: the share of a step's labels that the model gets right, before its update.
-        eval_inputs: held-out data, in a form of ``inputs``, of which loss and metric are told after each epoch and
-            after the last step, as in training.
+        eval_inputs: held-out data, a file or a folder as for ``inputs``, of which loss and metric are told after each
+            epoch and after the last step, as in training.
         log: a file that gets a line for each step, ``.jsonl`` or ``.csv``.
         allow_nan: go on where a loss or a state is not finite.
         opdefs: with ``verify``, a file of descriptions whose operators in NumPy are the reference.

@@ -38,8 +38,8 @@ from planner.strict_yaml import Reader, shown
 
 _MOST_DEVICES = 2**20
 _MOST_GRAPH_DEVICES = 1024
-_MOST_BYTES = 4_000_000
 """Of a device graph, whose routes are found between all pairs."""
+_MOST_BYTES = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
