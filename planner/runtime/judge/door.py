@@ -13,7 +13,7 @@ of functions and of what was folded or replaced. The first one that differs, in 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -29,10 +29,11 @@ from planner.graph.reading.inline import reachable_nodes
 from planner.graph.reading.undescribed import qualified
 from planner.graph.reading.values import fixed_inputs, values_of
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.subgraph import graphs_of
 from planner.graph.to_onnx import to_model
+from planner.graph.wellformed import every_node
 from planner.runtime.engine.sessions import SessionMaker, bind, carried, carried_name, cores
 from planner.runtime.judge.compare import Noise, TensorComparison, compare_tensor, errors
+from planner.runtime.judge.foreign import first_line
 from planner.runtime.judge.precision import coarsest_eps
 from planner.runtime.judge.reference import RANDOM
 from planner.runtime.judge.rounding import RUNS, nudged
@@ -139,7 +140,7 @@ def check_source(
 
 
 def _refuse(model: ModelProto, graph: Graph) -> None:
-    drawn = {node.op_type for node in _every_node(reachable_nodes(model)) if _is_random(node)}
+    drawn = {node.op_type for node in every_node(reachable_nodes(model)) if _is_random(node)}
     if drawn:
         raise _UnheldError(f"it draws random numbers ({', '.join(sorted(drawn))})")
     if model.training_info:
@@ -148,7 +149,7 @@ def _refuse(model: ModelProto, graph: Graph) -> None:
     size += sum(graph.tensors[name].size_bytes for name in graph.inputs)
     if size > MOST_BYTES:
         raise _UnheldError(f"its weights and inputs are more than {MOST_BYTES >> 20} MiB")
-    for node in _every_node(reachable_nodes(model)):
+    for node in every_node(reachable_nodes(model)):
         for attribute in node.attribute:
             if any(tensor.data_location == TensorProto.EXTERNAL for tensor in (attribute.t, *attribute.tensors)):
                 raise _UnheldError("an op's attribute is external data")
@@ -157,13 +158,6 @@ def _refuse(model: ModelProto, graph: Graph) -> None:
 def _is_random(node: NodeProto) -> bool:
     is_dropout = node.op_type == "Dropout" and len(node.input) > 2 and bool(node.input[2])
     return node.domain in ("", "ai.onnx") and (node.op_type in RANDOM or is_dropout)
-
-
-def _every_node(nodes: Iterator[NodeProto] | Sequence[NodeProto]) -> Iterator[NodeProto]:
-    for node in nodes:
-        yield node
-        for graph in graphs_of(node):
-            yield from _every_node(graph.node)
 
 
 class _Door:
@@ -238,7 +232,7 @@ class _Door:
         try:
             return self._maker.session(carried(model), is_literal=True)
         except Exception as error:
-            raise _UnheldError(f"the stock runtime does not load {what}: {_first_line(error)}") from error
+            raise _UnheldError(f"the stock runtime does not load {what}: {first_line(error)}") from error
 
 
 class _Samples:
@@ -339,7 +333,7 @@ def _run(session: Any, names: Sequence[str], graph: Graph, values: Mapping[str, 
     try:
         session.run_with_iobinding(binding)
     except Exception as error:
-        raise _UnheldError(f"the stock runtime fails on it: {_first_line(error)}") from error
+        raise _UnheldError(f"the stock runtime fails on it: {first_line(error)}") from error
     return {name: _array(value, tensors[name].dtype) for name, value in zip(names, binding.get_outputs(), strict=True)}
 
 
@@ -350,7 +344,3 @@ def _array(value: Any, dtype: DType) -> np.ndarray:
     if not size:
         return np.empty(shape, kind)
     return np.frombuffer(ctypes.string_at(value.data_ptr(), size), kind).reshape(shape).copy()
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -31,7 +31,7 @@ def check_libraries(paths: Sequence[Path]) -> None:
         except Exception as error:  # the runtime's exceptions have no common type
             raise UsageError(
                 f"--custom-ops {path}: the runtime cannot load it",
-                facts=(_first_line(error),),
+                facts=(first_line(error),),
                 hint="it must be a library of custom operators, with RegisterCustomOps, built for this ONNX Runtime",
             ) from error
 
@@ -57,7 +57,7 @@ def check_kernels(graph: Graph, libraries: Sequence[Path], *, on_gpus: bool = Fa
             try:
                 ForeignOp(graph, op, libraries)
             except Exception as error:  # noqa: BLE001 -- the runtime's exceptions have no common type
-                missing[qualified(op.domain, op.op_type)] = f"op {op.name!r}: {_first_line(error)}"
+                missing[qualified(op.domain, op.op_type)] = f"op {op.name!r}: {first_line(error)}"
     if missing:
         names = ", ".join(sorted(missing))
         raise UsageError(
@@ -117,5 +117,6 @@ class ForeignOp:
         return list(made.values())
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says, in one line; its type where it says nothing."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
