@@ -35,7 +35,7 @@ class DataFolder:
     model: str = ""
     """Name of the model's file in the folder; "" where none is known, and then the record proves nothing."""
     sha256: str = ""
-    """Of that file."""
+    """The digest of that file."""
 
     def recorded(self, base: Path) -> tuple[str, str, str, str]:
         """What a file in the folder ``base`` records of it."""
@@ -45,12 +45,12 @@ class DataFolder:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What became of a record."""
+    """The folders of a record: those that may be read unasked, and those that may not."""
 
     folders: tuple[Path, ...] = ()
-    """That may be read, the likeliest first."""
+    """Folders that may be read, the likeliest first."""
     refused: tuple[str, ...] = ()
-    """Why others are not, in words."""
+    """Other folders, each with why it may not be read, in words."""
 
 
 def data_folder_of(graph: Graph, file: Path) -> DataFolder | None:

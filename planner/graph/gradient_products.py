@@ -23,7 +23,7 @@ class GradientProducts:
     gradients: frozenset[str] = frozenset()
     """Their results."""
     back: frozenset[str] = frozenset()
-    """What comes back, which they multiply with activations: of it gradients of biases are sums."""
+    """Gradients of forward products' results, which the products read; biases' gradients are sums of them."""
 
 
 def gradient_products(graph: Graph) -> GradientProducts:

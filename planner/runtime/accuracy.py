@@ -13,7 +13,7 @@ from planner.runtime.values.samples import Labels, stated_labels
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Which result says what the model takes labels for."""
+    """The result and the labels that accuracy is counted by."""
 
     logits: str
     """The result with a number for each class."""

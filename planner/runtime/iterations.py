@@ -78,16 +78,16 @@ class Iterations:
         self._accuracies: list[float] = []
         self._evaluations: list[Evaluation] = []
         self._labels: np.ndarray | None = None
-        """Of the step, where its accuracy is counted."""
+        """The labels of the step, where its accuracy is counted."""
         self._kept: Kept | None = None
         """The next state, while the workers hold what came of held-out data."""
         self._seconds: list[float] = []
         self._comparisons: list[StepComparison] = []
         self._door: DoorVerdict | None = None
         self._iterations: list[Iteration] = []
-        """With a profile, of all steps."""
+        """With a profile: what the engine measured in each step."""
         self._fetches: tuple[FetchBytes, ...] = ()
-        """Of the last step."""
+        """The fetches of the last step."""
 
     def go(self, values: Values, first: int) -> RunResult:
         """Runs from a step, counted from 1, to the last one, or to the one in which somebody interrupts the run.
@@ -426,7 +426,7 @@ def already_done(plan: LoadedPlan, checkpoint: Checkpoint, loss: str, options: R
 
 
 def _share(right: int, counted: int) -> float:
-    """Of labels that count; not a number where none does."""
+    """The share of the labels that count which the model gets right; NaN where no label counts."""
     return right / counted if counted else math.nan
 
 

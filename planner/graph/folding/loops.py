@@ -155,7 +155,7 @@ class Unroller:
         return list(part.outputs)
 
     def _hand_on(self, op: Op, last: Sequence[str], outputs: Sequence[str]) -> None:
-        """What the last round gives is what the loop does."""
+        """Gives the results of the last round the names of the loop's outputs."""
         pairs = zip(last, outputs, strict=False)
         self._close(op, [helper.make_node("Identity", [name], [to]) for name, to in pairs if to])
 

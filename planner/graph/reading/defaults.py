@@ -26,7 +26,7 @@ _MAX_FORMS: Final = 10_000
 
 
 def function_key(proto: NodeProto | FunctionProto) -> FunctionKey:
-    """What a call names, and a function is called by."""
+    """The key of a function, or of the function that a node calls."""
     name = proto.op_type if isinstance(proto, NodeProto) else proto.name
     return ("" if proto.domain == "ai.onnx" else proto.domain, name, proto.overload)
 

@@ -47,10 +47,10 @@ class Difference:
     """The first tensor that the file has otherwise."""
 
     form: str
-    """Of the graph: ``as read`` or ``in canonical form``."""
+    """The form of the graph that differs: ``as read`` or ``in canonical form``."""
     tensor: str
     op: str
-    """What makes it in the file."""
+    """The op that makes the tensor in the file."""
     what: str
     """How it differs."""
 
@@ -236,7 +236,7 @@ class _Door:
 
 
 class _Samples:
-    """What the file makes; and, where something differs from it, what rounding does to that."""
+    """The results of the file; and, where a tensor differs from them, results of nudged runs of the file."""
 
     def __init__(
         self,

@@ -62,5 +62,5 @@ def own_eps(graph: Graph, name: str) -> float:
 
 
 def eps_of(dtype: str) -> float:
-    """Of a floating-point dtype. 8-bit ones count as bfloat16: of their own, 64 would be more than any error."""
+    """The epsilon of a floating-point dtype; of 8-bit dtypes that of bfloat16, for 64 of their own exceed any error."""
     return min(_BFLOAT16_EPS, float(ml_dtypes.finfo(DType(dtype).array_dtype).eps))  # type: ignore[no-untyped-call]

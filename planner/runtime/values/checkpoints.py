@@ -112,7 +112,7 @@ class CheckpointRow:
 
     path: Path
     number: int
-    """Of the steps that were done, by its name."""
+    """The number of steps that were done, by the folder's name."""
     size_bytes: int
     checkpoint: Checkpoint | None
     """None where it is not whole."""
@@ -167,7 +167,7 @@ class ExportedCheckpoint:
     path: Path
     """The checkpoint."""
     number: int
-    """Of the steps that were done."""
+    """The number of steps that were done."""
     names: tuple[str, ...]
     """The states that were written."""
     passed_over: tuple[str, ...]

@@ -23,7 +23,7 @@ from planner.errors import UsageError
 from planner.graph.model import Graph
 from planner.runtime.values.npz import read_npy
 from planner.runtime.values.samples import drawn_numbers
-from planner.runtime.values.state import check_inputs, read_inputs, refuse_missing
+from planner.runtime.values.state import check_inputs, data_inputs, read_inputs, refuse_missing
 
 
 def batch_files(directory: Path) -> tuple[Path, ...]:
@@ -110,10 +110,9 @@ class BatchFolder:
     per_batch = 1
 
     def __init__(self, directory: Path, graph: Graph, supplied: Sequence[str] = ()) -> None:
-        states = {pair.current for pair in graph.state}
         self._graph = graph
         self._supplied = tuple(supplied)
-        self._data = tuple(name for name in graph.inputs if name not in states)
+        self._data = data_inputs(graph)
         self._files = batch_files(directory)
 
     @property

@@ -76,7 +76,7 @@ class _Walk:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.obstacles: list[str] = []
-        """Where the way ended otherwise, in words."""
+        """Ops and tensors at which the walk ended without a dim of classes, in words."""
 
     @cached_property
     def _data(self) -> frozenset[str]:
