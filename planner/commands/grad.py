@@ -8,6 +8,7 @@ from typing import Any, Literal
 import click
 
 from planner.commands.exit_codes import EXIT_DONE
+from planner.commands.grouped_help import GroupedCommand
 from planner.commands.options import (
     DIM,
     JSON,
@@ -24,8 +25,37 @@ from planner.commands.options import (
 )
 from planner.commands.show import show
 
+_GROUPS = {
+    "The loss": (
+        "--loss",
+        "--loss-input",
+        "--class-axis",
+        "--class-weights",
+        "--ignore-index",
+        "--shift",
+        "--tokens",
+    ),
+    "The optimizer": (
+        "--optimizer",
+        "--lr",
+        "--momentum",
+        "--betas",
+        "--epsilon",
+        "--decay-factor",
+        "--weight-decay",
+        "--no-decay",
+        "--no-decay-vectors",
+        "--clip-norm",
+        "--accumulate",
+    ),
+    "What is trained": ("--train", "--freeze", "--params"),
+    "How the model computes": ("--precision", "--loss-scale", "--batchnorm", "--dropout"),
+    "The model": ("--batch", "--dim", "--value", "--gradients", "--state"),
+    "Output": ("-o", "--format", "--verify", "--json"),
+}
 
-@click.command(short_help="Build the training graph of a forward model.")
+
+@click.command(cls=GroupedCommand, groups=_GROUPS, short_help="Build the training graph of a forward model.")
 @MODEL
 @click.option("--loss", metavar="NAME", help="What the training lowers: softmax_cross_entropy, nll, mse, l1, "
               "bce_with_logits, or output:NAME for an output that is one; none for a model of gradients.")  # fmt: skip

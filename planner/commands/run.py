@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from planner.commands.exit_codes import EXIT_DONE, EXIT_INTERRUPTED, EXIT_NO
+from planner.commands.grouped_help import GroupedCommand
 from planner.commands.options import (
     CUSTOM_OPS,
     JSON,
@@ -28,7 +29,18 @@ if TYPE_CHECKING:
 _INTERRUPTED = "interrupted: this step is finished first; Ctrl-C once more ends at once"
 
 
-@click.command(short_help="Run a plan, and verify it.")
+_GROUPS = {
+    "Steps": ("--steps", "--epochs", "--lr", "--seed", "--allow-nan"),
+    "Data": ("--inputs", "--shuffle", "--eval-inputs", "--metric"),
+    "Weights to start from": ("--weights", "--data-dir", "--random-weights"),
+    "Judging": ("--verify", "--opdefs"),
+    "Checkpoints": ("--checkpoint-dir", "--checkpoint-every", "--keep", "--resume"),
+    "Where it runs": ("--engine", "--device", "--map", "--patience", "--custom-ops"),
+    "Output": ("--result", "--export", "--forward", "--log", "--log-every", "--profile", "--json"),
+}
+
+
+@click.command(cls=GroupedCommand, groups=_GROUPS, short_help="Run a plan, and verify it.")
 @click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--inputs",

@@ -45,7 +45,7 @@ def grad(result: GradResult, file: TextIO) -> None:
             ("training graph", str(result.output)),
             ("loss", result.loss),
             ("optimizer", result.optimizer),
-            ("state", f"{result.states} tensors, {result.state_elements:,} elements"),
+            ("state", f"{counted(result.states, 'tensor')}, {counted(result.state_elements, 'element')}"),
             ("ops", f"{sum(result.ops_by_type.values())} of {len(result.ops_by_type)} types"),
             *constant_inputs(result.values),
             *([] if result.door is None else [door_fact(result.door)]),

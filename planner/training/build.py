@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from planner.errors import UnsupportedError, UsageError
+from planner.errors import UnsupportedError, UsageError, did_you_mean
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, StatePair
 from planner.training import rules
@@ -207,7 +207,7 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
             hint="say which one the loss looks at: --loss-input NAME",
         )
     if output not in forward.outputs:
-        raise UsageError(f"the model has no output {output!r}", facts=known)
+        raise UsageError(f"the model has no output {output!r}", facts=known, hint=did_you_mean(output, forward.outputs))
     return output
 
 

@@ -230,6 +230,18 @@ def test_the_page_of_a_plan_for_time_compares_times(tmp_path: Path) -> None:
     assert not re.search(r"% (less|more): ", why), "bytes do not say which plan is faster"
 
 
+def test_a_page_of_a_plan_that_moves_nothing(tmp_path: Path) -> None:
+    write_model(build("mlp-2x8", batch=4), tmp_path / "m.onnx")
+    made = api.plan(tmp_path / "m.onnx", topology="dgx-h100", gpus=2, effort="quick", out=tmp_path / "plan")
+    assert made.plan.moved_bytes == 0
+    api.report(tmp_path / "plan", output=tmp_path / "p.html")
+    page = (tmp_path / "p.html").read_text()
+    assert "There are no ribbons, for nothing moves here." in page
+    assert "other ops move the rest" not in page
+    assert "Nothing moves over its links." in page
+    assert "at most 74.5 GiB for a worker, objective time" in page[page.index("<footer>") :]
+
+
 def test_a_page_says_where_it_comes_from(folder: Path, tmp_path: Path) -> None:
     api.report(folder, output=tmp_path / "p.html", topology=topology_of(folder))
     page, plan = (tmp_path / "p.html").read_text(), plan_of(folder)

@@ -21,9 +21,15 @@ def test_every_option_stands_once_and_under_a_heading(name: str) -> None:
     options = {option.opts[0] for option in command.params if isinstance(option, click.Option)}
     assert sorted(option for names in command.groups.values() for option in names) == sorted(options)
     text = CliRunner().invoke(tofu, [name, "--help"]).output
-    listed = re.findall(r"^  (--[\w-]+|-h)", text, re.MULTILINE)
+    options_on = text[text.index(f"\n{next(iter(command.groups))}:\n") :]
+    listed = re.findall(r"^  (--[\w-]+|-\w)", options_on, re.MULTILINE)
     assert sorted(listed) == sorted({*options, "-h"})
     assert all(f"\n{heading}:\n" in text for heading in command.groups)
+
+
+def test_commands_with_many_options_have_groups() -> None:
+    many = {name for name, command in tofu.commands.items() if len(command.params) > 20}
+    assert {"plan", "run", "grad"} <= many <= set(GROUPED)
 
 
 def test_a_group_names_options_that_there_are() -> None:

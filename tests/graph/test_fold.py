@@ -199,13 +199,16 @@ def test_symbolic_dims_are_bound_by_name(parse: Parse) -> None:
     assert str(misspelt.value) == (
         "the model has no symbolic dim named 'bacth'\n  its symbolic dims: batch, time\nhint: did you mean 'batch'?"
     )
+    with pytest.raises(UsageError, match="no symbolic dim named 'N'") as unlike:
+        graph_from_proto(model, dims={"N": 3})
+    assert unlike.value.hint == "--dim batch=N --dim time=N"
     with pytest.raises(UsageError, match="a dim must be at least 1: batch=0"):
         graph_from_proto(model, dims={"batch": 0})
 
 
 def test_a_dim_without_a_name_is_bound_by_position(parse: Parse) -> None:
     model = parse("g (float[?, 4] x) => (float[?, 4] y) { y = Relu(x) }")
-    with pytest.raises(ModelError, match=r"--dim x\[0\]=N"):
+    with pytest.raises(ModelError, match=r"--dim 'x\[0\]=N'"):
         graph_from_proto(model)
     assert graph_from_proto(model, dims={"x[0]": 2}).tensors["y"].shape == (2, 4)
 
@@ -215,7 +218,7 @@ def test_a_size_of_minus_one_is_an_unknown_one(parse: Parse) -> None:
     model = parse("g (float[?, 4] x) => (float[?, 4] y) { y = Relu(x) }")
     for value in (model.graph.input[0], model.graph.output[0]):
         value.type.tensor_type.shape.dim[0].dim_value = -1
-    with pytest.raises(ModelError, match=r"--dim x\[0\]=N"):
+    with pytest.raises(ModelError, match=r"--dim 'x\[0\]=N'"):
         graph_from_proto(model)
     assert graph_from_proto(model, dims={"x[0]": 2}).tensors["y"].shape == (2, 4)
 

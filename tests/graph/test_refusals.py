@@ -168,6 +168,15 @@ def test_dtypes_that_no_plan_holds(parse: Parse) -> None:
     assert raised.value.facts == ("input 'x' is of FLOAT4E2M1",)
 
 
+def test_dictionaries_of_probabilities_come_of_an_option_of_the_exporter(parse: Parse) -> None:
+    """As skl2onnx writes a classifier, unless it is told otherwise."""
+    model = parse("g (float[4, 2] x) => (seq(float[2]) p) { p = ai.onnx.ml.ZipMap <classlabels_int64s = [0, 1]> (x) }")
+    with pytest.raises(UnsupportedError) as raised:
+        graph_from_proto(model)
+    assert "output 'p': a sequence" in raised.value.facts
+    assert "options={'zipmap': False}" in raised.value.hint
+
+
 def test_forms_that_cannot_be_planned_are_listed_at_once(parse: Parse) -> None:
     model = parse(
         """g (float[4] x, bool c, seq(float[4]) s) => (float[4] y, float[4] z) {

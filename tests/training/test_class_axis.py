@@ -83,8 +83,9 @@ def test_refused_with_both_commands(nodes, data, why, forward_model):
 def test_stated(forward_model):
     graph = forward_model([HEAD, node("Tanh", ["h"], ["y"])], WEIGHTS, SEQUENCE).graph()
     assert [class_axis(graph, "y", stated=axis) for axis in (0, 1, -1)] == [0, 1, 2]
-    with pytest.raises(UsageError, match=r"--class-axis 3: output 'y' is \[2, 4, 4\]"):
+    with pytest.raises(UsageError, match=r"--class-axis 3: output 'y' is \[2, 4, 4\]") as raised:
         class_axis(graph, "y", stated=3)
+    assert raised.value.hint == "its dims are 0 to 2, or -3 to -1 from the end"
 
 
 def test_time_of_as_many_steps_as_there_are_words_is_no_word(forward_model, reference):

@@ -91,9 +91,13 @@ def test_refused(forward_model):
     settings = {"optimizer": "sgd", "learning_rate": 1.0}
     with pytest.raises(UsageError, match="3 class weights for 4 classes"):
         build_training_graph(forward, loss="nll", loss_options=LossOptions((1.0, 1.0, 1.0)), **settings)
-    with pytest.raises(UsageError, match="'mse' has no labels"):
+    with pytest.raises(UsageError, match=r"'mse' has no labels, so it takes no --ignore-index\n") as raised:
         build_training_graph(forward, loss="mse", loss_options=LossOptions(None, 3), **settings)
+    assert "--loss softmax_cross_entropy" in raised.value.hint
+    with pytest.raises(UsageError, match="takes nothing that is said of labels: --class-axis, --shift"):
+        build_training_graph(forward, loss="output:y", loss_options=LossOptions(class_axis=0, shift=True), **settings)
     with pytest.raises(UnsupportedError, match=r"takes a float of one element; output 'y' is \[3, 4\]"):
         build_training_graph(forward, loss="output:y", **settings)
-    with pytest.raises(UsageError, match="no output 'z'"):
-        build_training_graph(forward, loss="output:z", **settings)
+    with pytest.raises(UsageError, match="no output 'Y'") as raised:
+        build_training_graph(forward, loss="output:Y", **settings)
+    assert raised.value.hint == "did you mean 'y'?"

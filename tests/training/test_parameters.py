@@ -197,6 +197,9 @@ def test_patterns_that_cannot_be_followed(inferred: Inferred) -> None:
         inferred(UNCLEAR, TWO, train=["vall_7"], freeze=["x"])
     assert raised.value.facts == ("--train 'vall_7' fits nothing", "--freeze 'x' fits 'x', which is no constant")
     assert "did you mean 'val_7'?" in raised.value.hint
+    with pytest.raises(UsageError, match="fit no constant") as broken:
+        inferred([node("MatMul", ["x", "a\nb"], ["y"])], {"a\nb": OWN["val_1"]}, train=["unlike"])
+    assert broken.value.hint == r"constants that could be: a\nb"
     with pytest.raises(UsageError, match="'val_7' is to be trained and frozen"):
         inferred(UNCLEAR, TWO, train=["val_7"], freeze=["val_7"])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -317,9 +318,14 @@ def _inputs(model: ModelProto, initializers: Mapping[str, TensorProto], dims: Ma
         raise ModelError(
             f"{count} no static shape",
             facts=tuple(open_shapes),
-            hint="give sizes to the symbolic dims: " + " ".join(f"--dim {printable(symbol)}=N" for symbol in unbound),
+            hint="give sizes to the symbolic dims: " + " ".join(_dim_option(symbol, "N") for symbol in unbound),
         )
     return tensors
+
+
+def _dim_option(symbol: str, size: str) -> str:
+    """How the size of a symbolic dim is given: quoted where a shell would read brackets."""
+    return f"--dim {shlex.quote(printable(symbol) + '=' + size)}"
 
 
 def _is_unknown(dim: TensorShapeProto.Dimension) -> bool:
@@ -342,7 +348,8 @@ def _check_dims(values: Sequence[ValueInfoProto], dims: Mapping[str, int]) -> No
         raise UsageError(
             f"the model has no symbolic dim named {', '.join(map(repr, unknown))}",
             facts=(f"its symbolic dims: {', '.join(known)}" if known else "none of its inputs has a symbolic dim",),
-            hint=" ".join(filter(None, (did_you_mean(name, known) for name in unknown))),
+            hint=" ".join(filter(None, (did_you_mean(name, known) for name in unknown)))
+            or " ".join(_dim_option(symbol, "N") for symbol in known),
         )
     small = [f"{name}={size}" for name, size in dims.items() if size < 1]
     if small:

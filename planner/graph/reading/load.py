@@ -33,6 +33,10 @@ _OLDEST_OPSET: Final = 7
 _LAST_VERSION: Final = 2**31 - 1
 _MAX_FILE_BYTES: Final = 2**31 - 1
 _CONVERTER_DATA_BYTES: Final = 4096
+_ZIPMAP: Final = (
+    "ZipMap makes a list of dictionaries: export the model without it, in skl2onnx "
+    "to_onnx(model, X, options={'zipmap': False})"
+)
 _OTHER_FILES: Final = {
     b"version https://git-lfs": "it is a pointer of Git LFS, and not the file: `git lfs pull` fetches that",
     b"PK\x03\x04": "if it is PyTorch's, export the model: torch.onnx.export(model, args, 'model.onnx', dynamo=True, "
@@ -166,7 +170,9 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators:
         facts["the model carries training information (TrainingInfoProto)"] = None
     if facts:
         raise UnsupportedError(
-            "the model uses forms of ONNX that cannot be planned", facts=(*facts, *perhaps, *unknown)
+            "the model uses forms of ONNX that cannot be planned",
+            facts=(*facts, *perhaps, *unknown),
+            hint=_ZIPMAP if any(node.op_type == "ZipMap" for node in model.graph.node) else "",
         )
 
 

@@ -85,6 +85,13 @@ def _strip(strip: Strip, picture: Picture) -> Markup:
     moved = sum(one.upper_bytes + one.lower_bytes for one in strip.columns)
     whole = strip.plan.moved_bytes
     share = f", {format_ratio(moved / whole)} of all that moves" if whole else ""
+    rest = "; other ops move the rest" if moved < whole else ""
+    ribbons = (
+        "Ribbons: dark, what moves of weights, gradients and updates; light, what moves of activations; "
+        f"{picture.scale()}. Together they are {format_bytes(moved)}{share}{rest}."
+        if moved
+        else f"There are no ribbons, for nothing moves here{rest}."
+    )
     blocks = [_block(strip, picture, block, number) for number, block in enumerate(strip.blocks)]
     if not blocks:
         return element("p", "No op of the forward pass sums products: there is nothing to draw. Search for a tensor.")
@@ -98,12 +105,7 @@ def _strip(strip: Strip, picture: Picture) -> Markup:
             "logarithm of a tensor's elements. Press a square to see its tiles.",
             class_="note",
         ),
-        element(
-            "p",
-            f"Ribbons: dark, what moves of weights, gradients and updates; light, what moves of activations; "
-            f"{picture.scale()}. Together they are {format_bytes(moved)}{share}; other ops move the rest.",
-            class_="note",
-        ),
+        element("p", ribbons, class_="note"),
         _key(strip.plan.workers),
         element("button", "Unfold all", type="button", id="unfold", aria_pressed="false"),
         element("div", *blocks, class_="strip", tabindex=0, role="group", aria_label="The network, block by block"),

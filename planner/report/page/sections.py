@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from planner.algebra.tiling import coordinates
+from planner.artifacts.asked import Asked
 from planner.reasons import RunnerUp, Why
 from planner.report.page.charts import memory_chart, schedule_chart, traffic_chart
 from planner.report.page.facts import Beside, PlanFacts
@@ -75,13 +76,22 @@ def _lead(facts: PlanFacts) -> str:
 def provenance(facts: PlanFacts) -> Markup:
     """Where the page comes from, so that it can be made again."""
     plan, made = facts.plan, facts.made
-    asked = ", ".join(f"{name} {value}" for name, value in plan.asked.as_dict().items())
+    asked = ", ".join(_asked(plan.asked))
     rows: list[tuple[Child, Child]] = [
         ("Made", f"{made.date}, by {made.versions}"),
         ("Model", joined(plan.model, ", sha256 ", element("code", plan.model_digest))),
         ("Asked for", asked or "nothing but the number of workers"),
     ]
     return element("footer", _list(rows), commands([made.command, f"tofu explain {shlex.quote(str(facts.directory))}"]))
+
+
+def _asked(asked: Asked) -> list[str]:
+    """What a plan was asked for, in words."""
+    words = [f"{name} {value}" for name, value in asked.as_dict().items() if name != "limit_bytes"]
+    if asked.limit_bytes:
+        sizes = dict.fromkeys(_memory(size) for size in (min(asked.limit_bytes), max(asked.limit_bytes)))
+        words.insert(0, f"at most {' to '.join(sizes)} for a worker")
+    return words
 
 
 def commands(lines: Sequence[str]) -> Markup:
@@ -93,7 +103,7 @@ def gap(facts: PlanFacts) -> str:
     """How far the plan is from the best, and by what measure."""
     plan = facts.plan
     if plan.certified_gap is None:
-        return "no bound was computed; `tofu plan` computes one with --effort normal, where the graph allows it"
+        return "no bound was computed; `tofu plan` with --effort normal or thorough has one, where the graph allows"
     what = {"bytes": "moved bytes and excess", "time": "time, as the tables of the search add it up"}[plan.gap_of]
     return f"at most {format_ratio(plan.certified_gap)} above the least {what} of any plan"
 
@@ -301,7 +311,9 @@ def traffic(facts: PlanFacts) -> Markup:
         ]
         parts += [
             element("h3", f"By level of {plan.estimate.topology}"),
-            _table(("level", "moves", "busiest link in use (estimate)"), levels, (1, 2)),
+            _table(("level", "moves", "busiest link in use (estimate)"), levels, (1, 2))
+            if levels
+            else _note("Nothing moves over its links."),
         ]
     else:
         parts.append(_note("The plan is for no topology, so there are no levels; `tofu plan --topology` names one."))
@@ -365,7 +377,8 @@ def distances(facts: PlanFacts) -> Markup:
         "element in one place. Times: what moves, by the larger of these that holds of the plan. Bounds of ops do not "
         "add up to one of an iteration; that one is the gap above."
     )
-    count = f"{len(bounded):,} of {len(facts.distances):,} products have such a bound above 0; these move most. "
+    most = "; these move most" if rows else ""
+    count = f"{len(bounded):,} of {len(facts.distances):,} products have such a bound above 0{most}. "
     return _section(
         "bounds",
         "Distance from lower bounds",

@@ -25,11 +25,12 @@ from planner.training.parameters.infer import Parameters, outcome
 from planner.training.parameters.per_sample import decided
 from planner.training.update.label_options import settled
 from planner.training.update.losses import LOSSES, LossOptions
-from planner.training.update.optimizers import Hyper
+from planner.training.update.optimizers import OPTIMIZERS, Hyper
 from planner.training.update.precision import Precision
 from planner.training.update.updates import Schedule
 
 _SHOWN: Final = 5
+_WHICH_OPTIMIZER: Final = f"write --optimizer NAME: {', '.join(OPTIMIZERS)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def _opened(path: Path, wishes: Wishes) -> Opened:
 
 def _from_forward(path: Path, opened: Opened, wishes: Wishes) -> Made:
     if wishes.optimizer is None:
-        raise UsageError("with which optimizer?", hint="write --optimizer NAME")
+        raise UsageError("with which optimizer?", hint=_WHICH_OPTIMIZER)
     assert wishes.loss is not None, "the caller looked"
     graph = opened.graph
     target = chosen_output(graph, wishes.loss, wishes.output)
@@ -204,7 +205,7 @@ def _from_gradients(path: Path, opened: Opened, wishes: Wishes) -> Made:
         optimizer, hyper = opened.optimizer.name, hyper or opened.optimizer.hyper
         schedule = opened.optimizer.schedule if schedule == Schedule() else schedule
     if optimizer is None:
-        raise UsageError("with which optimizer?", hint="write --optimizer NAME")
+        raise UsageError("with which optimizer?", hint=_WHICH_OPTIMIZER)
     step = with_optimizer(
         opened.graph, pairs, optimizer=optimizer, learning_rate=wishes.learning_rate, hyper=hyper, schedule=schedule,
         running=opened.running,

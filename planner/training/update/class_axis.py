@@ -47,7 +47,10 @@ def class_axis(forward: Graph, output: str, *, stated: int | None = None, comman
     shape = forward.tensors[output].shape
     if stated is not None:
         if not -len(shape) <= stated < len(shape):
-            raise UsageError(f"--class-axis {stated}: output {output!r} is {list(shape)}, and has no such dim")
+            raise UsageError(
+                f"--class-axis {stated}: output {output!r} is {list(shape)}, and has no such dim",
+                hint=f"its dims are 0 to {len(shape) - 1}, or -{len(shape)} to -1 from the end" if shape else "",
+            )
         return stated % len(shape)
     if len(shape) <= 2:
         return 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -42,6 +42,14 @@ class LossOptions:
     def stated(self) -> bool:
         """Whether anything is."""
         return self != LossOptions()
+
+    def named(self) -> tuple[str, ...]:
+        """What is stated, as options of the command line."""
+        return tuple(
+            f"--{one.name.replace('_', '-')}"
+            for one in fields(self)
+            if one.name != "apart" and getattr(self, one.name) != one.default
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +199,8 @@ def _elementwise(
         shape, dtype = builder.shape(output), builder.dtype(output)
         if options.stated:
             raise UsageError(
-                f"the loss {name!r} has no labels, so no classes, weights of classes, ignored label or shift"
+                f"the loss {name!r} has no labels, so it takes no {' or '.join(options.named())}",
+                hint="leave that out, or take a loss by labels: --loss softmax_cross_entropy or nll",
             )
         if not dtype.is_float or not math.prod(shape):
             raise _unfit(name, builder, output, "a float tensor that is not empty")
@@ -246,7 +255,9 @@ def own_output(builder: Builder, output: str, options: LossOptions) -> Loss:
         UnsupportedError: it is no float of one element.
     """
     if options.stated:
-        raise UsageError("a loss of the model's own takes nothing that is said of labels")
+        raise UsageError(
+            f"a loss of the model's own takes nothing that is said of labels: {', '.join(options.named())}"
+        )
     if builder.tensors[output].elements != 1 or not builder.dtype(output).is_float:
         raise _unfit("a loss of the model's own", builder, output, "a float of one element")
     one = np.ones(builder.shape(output), numpy_dtype(builder.dtype(output)))

@@ -175,8 +175,9 @@ def test_options_that_do_not_fit_the_door(tmp_path):
         make(ARTIFACTS, Wishes(loss="mse", optimizer="sgd"))
     with pytest.raises(UsageError, match="batch, precision and dropout cannot be changed"):
         make(ARTIFACTS, Wishes(optimizer="sgd", batch=3))
-    with pytest.raises(UsageError, match="with which optimizer"):
+    with pytest.raises(UsageError, match="with which optimizer") as raised:
         make(MODELS / "mlp_grads_core.onnx", Wishes())
+    assert "sgd, momentum" in raised.value.hint
     with pytest.raises(UnsupportedError, match="training step already"):
         make(MODELS / "bert_step.onnx", Wishes(loss="mse", optimizer="sgd"))
     assert open_training(ARTIFACTS).optimizer is not None
