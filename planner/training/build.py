@@ -207,7 +207,8 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
             hint="say which one the loss looks at: --loss-input NAME",
         )
     if output not in forward.outputs:
-        raise UsageError(f"the model has no output {output!r}", facts=known, hint=did_you_mean(output, forward.outputs))
+        near = did_you_mean(output, forward.producer)
+        raise UsageError(f"the model has no output {output!r}", facts=known, hint=near)
     return output
 
 
