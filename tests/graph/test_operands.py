@@ -78,6 +78,16 @@ def test_a_pool_of_nothing_is_refused(read: Read) -> None:
     assert "its input 0 is [2, 3, 8, 0], which leaves nothing to be pooled" in caught.value.facts[0]
 
 
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+def test_a_pad_of_nothing_has_nothing_to_repeat(mode: str, read: Read) -> None:
+    text = f'g (float[2, 0] x) => (y) <int64[4] p = {{0, 1, 0, 1}}> {{ y = Pad <mode = "{mode}"> (x, p) }}'
+    assert len(read(text.replace(mode, "constant"), state_pairs=()).ops) == 1
+    assert len(read(text.replace("0, 1, 0, 1", "1, 0, 0, 0"), state_pairs=()).ops) == 1
+    with pytest.raises(ModelError, match="contradict what they read") as caught:
+        read(text, state_pairs=())
+    assert f"its mode is {mode}, and its input is [2, 0], which has nothing to repeat" in caught.value.facts[0]
+
+
 def test_a_split_states_as_many_outputs_as_it_has(read: Read) -> None:
     """ONNX's inference ends the process at this."""
     text = "g (float[4, 6] x) => (a, b, c) { a, b, c = Split <axis = 1, num_outputs = N> (x) }"

@@ -104,6 +104,12 @@ def _pool(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str
     return f"its input 0 is {list(x)}, which leaves nothing to be pooled" if 0 in x[1:] else ""
 
 
+def _pad(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    x, y, mode = inputs[0] or (), outputs[0] or (), attributes.get("mode", b"constant").decode()
+    is_hollow = mode != "constant" and any(before == 0 < after for before, after in zip(x, y, strict=False))
+    return f"its mode is {mode}, and its input is {list(x)}, which has nothing to repeat" if is_hollow else ""
+
+
 def _transpose(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
     x, perm = inputs[0] or (), tuple(attributes.get("perm", ()))
     fits = not perm or sorted(perm) == list(range(len(x)))
@@ -214,6 +220,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "MaxPool": _pool,
     "NegativeLogLikelihoodLoss": _loss,
     "PRelu": _stretched_to_first(1),
+    "Pad": _pad,
     "QLinearConv": _quantised_conv(3),
     "RNN": _recurrent(1),
     "ScatterElements": _scatter_elements,
