@@ -177,7 +177,7 @@ class _Follower:
         wanted, live = set(self.graph.outputs), list[Op]()
         for op in reversed(ops):
             if any(name in wanted for name in op.outputs):
-                wanted.update(op.inputs)
+                wanted.update(filter(None, op.inputs))
                 live.append(op)
         return live[::-1]
 
