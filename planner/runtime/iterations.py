@@ -138,6 +138,11 @@ class Iterations:
                 self._engine.advance()
         return self._result(values, first, step, outputs, is_interrupted=is_interrupted)
 
+    def close(self) -> None:
+        """Gives up the log, so that another run may have it."""
+        if self._log is not None:
+            self._log.close()
+
     def _load(self, number: int) -> None:
         """Gives the workers the inputs that are others than in the step before."""
         options = self._options

@@ -144,7 +144,9 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             options.notice(sentence)
         if world is not None:
             agree_on_start(world, first, seed)
-        return Iterations(loaded, engine, judge, name, options, feed, accuracy, held_out).go(values, first)
+        iterations = Iterations(loaded, engine, judge, name, options, feed, accuracy, held_out)
+        stack.callback(iterations.close)
+        return iterations.go(values, first)
 
 
 def _resumed(plan: LoadedPlan, options: RunOptions) -> Checkpoint:

@@ -4,12 +4,14 @@
     log.csv     the same members as columns, all that there may be, empty where a step has none
 
 A line is written at once and as a whole, so that whoever is killed leaves whole lines. A run that is resumed keeps the
-lines up to the step that it goes on from, and the steps that it does again stand there once.
+lines up to the step that it goes on from, and the steps that it does again stand there once. While it lasts, a run
+holds a lock (flock) on its log, so that no other run replaces it; a file system that has no locks is taken as it is.
 """
 
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
 import math
@@ -50,16 +52,31 @@ class RunLog:
         first: the step that comes first; lines of earlier ones stay.
 
     Raises:
-        UsageError: it cannot be written, or it is to be gone on with and is no log.
+        UsageError: it cannot be written, another run is writing it, or it is to be gone on with and is no log.
     """
 
     def __init__(self, path: Path, first: int) -> None:
         self._path = path
         self._is_csv = path.suffix == ".csv"
-        kept = self._lines_before(first) if first > 1 else []
-        head = _as_csv({name: name for name in COLUMNS}) if self._is_csv else ""
-        with whole_file(path) as stream:
-            stream.write("".join([head, *kept]).encode())
+        self._lock: int | None = None
+        try:
+            if path.exists():
+                self._hold()
+            kept = self._lines_before(first) if first > 1 else []
+            head = _as_csv({name: name for name in COLUMNS}) if self._is_csv else ""
+            with whole_file(path) as stream:
+                stream.write("".join([head, *kept]).encode())
+            # The file that was locked until here has been replaced.
+            self._hold()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Gives up the lock."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def write(self, report: StepReport) -> None:
         """Adds a step.
@@ -77,6 +94,25 @@ class RunLog:
                 os.close(descriptor)
         except OSError as error:
             raise UsageError(f"{self._path} cannot be written: {error.strerror}") from error
+
+    def _hold(self) -> None:
+        """Locks the file that has the log's name now, in place of one that was locked before."""
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY)
+        except OSError as error:
+            raise UsageError(f"--log {self._path} cannot be read: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise UsageError(
+                f"--log {self._path} is in use by another run", hint="wait until it has ended, or name another file"
+            ) from None
+        except OSError:  # the file system has no locks
+            os.close(descriptor)
+            return
+        self.close()
+        self._lock = descriptor
 
     def _lines_before(self, first: int) -> list[str]:
         """The lines of earlier steps; a last line that was cut off goes."""

@@ -93,6 +93,22 @@ def test_a_file_that_is_no_log_is_not_gone_on_with(training: Any, tmp_path: Path
         assert (tmp_path / "l.jsonl").read_text() == line
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_two_runs_do_not_share_a_log(training: Any, tmp_path: Path, suffix: str) -> None:
+    options = RunOptions(steps=2, log=tmp_path / f"l.{suffix}")
+    refused: list[str] = []
+
+    def told(report: StepReport) -> None:
+        with pytest.raises(UsageError, match="is in use by another run") as caught:
+            run_with(training.plan, options)
+        refused.append(caught.value.hint)
+
+    run_with(training.plan, replace(options, progress=told))
+    assert refused == ["wait until it has ended, or name another file"] * 2
+    assert len((tmp_path / f"l.{suffix}").read_text().splitlines()) == 2 + (suffix == "csv")
+    run_with(training.plan, options)
+
+
 def test_an_interrupt_finishes_the_step_and_keeps_it(training: Any, tmp_path: Path) -> None:
     stop = Interrupt()
 
