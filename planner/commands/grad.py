@@ -94,7 +94,8 @@ _GROUPS = {
 @STATE
 @click.option("--format", "form", type=click.Choice(["onnx", "training-info"]),
               help="The step in standard operators, or ONNX's TrainingInfoProto.  [default: onnx]")  # fmt: skip
-@click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Batch size, where it is to be another.")
+@click.option("--batch", type=click.IntRange(min=1), metavar="N",
+              help="Batch size, where it is to be another; of a symbolic dim --dim says the size.")  # fmt: skip
 @click.option(
     "--batchnorm",
     type=click.Choice(["train", "frozen"]),

@@ -74,6 +74,16 @@ def test_did_you_mean() -> None:
     assert caught.value.facts == ("WW: no input has this name; did you mean W?",)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "hint"),
+    [(np.float64, "convert it: W.astype('float32')"), (np.complex64, ""), (">f4", "")],
+)
+def test_an_array_of_another_dtype_is_told_how_to_convert(dtype: Any, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_inputs(graph_of(), {"W": np.zeros((8, 4), dtype), "x": np.zeros((1, 1), np.float32)}, source="inputs")
+    assert caught.value.hint == hint
+
+
 def test_foreign_byte_order_is_turned() -> None:
     values = check_inputs(graph_of(), {"W": np.arange(32, dtype=">f4").reshape(8, 4)}, source="inputs")
     assert values["W"].dtype == np.dtype("=f4")

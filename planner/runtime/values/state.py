@@ -344,6 +344,7 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
             findings.append(f"{key}: input {name} is given twice")
         fault = _misfit(np.asarray(array), graph.tensors[name])
         findings.extend([f"{key}: {fault}"] if fault else [])
+        hint = hint or _conversion(key, np.asarray(array), graph.tensors[name])
         found[name] = key
     if findings:
         raise UsageError(f"{source} does not fit the model", facts=tuple(findings), hint=hint)
@@ -358,6 +359,14 @@ def _misfit(array: np.ndarray, tensor: Tensor) -> str:
     if array.shape != tensor.shape:
         return f"has the shape {list(array.shape)}, the input has {list(tensor.shape)}"
     return ""
+
+
+def _conversion(key: str, array: np.ndarray, tensor: Tensor) -> str:
+    """How an array of another dtype is converted, or "": where that loses a fraction, or NumPy has no such dtype."""
+    own, wanted = _named(array, tensor).dtype, numpy_dtype(tensor.dtype)
+    if own.name == wanted.name or wanted.kind == "V" or not np.can_cast(own, wanted, "same_kind"):
+        return ""
+    return f"convert it: {key}.astype({tensor.dtype.value!r})"
 
 
 def _native(array: np.ndarray, tensor: Tensor) -> np.ndarray:
