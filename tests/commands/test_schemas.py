@@ -50,7 +50,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "diff": ("diff plan timed", "diff plan plan"),
     "run": (
         "run plan --steps 2 --verify",
-        "run plan --metric accuracy --eval-inputs eval.npz",
+        "run classes --metric accuracy --eval-inputs eval.npz",
         "run plan --lr 0.1 --profile --checkpoint-dir ck",
         "run timed --profile",
     ),

@@ -138,7 +138,7 @@ def test_a_square_of_the_strip_opens_by_the_keyboard_alone(page: Page) -> None:
     page.press("Enter")
     assert str(label).startswith(text(page, "#tensor h3") + ", ")
     assert count(page, ".tensor.chosen") == 1
-    page.click("#tensor button")
+    page.click("#tensor > button")
     assert count(page, ".tensor.chosen") == 0
     assert page.value("document.activeElement.classList.contains('tensor')"), "the focus is back where it was"
 

@@ -77,6 +77,23 @@ def test_a_right_graph_is_what_its_file_says() -> None:
     assert door_fact(found)[1] == "as read and in canonical form what model.onnx makes, in 2 results"
 
 
+def test_a_state_goes_before_its_initial_value_in_the_file() -> None:
+    model = parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20]>
+        g (float[4,6] x, float[6,6] w) => (float[4,6] y, float[6,6] w_next) { y = MatMul (x, w)  w_next = Neg (w) }"""
+    )
+    rng = np.random.default_rng(0)
+    first, later, x = (rng.standard_normal(shape).astype(np.float32) for shape in ((6, 6), (6, 6), (4, 6)))
+    model.graph.initializer.append(numpy_helper.from_array(first, "w"))
+    graph = graph_from_proto(model, state_pairs=(("w", "w_next"),))
+    assert set(graph.inputs) == {"x", "w"}
+    for state in (first, later):
+        found = check_door(
+            "m.onnx", model.SerializeToString(), graph, {"x": x, "w": state}, lambda name: pytest.fail(name)
+        )
+        assert found == DoorVerdict("m.onnx", tensors=2)
+
+
 def test_the_first_tensor_that_differs_is_named() -> None:
     found = held(with_attribute("LeakyRelu", alpha=0.01))
     assert found.difference is not None

@@ -321,7 +321,8 @@ def _given(
 def _run(session: Any, names: Sequence[str], graph: Graph, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The outputs of a session, of whatever shape they are."""
     tensors = graph.tensors
-    wanted = {value.name for value in session.get_inputs()}
+    # A file's state may have initial values, which its inputs go before: the runtime lists such inputs apart.
+    wanted = {value.name for value in (*session.get_inputs(), *session.get_overridable_initializers())}
     given = {
         name: (np.asarray(value, order="C"), tensors[name].dtype)
         for name, value in values.items()
