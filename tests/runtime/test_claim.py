@@ -53,6 +53,7 @@ def test_the_lock_of_a_run_that_was_killed_is_taken_over(tmp_path: Path) -> None
         (f"process {NOBODY} on another-host\n", False),
         ("what is this", False),
     ],
+    ids=["nothing", "a dead one here", "a living one here", "one elsewhere", "no words of ours"],
 )
 def test_where_there_are_no_locks_the_words_decide(
     owner: str, is_taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
