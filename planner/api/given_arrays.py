@@ -1,4 +1,4 @@
-"""Arrays that a call from Python gives in place of a file: they are written as the files that a run reads."""
+"""Inputs that a call from Python gives as arrays; those of several steps become a folder, which a run reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AnyInputs: TypeAlias = AnyPath | Arrays | Iterable[Arrays]
 
 
 @contextmanager
-def inputs_of(inputs: AnyInputs | None, steps: int | None) -> Iterator[tuple[Path | None, int | None]]:
+def inputs_of(inputs: AnyInputs | None, steps: int | None) -> Iterator[tuple[Path | Arrays | None, int | None]]:
     """What a run reads its inputs from, for as long as it takes, and for how many steps it is.
 
     Args:
@@ -34,16 +34,14 @@ def inputs_of(inputs: AnyInputs | None, steps: int | None) -> Iterator[tuple[Pat
     Raises:
         UsageError: there is no step, or one is no mapping from names to arrays.
     """
-    if inputs is None or isinstance(inputs, str | os.PathLike):
-        yield None if inputs is None else Path(inputs), steps
+    if inputs is None or isinstance(inputs, Mapping):
+        yield None if inputs is None else _arrays(inputs, "inputs"), steps
+        return
+    if isinstance(inputs, str | os.PathLike):
+        yield Path(inputs), steps
         return
     with tempfile.TemporaryDirectory(prefix="tofu-") as folder:
         where = Path(folder)
-        if isinstance(inputs, Mapping):
-            file = where / "inputs.npz"
-            write_arrays(file, _arrays(inputs, "inputs"))
-            yield file, steps
-            return
         count = 0
         for count, batch in enumerate(islice(inputs, steps), start=1):
             write_arrays(where / f"{count:09}.npz", _arrays(batch, f"inputs: step {count}"))

@@ -109,6 +109,9 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             feed = stack.enter_context(Feed(batches, _shuffle(options, batches, checkpoint)))
             if line := batches.told(is_shuffled=feed.shuffle is not None):
                 options.notice(f"note: {line}")
+                if options.epochs is None and options.steps < feed.per_epoch:
+                    taken = "1 batch" if options.steps == 1 else f"{options.steps:,} batches"
+                    options.notice(f"hint: this run takes {taken}; --epochs 1 goes through all of them")
         elif options.shuffle is not None:
             raise UsageError(f"--shuffle: {_source(options)} is one batch, the same in every step")
         if options.epochs is not None:

@@ -52,6 +52,9 @@ def test_rows_are_gone_through_in_batches_and_epochs(plan_of: Planner, tmp_path:
     assert [(report.step, report.steps, report.epoch, report.epochs) for report in told] == [
         (number, 6, (number + 2) // 3, 2) for number in range(1, 7)
     ]
+    said.clear()
+    run_with(plan, replace(options, epochs=None, steps=1, notice=said.append))
+    assert said[1:] == ["hint: this run takes 1 batch; --epochs 1 goes through all of them"]
     orders = [order_of(27, shuffle, epoch).tolist() for epoch in (1, 2)]
     assert state_of(ran) == by_hand(plan, [order[first : first + 8] for order in orders for first in (0, 8, 16)])
     arrays = run_with(plan, replace(options, inputs={"in_x0": ROWS}))

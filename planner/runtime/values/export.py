@@ -61,7 +61,9 @@ def try_export(path: Path, forward: Path | None) -> None:
         UsageError: another kind of file, no forward model, or no place to write to.
     """
     if path.suffix not in (".safetensors", ".npz", ".onnx"):
-        raise UsageError(f"{path} is neither .safetensors, .npz nor .onnx")
+        is_torch = path.suffix in (".pt", ".pth")
+        hint = "PyTorch loads .safetensors: docs/from-pytorch.md has the lines" if is_torch else ""
+        raise UsageError(f"{path} is neither .safetensors, .npz nor .onnx", hint=hint)
     if path.suffix == ".onnx" and forward is None:
         raise UsageError(f"{path}: into which model?", hint="name the forward model with --forward")
     try_file(path)
