@@ -120,6 +120,15 @@ def test_a_link_leads_to_a_tensor_whose_command_can_be_copied(page: Page) -> Non
     assert text(page, "#tensor .copy") in ("Copied", "Selected")
 
 
+def test_a_chart_grows_and_shrinks(page: Page) -> None:
+    width = "document.querySelector('#memory .zoom svg').getBoundingClientRect().width"
+    before = page.value(width)
+    page.click("#memory .copy")
+    assert page.value(width) == 2 * before
+    page.click("#memory .copy + .copy")
+    assert page.value(width) == before
+
+
 def test_a_page_is_dark_where_the_reader_has_it_dark(page: Page) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     light = page.value(background)

@@ -22,6 +22,8 @@ _BAR = 15.0
 """Height of a bar that is busy all the time."""
 _MOST_CELLS = 32
 _MOST_ROWS = 16
+_TICKS = 4
+"""Parts into which an axis is divided."""
 _LONGEST_LABEL = 7
 """Characters of workers' numbers beside a row."""
 KIND_FILL = {"compute": "#0072B2", "transfer": "#E69F00", "synchronisation": "#CC79A7"}
@@ -47,7 +49,9 @@ def memory_chart(memory: Sequence[Memory], limits: Sequence[int] | None) -> Mark
         one = max((memory[worker] for worker in workers), key=lambda one: one.total_bytes)
         limit = None if limits is None else min(limits[worker] for worker in workers)
         parts.append(_memory_row(one, number * _ROW + _ROW - 4, scale, workers, limit))
-    return _chart(parts, _ROW, "Memory over the steps of the program, by worker", len(rows))
+    steps = len(memory[0].live_bytes) - 1
+    ticks = [f"step {round(steps * part / _TICKS):,}" for part in range(_TICKS + 1)]
+    return _chart([*parts, _axis(ticks, len(rows))], _ROW, "Memory over the steps of the program, by worker", len(rows))
 
 
 def _memory_row(one: Memory, base: float, scale: float, workers: Sequence[int], limit: int | None) -> Markup:
@@ -164,10 +168,20 @@ def schedule_chart(spans: Sequence[Span], workers: int) -> Markup:
             shares = np.minimum(1, busy[kind][alike[0]])
             parts.append(element("path", d=_bars(shares, base), fill=fill))
             parts.append(element("text", kind, x=_LEFT - 4, y=base - 3, font_size=9, text_anchor="end", fill="#444"))
-    note = element(
-        "text", f"0 to {format_seconds(end)}", x=_LEFT, y=min(len(rows), _MOST_ROWS) * _ROW + 12, font_size=11
-    )
-    return _chart([*parts, note], _ROW, "Estimated schedule, by worker", len(rows))
+    ticks = [format_seconds(end * part / _TICKS) if part else "0" for part in range(_TICKS + 1)]
+    return _chart([*parts, _axis(ticks, len(rows))], _ROW, "Estimated schedule, by worker", len(rows))
+
+
+def _axis(ticks: Sequence[str], rows: int) -> Markup:
+    """An axis below the rows, with texts at equal distances."""
+    top, step = min(rows, _MOST_ROWS) * _ROW, (WIDTH - _LEFT) / (len(ticks) - 1)
+    parts: list[Markup] = [element("path", d=f"M{_LEFT:g} {top:g}H{WIDTH:g}", stroke="#888")]
+    for number, text in enumerate(ticks):
+        at = _LEFT + number * step
+        anchor = "start" if not number else "end" if number == len(ticks) - 1 else "middle"
+        parts.append(element("path", d=f"M{at:g} {top:g}v4", stroke="#888"))
+        parts.append(element("text", text, x=f"{at:g}", y=top + 14, font_size=10, text_anchor=anchor))
+    return joined(*parts)
 
 
 def _alike(heights: Sequence[NDArray[Any]]) -> list[list[int]]:
@@ -230,7 +244,7 @@ def _workers(workers: Sequence[int]) -> str:
 
 
 def _chart(parts: Sequence[Markup], row: float, label: str, rows: int) -> Markup:
-    height = row * min(rows, _MOST_ROWS) + 20
+    height = row * min(rows, _MOST_ROWS) + 32
     more = rows - _MOST_ROWS
     note = element("text", f"and {more} more kinds of workers", x=0, y=height - 2, font_size=11) if more > 0 else ""
     return element(

@@ -260,6 +260,25 @@
 
   copied(document.querySelector("footer"));
 
+  // Charts grow and shrink: each has two buttons, and is moved in its own frame.
+  for (const frame of document.querySelectorAll(".zoom")) {
+    const svg = frame.querySelector("svg");
+    const [width, height] = ["width", "height"].map((name) => Number(svg.getAttribute(name)));
+    let scale = 1;
+    const buttons = made("p");
+    for (const [sign, words, factor] of [["+", "Larger", 2], ["−", "Smaller", 0.5]]) {
+      const button = made("button", sign, { type: "button", class: "copy", "aria-label": `${words}: ${svg.getAttribute("aria-label")}` });
+      button.addEventListener("click", () => {
+        scale = Math.min(16, Math.max(1, scale * factor));
+        svg.setAttribute("width", width * scale);
+        svg.setAttribute("height", height * scale);
+        frame.classList.toggle("larger", scale > 1);
+      });
+      buttons.append(button);
+    }
+    frame.before(buttons);
+  }
+
   // A link to a tensor: page.html#tensor=NAME.
   const linked = () => {
     if (!location.hash.startsWith("#tensor=")) return;

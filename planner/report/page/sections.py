@@ -279,7 +279,7 @@ def memory(facts: PlanFacts) -> Markup:
     return _section(
         "memory",
         "Memory over the step",
-        memory_chart(facts.memory, facts.limits),
+        _zoomed(memory_chart(facts.memory, facts.limits)),
         _note(
             "Filled: buffers that are needed, step by step of the worker's program. Broken line: what is reserved, "
             "with gaps, and with what ops take inside of segments. Dotted lines: where the backward pass and the first "
@@ -336,7 +336,7 @@ def schedule(facts: PlanFacts) -> Markup:
             )
         )
     if facts.spans is not None:
-        parts.append(schedule_chart(facts.spans, facts.plan.workers))
+        parts.append(_zoomed(schedule_chart(facts.spans, facts.plan.workers)))
         parts.append(_note("`tofu report --trace FILE` writes it op by op, for Perfetto."))
     else:
         parts.append(_note(facts.no_spans))
@@ -436,6 +436,11 @@ def _memory(amount: int) -> str:
 
 def _section(name: str, title: str, *parts: Child) -> Markup:
     return element("section", element("h2", title), *parts, id=name)
+
+
+def _zoomed(chart: Markup) -> Markup:
+    """A chart that the script gives buttons to make larger."""
+    return element("div", chart, class_="zoom", tabindex=0)
 
 
 def _note(text: str) -> Markup:
