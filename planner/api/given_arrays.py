@@ -24,30 +24,30 @@ AnyInputs: TypeAlias = AnyPath | Arrays | Iterable[Arrays]
 
 
 @contextmanager
-def inputs_of(inputs: AnyInputs | None, steps: int | None) -> Iterator[tuple[Path | Arrays | None, int | None]]:
-    """What a run reads its inputs from, for as long as it takes, and for how many steps it is.
+def inputs_of(inputs: AnyInputs | None, wanted: int | None) -> Iterator[tuple[Path | Arrays | None, int | None]]:
+    """What a run reads its inputs from, for as long as it takes, and for how many iterations it is.
 
     Args:
         inputs: as they were given; None: none were.
-        steps: how many steps are wanted. Of arrays of one step after the other no more are taken; None: all.
+        wanted: how many iterations. Of arrays of one after the other no more are taken; None: all.
 
     Raises:
         UsageError: there is no step, or one is no mapping from names to arrays.
     """
     if inputs is None or isinstance(inputs, Mapping):
-        yield None if inputs is None else _arrays(inputs, "inputs"), steps
+        yield None if inputs is None else _arrays(inputs, "inputs"), wanted
         return
     if isinstance(inputs, str | os.PathLike):
-        yield Path(inputs), steps
+        yield Path(inputs), wanted
         return
     with tempfile.TemporaryDirectory(prefix="tofu-") as folder:
         where = Path(folder)
         count = 0
-        for count, batch in enumerate(islice(inputs, steps), start=1):
+        for count, batch in enumerate(islice(inputs, wanted), start=1):
             write_arrays(where / f"{count:09}.npz", _arrays(batch, f"inputs: step {count}"))
         if not count:
             raise UsageError("inputs: there is no step", hint="give the arrays of one step at least")
-        yield where, steps if steps is not None else count
+        yield where, count if wanted is None else wanted
 
 
 def _arrays(given: object, where: str) -> dict[str, NDArray[Any]]:

@@ -11,7 +11,7 @@ from planner.artifacts.waits import remote_readers
 from planner.graph.model import Graph
 from planner.partition.memory import live_spans
 from planner.partition.occupancy import occupancy
-from planner.report.page.charts import fullest_steps
+from planner.report.page.charts import fullest_moments
 from planner.report.page.columns import forward_ops
 from planner.report.page.facts import Memory
 
@@ -33,15 +33,15 @@ def memory_of_page(program: Program, graph: Graph, levels: Sequence[Sequence[int
     forward = forward_ops(graph)
     found = []
     for worker in program.workers:
-        steps = len(worker.steps) + 1
-        change = np.zeros(steps + 1, np.int64)
+        moments = len(worker.steps) + 1
+        change = np.zeros(moments + 1, np.int64)
         spans = live_spans(worker, levels, readers)
         for name in _written_over(program, worker):
             spans.pop(name, None)
         for size, first, last in spans.values():
             change[first] += size
             change[last + 1] -= size
-        live = np.cumsum(change)[:steps]
+        live = np.cumsum(change)[:moments]
         is_told = worker.worker == worst and worker.arena is not None
         found.append(
             Memory(
@@ -49,21 +49,21 @@ def memory_of_page(program: Program, graph: Graph, levels: Sequence[Sequence[int
                 workspace_bytes=worker.workspace_bytes,
                 total_bytes=totals[worker.worker],
                 largest=occupancy(program, graph.roles, worst).largest if is_told else (),
-                held=_held(spans, fullest_steps(live)) if is_told else {},
+                held=_held(spans, fullest_moments(live)) if is_told else {},
                 begins=_begins(worker, graph, forward),
             )
         )
     return tuple(found)
 
 
-def _held(spans: Mapping[str, tuple[int, int, int]], steps: Sequence[int]) -> dict[int, tuple[tuple[str, int], ...]]:
-    """The largest buffers that are needed at each of some steps."""
+def _held(spans: Mapping[str, tuple[int, int, int]], moments: Sequence[int]) -> dict[int, tuple[tuple[str, int], ...]]:
+    """The largest buffers that are needed at each of some moments, steps of the worker's program."""
     names = sorted(spans, key=lambda name: (-spans[name][0], name))
     sizes, firsts, lasts = np.array([spans[name] for name in names], np.int64).reshape(-1, 3).T
     found = {}
-    for step in steps:
-        there = np.flatnonzero((firsts <= step) & (step <= lasts))[:_HELD].tolist()
-        found[step] = tuple((names[at], int(sizes[at])) for at in there)
+    for moment in moments:
+        there = np.flatnonzero((firsts <= moment) & (moment <= lasts))[:_HELD].tolist()
+        found[moment] = tuple((names[at], int(sizes[at])) for at in there)
     return found
 
 

@@ -244,7 +244,7 @@ def test_what_is_trained_before_a_quantisation_is_not_left_out_silently(quantise
         ({"learning_rate": float("nan")}, "the learning rate is nan", ""),
         ({"momentum": 1.0}, "the momentum is 1.0", ""),
         ({"batchnorm": "eval"}, "batchnorm is 'eval'", ""),
-        ({"output": "logit"}, "no output 'logit'", ""),
+        ({"output": "logit"}, "no output 'logit'", "did you mean 'logits'?"),
         ({"batch": 0}, "the batch is 0", ""),
     ],
 )

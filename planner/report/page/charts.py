@@ -49,8 +49,8 @@ def memory_chart(memory: Sequence[Memory], limits: Sequence[int] | None) -> Mark
         one = max((memory[worker] for worker in workers), key=lambda one: one.total_bytes)
         limit = None if limits is None else min(limits[worker] for worker in workers)
         parts.append(_memory_row(one, number * _ROW + _ROW - 4, scale, workers, limit))
-    steps = len(memory[0].live_bytes) - 1
-    ticks = [f"step {round(steps * part / _TICKS):,}" for part in range(_TICKS + 1)]
+    last = len(memory[0].live_bytes) - 1
+    ticks = [f"step {round(last * part / _TICKS):,}" for part in range(_TICKS + 1)]
     return _chart([*parts, _axis(ticks, len(rows))], _ROW, "Memory over the steps of the program, by worker", len(rows))
 
 
@@ -71,7 +71,7 @@ def _memory_row(one: Memory, base: float, scale: float, workers: Sequence[int], 
         at = _LEFT + (WIDTH - _LEFT) * begin / max(1, len(one.live_bytes))
         said.append(element("path", d=f"M{at:.1f} {base:g}v{10 - _ROW:g}", stroke="#888", stroke_dasharray="2 2"))
         said.append(element("text", part, x=at + 2, y=base - 16 + 10 * line, font_size=9, fill="#444"))
-    for at, at_step in enumerate(fullest_steps(one.live_bytes)):
+    for at, at_step in enumerate(fullest_moments(one.live_bytes)):
         if at_step in one.held:
             there = ", ".join(f"{name} {_memory(size)}" for name, size in one.held[at_step])
             said.append(
@@ -98,7 +98,7 @@ def _memory(amount: int) -> str:
     return format_bytes(amount, ByteUnit.BINARY)
 
 
-def fullest_steps(amounts: NDArray[np.int64]) -> list[int]:
+def fullest_moments(amounts: NDArray[np.int64]) -> list[int]:
     """Of each of so many stretches of equal length the step with the most; each step, where there are few."""
     count = len(amounts)
     edges = np.linspace(0, count, min(count, _BINS) + 1).astype(int)
@@ -106,8 +106,8 @@ def fullest_steps(amounts: NDArray[np.int64]) -> list[int]:
 
 
 def binned_most(amounts: NDArray[np.int64]) -> list[int]:
-    """The most of each stretch (``fullest_steps``)."""
-    return [int(amounts[step]) for step in fullest_steps(amounts)]
+    """The most of each stretch (``fullest_moments``)."""
+    return [int(amounts[step]) for step in fullest_moments(amounts)]
 
 
 def traffic_chart(between: NDArray[np.int64]) -> Markup:
