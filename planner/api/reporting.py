@@ -128,7 +128,8 @@ def report(
         _write(trace, json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n")
     facts = None
     if output is not None or svg is not None:
-        facts = gathering.facts(times, measured, opdefs, output is not None, _made(folder.path, output, topology))
+        given = {"-o": output or "plan.html", "--topology": topology, "--profile": profile, "--opdefs": opdefs}
+        facts = gathering.facts(times, measured, opdefs, output is not None, _made(folder.path, given))
     if svg is not None and facts is not None:
         _write(svg, Picture(Strip.of(facts.graph, facts.plan, facts.columns)).alone() + "\n")
     size = 0
@@ -147,9 +148,10 @@ def report(
     )
 
 
-def _made(directory: Path, output: Path | None, topology: str | None) -> Made:
-    words = ["tofu", "report", str(directory), "-o", str(output or "plan.html")]
-    words += [] if topology is None else ["--topology", topology]
+def _made(directory: Path, given: Mapping[str, str | Path | None]) -> Made:
+    """How the page comes to be, by a command with the options that were given."""
+    options = [str(word) for option in given.items() if option[1] is not None for word in option]
+    words = ["tofu", "report", str(directory), *options]
     versions = f"tofu {planner.__version__} (onnx {onnx.__version__})"
     return Made(date.today().isoformat(), versions, shlex.join(words))
 

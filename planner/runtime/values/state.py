@@ -305,20 +305,13 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
     """
     named = _inputs_meant(graph, arrays, source)
     found = {name: _native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
-    faults = [f"{named[name]}: {fault}" for name, fault in label_faults(graph, found).items()]
-    if faults:
-        raise UsageError(
-            f"{source} does not fit the model",
-            facts=tuple(faults),
-            hint="the label that is to count for nothing is named by tofu grad --ignore-index",
-        )
-    faults = [f"{named[name]}: {fault}" for name, fault in index_faults(graph, found).items()]
-    if faults:
-        raise UsageError(
-            f"{source} does not fit the model",
-            facts=tuple(faults),
-            hint="an index counts the table's rows from 0: were words numbered by another vocabulary?",
-        )
+    for faults_of, hint in (
+        (label_faults, "the label that is to count for nothing is named by tofu grad --ignore-index"),
+        (index_faults, "an index counts the table's rows from 0: were words numbered by another vocabulary?"),
+    ):
+        faults = tuple(f"{named[name]}: {fault}" for name, fault in faults_of(graph, found).items())
+        if faults:
+            raise UsageError(f"{source} does not fit the model", facts=faults, hint=hint)
     return found
 
 
