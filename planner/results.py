@@ -112,7 +112,7 @@ class PlanResult(ShortRepr):
     warnings: tuple[str, ...] = ()
     """What would be faster, and how to have it."""
     left_out: tuple[str, ...] = ()
-    """What was not done since the search was stopped, in words."""
+    """What was not done since the graph is large or the search was stopped, in words."""
     another_effort: AnotherEffort | None = None
     """What else could be tried; None where nothing depends on effort."""
     summary: Summary | None = None

@@ -108,7 +108,7 @@ def write_worker_model(
         plan_digest: digest of the plan it belongs to.
     """
     called = dict.fromkeys(step.function for step in program.steps if isinstance(step, Segment))
-    fills = {name: constants[name] for name in program.fixed if is_large_fill(constants[name])}
+    fills = {name: constants[name] for name in program.fixed if is_large_fill(constants[name], opset)}
     outside = {*program.loaded, *program.fixed, *program.collected} - fills.keys()
     foreign = {entry.domain: entry.version for name in called for entry in bodies[name].opset_import if entry.domain}
     made = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import ml_dtypes
 import numpy as np
 from onnx import NodeProto, helper, numpy_helper
 
@@ -19,6 +20,8 @@ LARGE_BYTES: Final = 2**20
 """A fill from this size on is written as an op."""
 _WRITABLE: Final = frozenset("fiub")
 """Kinds of NumPy dtypes that ConstantOfShape makes at every opset; bfloat16 is none."""
+_OPSET_OF_BFLOAT16: Final = 20
+"""From which on ConstantOfShape makes bfloat16, too."""
 
 
 def is_fill(array: np.ndarray) -> bool:
@@ -27,9 +30,11 @@ def is_fill(array: np.ndarray) -> bool:
     return array.size > 0 and not any(spread)
 
 
-def is_large_fill(array: np.ndarray) -> bool:
-    """Whether an array is a fill that is to be written as an op."""
-    return array.nbytes >= LARGE_BYTES and array.dtype.kind in _WRITABLE and is_fill(array)
+def is_large_fill(array: np.ndarray, opset: int) -> bool:
+    """Whether an array is a fill that is to be written as an op of this opset."""
+    if array.nbytes < LARGE_BYTES or not is_fill(array):
+        return False
+    return array.dtype.kind in _WRITABLE or (array.dtype == ml_dtypes.bfloat16 and opset >= _OPSET_OF_BFLOAT16)
 
 
 def fill_nodes(name: str, array: np.ndarray, shape_name: str) -> list[NodeProto]:

@@ -54,7 +54,7 @@ def to_model(graph: Graph, *, producer: str = "tofu") -> ModelProto:
     fills = {
         name: value
         for name, value in graph.constants.items()
-        if value is not None and name in graph.folded and is_large_fill(value)
+        if value is not None and name in graph.folded and is_large_fill(value, graph.opset)
     }
     values = {name: value for name, value in {**graph.constants, **graph.initial}.items() if name not in fills}
     total_bytes = sum(graph.tensors[name].size_bytes for name, value in values.items() if value is not None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
 
-from planner.cost.by_op import op_cost
+from planner.cost.by_op import costed
 from planner.cost.roofline import says_speed
 from planner.cost.seconds.estimate import estimate
 from planner.cost.seconds.measured import compute_times
@@ -29,7 +29,8 @@ from planner.planning.fit import Goal, Trial, trial_of
 from planner.planning.room import fits
 from planner.progress import Progress, silent
 from planner.search.decided import Decided
-from planner.search.literature.methods import METHODS
+from planner.search.effort import WHOLE_OPS
+from planner.search.literature.methods import CLOSED_FORMS, METHODS
 from planner.search.model.cuts import cuts_of_levels
 from planner.stop import Stop, StoppedError
 
@@ -37,6 +38,8 @@ Objective: TypeAlias = Literal["bytes", "time"]
 
 LITERATURE = tuple(METHODS)
 """Names of the strategies of the literature."""
+SEARCHES = tuple(name for name in LITERATURE if name not in CLOSED_FORMS)
+"""Names of those that search, which takes long on large graphs."""
 
 _HIGHEST_PRICE = Fraction(10**6)
 """Picoseconds for a held byte: as if it came over 1 MB/s."""
@@ -191,7 +194,8 @@ class Times:
 
     def has_many_parts(self, decided: Decided) -> bool:
         """Whether programs of such plans take long to make."""
-        return len(decided.ops) * self._machine.device_count > _MANY_PARTS
+        ops = len(decided.ops)
+        return ops > WHOLE_OPS or ops * self._machine.device_count > _MANY_PARTS
 
     def at_least(self, decided: Decided) -> float:
         """Seconds that the estimate of the program cannot be below: it computes, and no device receives faster."""
@@ -209,9 +213,8 @@ class Times:
         if plan.cuts not in self._by_cuts:
             times = TimeTables(self._machine, plan.cuts, profile=self._profile)
             self._by_cuts[plan.cuts] = TimedTables(self._tables, times)
-        tables = self._by_cuts[plan.cuts]
-        each = (op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables) for bound in decided.ops)
-        return sum(each) / PICOSECONDS
+        found = costed(decided.graph, decided.ops, plan, self._by_cuts[plan.cuts])
+        return found.cost / PICOSECONDS
 
     def fastest(self, trials: Sequence[Trial], limits: Sequence[int] | None, stop: Stop | None = None) -> Fastest:
         """The fastest plan.

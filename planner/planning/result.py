@@ -58,7 +58,7 @@ def result_of(
         found_by=decided.strategy,
         beside=estimates,
         warnings=warnings,
-        left_out=request.stop.left_out,
+        left_out=(*planned.left_out, *request.stop.left_out),
         summary=summary_of(session, planned, plan, estimates, directory),
         another_effort=another_effort(decided, request.effort, request.stop, shares=request.shares and request.is_free),
     )

@@ -34,6 +34,7 @@ from planner.planning.lean_grids import lean_grids
 from planner.planning.machines import time_of
 from planner.planning.objective import (
     LITERATURE,
+    SEARCHES,
     Times,
     is_large,
     least_time,
@@ -48,6 +49,8 @@ from planner.progress import in_part, silent, without_costs
 from planner.results import Beside
 from planner.search.decide import decide
 from planner.search.decided import Decided
+from planner.search.effort import WHOLE_OPS
+from planner.search.literature.methods import CLOSED_FORMS
 from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
 from planner.search.user_rules.prices import Price, prices
@@ -68,6 +71,8 @@ class Planned:
     """Estimates on the machine; None without one, or where they take long."""
     known: tuple[Trial, ...]
     """Plans of the literature on the machine."""
+    left_out: tuple[str, ...] = ()
+    """What was not done since the graph is large, in words."""
 
 
 class Session:
@@ -129,11 +134,12 @@ class Session:
         plain, found = self._searched(self.request.rules)
         priced = self._priced(found)
         times = self._times() if self.request.is_timed else None
-        known = tuple(self._of_the_literature()) if times is not None else ()
+        names, left_out = self._compared() if times is not None else ((), ())
+        known = tuple(self._of_the_literature(names))
         chosen = self._chosen(plain, found, times, known)
         if self.request.op_schedule == "stepped":
             chosen = replace(chosen, decided=all_in_steps(chosen.decided))
-        return Planned(chosen, priced, times, known)
+        return Planned(chosen, priced, times, known, left_out)
 
     def planned_beside(self, known: Sequence[Trial]) -> Trial:
         """The plan, where those of the literature are known.
@@ -192,10 +198,21 @@ class Session:
         goal = least_time(target.machine, self._tables, target.profile)
         return Times(target.machine, goal, self._tables, target.profile)
 
-    def _of_the_literature(self) -> list[Trial]:
-        """Plans that may be faster; else the one of data parallelism, to compare with."""
+    def _compared(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Strategies of the literature whose plans may be faster, else data parallelism; and what is left out of them.
+
+        Searches of the literature take minutes where a graph is large; closed forms are planned at any size.
+        """
+        if not self.request.is_free or self.request.objective != "time":
+            return ("data",), ()
+        if len(self.graph.ops) <= WHOLE_OPS:
+            return LITERATURE, ()
+        ops = f"{len(self.graph.ops):,} ops, more than {WHOLE_OPS:,}"
+        return CLOSED_FORMS, (f"the searches of the literature ({', '.join(SEARCHES)}): {ops}",)
+
+    def _of_the_literature(self, names: Sequence[str]) -> list[Trial]:
+        """The plans of these strategies, where they have one."""
         request = self.request
-        names = LITERATURE if request.is_free and request.objective == "time" else ("data",)
         walked = of_the_literature(names, self.by_strategy, request.progress, request.stop)
         return [found for _, found in walked if isinstance(found, Trial)]
 

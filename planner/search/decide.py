@@ -17,7 +17,7 @@ from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
 from planner.progress import Progress, with_best, without_costs
 from planner.search.decided import Decided
-from planner.search.effort import MANY_OPS
+from planner.search.effort import MANY_OPS, WHOLE_OPS
 from planner.search.literature.methods import METHODS
 from planner.search.model.cuts import cuts_of_levels
 from planner.search.model.found import Found
@@ -83,7 +83,10 @@ def decide(
     schedule = schedule_of(ask.effort)
     # Equal blocks are planned alike where neither rules nor prices of memory tell them apart.
     are_alike = ask.tables.are_of_content and not ask.rules and not ask.held
-    is_brief = not schedule.rest and method is None and are_alike and len(ops) > MANY_OPS
+    if method is None:
+        is_brief = not schedule.rest and are_alike and len(ops) > MANY_OPS
+    else:
+        is_brief = method.is_closed_form and are_alike and len(ops) > WHOLE_OPS
 
     def searched(graph: Graph, ops: tuple[BoundOp, ...], progress: Progress) -> tuple[Problem, tuple[int, ...], Found]:
         problem = Problem(

@@ -92,6 +92,9 @@ UNSPLIT_SHARE = 1e-3
 MANY_OPS = 300
 """Ops of a graph from which on equal blocks are looked for, and a plan of nearly the same graph is taken for a start.
 Doubled, graphs of up to 600 ops are planned whole, and twice."""
+WHOLE_OPS = 2_000
+"""Ops of a graph up to which programs of several plans are made to tell which is the fastest, and all strategies of the
+literature are planned to compare with. Doubled, up to twice the time for graphs of that size."""
 LITTLE_SAVED = 1e-3
 """Share of a plan's cost: one of nearly the same graph that saves less is not worth a bound. Doubled, fewer bounds."""
 EXACT_AT_ONCE = 1 << 20

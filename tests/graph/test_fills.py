@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from planner.graph.fills import fill_nodes, fills_of, is_fill, is_fill_node, is_large_fill
 from planner.graph.model import Graph
@@ -41,9 +43,33 @@ def test_a_fill_is_read_as_it_was_written(dtype: type, shape: list[int], number:
 
 def test_what_a_large_fill_is() -> None:
     large = np.broadcast_to(np.float32(0), (2**18,))
-    assert is_large_fill(large)
-    assert not is_large_fill(large[:-1])
-    assert not is_large_fill(np.zeros(2**18, np.float32)), "its memory is taken already"
+    assert is_large_fill(large, 13)
+    assert not is_large_fill(large[:-1], 13)
+    assert not is_large_fill(np.zeros(2**18, np.float32), 13), "its memory is taken already"
+
+
+def test_a_fill_of_bfloat16_is_an_op_where_the_opset_has_it() -> None:
+    two = numpy_helper.from_array(np.array([2], ml_dtypes.bfloat16))
+    fill = helper.make_node("ConstantOfShape", ["shape"], ["twos"], value=two)
+    text = (
+        "g (bfloat16[1024, 1024] x) => (bfloat16[1024, 1024] y) <int64[2] shape = {1024, 1024}> { y = Add (x, twos) }"
+    )
+    model = parser.parse_model('<ir_version: 10, opset_import: ["" : 20]> ' + text)
+    model.graph.node.insert(0, fill)
+    graph = graph_from_proto(model)
+    assert to_model(graph).ByteSize() < 2000
+    assert to_model(graph_from_proto(to_model(graph))) == to_model(graph)
+    assert is_fill(graph.constants["twos"])
+    assert not is_large_fill(graph.constants["twos"], 19)
+
+
+def test_stock_onnx_runtime_makes_a_fill_of_bfloat16() -> None:
+    value = np.broadcast_to(np.array(2, ml_dtypes.bfloat16), (3, 4))
+    wide = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, value.shape)
+    graph = helper.make_graph([*fill_nodes("x", value, "s"), wide], "g", [], [y])
+    (found,) = run(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), {}).values()
+    np.testing.assert_array_equal(found, np.full((3, 4), 2, np.float32))
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0])

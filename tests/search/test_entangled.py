@@ -32,7 +32,7 @@ from planner.training.parameters.infer import infer_parameters
 from random_graphs import entangled, graphs
 
 T5 = Path(__file__).parent.parent / "models" / "t5.onnx"
-OWN_METHODS = {"soybean-levels", "layer-wise", "megatron"}
+OWN_METHODS = {"soybean-levels", "layer-wise", "megatron", "fsdp-megatron"}
 """Strategies for certain networks, or that are programmes of their own with limits of their own."""
 
 

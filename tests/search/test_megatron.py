@@ -3,6 +3,7 @@
 import pytest
 
 from planner import opdefs, zoo
+from planner.algebra.tiling import Replicate, Shard
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph
 from planner.search.decide import decide
@@ -10,8 +11,8 @@ from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 
 
-def planned(graph: Graph, workers: int) -> Decided:
-    return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, strategy="megatron"))
+def planned(graph: Graph, workers: int, strategy: str = "megatron") -> Decided:
+    return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, strategy=strategy))
 
 
 def test_four_all_reduces_for_a_block() -> None:
@@ -41,6 +42,18 @@ def test_the_vocabulary_is_divided() -> None:
     plan = planned(zoo.build("gpt-1x64-4h-lm", batch=1), 2)
     assert str(plan.tilings["words"]) == "S(0)/2"
     assert str(plan.tilings["positions"]) == "R/2"
+
+
+def test_state_is_cut_across_groups() -> None:
+    """FSDP across two groups of two: what Megatron-LM divides is so within, and all state is divided across."""
+    plan = planned(zoo.build("gpt-2x64-4h", batch=4), 4, "fsdp-megatron")
+    across, within = plan.tilings["block1.wide.weight"].placements
+    assert isinstance(across, Shard)
+    assert within == Shard(1)
+    assert plan.tilings["block1.narrow.weight"].placements[1] == Shard(0)
+    norm = plan.tilings["block1.norm1.scale"].placements
+    assert isinstance(norm[0], Shard)
+    assert norm[1] == Replicate()
 
 
 @pytest.mark.parametrize("model", ["mlp-2x24", "lenet-5"])

@@ -45,6 +45,8 @@ class Method:
     """Sums of partial results may be joined once (``planner.search.model.partial_sums``): by default they are not."""
     with_nests: bool = False
     """Cuts may nest in another order than their own (``planner.search.model.nests``): by default they do not."""
+    is_closed_form: bool = False
+    """Rules say what is divided how: so it takes little time at any size, and equal blocks are divided alike."""
 
 
 def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False) -> Search:
@@ -88,6 +90,12 @@ def _hybrid(problem: Problem, cuts: int) -> list[Restriction]:
 def _megatron(problem: Problem, cuts: int) -> list[Restriction]:
     """Data parallelism across groups, Megatron-LM's tensor parallelism within, of all group sizes from 2."""
     return grouped(data_parallel(problem), tensor_parallel(problem), cuts, range(max(1, cuts)))
+
+
+def _fsdp_megatron(problem: Problem, cuts: int) -> list[Restriction]:
+    """FSDP across groups, Megatron-LM's tensor parallelism within, of all group sizes from 2."""
+    across, within = restrictions.fully_sharded(problem), tensor_parallel(problem)
+    return grouped(across, within, cuts, range(1, cuts)) or [within]
 
 
 def _all_at_once(cuts: tuple[int, ...]) -> tuple[int, ...]:
@@ -156,7 +164,7 @@ _ALL = (
     Method("soybean", "SoyBean, section 4: cut by cut, with replication", _recursive(_nothing)),
     Method("soybean-levels", "SoyBean, section 4: its dynamic programme over breadth-first levels", search_by_levels),
     Method("layer-wise", "ICML'18, section 5: layers by node and edge elimination, for the least time", search_layers),
-    Method("data", "data parallelism", _recursive(data_parallel), True),
+    Method("data", "data parallelism", _recursive(data_parallel), True, is_closed_form=True),
     Method("model", "model parallelism (SoyBean, section 4.1)", _recursive(model_parallel)),
     Method(
         "mixed",
@@ -164,8 +172,27 @@ _ALL = (
         _recursive(restrictions.one_weird_trick),
     ),
     Method("hybrid", "data across groups, model within, the best group size", _best_of(_hybrid), True),
-    Method("megatron", "Megatron-LM: heads and wide layers divided in a group, data across", _best_of(_megatron), True),
-    Method("fsdp", "ZeRO-3 or FSDP: compute by data, state cut", _recursive(restrictions.fully_sharded), True),
+    Method(
+        "megatron",
+        "Megatron-LM: heads and wide layers divided in a group, data across",
+        _best_of(_megatron),
+        True,
+        is_closed_form=True,
+    ),
+    Method(
+        "fsdp",
+        "ZeRO-3 or FSDP: compute by data, state cut",
+        _recursive(restrictions.fully_sharded),
+        True,
+        is_closed_form=True,
+    ),
+    Method(
+        "fsdp-megatron",
+        "FSDP across groups, Megatron-LM's way within, the best group size",
+        _best_of(_fsdp_megatron),
+        True,
+        is_closed_form=True,
+    ),
     Method("distcnn", "SPAA'21, section 2: products and convolutions on processor grids", _distcnn, with_nests=True),
     Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(first_dim)),
     Method("spartan", "the largest tensor first (Tofu, section 7.3)", _spartan),
@@ -179,3 +206,5 @@ _ALL = (
 
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _ALL})
 """By name."""
+CLOSED_FORMS = tuple(method.name for method in _ALL if method.is_closed_form)
+"""Names of the strategies whose rules say what is divided how."""
