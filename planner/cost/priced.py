@@ -10,11 +10,19 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 
+import numpy as np
+
+from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Tiling
 from planner.cost.residence import Residence, Weights
 from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.graph.model import DType
 from planner.tdl.bind import BoundOp
+
+_MOST_CHARGED = 1 << 61
+"""The charges of a graph add up to less: to an integer of 64 bits, with room for what moves."""
+_MOMENTS = 16
+"""As many moments have the highest price at most."""
 
 
 class PricedTables(CostTables):
@@ -103,9 +111,23 @@ class PricedTables(CostTables):
                 if price:
                     # Whole bytes, rounded down by integers alone: equal plans cost the same on every machine.
                     table += held * price.numerator // price.denominator
-            return table
+            # What is impossible stays what it is: a charge does not make it dearer, nor anything possible impossible.
+            return np.where(moved < IMPOSSIBLE, np.minimum(table, IMPOSSIBLE - 1), moved)
 
         return self._once(self.kind(bound, is_input, position, tensor.dtype), (tilings, strategies), make)
+
+
+def payable(price: Fraction, residence: Residence, workers: int) -> Fraction:
+    """A price of a byte, lower where the charges of a large graph would add up to more than an integer of 64 bits.
+
+    Args:
+        price: that is wanted.
+        residence: of the graph: at no moment does a plan hold more than all of it on every worker, as tiles and once
+            again for the ops that read and make it.
+        workers: how many.
+    """
+    most = 2 * workers * int(residence.least().max(initial=1)) * _MOMENTS
+    return min(price, Fraction(_MOST_CHARGED, max(1, most)))
 
 
 def rounded(price: Fraction) -> Fraction:

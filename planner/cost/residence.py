@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -154,43 +155,79 @@ class Residence:
         found: Ints = now + np.cumsum(change[:-1])
         return found
 
-    def least(self) -> Ints:
+    def least(self, over: Collection[str] = ()) -> Ints:
         """Bytes on all workers together that every plan takes at least, by moment: each element that is there once.
 
         What lies there is what the last reader needs of a tensor, were it not divided; no element that a worker still
         needs is on none of them.
+
+        Args:
+            over: types of ops whose results may lie over an input of the same size that nothing reads any more; none,
+                where programs are lean.
         """
         change = np.zeros(self.moments + 1, dtype=np.int64)
-        now = np.zeros(self.moments, dtype=np.int64)
+        for _, span, size in self._least_spans(over):
+            change[span.start] += size
+            change[span.stop] -= size
+        found: Ints = np.cumsum(change[:-1])
+        return found
+
+    def least_at(self, moment: int, over: Collection[str] = ()) -> dict[str, int]:
+        """The same at one moment, by tensor.
+
+        Args:
+            moment: an op's number.
+            over: see ``least``.
+        """
+        found: dict[str, int] = {}
+        for name, span, size in self._least_spans(over):
+            if moment in span and size:
+                found[name] = found.get(name, 0) + size
+        return found
+
+    def _least_spans(self, over: Collection[str]) -> Iterator[tuple[str, range, int]]:
+        """Tensors, when they lie there, and how many bytes at least; a tensor may have several of these spans."""
         needed: dict[str, int] = {}
+        """Of its last reader, by tensor."""
+        most: dict[str, int] = {}
+        """Of the reader that needs the most: what is made of a tensor at least."""
         for bound in reversed(self._ops):
             there: dict[str, int] = {}
             """Of tensors that lie there for this op alone, the most of all its places: one tile may serve them all."""
             for slot, name in reversed(_inputs(self._graph, bound)):
                 stay, tensor = self._stays[bound.op.name, True, slot], self._graph.tensors[name]
-                read = int(self._there(bound, True, slot, UNCUT).elements.sum()) * tensor.dtype.item_bytes
+                read = self._needed(bound, slot) * tensor.dtype.item_bytes
                 needed.setdefault(name, read)  # its last reader comes first here
+                most[name] = max(read, most.get(name, 0))
                 whole = tensor.elements * tensor.dtype.item_bytes
                 if not stay.is_kept:
-                    now[stay.moment] += max(0, read - there.get(name, 0))
+                    yield name, range(stay.moment, stay.moment + 1), max(0, read - there.get(name, 0))
                     there[name] = max(read, there.get(name, 0))
                 if stay.between:
-                    lying = whole if stay.is_result else read
-                    change[stay.between.start] += lying
-                    change[stay.between.stop] -= lying
+                    yield name, stay.between, whole if stay.is_result else read
                 if stay.counts_tiles:
-                    change[0] += whole
+                    yield name, range(self.moments), whole
             for position, name in _outputs(self._graph, bound):
                 stay, tensor = self._stays[bound.op.name, False, position], self._graph.tensors[name]
                 whole = tensor.elements * tensor.dtype.item_bytes
-                if not stay.is_next:
-                    now[stay.moment] += whole
+                made = whole if name in self._graph.outputs else min(whole, most.get(name, 0))
+                is_over = bound.op.op_type in over and made in there.values()
+                if not stay.is_next and not is_over:
+                    yield name, range(stay.moment, stay.moment + 1), made
                 if stay.between:
-                    lying = needed.get(name, whole)
-                    change[stay.between.start] += lying
-                    change[stay.between.stop] -= lying
-        found: Ints = now + np.cumsum(change[:-1])
-        return found
+                    yield name, stay.between, needed.get(name, made)
+
+    def _needed(self, bound: BoundOp, slot: int) -> int:
+        """Elements of an input that an op reads, whatever divides it: no more than the points that it reads at."""
+        whole = self._there(bound, True, slot, UNCUT)
+        extents = (whole.hi - whole.lo)[0].tolist()
+        reads = [read for read in bound.sized_reads if read.slot == slot]
+        if len(reads) == 1:
+            size = dict(zip((variable.name for variable in bound.variables), bound.extents, strict=True))
+            for dim, interval in enumerate(reads[0].dims):
+                if interval is not None and interval.alone is None and interval.along:
+                    extents[dim] = min(extents[dim], prod(size[name] for name in interval.along))
+        return prod(max(0, extent) for extent in extents)
 
     def weights(
         self,

@@ -15,7 +15,7 @@ from planner.graph.folding.propagation import inferred
 from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of, elem_type_of
 
-_ELEMENTWISE: Final = frozenset(
+ELEMENTWISE: Final = frozenset(
     {"Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Identity", "Abs", "Exp", "Tanh", "Relu", "Sigmoid", "Reciprocal"}
 )
 """Operators that may write over an input: each element of a result depends on the same element of it alone."""
@@ -51,7 +51,7 @@ def workspace_bytes(
                 if not name or name in outside:
                     continue
                 taken = next((other for other in dying if alive[other] == size), None)
-                if taken is not None and node.op_type in _ELEMENTWISE:
+                if taken is not None and node.op_type in ELEMENTWISE:
                     needed -= alive.pop(taken)
                     dying.remove(taken)
                 alive[name] = size
@@ -86,7 +86,7 @@ def is_in_place_body(body: FunctionProto, source: int, target: int) -> bool:
     """
     name, result = body.input[source], body.output[target]
     maker = {output: node for node in body.node for output in node.output}
-    if result not in maker or maker[result].op_type not in _ELEMENTWISE or name in body.output:
+    if result not in maker or maker[result].op_type not in ELEMENTWISE or name in body.output:
         return False
     before: set[int] = set()
     waiting = [result]

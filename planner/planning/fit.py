@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.algebra.tiling import Tiling
 from planner.cost.by_op import costed, op_cost
-from planner.cost.priced import PricedTables
+from planner.cost.priced import PricedTables, payable
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UsageError
@@ -135,6 +135,7 @@ def within(
         return first
     decided, tables, progress = first.decided, ask.tables, ask.progress
     residence = Residence(decided.graph, decided.ops)
+    goal = replace(goal, highest_price=payable(goal.highest_price, residence, len(limits)))
     least = residence.least()
     may_fit = int(least.max(initial=0)) <= sum(limits)
     most_trials = min(MOST_TRIALS, max(EXPLORED_PRICES, _MOST_OPS_TRIED // len(decided.ops)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from planner.artifacts.program import Program
 from planner.errors import InfeasibleError
@@ -44,6 +44,38 @@ def does_not_fit(program: Program, graph: Graph, limits: Sequence[int], least: S
         f"no plan was found that fits: worker {worker} needs {_size(peaks[worker])} at least, and has {_size(limit)}",
         facts=tuple(facts),
         hint=f"{_size(enough)} for each of the {workers} workers would do (--memory {enough}B); {others}",
+    )
+
+
+def cannot_fit(taken: Mapping[str, int], part_of: Mapping[str, str], op: str, limits: Sequence[int]) -> InfeasibleError:
+    """What every plan takes at least, where that is more than there is.
+
+    Args:
+        taken: by tensor, what lies on all workers together at the fullest moment.
+        part_of: what tensors are to a training step.
+        op: that runs at that moment.
+        limits: the memory there is, one entry for each worker, in any order.
+    """
+    workers, total = len(limits), sum(taken.values())
+    sums: dict[str, int] = {}
+    for name, size in taken.items():
+        sums[part_of[name]] = sums.get(part_of[name], 0) + size
+    by_part = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+    largest = sorted(taken.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN_TENSORS]
+    there = f"each of the {workers} has {_size(limits[0])}"
+    if len(set(limits)) > 1:
+        there = f"the {workers} workers have {_size(sum(limits))} in all"
+    elif workers == 1:
+        there = f"it has {_size(limits[0])}"
+    enough = -(-total // workers)
+    return InfeasibleError(
+        f"no plan fits: every plan takes {_size(enough)} at least on some worker, and {there}",
+        facts=(
+            f"of {_size(total)} on all workers together, while {op} runs: "
+            + ", ".join(f"{_size(size)} {part}" for part, size in by_part),
+            *(f"{name} ({part_of[name]}): {_size(size)}" for name, size in largest),
+        ),
+        hint=f"no fewer than {-(-total // max(limits)):,} workers can hold it; a smaller batch takes less",
     )
 
 

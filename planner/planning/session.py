@@ -31,6 +31,7 @@ from planner.planning.deliveries import shared
 from planner.planning.fit import Goal, Trial, least_cost, trial_of, within
 from planner.planning.in_steps import all_in_steps, fitted_by_steps, is_in_steps
 from planner.planning.lean_grids import lean_grids
+from planner.planning.least_memory import refuse_what_cannot_fit
 from planner.planning.machines import time_of
 from planner.planning.objective import (
     LITERATURE,
@@ -131,6 +132,10 @@ class Session:
         Raises:
             TofuError: there is none, or none that was found fits into the memory there is.
         """
+        if self.request.limits is not None:
+            self.request.progress("what every plan takes at least")
+            operators, through_bodies = self.request.source.descriptions, self.request.through_bodies
+            refuse_what_cannot_fit(self.graph, operators, self.request.limits, through_bodies=through_bodies)
         plain, found = self._searched(self.request.rules)
         priced = self._priced(found)
         times = self._times() if self.request.is_timed else None
