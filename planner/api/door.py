@@ -10,7 +10,7 @@ from planner.artifacts.source_file import SourceFile
 from planner.errors import TofuError
 from planner.graph.data_folder import Followed, data_folder_of
 from planner.graph.reading.from_onnx import read_model
-from planner.runtime.judge.door import DoorVerdict, check_door
+from planner.runtime.judge.door import DoorVerdict, ReadGraph, check_door
 from planner.runtime.values.state import Values
 
 
@@ -38,4 +38,4 @@ def held_against_file(
         inputs = {name: held.whole(name) for name in graph.inputs}
     except (TofuError, OSError) as error:
         return DoorVerdict(model.name, not_done=str(error).splitlines()[0].removeprefix(f"{model}: "))
-    return check_door(model.name, content, replace(graph, constants=constants), inputs, held.whole)
+    return check_door(model.name, content, ReadGraph(replace(graph, constants=constants), inputs, held.whole))

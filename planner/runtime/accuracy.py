@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,11 @@ class Accuracy:
         exact = logits if logits.dtype == np.float64 else logits.astype(np.float32)
         right = np.argmax(exact, axis=self.axis) == wanted
         return int(np.count_nonzero(right & counts)), int(np.count_nonzero(counts))
+
+
+def share_of(right: int, counted: int) -> float:
+    """The share of the labels that count which the model gets right; NaN where no label counts."""
+    return right / counted if counted else math.nan
 
 
 def accuracy_of(graph: Graph) -> Accuracy:

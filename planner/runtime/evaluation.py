@@ -6,15 +6,22 @@ BatchNormalization takes the statistics of the batch), and it takes as long.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from planner.graph.model import StatePair
+from planner.algebra.region import Region
+from planner.graph.model import Graph, StatePair
+from planner.progress import Progress
+from planner.runtime.accuracy import Accuracy, share_of
 from planner.runtime.engine.interface import Engine
+from planner.runtime.run_report import Evaluation
 from planner.runtime.values.feed import Feed
+from planner.runtime.values.state import not_finite
+from planner.runtime.values.tiles import fill_tiles, load_tiles
 
 Kept: TypeAlias = Mapping[tuple[int, str], np.ndarray]
 """By worker and collected buffer, a copy of the next state."""
@@ -31,6 +38,84 @@ class HeldOut:
     def batch(self, number: int) -> dict[str, np.ndarray]:
         """A batch of the only epoch, counted from 1."""
         return {**self.fixed, **self.feed.batch(number, is_last=number == self.feed.per_epoch)}
+
+
+class Evaluator:
+    """Runs the step on held-out data.
+
+    Attributes:
+        unsound: of the last evaluation, the first batch whose loss is not finite, and those of its data that are not;
+            () if all is finite.
+    """
+
+    def __init__(
+        self,
+        held_out: HeldOut,
+        graph: Graph,
+        engine: Engine,
+        outputs: Callable[[], Mapping[str, np.ndarray]],
+        loss: str,
+        accuracy: Accuracy | None,
+        doing: Progress,
+    ) -> None:
+        """Takes note of what is evaluated.
+
+        Args:
+            held_out: the data.
+            graph: of the step.
+            engine: its workers.
+            outputs: gives the loss, and what accuracy is counted from, after a step.
+            loss: the output that is called the loss; "" if there is none.
+            accuracy: how to count it; None where nobody asked.
+            doing: told what is being done.
+        """
+        self._held_out, self._graph, self._engine, self._outputs = held_out, graph, engine, outputs
+        self._loss, self._accuracy, self._doing = loss, accuracy, doing
+        self.unsound: tuple[str, ...] = ()
+
+    def evaluate(
+        self, number: int, begin: Callable[[], None], fixed: Callable[[str, Region], np.ndarray]
+    ) -> Evaluation:
+        """What comes of the data; the workers then are where they were before.
+
+        Args:
+            number: of the step that is done.
+            begin: has the workers start from the state to be evaluated.
+            fixed: gives a region of what an input is in every step of the training.
+        """
+        losses: list[float] = []
+        right, counted = 0, 0
+        replaced: set[str] = set()
+        self.unsound = ()
+        count = self._held_out.feed.per_epoch
+        for batch in range(1, count + 1):
+            self._doing(f"evaluating after step {number}: batch {batch} of {count}")
+            arrays = self._held_out.batch(batch)
+            replaced |= arrays.keys()
+            begin()
+            load_tiles(self._engine, arrays, arrays.keys())
+            self._engine.iterate()
+            outputs = self._outputs()
+            if not self._engine.reports:
+                continue
+            if self._loss:
+                losses.append(float(outputs[self._loss].reshape(())))
+                if not self.unsound and not math.isfinite(losses[-1]):
+                    self.unsound = (f"first {losses[-1]} in batch {batch} of {count}", *self._not_finite(batch, arrays))
+            if self._accuracy is not None:
+                more = self._accuracy.count(outputs[self._accuracy.logits], arrays[self._accuracy.labels.name])
+                right, counted = right + more[0], counted + more[1]
+        begin()
+        fill_tiles(self._engine, fixed, replaced)
+        accuracy = None if self._accuracy is None else share_of(right, counted)
+        return Evaluation(number, float(np.mean(losses)) if losses else None, accuracy, count)
+
+    def _not_finite(self, batch: int, arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+        feed = self._held_out.feed
+        nothing = np.zeros(())  # what is not of these data is the training's
+        return not_finite(
+            self._graph, lambda name: arrays.get(name, nothing), lambda name, place: feed.origin(batch, name, place)
+        )
 
 
 def keep_next_state(engine: Engine, state: tuple[StatePair, ...]) -> Kept:

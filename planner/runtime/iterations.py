@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from planner.errors import DivergedError, UsageError
-from planner.graph.model import Graph, Tensor
+from planner.errors import DivergedError
+from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
-from planner.runtime.accuracy import Accuracy
+from planner.runtime.accuracy import Accuracy, share_of
 from planner.runtime.engine.executor import Iteration
 from planner.runtime.engine.interface import Engine
-from planner.runtime.evaluation import HeldOut, Kept, begin_from, keep_next_state
+from planner.runtime.evaluation import Evaluator, HeldOut, Kept, begin_from, keep_next_state
 from planner.runtime.judge.compare import StepComparison, worst
-from planner.runtime.judge.door import DoorVerdict, check_source
+from planner.runtime.judge.door import DoorVerdict, ReadGraph, check_source
 from planner.runtime.judge.references import Judge
 from planner.runtime.measure.fetch_bytes import FetchBytes, check_bytes, fetch_table
 from planner.runtime.measure.profile import profile_of
@@ -26,17 +27,12 @@ from planner.runtime.run_log import RunLog
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import Evaluation, RunResult, StepReport
 from planner.runtime.values import schedule
-from planner.runtime.values.checkpoint import Checkpoint, Passed, write_checkpoint
+from planner.runtime.values.checkpoint import Passed, write_checkpoint
 from planner.runtime.values.checkpoints import remove_older
 from planner.runtime.values.export import export_weights
 from planner.runtime.values.feed import Feed
-from planner.runtime.values.state import Drawn, Values, not_finite, part_of
+from planner.runtime.values.state import Values, not_finite, part_of
 from planner.runtime.values.tiles import fill_tiles, gather_tiles, hand_out_tiles, load_tiles
-
-
-def states_of(plan: LoadedPlan) -> dict[str, Tensor]:
-    """The states of a plan, by name."""
-    return {pair.current: plan.graph.tensors[pair.current] for pair in plan.program.state}
 
 
 class Iterations:
@@ -65,7 +61,11 @@ class Iterations:
         held_out: HeldOut | None = None,
     ) -> None:
         self._plan, self._engine, self._judge, self._loss, self._options = plan, engine, judge, loss, options
-        self._feed, self._accuracy, self._held_out = feed, accuracy, held_out
+        self._feed, self._accuracy = feed, accuracy
+        self._evaluator: Evaluator | None = None
+        if held_out is not None:
+            outputs = partial(self._outputs, everything=False)
+            self._evaluator = Evaluator(held_out, plan.graph, engine, outputs, loss, accuracy, options.doing)
         self._shapes = {name: plan.graph.tensors[name].shape for name in plan.program.outputs}
         self._checkpoint: Path | None = None
         self._nearly_same: list[str] | None = None if options.device == "cpu" else []
@@ -117,23 +117,26 @@ class Iterations:
             if self._loss and reports:
                 self._losses.append(float(outputs[self._loss].reshape(())))
             if self._accuracy is not None and self._labels is not None and reports:
-                self._accuracies.append(_share(*self._accuracy.count(outputs[self._accuracy.logits], self._labels)))
+                self._accuracies.append(share_of(*self._accuracy.count(outputs[self._accuracy.logits], self._labels)))
             if self._judge is not None:
                 if step == first:
                     self._door = self._at_the_door(values, self._judge)
                 self._compare(step, outputs, self._judge)
             self._kept = None
-            if self._held_out is not None and not is_interrupted and self._ends_epoch(step):
-                self._evaluations.append(self._evaluate(step, self._held_out, values))
+            unsound: tuple[str, ...] = ()
+            if self._evaluator is not None and not is_interrupted and self._ends_epoch(step):
+                unsound = self._evaluate(step, self._evaluator, values)
             if reports:
                 self._tell(step, values)
-            if options.checkpoint_dir is not None and (is_last or self._is_due(step)):
+            if options.checkpoint_dir is not None and (is_last or unsound or self._is_due(step)):
                 options.doing(f"writing a checkpoint of step {step}")
                 self._save(options.checkpoint_dir, step)
+            if unsound:
+                raise self._diverged(f"the held-out loss is not finite after step {step}", unsound, "held-out data")
             if is_last:
                 break
             if options.verify:
-                hand_out_tiles(self._engine, self._whole, list(states_of(self._plan)))
+                hand_out_tiles(self._engine, self._whole, list(self._plan.states))
             elif self._kept is None:
                 self._engine.advance()
         return self._result(values, first, step, outputs, is_interrupted=is_interrupted)
@@ -189,48 +192,34 @@ class Iterations:
     def _at_the_door(self, values: Values, judge: Judge) -> DoorVerdict:
         """Whether the model that is run is the file that was planned."""
         self._options.doing("holding the graph against its file")
-        return check_source(self._plan.source, judge.graph, self._whole, values.whole, self._options.libraries)
+        read = ReadGraph(judge.graph, self._whole, values.whole, self._options.libraries)
+        return check_source(self._plan.source, read)
 
     def _ends_epoch(self, number: int) -> bool:
         """Whether held-out data are due: after the last step of an epoch, and of the run."""
         return number == self._options.steps or (self._feed is not None and number % self._feed.per_epoch == 0)
 
-    def _evaluate(self, number: int, held_out: HeldOut, values: Values) -> Evaluation:
-        """Runs the step on held-out data, from the state that has come of this one; the workers then return to it."""
-        engine, state = self._engine, self._plan.program.state
-        names = [pair.current for pair in state]
-        kept = keep_next_state(engine, state)
-        losses: list[float] = []
-        right, counted = 0, 0
-        replaced: set[str] = set()
-        count = held_out.feed.per_epoch
-        for batch in range(1, count + 1):
-            self._options.doing(f"evaluating after step {number}: batch {batch} of {count}")
-            arrays = held_out.batch(batch)
-            replaced |= arrays.keys()
-            self._begin_from(kept, names)
-            load_tiles(engine, arrays, arrays.keys())
-            engine.iterate()
-            outputs = self._outputs(everything=False)
-            if not engine.reports:
-                continue
-            if self._loss:
-                losses.append(float(outputs[self._loss].reshape(())))
-            if self._accuracy is not None:
-                more = self._accuracy.count(outputs[self._accuracy.logits], arrays[self._accuracy.labels.name])
-                right, counted = right + more[0], counted + more[1]
-        self._begin_from(kept, names)
-        # What a feed gives is read again; what is the same in every step is put back.
-        fill_tiles(engine, values.tile, replaced)
-        self._kept = kept
-        accuracy = None if self._accuracy is None else _share(right, counted)
-        return Evaluation(number, float(np.mean(losses)) if losses else None, accuracy, count)
+    def _evaluate(self, number: int, evaluator: Evaluator, values: Values) -> tuple[str, ...]:
+        """Evaluates after a step; what to say where the loss is not finite and that is not allowed, on all ranks."""
+        self._kept = kept = keep_next_state(self._engine, self._plan.program.state)
 
-    def _begin_from(self, kept: Kept, names: Sequence[str]) -> None:
-        if self._options.verify:
-            hand_out_tiles(self._engine, self._whole, names)
-        else:
-            begin_from(self._engine, kept, self._plan.program.state)
+        def begin() -> None:
+            if self._options.verify:
+                hand_out_tiles(self._engine, self._whole, list(self._plan.states))
+            else:
+                begin_from(self._engine, kept, self._plan.program.state)
+
+        # What a feed gives is read again; what is the same in every step is put back.
+        self._evaluations.append(evaluator.evaluate(number, begin, values.tile))
+        unsound = () if self._allows_nan else evaluator.unsound
+        world = self._options.world
+        return unsound if world is None else tuple(world.spread(unsound, "to end an evaluation", is_patient=True))
+
+    @property
+    def _allows_nan(self) -> bool:
+        """Whether a loss may be anything: with verification alone nothing is kept, and the judge says what is right."""
+        options = self._options
+        return options.allow_nan or (options.verify and options.checkpoint_dir is None)
 
     def _compare(self, number: int, outputs: Mapping[str, np.ndarray], judge: Judge) -> None:
         self._options.doing(f"judging step {number} of {self._options.steps}")
@@ -262,22 +251,24 @@ class Iterations:
             self._log.write(report)
         if options.progress is not None:
             options.progress(report)
-        # With verification alone nothing is kept, and that the loss is not finite is for the judge.
-        is_allowed = options.allow_nan or (options.verify and options.checkpoint_dir is None)
-        if report.loss is not None and not math.isfinite(report.loss) and not is_allowed:
-            facts = (f"output {self._loss!r}", *not_finite(self._plan.graph, lambda name: self._given(name, values)))
-            raise self._diverged(f"the loss is {report.loss} in step {number}", facts)
+        if report.loss is not None and not math.isfinite(report.loss) and not self._allows_nan:
+            found = not_finite(
+                self._plan.graph,
+                lambda name: self._given(name, values),
+                lambda name, place: "" if self._feed is None else self._feed.origin(number, name, place),
+            )
+            raise self._diverged(f"the loss is {report.loss} in step {number}", (f"output {self._loss!r}", *found))
 
     def _given(self, name: str, values: Values) -> np.ndarray:
         """A data input as the step has read it."""
         return self._fresh[name] if name in self._fresh else values.whole(name)
 
-    def _diverged(self, what: str, facts: tuple[str, ...]) -> DivergedError:
+    def _diverged(self, what: str, facts: tuple[str, ...], data: str = "data of this step") -> DivergedError:
         kept = () if self._checkpoint is None else (f"the last checkpoint is {self._checkpoint}",)
         return DivergedError(
             what,
             facts=(*facts, *kept),
-            hint="look at the learning rate and at the data of this step; --allow-nan goes on regardless",
+            hint=f"look at the learning rate and at the {data}; --allow-nan goes on regardless",
         )
 
     def _is_due(self, number: int) -> bool:
@@ -320,7 +311,7 @@ class Iterations:
             self._plan.model_digest,
             program.workers,
             program.state,
-            states_of(self._plan),
+            self._plan.states,
             tile_of,
             None if options.verify else options.world,
             None if self._feed is None else Passed.of(self._feed),
@@ -366,73 +357,11 @@ class Iterations:
         )
 
     def _export(self, outputs: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-        if self._options.export is None or not self._engine.reports:
+        states, options = self._plan.states, self._options
+        if options.export is None or not self._engine.reports:
             return ()
         following = {pair.current: pair.following for pair in self._plan.program.state}
-        state = states_of(self._plan)
-        return export_weights(self._options.export, state, lambda name: outputs[following[name]], self._options.forward)
-
-
-def already_done(plan: LoadedPlan, checkpoint: Checkpoint, loss: str, options: RunOptions) -> RunResult:
-    """What a run that is to go on from its last step has to say: the state, as the checkpoint has it.
-
-    Raises:
-        UsageError: more steps are done than were asked for.
-    """
-    if checkpoint.step > options.steps:
-        wish, asked, least = "--steps", str(options.steps), checkpoint.step + 1
-        if options.epochs is not None:
-            per_epoch = options.steps // options.epochs
-            wish, asked, least = (
-                "--epochs",
-                f"{options.epochs}, {options.steps} steps",
-                checkpoint.step // per_epoch + 1,
-            )
-        raise UsageError(
-            f"step {checkpoint.step} is done already, and {wish} is {asked}",
-            hint=f"{wish} counts from the beginning: write {wish} {least}, or more",
-        )
-    program, reports = plan.program, options.world is None or options.world.rank == 0
-    options.notice(f"note: step {checkpoint.step} is done already: no step is run")
-    state = states_of(plan)
-    exported: tuple[str, ...] = ()
-    results: dict[str, np.ndarray] = {}
-    if reports and options.wants_results:
-        results = {pair.following: checkpoint.whole(pair.current) for pair in program.state}
-    if reports and options.export is not None:
-        exported = export_weights(options.export, state, checkpoint.whole, options.forward)
-    return RunResult(
-        steps=0,
-        first_step=checkpoint.step + 1,
-        loss_name=loss,
-        losses=(),
-        predicted_bytes=program.predicted_bytes,
-        moved_bytes=0,
-        fetches=(),
-        seconds=(),
-        verified=None,
-        max_error=None,
-        comparisons=(),
-        no_reference="",
-        own_precision=(),
-        door=None,
-        results=results,
-        arena_bytes=(0,) * len(program.workers),
-        workspace_bytes=(0,) * len(program.workers),
-        staging_bytes=(0,) * len(program.workers),
-        on_gpus=None,
-        nearly_same=0,
-        profile=None,
-        checkpoint=None,
-        exported=exported,
-        drawn=Drawn(options.seed, (), ()),
-        data_folder=None,
-    )
-
-
-def _share(right: int, counted: int) -> float:
-    """The share of the labels that count which the model gets right; NaN where no label counts."""
-    return right / counted if counted else math.nan
+        return export_weights(options.export, states, lambda name: outputs[following[name]], options.forward)
 
 
 def _nothing(graph: Graph, name: str) -> np.ndarray:

@@ -19,7 +19,7 @@ from planner.collection import without_collection
 from planner.errors import ModelError
 from planner.graph.data_folder import Followed, followed
 from planner.graph.external import external_values
-from planner.graph.model import Graph
+from planner.graph.model import Graph, Tensor
 from planner.graph.reading.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
 from planner.progress import Progress, silent
@@ -48,6 +48,11 @@ class LoadedPlan:
     """Where the model's external data may lie."""
     source: SourceFile | None = None
     """The file that was planned; None if it is not recorded."""
+
+    @property
+    def states(self) -> dict[str, Tensor]:
+        """The states, by name."""
+        return {pair.current: self.graph.tensors[pair.current] for pair in self.program.state}
 
 
 @without_collection()

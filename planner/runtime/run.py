@@ -13,13 +13,14 @@ from planner.errors import UsageError
 from planner.graph.data_folder import Followed
 from planner.graph.model import Graph
 from planner.runtime.accuracy import accuracy_of
+from planner.runtime.already_done import already_done
 from planner.runtime.engine.interface import Engine, InProcessEngine
 from planner.runtime.engine.meeting import agree, agree_on_start
 from planner.runtime.engine.message_engine import MessageEngine
 from planner.runtime.engine.supervisor import SupervisedEngine
 from planner.runtime.engine.transport import Transport
 from planner.runtime.evaluation import HeldOut
-from planner.runtime.iterations import Iterations, already_done, states_of
+from planner.runtime.iterations import Iterations
 from planner.runtime.judge.foreign import check_kernels, check_libraries
 from planner.runtime.judge.references import Judge
 from planner.runtime.plan_files import LoadedPlan, load_plan
@@ -86,7 +87,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
     graph = loaded.graph
     name = loss_of(graph, options.loss)
     if options.export is not None:
-        check_export(options.export, states_of(loaded), options.forward)
+        check_export(options.export, loaded.states, options.forward)
     if options.schedule is not None and schedule.INPUT not in graph.inputs:
         raise UsageError(
             f"--lr: the model has no input {schedule.INPUT!r}", facts=(f"inputs: {', '.join(graph.inputs)}",)

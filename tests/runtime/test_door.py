@@ -21,7 +21,7 @@ from planner.graph.rewriting.canonical import Canonical
 from planner.report import as_json
 from planner.report.door import door_fact
 from planner.runtime.judge import door
-from planner.runtime.judge.door import DoorVerdict, check_door
+from planner.runtime.judge.door import DoorVerdict, ReadGraph, check_door
 
 TEXT = """
 <ir_version: 10, opset_import: ["" : 20, "loc" : 1]>
@@ -58,7 +58,8 @@ def held(change: Callable[[Graph], Graph] = lambda graph: graph, model: ModelPro
     graph = graph_from_proto(model, state_pairs=())
     x = np.random.default_rng(1).standard_normal((4, 6)).astype(np.float32)
     inputs = dict.fromkeys(graph.inputs, x)
-    return check_door("model.onnx", model.SerializeToString(), change(graph), inputs, lambda name: np.zeros(()))
+    read = ReadGraph(change(graph), inputs, lambda name: np.zeros(()))
+    return check_door("model.onnx", model.SerializeToString(), read)
 
 
 def with_attribute(op_type: str, **attributes: object) -> Callable[[Graph], Graph]:
@@ -88,9 +89,8 @@ def test_a_state_goes_before_its_initial_value_in_the_file() -> None:
     graph = graph_from_proto(model, state_pairs=(("w", "w_next"),))
     assert set(graph.inputs) == {"x", "w"}
     for state in (first, later):
-        found = check_door(
-            "m.onnx", model.SerializeToString(), graph, {"x": x, "w": state}, lambda name: pytest.fail(name)
-        )
+        read = ReadGraph(graph, {"x": x, "w": state}, lambda name: pytest.fail(name))
+        found = check_door("m.onnx", model.SerializeToString(), read)
         assert found == DoorVerdict("m.onnx", tensors=2)
 
 
@@ -162,9 +162,8 @@ def test_what_cannot_be_held_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
     foreign.graph.node[5].op_type = "Unheard"
     foreign.graph.node[5].domain = "loc"
     content = foreign.SerializeToString()
-    found = check_door(
-        "f", content, graph_from_proto(a_model()), {"x": np.zeros((4, 6), np.float32)}, lambda name: np.zeros(())
-    )
+    x = np.zeros((4, 6), np.float32)
+    found = check_door("f", content, ReadGraph(graph_from_proto(a_model()), {"x": x}, lambda name: np.zeros(())))
     assert found.not_done.startswith("the stock runtime does not load it: ")
     monkeypatch.setattr(door, "MOST_BYTES", 100)
     assert held().not_done.startswith("its weights and inputs are more than")

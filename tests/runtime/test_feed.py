@@ -67,6 +67,20 @@ def test_each_batch_is_verified(plan_of: Planner, tmp_path: Path) -> None:
     assert run_with(plan_of(GRAPH, 2), RunOptions(steps=4, inputs=tmp_path, verify=True)).verified
 
 
+def test_each_batch_is_read_once(plan_of: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches(tmp_path, "npz")
+    read: list[int] = []
+    plain = BatchFolder.read
+
+    def counted(self: BatchFolder, places: np.ndarray) -> dict[str, np.ndarray]:
+        read.append(int(places[0]))
+        return plain(self, places)
+
+    monkeypatch.setattr(BatchFolder, "read", counted)
+    run_with(plan_of(GRAPH, 2), RunOptions(steps=5, inputs=tmp_path))
+    assert read == [0, 1, 2, 0, 1]
+
+
 def test_what_are_no_batches(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no batches"):
         batch_files(tmp_path)

@@ -144,7 +144,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_a_checkpoint_goes(trainin
     assert caught.value.exit_code == 1
     assert caught.value.facts == (
         "output 'loss'",
-        "input 'X': 18 of 18 numbers are not finite, first at [0, 0]",
+        f"input 'X': 18 of 18 numbers are not finite, first at [0, 0] of {data}/2.npz",
         f"the last checkpoint is {tmp_path}/ck/step-00000002",
     )
     assert kept(tmp_path / "ck") == ["step-00000001", "step-00000002"]
@@ -160,6 +160,39 @@ def test_data_that_are_not_finite_are_named(training: Any) -> None:
     with pytest.raises(DivergedError) as caught:
         run_with(training.plan, RunOptions(steps=2, inputs={"X": x}))
     assert caught.value.facts == ("output 'loss'", "input 'X': 1 of 18 numbers are not finite, first at [4, 1]")
+
+
+def test_data_that_are_not_finite_are_named_by_their_row(training: Any) -> None:
+    """Not by that of the batch, which a shuffle puts together."""
+    x = np.ones((24, 3), np.float32)
+    x[17, 2] = np.inf
+    with pytest.raises(DivergedError) as caught:
+        run_with(training.plan, RunOptions(epochs=1, shuffle=4, inputs={"X": x}))
+    assert caught.value.facts[1] == "input 'X': 1 of 18 numbers are not finite, first at [17, 2] of inputs"
+
+
+def test_a_held_out_loss_that_is_not_finite_ends_the_run_after_its_checkpoint(training: Any, tmp_path: Path) -> None:
+    held = np.ones((24, 3), np.float32)
+    held[20, 1] = np.nan
+    np.savez(tmp_path / "held.npz", X=held)
+    options = RunOptions(
+        inputs={"X": np.ones((12, 3), np.float32)},
+        epochs=3,
+        eval_inputs=tmp_path / "held.npz",
+        checkpoint_dir=tmp_path / "ck",
+        log=tmp_path / "l.jsonl",
+    )
+    with pytest.raises(DivergedError, match="the held-out loss is not finite after step 2") as caught:
+        run_with(training.plan, options)
+    assert caught.value.facts == (
+        "first nan in batch 4 of 4",
+        f"input 'X': 1 of 18 numbers are not finite, first at [20, 1] of {tmp_path}/held.npz",
+        f"the last checkpoint is {tmp_path}/ck/step-00000002",
+    )
+    assert "held-out data" in caught.value.hint
+    assert [line["step"] for line in logged(tmp_path / "l.jsonl")] == [1, 2]
+    found = run_with(training.plan, replace(options, resume=True, allow_nan=True))
+    assert [one.step for one in found.evaluations] == [4, 6]
 
 
 def test_a_state_that_is_not_finite_is_not_kept(training: Any, tmp_path: Path) -> None:

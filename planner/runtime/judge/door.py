@@ -85,58 +85,52 @@ class DoorVerdict:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadGraph:
+    """A graph that was read from a file, with what both compute from."""
+
+    graph: Graph
+    """With all its constants."""
+    inputs: Mapping[str, np.ndarray]
+    """A value of every input, data and state."""
+    absent: Callable[[str], np.ndarray]
+    """Gives the value of a constant that the file does not hold."""
+    libraries: Sequence[Path] = ()
+    """Of custom operators."""
+
+
 class _UnheldError(Exception):
     """The file is not compared; the message says why."""
 
 
-def check_door(
-    file: str,
-    content: bytes,
-    graph: Graph,
-    inputs: Mapping[str, np.ndarray],
-    absent: Callable[[str], np.ndarray],
-    libraries: Sequence[Path] = (),
-) -> DoorVerdict:
+def check_door(file: str, content: bytes, read: ReadGraph) -> DoorVerdict:
     """Holds a graph, as read and in canonical form, against its file.
 
     Args:
         file: how to name it.
         content: of the file.
-        graph: that was read from it, with all its constants.
-        inputs: of every input, data and state.
-        absent: gives the value of a constant that the file does not hold.
-        libraries: of custom operators.
+        read: the graph that was read from it.
     """
     try:
         model = ModelProto.FromString(content)
-        _refuse(model, graph)
-        door = _Door(model, graph, inputs, absent, libraries)
-        return DoorVerdict(file, len(graph.outputs), difference=door.difference())
+        _refuse(model, read.graph)
+        return DoorVerdict(file, len(read.graph.outputs), difference=_Door(model, read).difference())
     except _UnheldError as reason:
         return DoorVerdict(file, not_done=str(reason))
 
 
-def check_source(
-    source: SourceFile | None,
-    graph: Graph,
-    inputs: Mapping[str, np.ndarray],
-    absent: Callable[[str], np.ndarray],
-    libraries: Sequence[Path] = (),
-) -> DoorVerdict:
-    """Holds the graph of a plan against the file that was planned; for the rest see ``check_door``.
+def check_source(source: SourceFile | None, read: ReadGraph) -> DoorVerdict:
+    """Holds the graph of a plan against the file that was planned, as ``check_door`` does.
 
     Args:
         source: as the plan records it.
-        graph: see ``check_door``.
-        inputs: see ``check_door``.
-        absent: see ``check_door``.
-        libraries: see ``check_door``.
+        read: the graph that the plan holds.
     """
     if source is None:
         return DoorVerdict("", not_done="the plan does not record its file")
     file = source.paths[-1].name
     content, why = source.content()
-    return DoorVerdict(file, not_done=why) if why else check_door(file, content, graph, inputs, absent, libraries)
+    return DoorVerdict(file, not_done=why) if why else check_door(file, content, read)
 
 
 def _refuse(model: ModelProto, graph: Graph) -> None:
@@ -163,19 +157,12 @@ def _is_random(node: NodeProto) -> bool:
 class _Door:
     """One file, its graph, and values of its inputs."""
 
-    def __init__(
-        self,
-        model: ModelProto,
-        graph: Graph,
-        inputs: Mapping[str, np.ndarray],
-        absent: Callable[[str], np.ndarray],
-        libraries: Sequence[Path],
-    ) -> None:
-        self._maker = SessionMaker(cores(), libraries=libraries)
-        self._graph, self._inputs = graph, inputs
-        self._model = _filled(model, graph, absent)
-        self._given = _given(model, graph, inputs, absent)
-        self._forms = {"as read": graph, "in canonical form": canonical(graph).graph}
+    def __init__(self, model: ModelProto, read: ReadGraph) -> None:
+        self._maker = SessionMaker(cores(), libraries=read.libraries)
+        self._graph, self._inputs = read.graph, read.inputs
+        self._model = _filled(model, read)
+        self._given = _given(model, read)
+        self._forms = {"as read": read.graph, "in canonical form": canonical(read.graph).graph}
         self._makers = {name: node for node in model.graph.node for name in node.output if name}
 
     def difference(self) -> Difference | None:
@@ -287,22 +274,21 @@ def _told(found: TensorComparison) -> str:
     return f"{found.error:.2e} of the largest element off (limit {found.limit:.2e})"
 
 
-def _filled(model: ModelProto, graph: Graph, absent: Callable[[str], np.ndarray]) -> ModelProto:
+def _filled(model: ModelProto, read: ReadGraph) -> ModelProto:
     """The model with the values that lie in other files."""
     filled = ModelProto()
     filled.CopyFrom(model)
     for tensor in filled.graph.initializer:
-        if tensor.data_location == TensorProto.EXTERNAL and tensor.name in graph.tensors:
-            tensor.CopyFrom(numpy_helper.from_array(absent(tensor.name), tensor.name))
+        if tensor.data_location == TensorProto.EXTERNAL and tensor.name in read.graph.tensors:
+            tensor.CopyFrom(numpy_helper.from_array(read.absent(tensor.name), tensor.name))
         elif tensor.data_location == TensorProto.EXTERNAL:  # nothing that counts reads it
             raise _UnheldError(f"its initializer {tensor.name!r} is external data, and none of the graph")
     return filled
 
 
-def _given(
-    model: ModelProto, graph: Graph, inputs: Mapping[str, np.ndarray], absent: Callable[[str], np.ndarray]
-) -> dict[str, np.ndarray]:
+def _given(model: ModelProto, read: ReadGraph) -> dict[str, np.ndarray]:
     """What the file's own inputs are given: those of its graph, and those that were fixed or stand for constants."""
+    graph, inputs = read.graph, read.inputs
     held = {tensor.name for tensor in model.graph.initializer}
     fixed = dict(values_of(graph.notes))
     found: dict[str, np.ndarray] = {}
@@ -314,7 +300,7 @@ def _given(
         elif value.name not in held:
             if value.name not in graph.tensors:
                 raise _UnheldError(f"its input {value.name!r} is none of the graph")
-            found[value.name] = absent(value.name)
+            found[value.name] = read.absent(value.name)
     return found
 
 

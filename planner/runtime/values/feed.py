@@ -91,6 +91,9 @@ class Batches(Protocol):
     def read(self, places: np.ndarray) -> dict[str, np.ndarray]:
         """The batch of the items in some places, by input."""
 
+    def origin(self, places: np.ndarray, name: str, place: Sequence[int]) -> str:
+        """Where an element of an input of a batch lies: its place in an array of a file, or its file; "": no place."""
+
     def told(self, *, is_shuffled: bool) -> str:
         """What the user should know of it; "" if nothing."""
 
@@ -124,6 +127,10 @@ class BatchFolder:
         """See ``Batches``."""
         return read_batch(self._files[int(places[0])], self._graph, self._data, self._supplied)
 
+    def origin(self, places: np.ndarray, name: str, place: Sequence[int]) -> str:
+        """See ``Batches``."""
+        return f"{list(place)} of {self._files[int(places[0])]}"
+
     def told(self, *, is_shuffled: bool) -> str:
         """See ``Batches``: there is nothing to say."""
         return ""
@@ -144,7 +151,8 @@ class Feed:
         """Steps in an epoch."""
         self._order: tuple[int, np.ndarray] | None = None
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="batches")
-        self._ahead: tuple[int, Future[dict[str, np.ndarray]]] | None = None
+        self._reading: dict[int, Future[dict[str, np.ndarray]]] = {}
+        """By step, what is read or being read: the batch that was asked for last, and the one after it."""
 
     def epoch(self, step: int) -> int:
         """The epoch of a step; both are counted from 1."""
@@ -153,15 +161,24 @@ class Feed:
     def batch(self, step: int, *, is_last: bool = False) -> Mapping[str, np.ndarray]:
         """The arrays of a step, counted from 1; the next one's are read meanwhile, unless this is the last.
 
+        Asked again for the same step, it reads nothing again.
+
         Raises:
             UsageError: the batch cannot be read, does not fit, or lacks an input.
         """
-        ahead, self._ahead = self._ahead, None
-        found = ahead[1] if ahead is not None and ahead[0] == step else self._read(step)
-        values = found.result()
-        if not is_last:
-            self._ahead = (step + 1, self._read(step + 1))
-        return values
+        wanted = (step,) if is_last else (step, step + 1)
+        self._reading = {number: self._reading.get(number) or self._read(number) for number in wanted}
+        return self._reading[step].result()
+
+    def origin(self, step: int, name: str, place: Sequence[int]) -> str:
+        """Where an element of a step's batch lies in what the batches are taken from; "" where that has no name.
+
+        Args:
+            step: counted from 1.
+            name: of the input.
+            place: in the batch.
+        """
+        return self.batches.origin(self._places(step), name, place)
 
     def _read(self, step: int) -> Future[dict[str, np.ndarray]]:
         return self._reader.submit(self.batches.read, self._places(step))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +29,10 @@ class Rows:
         """See ``feed.Batches``."""
         return {name: array[places] for name, array in self.arrays.items()}
 
+    def origin(self, places: np.ndarray, name: str, place: Sequence[int]) -> str:
+        """See ``feed.Batches``: what is the same in every batch has no row."""
+        return f"{[int(places[place[0]]), *place[1:]]} of {self.source}" if name in self.arrays else ""
+
     def told(self, *, is_shuffled: bool) -> str:
         """See ``feed.Batches``."""
         count, rest = divmod(self.items, self.per_batch)
@@ -50,6 +54,10 @@ class OneBatch:
     def read(self, places: np.ndarray) -> dict[str, np.ndarray]:
         """See ``feed.Batches``."""
         return dict(self.arrays)
+
+    def origin(self, places: np.ndarray, name: str, place: Sequence[int]) -> str:
+        """See ``feed.Batches``: the place in the batch is all there is to say."""
+        return ""
 
     def told(self, *, is_shuffled: bool) -> str:
         """See ``feed.Batches``: there is nothing to say."""

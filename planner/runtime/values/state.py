@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -209,8 +209,16 @@ def data_inputs(graph: Graph) -> list[str]:
     return [name for name in graph.inputs if name not in states]
 
 
-def not_finite(graph: Graph, value_of: Callable[[str], np.ndarray]) -> tuple[str, ...]:
-    """A line for each data input of floats that holds numbers which are not finite: how many, and the first place."""
+def not_finite(
+    graph: Graph, value_of: Callable[[str], np.ndarray], origin_of: Callable[[str, Sequence[int]], str]
+) -> tuple[str, ...]:
+    """A line for each data input of floats that holds numbers which are not finite: how many, and the first place.
+
+    Args:
+        graph: whose inputs they are.
+        value_of: gives an input's value.
+        origin_of: of an input and a place in it, the place in the file that it was taken from; "": it is the same.
+    """
     lines = []
     for name in data_inputs(graph):
         if not graph.tensors[name].dtype.is_float:
@@ -218,7 +226,9 @@ def not_finite(graph: Graph, value_of: Callable[[str], np.ndarray]) -> tuple[str
         places = np.argwhere(~np.isfinite(value_of(name)))
         if len(places):
             count, of = len(places), graph.tensors[name].elements
-            lines.append(f"input {name!r}: {count:,} of {of:,} numbers are not finite, first at {places[0].tolist()}")
+            place = places[0].tolist()
+            where = origin_of(name, place) or str(place)
+            lines.append(f"input {name!r}: {count:,} of {of:,} numbers are not finite, first at {where}")
     return tuple(lines)
 
 

@@ -1,0 +1,69 @@
+"""A run that is to go on from its last step: no step is run, and its files are written."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.errors import UsageError
+from planner.runtime.plan_files import LoadedPlan
+from planner.runtime.run_options import RunOptions
+from planner.runtime.run_report import RunResult
+from planner.runtime.values.checkpoint import Checkpoint
+from planner.runtime.values.export import export_weights
+from planner.runtime.values.state import Drawn
+
+
+def already_done(plan: LoadedPlan, checkpoint: Checkpoint, loss: str, options: RunOptions) -> RunResult:
+    """What a run that is to go on from its last step has to say: the state, as the checkpoint has it.
+
+    Raises:
+        UsageError: more steps are done than were asked for.
+    """
+    if checkpoint.step > options.steps:
+        wish, asked, least = "--steps", str(options.steps), checkpoint.step + 1
+        if options.epochs is not None:
+            per_epoch = options.steps // options.epochs
+            wish, asked, least = (
+                "--epochs",
+                f"{options.epochs}, {options.steps} steps",
+                checkpoint.step // per_epoch + 1,
+            )
+        raise UsageError(
+            f"step {checkpoint.step} is done already, and {wish} is {asked}",
+            hint=f"{wish} counts from the beginning: write {wish} {least}, or more",
+        )
+    program, reports = plan.program, options.world is None or options.world.rank == 0
+    options.notice(f"note: step {checkpoint.step} is done already: no step is run")
+    exported: tuple[str, ...] = ()
+    results: dict[str, np.ndarray] = {}
+    if reports and options.wants_results:
+        results = {pair.following: checkpoint.whole(pair.current) for pair in program.state}
+    if reports and options.export is not None:
+        exported = export_weights(options.export, plan.states, checkpoint.whole, options.forward)
+    return RunResult(
+        steps=0,
+        first_step=checkpoint.step + 1,
+        loss_name=loss,
+        losses=(),
+        predicted_bytes=program.predicted_bytes,
+        moved_bytes=0,
+        fetches=(),
+        seconds=(),
+        verified=None,
+        max_error=None,
+        comparisons=(),
+        no_reference="",
+        own_precision=(),
+        door=None,
+        results=results,
+        arena_bytes=(0,) * len(program.workers),
+        workspace_bytes=(0,) * len(program.workers),
+        staging_bytes=(0,) * len(program.workers),
+        on_gpus=None,
+        nearly_same=0,
+        profile=None,
+        checkpoint=None,
+        exported=exported,
+        drawn=Drawn(options.seed, (), ()),
+        data_folder=None,
+    )
