@@ -89,6 +89,7 @@ def page_json(page: OperatorPage, verification: OperatorVerification | None) -> 
         "op_type": page.op_type,
         "source": page.source,
         "documentation": page.documentation,
+        "body": page.body,
         "examples": [
             {
                 "case": example.case,
@@ -184,7 +185,10 @@ def print_page(page: OperatorPage, verification: OperatorVerification | None, fi
     """Prints one operator: its mathematics, strategies with halos, and verification."""
     console = ReportConsole(file)
     name = f"{page.domain}.{page.op_type}" if page.domain else page.op_type
-    console.print_facts([("operator", name), ("described in", page.source), ("says", page.documentation)], keep="\n")
+    facts = [("operator", name), ("described in", page.source), ("says", page.documentation)]
+    if page.body:
+        facts.append(("also cut", f"through simpler ops, where that costs less: {page.body}"))
+    console.print_facts(facts, keep="\n")
     for example in page.examples:
         console.print()
         console.print_line(example.case)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Shard, Tiling
 from planner.errors import TofuError, UsageError, did_you_mean
+from planner.graph.bodies import body_text
 from planner.graph.model import Shape
 from planner.tdl.analyse import Variable
 from planner.tdl.bind import BoundOp
@@ -53,6 +54,8 @@ class OperatorPage:
     """Where it is described: file and line."""
     documentation: str
     examples: tuple[Example, ...]
+    body: str = ""
+    """What the ops compute that an op of it is planned through, where that costs less; "" if it has no body."""
 
 
 def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case]) -> OperatorPage:
@@ -90,6 +93,7 @@ def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case
         source=f"{shown}:{code.co_firstlineno}",
         documentation=" ".join((description.function.__doc__ or "").split()),
         examples=tuple(examples),
+        body=body_text(*key),
     )
 
 

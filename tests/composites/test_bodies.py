@@ -251,7 +251,7 @@ def test_the_body_of_dynamic_quantisation_is_exact(shift: float | None) -> None:
 
 
 def test_every_body_has_a_case() -> None:
-    exact = {"ArgMax", "ArgMin", "DynamicQuantizeLinear", "Pad"}
+    exact = {"ArgMax", "ArgMin", "DynamicQuantizeLinear", "Hardmax", "Pad"}
     assert {name.split()[0] for name in CASES} | exact == set(BODIES)
 
 
@@ -369,7 +369,7 @@ def test_a_convolution_brings_what_it_reads_and_no_more() -> None:
     assert decide(graph, opdefs.standard().bind_all(graph), ask).moved_bytes == 38_010_880
 
 
-def test_what_needs_its_whole_operand_stays_whole() -> None:
+def test_what_is_short_or_needs_its_whole_operand_stays_whole() -> None:
     x = normal(3, 4)
     assert not expand(one_op("Hardmax", {"x": x}, {"y": x.shape})).bodies
     frozen, _ = batch_normalization()

@@ -99,6 +99,14 @@ def test_the_page_of_an_operator() -> None:
     assert json.dumps(report.page_json(page, None))
 
 
+def test_the_page_of_an_operator_with_a_body_says_what_that_computes() -> None:
+    page = operator_page("Hardmax", opdefs.standard(), ())
+    text = io.StringIO()
+    report.print_page(page, None, text)
+    assert "also cut      through simpler ops, where that costs less: 1 at the first place of the" in text.getvalue()
+    assert operator_page("MatMul", opdefs.standard(), ()).body == ""
+
+
 def test_an_unknown_operator_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="did you mean 'Softmax'"):
         operator_page("Softmx", opdefs.standard(), all_cases())

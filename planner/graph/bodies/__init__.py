@@ -6,6 +6,6 @@ explicit reductions, so that those dims can be cut, too: what then moves are max
 
 from __future__ import annotations
 
-from planner.graph.bodies.expand import BODIES, Body, Expanded, expand, has_body, planned_graph
+from planner.graph.bodies.expand import BODIES, Body, Expanded, body_text, expand, has_body, planned_graph
 
-__all__ = ["BODIES", "Body", "Expanded", "expand", "has_body", "planned_graph"]
+__all__ = ["BODIES", "Body", "Expanded", "body_text", "expand", "has_body", "planned_graph"]

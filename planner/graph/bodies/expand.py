@@ -12,6 +12,7 @@ import numpy as np
 from planner.graph.bodies import (
     attention,
     borders,
+    extremes,
     losses,
     microsoft,
     normalization,
@@ -29,13 +30,14 @@ BodyFunction: TypeAlias = Callable[[Emitter, Op], "tuple[str, ...] | None"]
 
 BODIES: Final[Mapping[str, BodyFunction]] = MappingProxyType(
     {
-        "ArgMax": reduction.arg_max,
-        "ArgMin": reduction.arg_min,
+        "ArgMax": extremes.arg_max,
+        "ArgMin": extremes.arg_min,
         "Attention": attention.attention,
         "BatchNormalization": normalization.batch_normalization,
         "Conv": strided.conv,
         "DynamicQuantizeLinear": quantised.dynamic_quantize_linear,
         "GroupNormalization": normalization.group_normalization,
+        "Hardmax": extremes.hardmax,
         "InstanceNormalization": normalization.instance_normalization,
         "LayerNormalization": normalization.layer_normalization,
         "LogSoftmax": softmax.log_softmax,
@@ -80,6 +82,12 @@ class Expanded:
     graph: Graph
     bodies: tuple[Body, ...]
     """Of the ops that are not in the graph any more, in their order."""
+
+
+def body_text(domain: str, op_type: str) -> str:
+    """What the body of an operator computes, in words; "" if it has none."""
+    function = BODIES.get(qualified(domain, op_type))
+    return "" if function is None else " ".join((function.__doc__ or "").partition("\n\n")[0].split())
 
 
 def has_body(graph: Graph, op: Op) -> bool:

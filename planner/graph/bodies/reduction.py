@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
 
@@ -55,38 +53,3 @@ def reduce_log_sum_exp(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     raised = emitter.each("Exp", "exp", emitter.each("Sub", "shifted", x, shift))
     log = emitter.each("Log", "log", emitter.reduce("ReduceSum", raised, axes, "sum"))
     return _shaped(emitter, op, emitter.each("Add", "total", log, shift))
-
-
-_FEW_POSITIONS = 32
-"""Along a dim of no more elements than this no extreme is searched in parts: windows of a pool's gradient are such."""
-_COMPARED = (DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16, DType.INT32, DType.INT64)
-"""Dtypes that the runtime compares and reduces, those of 16 bits by way of float32."""
-
-
-def arg_max(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
-    """The first place of the maximum, or the last: of the places where it stands the least, or the largest."""
-    return _place(emitter, op, "ReduceMax")
-
-
-def arg_min(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
-    """The first place of the minimum, or the last."""
-    return _place(emitter, op, "ReduceMin")
-
-
-def _place(emitter: Emitter, op: Op, extreme: str) -> tuple[str, ...] | None:
-    x = op.inputs[0]
-    axis = op.attribute("axis", 0)
-    assert isinstance(axis, int), "axis is an integer"
-    axis, shape = axis % emitter.rank(x), emitter.shape(x)
-    count, keepdims = shape[axis], bool(op.attribute("keepdims", 1))
-    if count <= _FEW_POSITIONS or emitter.dtype(x) not in _COMPARED:
-        return None
-    hit = emitter.each("Equal", "is_extreme", x, emitter.reduce(extreme, x, (axis,), "extreme"), dtype=DType.BOOL)
-    line = np.arange(count, dtype=np.int64).reshape(count, *(1 for _ in shape[axis + 1 :]))
-    is_last = bool(op.attribute("select_last_index", 0))
-    nowhere = emitter.constant(np.array(-1 if is_last else count), "nowhere")
-    places = emitter.each("Where", "places", hit, emitter.constant(line, "line"), nowhere)
-    found = emitter.reduce("ReduceMax" if is_last else "ReduceMin", places, (axis,), "found", keepdims=keepdims)
-    # Where numbers are none (NaN), no element is the extreme; a place within the dim it is all the same.
-    border = emitter.constant(np.array(0 if is_last else count - 1), "border")
-    return (emitter.each("Max" if is_last else "Min", "place", found, border),)
