@@ -41,7 +41,7 @@ from planner.machine.topology_file import Machine
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.fit import Trial, trial_of
 from planner.planning.machines import Target, target_of
-from planner.planning.objective import LITERATURE, Times, least_time, of_the_literature, timed
+from planner.planning.objective import LITERATURE, Times, of_the_literature, timed
 from planner.planning.request import source_of
 from planner.progress import Progress, silent
 from planner.results import ProfileResult
@@ -214,9 +214,9 @@ def _measure_plans(
     known = [trial_of(fewest), *(found for _, found in others if isinstance(found, Trial))]
     for _ in range(_ROUNDS):
         found = so_far()
-        goal = least_time(machine, tables, found)
-        by_tables = timed(lambda others: search(replace(ask, tables=others)), goal, tables)
-        best = Times(machine, goal, tables, found).fastest([*known, by_tables], None).best
+        plans = Times(machine, tables, found)
+        by_tables = timed(lambda others: search(replace(ask, tables=others)), plans.goal, tables)
+        best = plans.fastest([*known, by_tables], None).best
         new = [measured("parts of the plan for the least time", one.decided) for one in (by_tables, best)]
         if not any(new):
             break

@@ -36,7 +36,7 @@ from planner.machine.routes import part, whole_name
 from planner.machine.topology_file import Machine, load_topology, shipped_topology
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.fit import trial_of
-from planner.planning.objective import Times, least_time
+from planner.planning.objective import Times
 from planner.planning.why.causes import causes
 from planner.progress import Progress, silent
 from planner.reasons import Cause, Why
@@ -320,8 +320,7 @@ class _Gathering:
             return
         seconds = None
         if times.spans is not None and times.machine is not None:
-            goal = least_time(times.machine, self._tables, times.measured)
-            seconds = Times(times.machine, goal, self._tables, times.measured).seconds(trial_of(found))
+            seconds = Times(times.machine, self._tables, times.measured).seconds(trial_of(found))
         yield Beside("data parallelism", found.moved_bytes, found.excess_bytes, what, seconds)
 
 

@@ -15,7 +15,7 @@ from planner.machine.routes import part
 from planner.machine.topology_file import Machine
 from planner.planning.fit import Trial, trial_of
 from planner.planning.machines import memory_limits
-from planner.planning.objective import Times, least_time
+from planner.planning.objective import Times
 from planner.planning.request import PlanRequest
 from planner.planning.room import fits
 from planner.results import Beside, OtherCount
@@ -70,8 +70,7 @@ def others(request: PlanRequest, search: Search) -> Iterator[OtherCount]:
     assert target.whole is not None, "there are other numbers of workers on a machine"
     for count in other_counts(target.workers, target.whole.device_count):
         machine, tables = part(target.whole, count), CostTables(request.rates)
-        goal = least_time(machine, tables, target.profile)
-        times = Times(machine, goal, tables, target.profile)
+        times = Times(machine, tables, target.profile)
         if request.stop.leaves_out(OTHER_COUNTS):
             return
         request.progress(f"planning for {count} of the machine's devices, to compare with")
@@ -84,7 +83,7 @@ def others(request: PlanRequest, search: Search) -> Iterator[OtherCount]:
             if request.stop.leaves_out(OTHER_COUNTS):
                 return
             try:
-                decided = search(machine, name, goal.tables if by_time else tables)
+                decided = search(machine, name, times.goal.tables if by_time else tables)
             except TofuError:  # it has no plan of this graph, or none that keeps to the rules
                 continue
             except StoppedError:

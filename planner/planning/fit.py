@@ -12,11 +12,14 @@ from math import prod
 import numpy as np
 
 from planner.algebra.tiling import Tiling
+from planner.artifacts.estimate import TimeEstimate
 from planner.cost.by_op import costed, op_cost
 from planner.cost.priced import PricedTables, payable
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UsageError
+from planner.machine.device_profile import DeviceProfile
+from planner.machine.topology_file import Machine
 from planner.partition.build import Unplaced, unplaced
 from planner.partition.occupancy import tightest
 from planner.partition.segments import Partitioned
@@ -64,6 +67,11 @@ class Trial:
     def partitioned(self) -> Partitioned:
         """The program."""
         return self._unplaced.placed(limit_bytes=self.limit_bytes)
+
+    @cached_property
+    def estimates(self) -> list[tuple[Machine, DeviceProfile | None, TimeEstimate]]:
+        """Estimates of the program that were made, by machine and profile (``planner.planning.machines.time_of``)."""
+        return []
 
     @cached_property
     def _unplaced(self) -> Unplaced:

@@ -16,7 +16,6 @@ from typing import Final, Literal, TypeAlias
 
 from planner.cost.by_op import costed
 from planner.cost.roofline import says_speed
-from planner.cost.seconds.estimate import estimate
 from planner.cost.seconds.measured import compute_times
 from planner.cost.seconds.tables import PICOSECONDS, TimeTables
 from planner.cost.seconds.timed import TimedTables
@@ -26,6 +25,7 @@ from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect, level_ways
 from planner.machine.topology_file import Machine
 from planner.planning.fit import Goal, Trial, trial_of
+from planner.planning.machines import time_of
 from planner.planning.room import fits
 from planner.progress import Progress, silent
 from planner.search.decided import Decided
@@ -86,28 +86,6 @@ def can_be_timed(machine: Machine, profile: DeviceProfile | None) -> bool:
     return profile is not None or all(map(says_speed, machine.devices))
 
 
-def least_time(machine: Machine, tables: CostTables, profile: DeviceProfile | None = None) -> Goal:
-    """The goal of ICML'18 (section 5.1): computing, transfers and synchronisation.
-
-    Args:
-        machine: that is planned for.
-        tables: of bytes.
-        profile: what ops were measured to take, or None.
-
-    Raises:
-        UsageError: neither the topology nor a profile says how fast its devices are.
-    """
-    times = TimeTables(machine, cuts_of_levels(level_ways(machine)), profile=profile)
-
-    def of(trial: Trial) -> int:
-        decided, program = trial.decided, trial.partitioned.program
-        plan = decided
-        found = estimate(decided.graph, decided.ops, plan.strategies, plan.cuts, program, machine, profile)
-        return round(found.estimated_seconds * PICOSECONDS)
-
-    return Goal(TimedTables(tables, times), of, _HIGHEST_PRICE)
-
-
 def timed(again: Callable[[CostTables], Decided], goal: Goal, tables: CostTables) -> Trial:
     """The plan that the tables of time lead to; its gap is of the time that these tables add up.
 
@@ -160,37 +138,40 @@ class Fastest:
 
 
 class Times:
-    """Estimates of plans on one machine, of each plan once."""
+    """Estimates of plans on one machine: the goal of ICML'18 (section 5.1), computing, transfers and synchronisation.
 
-    def __init__(self, machine: Machine, goal: Goal, tables: CostTables, profile: DeviceProfile | None = None) -> None:
-        """Prepares the tables; ``goal`` can be read.
+    Attributes:
+        goal: the least time, for plans whose cuts are those of the machine's levels.
+    """
+
+    def __init__(self, machine: Machine, tables: CostTables, profile: DeviceProfile | None = None) -> None:
+        """Prepares the tables.
 
         Args:
             machine: that is planned for.
-            goal: the least time there.
             tables: of bytes.
             profile: what ops were measured to take, or None.
+
+        Raises:
+            UsageError: neither the topology nor a profile says how fast its devices are.
         """
         self._machine = machine
-        self.goal = goal
         self._tables = tables
         self._profile = profile
-        self._by_cuts: dict[tuple[int, ...], CostTables] = {cuts_of_levels(level_ways(machine)): goal.tables}
+        self._by_cuts: dict[tuple[int, ...], CostTables] = {}
+        self.goal = Goal(self._tables_for(cuts_of_levels(level_ways(machine))), self._picoseconds, _HIGHEST_PRICE)
         self._computes = compute_times(machine.devices, profile)
         self._received_bytes_per_s = sum(Interconnect(machine).received_bytes_per_s) or float("inf")
-        self._seconds: list[tuple[Trial, float]] = []
+        self._added_up: list[tuple[Decided, int]] = []
 
     def seconds(self, trial: Trial) -> float:
         """Of an iteration: the estimate of the program; where programs take long to make, the tables' sum."""
-        for known, seconds in self._seconds:
-            if known is trial:
-                return seconds
+        return self._picoseconds(trial) / PICOSECONDS
+
+    def _picoseconds(self, trial: Trial) -> int:
         if self.has_many_parts(trial.decided):
-            seconds = self.by_tables(trial.decided)
-        else:
-            seconds = self.goal.of(trial) / PICOSECONDS
-        self._seconds.append((trial, seconds))
-        return seconds
+            return self._by_tables(trial.decided)
+        return round(time_of(trial, self._machine, self._profile).estimated_seconds * PICOSECONDS)
 
     def has_many_parts(self, decided: Decided) -> bool:
         """Whether programs of such plans take long to make."""
@@ -209,12 +190,20 @@ class Times:
 
     def by_tables(self, decided: Decided) -> float:
         """Seconds that the tables of time add up."""
-        plan = decided
-        if plan.cuts not in self._by_cuts:
-            times = TimeTables(self._machine, plan.cuts, profile=self._profile)
-            self._by_cuts[plan.cuts] = TimedTables(self._tables, times)
-        found = costed(decided.graph, decided.ops, plan, self._by_cuts[plan.cuts])
-        return found.cost / PICOSECONDS
+        return self._by_tables(decided) / PICOSECONDS
+
+    def _by_tables(self, decided: Decided) -> int:
+        for known, amount in self._added_up:
+            if known is decided:
+                return amount
+        amount = costed(decided.graph, decided.ops, decided, self._tables_for(decided.cuts)).cost
+        self._added_up.append((decided, amount))
+        return amount
+
+    def _tables_for(self, cuts: tuple[int, ...]) -> CostTables:
+        if cuts not in self._by_cuts:
+            self._by_cuts[cuts] = TimedTables(self._tables, TimeTables(self._machine, cuts, profile=self._profile))
+        return self._by_cuts[cuts]
 
     def fastest(self, trials: Sequence[Trial], limits: Sequence[int] | None, stop: Stop | None = None) -> Fastest:
         """The fastest plan.

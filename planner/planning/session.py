@@ -38,7 +38,6 @@ from planner.planning.objective import (
     SEARCHES,
     Times,
     is_large,
-    least_time,
     of_the_literature,
     timed,
 )
@@ -200,8 +199,7 @@ class Session:
     def _times(self) -> Times:
         target = self.request.target
         assert target.machine is not None, "times are of a machine"
-        goal = least_time(target.machine, self._tables, target.profile)
-        return Times(target.machine, goal, self._tables, target.profile)
+        return Times(target.machine, self._tables, target.profile)
 
     def _compared(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Strategies of the literature whose plans may be faster, else data parallelism; and what is left out of them.

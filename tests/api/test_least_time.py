@@ -18,7 +18,7 @@ from planner.machine.topology_file import load_topology
 from planner.planning.beside import other_counts, warnings
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.fit import Trial, trial_of
-from planner.planning.objective import LITERATURE, Times, least_time, of_the_literature
+from planner.planning.objective import LITERATURE, Times, of_the_literature
 from planner.results import Beside, OtherCount
 from planner.search.request import SearchRequest
 from planner.zoo import build
@@ -173,7 +173,7 @@ def test_warnings_name_what_is_faster_and_what_to_write() -> None:
 def test_no_program_is_faster_than_the_bound_for_which_it_would_be_left_out(name: str, model: str) -> None:
     machine, tables = load_topology(name), CostTables()
     graph, workers, levels = build(model, batch=36), load_topology(name).device_count, level_ways(machine)
-    times, standard = Times(machine, least_time(machine, tables), tables), opdefs.standard()
+    times, standard = Times(machine, tables), opdefs.standard()
 
     def search(strategy: str) -> Any:
         return decide_with_bodies(
@@ -192,7 +192,7 @@ def test_no_program_is_faster_than_the_bound_for_which_it_would_be_left_out(name
 def test_the_fastest_that_fits_is_told_apart() -> None:
     machine, tables = load_topology("p2.8xlarge"), CostTables()
     graph = build("mlp-2x24", batch=36)
-    times = Times(machine, least_time(machine, tables), tables)
+    times = Times(machine, tables)
     found = [
         trial_of(
             decide_with_bodies(graph, opdefs.standard(), SearchRequest(8, levels=(2, 4), strategy=name, tables=tables))

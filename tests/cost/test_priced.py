@@ -8,7 +8,7 @@ from planner.cost.priced import PricedTables, payable
 from planner.cost.residence import Residence
 from planner.machine.routes import level_ways
 from planner.machine.topology_file import shipped_topology
-from planner.planning.objective import least_time
+from planner.planning.objective import Times
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.zoo import mlp
@@ -19,7 +19,7 @@ def test_charges_of_a_large_graph_are_no_more_than_an_integer_holds() -> None:
     graph, machine = mlp(3, 1 << 21, 1 << 21), shipped_topology("dgx-h100")
     ops = opdefs.standard().bind_all(graph)
     ask = SearchRequest(machine.device_count, level_ways(machine), effort="quick")
-    goal, residence = least_time(machine, ask.tables), Residence(graph, ops)
+    goal, residence = Times(machine, ask.tables).goal, Residence(graph, ops)
     assert payable(Fraction(1), residence, 8) == 1
     price = payable(goal.highest_price, residence, 8)
     assert price < goal.highest_price

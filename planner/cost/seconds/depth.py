@@ -20,6 +20,9 @@ from planner.algebra.tiling import Only, Replicate, Shard, Tiling, coordinates
 
 Elements = NDArray[np.int64]
 
+_MOST_ENTRIES = 1 << 20
+"""Pairs of workers, times needs, that are looked at together: 8 MiB."""
+
 
 @lru_cache(maxsize=256)
 def depths(ways: tuple[int, ...]) -> Elements:
@@ -59,13 +62,46 @@ def nearby(needed: Boxes, held: Tiling, shape: tuple[int, ...]) -> Elements:
     """
     if not held.is_nested:
         return np.stack([needed.overlap(group) for group in group_boxes(held, shape)], axis=1)
-    common = needed.cross_overlap(held.boxes(shape))
-    # Of workers that have the same, the one that parts from the worker nowhere else is the nearest.
-    repeated = [cut for cut, one in enumerate(held.placements) if not isinstance(one, Shard | Only)]
-    groups = coordinates(held.ways)
-    alike = (groups[:, None, repeated] == groups[None, :, repeated]).all(axis=2)
-    depth = depths(held.ways)
-    return np.stack([(common * (alike & (depth >= cut))).sum(axis=1) for cut in range(len(held.ways) + 1)], axis=1)
+    found: Elements = nearby_nested(needed.lo[None], needed.hi[None], held, shape)[0]
+    return found
+
+
+def nearby_nested(lo: Elements, hi: Elements, held: Tiling, shape: tuple[int, ...]) -> Elements:
+    """The same for several needs of a tensor whose cuts nest in another order, [needs, workers, cuts + 1].
+
+    Args:
+        lo: where what each worker needs begins, [needs, workers, rank].
+        hi: where it ends.
+        held: how the tensor is held.
+        shape: of the tensor's index space.
+    """
+    own = held.boxes(shape)
+    workers = own.workers
+    by_depth = _nearest_by_depth(tuple(not isinstance(one, Shard | Only) for one in held.placements), held.ways)
+    found: Elements = np.empty((len(lo), workers, len(held.ways) + 1), dtype=np.int64)
+    together = max(1, _MOST_ENTRIES // workers**2)
+    for first in range(0, len(lo), together):
+        some = slice(first, first + together)
+        common: Elements = np.ones((len(lo[some]), workers, workers), dtype=np.int64)
+        for dim in range(lo.shape[2]):
+            upper = np.minimum(hi[some, :, None, dim], own.hi[:, dim])
+            lower = np.maximum(lo[some, :, None, dim], own.lo[:, dim])
+            common *= np.maximum(upper - lower, 0)
+        found[some] = np.matmul(common.swapaxes(0, 1), by_depth).swapaxes(0, 1)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _nearest_by_depth(is_repeated: tuple[bool, ...], ways: tuple[int, ...]) -> Elements:
+    """Which workers count for which depths, [worker, other, cuts + 1].
+
+    Of workers that have the same, the one that parts from the worker nowhere else is the nearest.
+    """
+    groups = coordinates(ways)[:, np.array(is_repeated, dtype=bool)]
+    alike = (groups[:, None, :] == groups[None, :, :]).all(axis=2)
+    near = depths(ways)[:, :, None] >= np.arange(len(ways) + 1)
+    found: Elements = (alike[:, :, None] & near).astype(np.int64)
+    return found
 
 
 def arriving(needed: Boxes, held: Tiling, shape: tuple[int, ...]) -> Elements:

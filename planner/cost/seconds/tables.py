@@ -25,7 +25,7 @@ from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Replicate, Tiling
 from planner.cost.roofline import says_speed
 from planner.cost.seconds.assignment import usual_devices
-from planner.cost.seconds.depth import arriving, depths, group_boxes, redistributed
+from planner.cost.seconds.depth import depths, group_boxes, nearby_nested, redistributed
 from planner.cost.seconds.measured import compute_times
 from planner.cost.tables import Candidates, Table, TableMemo
 from planner.errors import UsageError
@@ -186,9 +186,9 @@ def _arriving(needed: Sequence[Boxes], held: Sequence[Tiling], shape: tuple[int,
         if plain:
             all_of_them[:, plain] = _arriving(needed, [held[number] for number in plain], shape)
         for number in nested:
-            all_of_them[:, number] = [arriving(boxes, held[number], shape) for boxes in needed]
+            all_of_them[:, number] = -np.diff(nearby_nested(*_corners(needed), held[number], shape), axis=2)
         return all_of_them
-    lo, hi = np.stack([boxes.lo for boxes in needed])[:, None], np.stack([boxes.hi for boxes in needed])[:, None]
+    lo, hi = (corner[:, None] for corner in _corners(needed))
     groups = [group_boxes(tiling, shape) for tiling in held]
     near = []
     for depth in range(len(held[0].ways) + 1):
@@ -198,6 +198,11 @@ def _arriving(needed: Sequence[Boxes], held: Sequence[Tiling], shape: tuple[int,
         near.append(np.maximum(common, 0).prod(axis=3))
     found: NDArray[np.int64] = -np.diff(np.stack(near, axis=3), axis=3)
     return found
+
+
+def _corners(needed: Sequence[Boxes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where boxes begin and end, each [needed, workers, rank]."""
+    return np.stack([boxes.lo for boxes in needed]), np.stack([boxes.hi for boxes in needed])
 
 
 def _whole(seconds: NDArray[np.float64]) -> Table:
