@@ -2,7 +2,8 @@
 
 Other numbers are one worker, and the powers of two next to the number that is planned for. Of a small graph they are
 planned as quickly as can be, of a large one by data parallelism alone: to look beside must not take as long as to plan.
-Plans that do not fit into the memory there is are not told of.
+Plans that do not fit into the memory there is are not told of, nor are those of graphs of which it would take
+long to make programs: by tables alone such numbers cannot be compared with the plan's.
 """
 
 from __future__ import annotations
@@ -59,11 +60,12 @@ def other_counts(workers: int, most: int) -> tuple[int, ...]:
     return tuple(sorted({count for count in (1, below, above) if count <= most and count != workers}))
 
 
-def others(request: PlanRequest, search: Search) -> Iterator[OtherCount]:
+def others(request: PlanRequest, ops: int, search: Search) -> Iterator[OtherCount]:
     """Estimates of other numbers of workers, of those with a plan that fits.
 
     Args:
         request: what was asked for, on a machine.
+        ops: of the graph.
         search: makes a plan.
     """
     target, strategy = request.target, request.strategy
@@ -71,6 +73,8 @@ def others(request: PlanRequest, search: Search) -> Iterator[OtherCount]:
     for count in other_counts(target.workers, target.whole.device_count):
         machine, tables = part(target.whole, count), CostTables(request.rates)
         times = Times(machine, tables, target.profile)
+        if times.has_many_parts(ops):
+            continue
         if request.stop.leaves_out(OTHER_COUNTS):
             return
         request.progress(f"planning for {count} of the machine's devices, to compare with")
@@ -90,7 +94,7 @@ def others(request: PlanRequest, search: Search) -> Iterator[OtherCount]:
                 request.stop.leaves_out(OTHER_COUNTS)
                 return
             found.append(trial_of(decided, tables if by_time else None))
-        if found and not times.has_many_parts(found[0].decided):
+        if found:
             fitting = times.fastest(found, memory_limits(request.memory_bytes, machine, count)).fitting
             if fitting is not None:
                 yield OtherCount(count, times.seconds(fitting))
@@ -109,7 +113,7 @@ def of_data(by_data: Trial | None, times: Times, limits: Sequence[int] | None) -
     """
     if by_data is None:
         return None, True
-    is_exact = not times.has_many_parts(by_data.decided)
+    is_exact = not times.has_many_parts(len(by_data.decided.ops))
     if is_exact and not fits(by_data, limits):
         return None, True
     return times.seconds(by_data), is_exact

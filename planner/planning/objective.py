@@ -169,13 +169,12 @@ class Times:
         return self._picoseconds(trial) / PICOSECONDS
 
     def _picoseconds(self, trial: Trial) -> int:
-        if self.has_many_parts(trial.decided):
+        if self.has_many_parts(len(trial.decided.ops)):
             return self._by_tables(trial.decided)
         return round(time_of(trial, self._machine, self._profile).estimated_seconds * PICOSECONDS)
 
-    def has_many_parts(self, decided: Decided) -> bool:
-        """Whether programs of such plans take long to make."""
-        ops = len(decided.ops)
+    def has_many_parts(self, ops: int) -> bool:
+        """Whether programs of a graph with so many ops take long to make."""
         return ops > WHOLE_OPS or ops * self._machine.device_count > _MANY_PARTS
 
     def at_least(self, decided: Decided) -> float:

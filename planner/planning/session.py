@@ -353,7 +353,10 @@ class Session:
             is_told = request.wanted is None and request.is_free
             return None, (LARGE if is_large(machine) else NO_SPEED,) if is_told else ()
         by_data = next((one for one in planned.known if one.decided.strategy == "data"), None)
-        found = Beside(*of_data(by_data, planned.times, request.limits), others=tuple(others(request, self._on_a_part)))
+        found = Beside(
+            *of_data(by_data, planned.times, request.limits),
+            others=tuple(others(request, len(self.graph.ops), self._on_a_part)),
+        )
         return found, tuple(warnings(plan.estimate.estimated_seconds, plan.workers, found, request.strategy))
 
     def _on_a_part(self, machine: Machine, strategy: str, tables: CostTables) -> Decided:
