@@ -244,6 +244,15 @@ def format_seconds(seconds: Number) -> str:
     return f"{float(seconds) / 1e-9:.3g} ns"
 
 
+def format_loss(value: float) -> str:
+    """A loss for a table: six places, or where those would show less of it, six significant digits.
+
+    >>> format_loss(5.25), format_loss(0.0123456789), format_loss(1.5e-9)
+    ('5.250000', '0.0123457', '1.5e-09')
+    """
+    return f"{value:.6f}" if abs(value) >= 0.1 or value == 0 else f"{value:.6g}"
+
+
 def format_ratio(share: Number) -> str:
     """A share for a table, in percent: ``1%``, ``0.025%``; two significant digits below 10%."""
     percent = float(share) * 100

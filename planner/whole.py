@@ -62,12 +62,11 @@ def whole_folder(target: Path) -> Iterator[Path]:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
 
 
-def try_file(target: Path, *, makes_folders: bool = False) -> None:
+def try_file(target: Path) -> None:
     """Refuses, before the work, a file that could not be written after it.
 
     Args:
         target: a file that may be there.
-        makes_folders: folders above it are made if they are not there.
 
     Raises:
         UsageError: it is no regular file, there is no folder for it, or nothing can be written there.
@@ -77,8 +76,11 @@ def try_file(target: Path, *, makes_folders: bool = False) -> None:
     if target.exists() and not target.is_file():
         raise UsageError(f"{target} cannot be written: it is no regular file")
     parent = target.resolve().parent
-    if not makes_folders and not parent.is_dir():
-        raise UsageError(f"{target} cannot be written: there is no folder {target.parent}")
+    if not parent.is_dir():
+        raise UsageError(
+            f"{target} cannot be written: there is no folder {target.parent}",
+            hint="make it first; a plan's folder and one of checkpoints are made, with those above them",
+        )
     _try_within(parent, target)
 
 

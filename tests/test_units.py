@@ -159,3 +159,9 @@ def test_a_time_to_wait(text: str, seconds: float) -> None:
 def test_no_time_to_wait(text: str) -> None:
     with pytest.raises(UsageError, match="--time"):
         units.parse_duration(text, "--time")
+
+
+def test_a_small_loss_shows_its_digits() -> None:
+    values = (5.25, 0.0, -0.5, 0.0123456789, 1.5e-9, float("nan"), float("inf"))
+    shown = ["5.250000", "0.000000", "-0.500000", "0.0123457", "1.5e-09", "nan", "inf"]
+    assert list(map(units.format_loss, values)) == shown

@@ -139,7 +139,6 @@ def test_places_that_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("old")
     try_file(tmp_path / "old")
     try_file(tmp_path / "new")
-    try_file(tmp_path / "no" / "such" / "new", makes_folders=True)
     try_folder(tmp_path / "no" / "such")
     try_folder(tmp_path)
     assert names(tmp_path) == ["old"]
@@ -164,8 +163,6 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
         try_folder(tmp_path / "file")
     with pytest.raises(UsageError, match="file is no folder"):
         try_folder(tmp_path / "file" / "within")
-    with pytest.raises(UsageError, match="file is no folder"):
-        try_file(tmp_path / "file" / "a" / "b", makes_folders=True)
 
 
 def test_a_sweep_that_comes_before_the_lock_costs_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,7 +238,9 @@ class Tiling:
             return cls((), ())
         if len(parts) != len(ways) or said != ways:
             want = " ".join(f"?/{cut}" for cut in ways)
-            raise UsageError(f"tiling {text!r} does not fit the cuts", hint=f"this plan's cuts are {want}")
+            raise UsageError(
+                f"tiling {text!r} does not fit the cuts", hint=f"write a placement for each cut of this plan: {want}"
+            )
         return cls(tuple(placement for placement, _ in parts), ways).settled
 
 

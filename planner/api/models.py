@@ -56,11 +56,10 @@ def zoo(
             planner.zoo("gpt-2x1024", batch=16, output="train.onnx")
     """
     output = path_of(output) or Path(f"{name}.onnx")
-    try_file(output, makes_folders=True)
+    try_file(output)
     progress(f"building {name}")
     graph = build(name, batch=batch, optimizer=optimizer)
     progress(f"writing {output}")
-    output.parent.mkdir(parents=True, exist_ok=True)
     write_model(graph, output)
     weights = trained(graph)
     return ZooResult(

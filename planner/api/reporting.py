@@ -103,7 +103,10 @@ def report(
     profile, opdefs = path_of(profile), path_of(opdefs)
     written = [file for file in (output, svg, trace) if file is not None]
     if not written:
-        raise UsageError("report: what is to be written?", hint="write -o plan.html, --svg FILE or --trace FILE")
+        raise UsageError(
+            "report: what is to be written?",
+            hint="write -o plan.html, --svg FILE or --trace FILE; in Python, output=, svg= or trace=",
+        )
     for file in written:
         try_file(file)
     progress("reading the plan")

@@ -156,7 +156,7 @@ def grad(
         gradients=path_of(gradients),
         state=path_of(state),
     )
-    try_file(output, makes_folders=True)
+    try_file(output)
     door: DoorVerdict | None = None
     if verify:
         progress(f"holding the model as read against {path}")
@@ -170,7 +170,6 @@ def grad(
         made, proto = make(path, wishes), None
     graph = made.graph
     progress(f"writing {output}")
-    output.parent.mkdir(parents=True, exist_ok=True)
     data_folder = data_folder_of(graph, file_of(path))
     if proto is None:
         proto = to_model(without_data_folder(graph))

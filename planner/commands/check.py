@@ -30,7 +30,11 @@ from planner.errors import TofuError
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True)
 @click.option("--gpus", metavar="K,K,...", type=COUNTS, required=True, help="How many GPUs; each model for each.")
 @click.option(
-    "--baseline", type=click.Path(path_type=Path), metavar="FILE.json", required=True, help="What plans cost before."
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    required=True,
+    help="What plans cost before; --update writes it.",
 )
 @click.option("--max-increase", metavar="SHARE", default="0%", show_default=True, help="How much more is allowed.")
 @click.option("--update", is_flag=True, help="Write what the plans cost into the baseline; other models in it stay.")

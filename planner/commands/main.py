@@ -156,8 +156,17 @@ def _usage_error(error: click.ClickException) -> UsageError:
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     if ctx is None:
         return UsageError(what)
-    hint = _near(error, ctx) or f"see {ctx.command_path} --help"
+    hint = _near(error, ctx) or _lacking(error, ctx) + f"see {ctx.command_path} --help"
     return UsageError(what[0].lower() + what[1:], hint=hint)
+
+
+def _lacking(error: click.ClickException, ctx: click.Context) -> str:
+    """How an option that is missing is written, and what it is for; "" if it is something else that is wrong."""
+    option = error.param if isinstance(error, click.MissingParameter) else None
+    if not isinstance(option, click.Option) or not option.help:
+        return ""
+    what = option.help.rstrip(".")
+    return f"write {option.opts[0]} {option.make_metavar(ctx)}: {what[0].lower()}{what[1:]}; "
 
 
 def _near(error: click.ClickException, ctx: click.Context) -> str:

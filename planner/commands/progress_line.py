@@ -138,7 +138,8 @@ def _cut(text: str, columns: int) -> str:
     return f"{text[:kept]}…"
 
 
-def _can_erase(stream: TextIO | None) -> bool:
+def can_erase(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal on which a line is written again in its place."""
     return stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
@@ -149,7 +150,7 @@ def progress_line(beginning: str) -> Iterator[ProgressLine]:
     Args:
         beginning: what is done first.
     """
-    line = ProgressLine(sys.stderr, is_in_place=_can_erase(sys.stderr))
+    line = ProgressLine(sys.stderr, is_in_place=can_erase(sys.stderr))
     ended = threading.Event()
 
     def keep_time() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,9 +17,9 @@ from planner.commands.options import (
     JSON,
     POSITIVE,
 )
-from planner.commands.progress_line import ProgressLine
+from planner.commands.progress_line import ProgressLine, can_erase
 from planner.commands.show import show
-from planner.commands.streams import say
+from planner.commands.streams import are_one, say
 from planner.commands.termination import interrupts_end
 from planner.commands.watch import watched
 from planner.errors import UsageError
@@ -222,6 +224,9 @@ def run(
     from planner.report import as_json, tables
     from planner.report.iteration_line import iteration_line
 
+    is_each_told = log_every == 1 or (log_every is None and not can_erase(sys.stderr))
+    is_told = is_each_told and are_one(sys.stdout, sys.stderr)
+
     def work(line: ProgressLine) -> RunResult:
         from planner import api
 
@@ -271,7 +276,8 @@ def run(
                 note=note,
             )
 
-    outcome = show(work, as_json.run, tables.run, json_wanted, "reading the plan")
+    as_table = partial(tables.run, is_told=True) if is_told else tables.run
+    outcome = show(work, as_json.run, as_table, json_wanted, "reading the plan")
     if outcome.is_interrupted:
         say(f"interrupted after step {outcome.first_step + outcome.steps - 1}; {_saved(outcome)}")
         return EXIT_INTERRUPTED

@@ -55,6 +55,15 @@ def is_closed(stream: TextIO | None) -> bool:
     return mode == os.O_RDONLY
 
 
+def are_one(first: TextIO | None, second: TextIO | None) -> bool:
+    """Whether two streams lead to one file, pipe or terminal: ``tofu run plan > run.txt 2>&1``."""
+    try:
+        ends = [os.fstat(stream.fileno()) for stream in (first, second) if stream is not None]
+    except (OSError, ValueError, AttributeError):
+        return False
+    return len(ends) == 2 and os.path.samestat(*ends)
+
+
 def take_stdin() -> None:
     """Opens stdin on nothing where it is closed, so that no file of ours gets its number."""
     try:

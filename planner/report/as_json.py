@@ -207,6 +207,7 @@ def run(result: RunResult) -> dict[str, Any]:
         **({} if result.on_gpus is None else {"on_gpus": asdict(result.on_gpus), "nearly_same": result.nearly_same}),
         "checkpoint": None if result.checkpoint is None else str(result.checkpoint),
         "exported": list(result.exported),
+        "export": None if result.export is None else str(result.export),
         "drawn": {
             "weights": {
                 "tensors": len(result.drawn.weights),

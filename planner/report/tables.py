@@ -20,7 +20,7 @@ from planner.results import (
     ZooResult,
     ZooRow,
 )
-from planner.units import format_bytes, format_ratio, format_seconds
+from planner.units import format_bytes, format_loss, format_ratio, format_seconds
 
 if TYPE_CHECKING:
     from planner.runtime.measure.profile import Profile
@@ -99,30 +99,35 @@ _FIRST_STEPS, _MOST_STEPS = 5, 40
 """Rows of a long run: so many first ones, and so many in all."""
 
 
-def run(result: RunResult, file: TextIO) -> None:
-    """Prints the steps of a run, what moved, and the verdict."""
+def run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None:
+    """Prints the steps of a run, what moved, and the verdict.
+
+    Args:
+        result: of the run.
+        file: where to.
+        is_told: a line of each step stands there already.
+    """
     console = ReportConsole(file)
     numbers = [str(number) for number in range(result.first_step, result.first_step + result.steps)]
     seconds = [format_seconds(seconds) for seconds in result.seconds]
     if result.losses:
         columns: tuple[str, ...] = ("step", result.loss_name, "time")
-        rows: list[tuple[str, ...]] = list(
-            zip(numbers, [f"{loss:.6f}" for loss in result.losses], seconds, strict=True)
-        )
+        rows: list[tuple[str, ...]] = list(zip(numbers, list(map(format_loss, result.losses)), seconds, strict=True))
     else:
         columns, rows = ("step", "time"), list(zip(numbers, seconds, strict=True))
     if not result.steps:
         facts = [("steps", f"{result.first_step - 1} were done already")]
         if result.exported:
-            facts.append(("exported", counted(len(result.exported), "tensor")))
+            facts.append(("exported", f"{counted(len(result.exported), 'tensor')} to {result.export}"))
         console.print_facts(facts)
         return
     left_out = len(rows) - _MOST_STEPS
     if left_out > 0:
         rows[_FIRST_STEPS : _FIRST_STEPS + left_out] = [("…",) * len(columns)]
-    console.print_table(columns, rows, columns)
+    if not is_told:
+        console.print_table(columns, rows, columns)
     console.print()
-    if left_out > 0:
+    if left_out > 0 and not is_told:
         console.print_text(f"{counted(left_out, 'step')} more: --json and --log have all", 0)
         console.print()
     agree = all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
@@ -151,7 +156,7 @@ def run(result: RunResult, file: TextIO) -> None:
         facts.append(("accuracy", f"{result.accuracies[-1]:.4f} in the last step"))
     if result.evaluations:
         last = result.evaluations[-1]
-        loss = "" if last.loss is None else f"loss {last.loss:.6f}"
+        loss = "" if last.loss is None else f"loss {format_loss(last.loss)}"
         share = "" if last.accuracy is None else f"accuracy {last.accuracy:.4f}"
         batches = counted(last.batches, "batch", "es")
         facts.append(
@@ -162,7 +167,7 @@ def run(result: RunResult, file: TextIO) -> None:
     if result.checkpoint is not None:
         facts.append(("checkpoint", str(result.checkpoint)))
     if result.exported:
-        facts.append(("exported", counted(len(result.exported), "tensor")))
+        facts.append(("exported", f"{counted(len(result.exported), 'tensor')} to {result.export}"))
     if result.comparisons:
         judge = "the unpartitioned model" if result.no_reference else "a float64 reference"
         if result.own_precision:

@@ -64,6 +64,7 @@ def already_done(plan: LoadedPlan, checkpoint: Checkpoint, loss: str, options: R
         profile=None,
         checkpoint=None,
         exported=exported,
+        export=options.export if exported else None,
         drawn=Drawn(options.seed, (), ()),
         data_folder=None,
     )

@@ -33,6 +33,7 @@ from planner.runtime.values.export import export_weights
 from planner.runtime.values.feed import Feed
 from planner.runtime.values.state import Values, not_finite, part_of
 from planner.runtime.values.tiles import fill_tiles, gather_tiles, hand_out_tiles, load_tiles
+from planner.units import format_loss
 
 
 class Iterations:
@@ -160,7 +161,7 @@ class Iterations:
         if self._accuracy is not None:
             self._labels = fresh.get(self._accuracy.labels.name, self._labels)
         epoch = "" if self._feed is None else f", epoch {self._feed.epoch(number)} of {self._feed.epoch(options.steps)}"
-        loss = f", loss {self._losses[-1]:.6f}" if self._losses else ""
+        loss = f", loss {format_loss(self._losses[-1])}" if self._losses else ""
         accuracy = f", accuracy {self._accuracies[-1]:.4f}" if self._accuracies else ""
         after = f" after step {number - 1}" if loss or accuracy else ""
         options.doing(f"step {number} of {options.steps}{epoch}{loss}{accuracy}{after}")
@@ -325,6 +326,7 @@ class Iterations:
         options, program, judge = self._options, self._plan.program, self._judge
         found = tuple(self._comparisons)
         reports = self._engine.reports
+        exported = () if is_interrupted else self._export(outputs)
         return RunResult(
             steps=last - first + 1,
             first_step=first,
@@ -348,7 +350,8 @@ class Iterations:
             nearly_same=len(self._nearly_same or ()),
             profile=profile_of(program, self._iterations, self._plan.estimate) if options.profile and reports else None,
             checkpoint=self._checkpoint,
-            exported=() if is_interrupted else self._export(outputs),
+            exported=exported,
+            export=options.export if exported else None,
             drawn=values.drawn,
             data_folder=values.data_folder,
             accuracies=tuple(self._accuracies),

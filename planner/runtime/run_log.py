@@ -31,24 +31,45 @@ COLUMNS: Final = (
     *("learning_rate", "seconds", "moved_bytes", "time"),
 )
 """What a line may have, in this order."""
+_HEAD: Final = {name: name for name in COLUMNS}
 
 
-def try_log(path: Path) -> None:
+def try_log(path: Path, *, is_resumed: bool) -> None:
     """Refuses, before the work, a file that no log could be written to.
 
+    Args:
+        path: of the file.
+        is_resumed: the run goes on from a checkpoint, and the log goes on with it.
+
     Raises:
-        UsageError: its name says no form that a log has, or it cannot be written.
+        UsageError: its name says no form that a log has, it cannot be written, another run is writing it, or it holds
+            what would be lost.
     """
     if path.suffix not in SUFFIXES:
         raise UsageError(f"--log {path}: a log is JSON or CSV", hint=f"call it {path.stem}.jsonl or {path.stem}.csv")
     try_file(path)
+    if path.exists() and (descriptor := _locked(path)) is not None:
+        os.close(descriptor)
+    if not is_resumed and _holds_lines(path):
+        raise UsageError(
+            f"--log {path}: the file is there, and would be replaced",
+            hint="name another file, or remove it; with --resume, a run goes on with its log",
+        )
+
+
+def _holds_lines(path: Path) -> bool:
+    """Whether there is more in a file than a run writes before its first step."""
+    try:
+        return path.stat().st_size > (len(_as_csv(_HEAD)) if path.suffix == ".csv" else 0)
+    except FileNotFoundError:
+        return False
 
 
 class RunLog:
     """A log that is being written.
 
     Args:
-        path: of the file; another run's is replaced.
+        path: of the file (see ``try_log``).
         first: the step that comes first; lines of earlier ones stay.
 
     Raises:
@@ -63,7 +84,7 @@ class RunLog:
             if path.exists():
                 self._hold()
             kept = self._lines_before(first) if first > 1 else []
-            head = _as_csv({name: name for name in COLUMNS}) if self._is_csv else ""
+            head = _as_csv(_HEAD) if self._is_csv else ""
             with whole_file(path) as stream:
                 stream.write("".join([head, *kept]).encode())
             # The file that was locked until here has been replaced.
@@ -97,22 +118,10 @@ class RunLog:
 
     def _hold(self) -> None:
         """Locks the file that has the log's name now, in place of one that was locked before."""
-        try:
-            descriptor = os.open(self._path, os.O_RDONLY)
-        except OSError as error:
-            raise UsageError(f"--log {self._path} cannot be read: {error.strerror}") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise UsageError(
-                f"--log {self._path} is in use by another run", hint="wait until it has ended, or name another file"
-            ) from None
-        except OSError:  # the file system has no locks
-            os.close(descriptor)
-            return
-        self.close()
-        self._lock = descriptor
+        descriptor = _locked(self._path)
+        if descriptor is not None:
+            self.close()
+            self._lock = descriptor
 
     def _lines_before(self, first: int) -> list[str]:
         """The lines of earlier steps; a last line that was cut off goes."""
@@ -145,6 +154,25 @@ class RunLog:
             return int(step)
         except (ValueError, OverflowError, TypeError, KeyError, RecursionError):
             return None
+
+
+def _locked(path: Path) -> int | None:
+    """A descriptor that holds a lock on a file; None where the file system has no locks."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise UsageError(f"--log {path} cannot be read: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UsageError(
+            f"--log {path} is in use by another run", hint="wait until it has ended, or name another file"
+        ) from None
+    except OSError:  # the file system has no locks
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _members(report: StepReport) -> dict[str, object]:

@@ -142,6 +142,6 @@ def check_options(options: RunOptions) -> None:
     if options.checkpoint_dir is not None:
         try_folder(options.checkpoint_dir)
     if options.log is not None:
-        try_log(options.log)
+        try_log(options.log, is_resumed=options.resume)
     if options.export is not None:
         try_export(options.export, options.forward)

@@ -104,6 +104,8 @@ class RunResult(ShortRepr):
     """The last checkpoint that was written."""
     exported: tuple[str, ...]
     """Names of the weights that were exported."""
+    export: Path | None
+    """The file that they were exported to; None: none was."""
     drawn: Drawn
     """What was made up."""
     data_folder: Path | None

@@ -207,7 +207,8 @@ def family_of(name: str) -> Family:
     raise UsageError(
         f"the zoo has no model {name!r}",
         facts=tuple(f"{family.form}: {family.about}" for family in FAMILIES),
-        hint=did_you_mean(name, names()),
+        hint=did_you_mean(name, names())
+        or "write a name of one of these forms, such as gpt-2x1024; tofu zoo lists them",
     )
 
 

@@ -51,7 +51,7 @@ def test_what_cannot_be_kept_is_refused_and_nothing_is_written(here: Path, capsy
     assert out == ""
     assert err.splitlines() == [
         "error: a pin or prohibition cannot be kept",
-        "  x1=S(3): the tensor has rank 2",
+        "  x1=S(3): there is no dim 3: the tensor is [36, 24]",
         "  no tensor matches 'v*'",
         "  x2=O(1): no tensor is ever O(1); write S(dim), R or P",
         "  x2=S(0)/2: a prohibition is of every cut; write S(0)",

@@ -47,3 +47,12 @@ def test_gpus_of_a_check_are_counts(counts: str, door: Door, capsys: pytest.Capt
     assert cli.main(["check", "m.onnx", "--gpus", counts, "--baseline", "c.json"]) == 2
     assert "whole numbers" in capsys.readouterr().err
     assert not door.calls
+
+
+def test_without_a_baseline_it_says_how_one_is_made(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main("check m.onnx --gpus 2".split()) == 2
+    assert capsys.readouterr().err == (
+        "error: missing option '--baseline'\n"
+        "hint: write --baseline FILE.json: what plans cost before; --update writes it; see tofu check --help\n"
+    )
+    assert door.calls == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from command_line import ROOT, Door, model_file, raises, tofu
 from fast_suite import chosen
 from planner.commands import main as cli
+from planner.commands.streams import are_one
 
 
 def into_a_closed_pipe(*arguments: str) -> tuple[int, bytes]:
@@ -87,3 +89,11 @@ def test_without_stdin_a_plan_is_made_and_run(tmp_path: Path) -> None:
             ["bash", "-c", f'"$0" -m planner {line} <&-', sys.executable], cwd=ROOT, capture_output=True, timeout=300
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_streams_that_lead_to_one_file(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("w") as a, (tmp_path / "b").open("w") as b, os.fdopen(os.dup(a.fileno()), "w") as again:
+        assert are_one(a, again)
+        assert not are_one(a, b)
+        assert not are_one(a, None)
+        assert not are_one(a, io.StringIO())

@@ -214,3 +214,23 @@ def test_grad_refuses_to_guess_classes(tmp_path: Path, capsys: pytest.CaptureFix
     ]
     codes = [cli.main([*command.partition(": ")[0].split()[1:], *out]) for command in commands]
     assert codes == [0, 0]
+
+
+def test_a_batch_that_has_no_size_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[N, 6] x) => (float[N, 2] y) <float[6, 2] w = {0,0,0,0,0,0,0,0,0,0,0,0}> { y = MatMul(x, w) }"""
+    )
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    line = ["grad", str(tmp_path / "m.onnx"), "--loss", "mse", "--optimizer", "sgd", "-o", str(tmp_path / "t.onnx")]
+    sizes = "give sizes to the symbolic dims: --dim N=SIZE"
+    for more, hint in (([], sizes), (["--batch", "8"], f"--batch changes a batch that has a size; {sizes}")):
+        assert cli.main([*line, *more]) == 2
+        assert capsys.readouterr().err.splitlines()[-1] == f"hint: {hint}"
+
+
+def test_no_folder_is_made_for_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["grad", str(model_file(tmp_path, "x")), "--loss", "mse", "--optimizer", "sgd"]
+    assert cli.main([*line, "-o", str(tmp_path / "no" / "t.onnx")]) == 2
+    assert f"there is no folder {tmp_path}/no\nhint: make it first" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()

@@ -58,3 +58,17 @@ def test_a_step_of_training(sampled: Path, tmp_path: Path, capsys: pytest.Captur
     assert cli.main(["plan", train, "--gpus", "2", "--out", out, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["values"] == {"sr": "8000"}
     assert cli.main(["run", out, "--verify"]) == 0
+
+
+def test_data_that_is_the_same_for_ever_is_warned_of(
+    sampled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = str(tmp_path / "train.onnx")
+    line = ["grad", str(sampled), "--loss", "mse", "--optimizer", "sgd", "-o", train, "--value", "sr=8000", "--json"]
+    assert cli.main([*line, "--value", "x=3"]) == 0
+    assert json.loads(capsys.readouterr().out)["warnings"] == [
+        "input x, float32 [4, 6], is 3 in every step (--value): where it is data, leave that out, and give it with "
+        "tofu run --inputs"
+    ]
+    assert cli.main(line) == 0
+    assert json.loads(capsys.readouterr().out)["warnings"] == []

@@ -93,7 +93,7 @@ def test_both_are_what_numpy_counts_and_training_is_as_without(plan: LoadedPlan,
     assert [line.get("eval_accuracy") for line in lines][2::3] == [one.accuracy for one in ran.evaluations]
     assert [line["accuracy"] for line in lines] == list(ran.accuracies)
     # The checkpoint after an evaluation is of the training's state: whoever goes on from it trains as without.
-    run_with(plan, replace(looked, epochs=None, steps=3, checkpoint_dir=tmp_path / "short"))
+    run_with(plan, replace(looked, epochs=None, steps=3, checkpoint_dir=tmp_path / "short", log=None))
     again = run_with(plan, replace(options, resume=True, checkpoint_dir=tmp_path / "short"))
     assert again.first_step == 4
     assert bits(again) == bits(plain)

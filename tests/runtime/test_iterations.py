@@ -19,6 +19,7 @@ from planner.runtime.run_log import COLUMNS
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import StepReport
 from planner.stop import Interrupt
+from planner.units import format_loss
 
 
 def batches(folder: Path, *scales: float) -> Path:
@@ -105,8 +106,32 @@ def test_two_runs_do_not_share_a_log(training: Any, tmp_path: Path, suffix: str)
 
     run_with(training.plan, replace(options, progress=told))
     assert refused == ["wait until it has ended, or name another file"] * 2
-    assert len((tmp_path / f"l.{suffix}").read_text().splitlines()) == 2 + (suffix == "csv")
-    run_with(training.plan, options)
+    written = (tmp_path / f"l.{suffix}").read_text()
+    assert len(written.splitlines()) == 2 + (suffix == "csv")
+    with pytest.raises(UsageError, match="the file is there, and would be replaced") as caught:
+        run_with(training.plan, options)
+    assert "--resume" in caught.value.hint
+    assert (tmp_path / f"l.{suffix}").read_text() == written
+
+
+def test_a_log_without_a_step_is_written_anew(training: Any, tmp_path: Path) -> None:
+    for suffix, beginning in (("jsonl", ""), ("csv", ",".join(COLUMNS) + "\n")):
+        (tmp_path / f"l.{suffix}").write_text(beginning)
+        run_with(training.plan, RunOptions(log=tmp_path / f"l.{suffix}"))
+    assert [len((tmp_path / name).read_text().splitlines()) for name in ("l.jsonl", "l.csv")] == [1, 2]
+
+
+def test_a_line_of_each_step_stands_once(training: Any, tmp_path: Path) -> None:
+    """Where stdout and stderr lead to one file, the lines are there before the result is."""
+    found = run_with(training.plan, RunOptions(steps=2, export=tmp_path / "w.npz"))
+    texts = []
+    for is_told in (False, True):
+        text = io.StringIO()
+        tables.run(found, text, is_told=is_told)
+        texts.append(text.getvalue())
+    assert texts[0].endswith(texts[1].lstrip("\n"))
+    assert [text.count(format_loss(found.losses[0])) for text in texts] == [1, 0]
+    assert f"1 tensor to {tmp_path}/w.npz" in texts[1]
 
 
 def test_an_interrupt_finishes_the_step_and_keeps_it(training: Any, tmp_path: Path) -> None:

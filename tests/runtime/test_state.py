@@ -64,14 +64,23 @@ def test_all_findings_at_once(training: Any, tmp_path: Path) -> None:
         "in_W: is of float64, the input is of float32",
         "W_nxt: no input has this name",
     )
-    assert caught.value.hint == "the data inputs are: X"
+    assert caught.value.hint == "the data inputs are: X; convert it: in_W.astype('float32')"
 
 
 def test_did_you_mean() -> None:
     graph = graph_of()
     with pytest.raises(UsageError) as caught:
         check_inputs(graph, {"WW": np.zeros((8, 4), np.float32)}, source="inputs")
-    assert caught.value.facts == ("WW: no input has this name; did you mean W?",)
+    assert caught.value.facts == ("WW: no input has this name; did you mean 'W'?",)
+    with pytest.raises(UsageError) as caught:
+        check_inputs(graph, {"w": np.zeros((8, 4), np.float32)}, source="inputs")
+    assert caught.value.facts == ("w: no input has this name; did you mean 'W'?",)
+
+
+def test_fewer_rows_than_a_batch_has(training: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_inputs(training.graph, {"X": np.zeros((4, 3), np.float32)}, source="inputs")
+    assert caught.value.hint == "give 6 rows or more, or plan for fewer: tofu grad --batch 4"
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import helper, load, numpy_helper
+from onnx import helper, load, numpy_helper, save_model
 
 from planner.algebra.region import Region, index_space
-from planner.errors import UsageError
+from planner.errors import ModelError, UsageError
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
@@ -134,9 +134,23 @@ def test_weights_that_do_not_fit(tmp_path: Path) -> None:
         WeightFile(tmp_path / "w.npz", GRAPH)
     assert caught.value.facts == (
         "w1: has the shape [2, 2], the input has [24, 24]",
-        "w22: no input has this name; did you mean w2?",
+        "w22: no input has this name; did you mean 'w2'?",
         "rate: is a constant whose value the plan holds",
     )
+
+
+def test_a_forward_model_that_is_another(plan_of: Planner, tmp_path: Path) -> None:
+    path = tmp_path / "other.onnx"
+    for name, says in (("v", "has no initializer that is a state"), ("w1", "initializer 'w1' is [4, 4]")):
+        weight = numpy_helper.from_array(np.zeros((4, 4), np.float32), name)
+        x = helper.make_tensor_value_info("x", 1, (8, 4))
+        node = helper.make_node("MatMul", ["x", name], ["y"])
+        y = helper.make_tensor_value_info("y", 1, (8, 4))
+        save_model(helper.make_model(helper.make_graph([node], "g", [x], [y], [weight])), path)
+        with pytest.raises(ModelError) as caught:
+            run_with(plan_of(GRAPH, 2), RunOptions(export=tmp_path / "w.onnx", forward=path))
+        assert says in caught.value.what
+        assert caught.value.hint.startswith("--forward is the model that tofu grad was given")
 
 
 def test_absent_constants_are_loaded_tile_by_tile(plan_of: Planner, tmp_path: Path) -> None:

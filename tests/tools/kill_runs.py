@@ -99,6 +99,8 @@ def kill_runs(seed: int, count: int, folder: Path, ranks: int = 0, interrupts: i
     rng.shuffle(ends)
     for end in ends:
         before = steps_in(checkpoints)
+        if not before:
+            log.unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
         ended = _end_one([*command, *line, *(["--resume"] if before else [])], checkpoints, rng, ranks, end)
         outcome.survivors += ended.survivors
         left = [entry.name for entry in checkpoints.iterdir() if entry.name.startswith(".") and entry.name != ".lock"]

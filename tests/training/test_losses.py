@@ -89,8 +89,9 @@ def test_an_output_that_is_the_loss(shape, own, forward_model, reference, direct
 def test_refused(forward_model):
     forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random((3, 4))}).graph()
     settings = {"optimizer": "sgd", "learning_rate": 1.0}
-    with pytest.raises(UsageError, match="3 class weights for 4 classes"):
+    with pytest.raises(UsageError, match="3 class weights for 4 classes") as raised:
         build_training_graph(forward, loss="nll", loss_options=LossOptions((1.0, 1.0, 1.0)), **settings)
+    assert raised.value.hint == "write --class-weights with 4 numbers, for the classes from 0 to 3"
     with pytest.raises(UsageError, match=r"'mse' has no labels, so it takes no --ignore-index\n") as raised:
         build_training_graph(forward, loss="mse", loss_options=LossOptions(None, 3), **settings)
     assert "--loss softmax_cross_entropy" in raised.value.hint

@@ -31,9 +31,12 @@ def test_writes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     graph = read_model(tmp_path / said["output"])
     assert graph.tensors["x"].shape == (2, 3, 224, 224)
     assert len(graph.ops) == said["ops"]
-    assert cli.main(["zoo", "lenet-5", "--optimizer", "momentum", "-o", "deep/lenet.onnx"]) == 0
+    assert cli.main(["zoo", "lenet-5", "--optimizer", "momentum", "-o", "lenet.onnx"]) == 0
     assert "61,706" in capsys.readouterr().out
-    assert (tmp_path / "deep" / "lenet.onnx").is_file()
+    assert (tmp_path / "lenet.onnx").is_file()
+    assert cli.main(["zoo", "lenet-5", "-o", "deep/lenet.onnx"]) == 2
+    assert "there is no folder deep" in capsys.readouterr().err
+    assert not (tmp_path / "deep").exists()
 
 
 def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:

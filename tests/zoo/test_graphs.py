@@ -129,7 +129,7 @@ def test_batch_and_optimizer_can_be_chosen() -> None:
         ("vgg16", "did you mean 'vgg-16'?"),
         ("resnet-51", "did you mean 'resnet-50'?"),
         ("rnn-0-8k", "did you mean 'rnn-10-8k'?"),
-        ("xyzzy", ""),
+        ("xyzzy", "write a name of one of these forms, such as gpt-2x1024; tofu zoo lists them"),
     ],
 )
 def test_unknown_names_are_refused(name: str, hint: str) -> None:

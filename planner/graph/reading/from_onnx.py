@@ -318,14 +318,14 @@ def _inputs(model: ModelProto, initializers: Mapping[str, TensorProto], dims: Ma
         raise ModelError(
             f"{count} no static shape",
             facts=tuple(open_shapes),
-            hint="give sizes to the symbolic dims: " + " ".join(_dim_option(symbol, "N") for symbol in unbound),
+            hint="give sizes to the symbolic dims: " + " ".join(map(_dim_option, unbound)),
         )
     return tensors
 
 
-def _dim_option(symbol: str, size: str) -> str:
+def _dim_option(symbol: str) -> str:
     """How the size of a symbolic dim is given: quoted where a shell would read brackets."""
-    return f"--dim {shlex.quote(printable(symbol) + '=' + size)}"
+    return f"--dim {shlex.quote(printable(symbol) + '=' + ('SIZE' if symbol == 'N' else 'N'))}"
 
 
 def _is_unknown(dim: TensorShapeProto.Dimension) -> bool:
@@ -349,7 +349,7 @@ def _check_dims(values: Sequence[ValueInfoProto], dims: Mapping[str, int]) -> No
             f"the model has no symbolic dim named {', '.join(map(repr, unknown))}",
             facts=(f"its symbolic dims: {', '.join(known)}" if known else "none of its inputs has a symbolic dim",),
             hint=" ".join(filter(None, (did_you_mean(name, known) for name in unknown)))
-            or " ".join(_dim_option(symbol, "N") for symbol in known),
+            or " ".join(map(_dim_option, known)),
         )
     small = [f"{name}={size}" for name, size in dims.items() if size < 1]
     if small:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
@@ -15,6 +16,10 @@ from planner.graph.reading.load import load_model
 from planner.runtime.values.results import write_arrays, write_bytes
 from planner.runtime.values.safetensors import write_safetensors
 from planner.whole import try_file
+
+_WHICH: Final = "--forward is the model that tofu grad was given; --export to .safetensors or .npz needs none"
+_SHOWN: Final = 8
+"""Names in a line."""
 
 
 def export_weights(
@@ -97,10 +102,16 @@ def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None =
         elif (tuple(initializer.dims), initializer.data_type) != (tensor.shape, elem_type_of(tensor.dtype)):
             raise ModelError(
                 f"{forward}: initializer {initializer.name!r} is {list(initializer.dims)}, "
-                f"the state of that name is {tensor.dtype.value} {list(tensor.shape)}"
+                f"the state of that name is {tensor.dtype.value} {list(tensor.shape)}",
+                hint=_WHICH,
             )
     if len(kept) == len(model.graph.initializer):
-        raise ModelError(f"{forward} has no initializer that is a state of the plan", facts=tuple(sorted(state)[:10]))
+        held = [initializer.name for initializer in kept]
+        raise ModelError(
+            f"{forward} has no initializer that is a state of the plan",
+            facts=(f"states of the plan: {_some(sorted(state))}", f"initializers of the model: {_some(held)}"),
+            hint=_WHICH,
+        )
     external = [entry.name for entry in kept if entry.data_location == TensorProto.EXTERNAL]
     if external and path.resolve().parent != forward.resolve().parent:
         raise UsageError(
@@ -108,3 +119,8 @@ def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None =
             hint="export into the folder of that model, or to .safetensors",
         )  # fmt: skip
     return model
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) or "none") + more

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Final, Protocol
 import numpy as np
 
 from planner.algebra.region import Region, index_space
-from planner.errors import UsageError
+from planner.errors import UsageError, did_you_mean
 from planner.graph.data_folder import Followed
 from planner.graph.external import external_values
-from planner.graph.model import Graph, Tensor
+from planner.graph.model import Graph, Shape, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.graph.reading.values import values_of
 from planner.graph.state_warnings import left_over
@@ -286,8 +285,7 @@ class WeightFile:
             if name in graph.constants and graph.constants[name] is not None:
                 findings.append(f"{name}: is a constant whose value the plan holds")
             elif name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                findings.append(f"{name}: no input has this name" + (f"; did you mean {near[0]}?" if near else ""))
+                findings.append(_unknown(name, name, known))
             elif isinstance(found, StoredTensor):
                 tensor = graph.tensors[name]
                 if (found.dtype, found.shape) != (tensor.dtype, tensor.shape):
@@ -329,7 +327,7 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
     """By input, the key of its array; see ``check_inputs``. The arrays may have no memory."""
     found: dict[str, str] = {}
     findings: list[str] = []
-    hint = ""
+    about_names = about_types = about_rows = ""
     fixed = dict(values_of(graph.notes))
     for key, array in arrays.items():
         name = key if key in graph.inputs else key.removeprefix(_IN)
@@ -337,21 +335,27 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
             if name in fixed:
                 findings.append(f"{key}: fixed at {fixed[name]} when the model was planned (--value); leave it out")
             elif not key.startswith(_OUT):
-                near = difflib.get_close_matches(name, graph.inputs, n=1)
                 data = data_inputs(graph)
                 more = f" and {len(data) - _NAMED} more" if len(data) > _NAMED else ""
-                hint = f"the data inputs are: {', '.join(data[:_NAMED])}{more}"
-                findings.append(f"{key}: no input has this name" + (f"; did you mean {near[0]}?" if near else ""))
+                about_names = f"the data inputs are: {', '.join(data[:_NAMED])}{more}"
+                findings.append(_unknown(key, name, graph.inputs))
             continue
         if name in found:
             findings.append(f"{key}: input {name} is given twice")
         fault = _misfit(np.asarray(array), graph.tensors[name])
         findings.extend([f"{key}: {fault}"] if fault else [])
-        hint = hint or _conversion(key, np.asarray(array), graph.tensors[name])
+        about_types = about_types or _conversion(key, np.asarray(array), graph.tensors[name])
+        about_rows = about_rows or _fewer_rows(np.asarray(array).shape, graph.tensors[name].shape)
         found[name] = key
     if findings:
+        hint = "; ".join(filter(None, (about_names, about_rows, about_types)))
         raise UsageError(f"{source} does not fit the model", facts=tuple(findings), hint=hint)
     return found
+
+
+def _unknown(key: str, name: str, known: Sequence[str]) -> str:
+    """An array that is of no input, with the one that is near."""
+    return "; ".join(filter(None, (f"{key}: no input has this name", did_you_mean(name, known))))
 
 
 def _misfit(array: np.ndarray, tensor: Tensor) -> str:
@@ -370,6 +374,13 @@ def _conversion(key: str, array: np.ndarray, tensor: Tensor) -> str:
     if own.name == wanted.name or wanted.kind == "V" or not np.can_cast(own, wanted, "same_kind"):
         return ""
     return f"convert it: {key}.astype({tensor.dtype.value!r})"
+
+
+def _fewer_rows(shape: Shape, wanted: Shape) -> str:
+    """What to do about an array of too few rows, or "" if that is not what is wrong with it."""
+    if not shape or len(shape) != len(wanted) or shape[1:] != wanted[1:] or not 0 < shape[0] < wanted[0]:
+        return ""
+    return f"give {wanted[0]:,} rows or more, or plan for fewer: tofu grad --batch {shape[0]}"
 
 
 def _native(array: np.ndarray, tensor: Tensor) -> np.ndarray:

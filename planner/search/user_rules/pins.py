@@ -10,7 +10,7 @@ from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Shard, Tilin
 from planner.cost.tables import Candidates
 from planner.errors import UsageError
 from planner.graph.deliveries import is_delivery
-from planner.graph.model import Role
+from planner.graph.model import Role, Shape
 from planner.search.model.partial_sums import PARTIAL
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.user_rules.rules import Limits, Rules, is_pattern, matching, unmatched
@@ -136,9 +136,11 @@ class _Reader:
         if placement == PARTIAL:  # what is never partial keeps to this anyway
             having = list(filter(self.problem.may_be_partial, found))
         elif found and not having:
-            rank = max(len(graph.tensors[name].shape) for name in found)
-            only = f"the tensor has rank {rank}" if len(found) == 1 else f"its tensors have rank {rank} at most"
-            self.faults.append(f"{where}: {only}")
+            assert isinstance(placement, Shard), "every tensor may be replicated or not"
+            one = _no_dim(placement.dim, graph.tensors[found[0]].shape)
+            self.faults.append(
+                f"{where}: {one if len(found) == 1 else f'none of its tensors has a dim {placement.dim}'}"
+            )
         for name in having:
             self.forbidden.setdefault(self.problem.variable_of_tensor[name], {})[placement] = None
 
@@ -192,8 +194,13 @@ def _fault(problem: Problem, name: str, tiling: Tiling) -> str:
             return f"it cannot be partial: {why}"
         if isinstance(placement, Shard):
             if placement.dim >= len(shape):
-                return f"the tensor has rank {len(shape)}"
+                return _no_dim(placement.dim, shape)
             if not can_split(so_far.boxes(shape), placement.dim, ways, placement.block):
                 return f"dim {placement.dim} of {list(shape)} is too small to be cut {ways} ways after {so_far}"
         so_far = so_far.extend(placement, ways)
     return ""
+
+
+def _no_dim(dim: int, shape: Shape) -> str:
+    """What to say of a dim that a tensor does not have."""
+    return f"there is no dim {dim}: the tensor is {list(shape)}"

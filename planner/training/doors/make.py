@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 from onnx import ModelProto
 
-from planner.errors import UnsupportedError, UsageError
+from planner.errors import ModelError, UnsupportedError, UsageError
 from planner.graph.model import Graph
+from planner.graph.reading.values import values_of
 from planner.graph.roles import has_own_weights
 from planner.training.build import build_training_graph, chosen_output, stated_output
 from planner.training.doors.gradients import infer_pairs, looks_like_gradients, with_optimizer
@@ -127,13 +128,21 @@ def make_training_info(path: Path, wishes: Wishes) -> tuple[Made, ModelProto]:
 
 def _opened(path: Path, wishes: Wishes) -> Opened:
     pairs = None if wishes.state is None else read_pairs(wishes.state)
-    dims = wishes.dims or None
-    if wishes.loss is None:
-        return open_training(path, dims=dims, values=wishes.values, state_pairs=pairs)
-    output = stated_output(wishes.loss, wishes.output)
-    return open_training(
-        path, dims=dims, values=wishes.values, state_pairs=pairs, weights=wishes.weights, loss_output=output
-    )
+    is_forward = wishes.loss is not None
+    try:
+        return open_training(
+            path,
+            dims=wishes.dims or None,
+            values=wishes.values,
+            state_pairs=pairs,
+            weights=wishes.weights if is_forward else None,
+            loss_output=stated_output(wishes.loss, wishes.output) if wishes.loss is not None else None,
+        )
+    except ModelError as error:
+        if wishes.batch is None or "--dim" not in error.hint:
+            raise
+        hint = f"--batch changes a batch that has a size; {error.hint}"
+        raise type(error)(error.what, facts=error.facts, hint=hint) from error
 
 
 def _from_forward(path: Path, opened: Opened, wishes: Wishes) -> Made:
@@ -154,7 +163,7 @@ def _from_forward(path: Path, opened: Opened, wishes: Wishes) -> Made:
         step, graph, parameters = _built(opened, only(graph, target), target, wishes, options)
         others = [name for name in opened.graph.outputs if name != target]
         left_out = (*left_out, *(LeftOut(name, one_line(error)) for name in others))
-    warnings = export_warnings(graph, parameters, opened.exporter)
+    warnings = (*_fixed_data(opened), *export_warnings(graph, parameters, opened.exporter))
     if wishes.dropout is None:
         warnings += tuple(attention_kept(graph))
     return Made(step, wishes.loss, wishes.optimizer, outcome(parameters, step), graph, options, left_out, warnings)
@@ -175,6 +184,16 @@ def _built(
         precision=wishes.precision, parameters=parameters,
     )  # fmt: skip
     return step, graph, parameters
+
+
+def _fixed_data(opened: Opened) -> Iterator[str]:
+    """A warning for each input that looks like data, and has one value for ever."""
+    stated = dict(values_of(opened.graph.notes))
+    for name, form in opened.fixed_floats:
+        yield (
+            f"input {name}, {form}, is {stated[name]} in every step (--value): where it is data, leave that out, and "
+            "give it with tofu run --inputs"
+        )
 
 
 def _no_patterns(path: Path, wishes: Wishes) -> None:

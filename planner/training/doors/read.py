@@ -13,6 +13,7 @@ from onnx import ModelProto
 
 from planner.errors import ModelError, UnsupportedError, UsageError
 from planner.graph.model import Graph, StatePair
+from planner.graph.protos import dtype_of
 from planner.graph.reading.foreign import Operators
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.reading.inline import reachable_nodes
@@ -54,6 +55,8 @@ class Opened:
     """Outputs of the file that the graph does not have, for they could not be read."""
     exporter: Exporter = field(default_factory=Exporter)
     """What the file of a forward model says of the program that wrote it."""
+    fixed_floats: tuple[tuple[str, str], ...] = ()
+    """Inputs of floats with dims that became constants (``--value``), with what the file says that they are."""
 
 
 def open_training(
@@ -102,20 +105,32 @@ def open_training(
                 model, dims=dims, values=values, state_pairs=state_pairs, name=file.stem, operators=operators
             )
 
+        fixed = _fixed_floats(model, values or {})
         if weights is None:
-            return Opened(graph(), exporter=exporter)
+            return Opened(graph(), exporter=exporter, fixed_floats=fixed)
         held = weights_among_inputs(model, weights)
         if held and (weights or not _is_step(graph)):
             hold(model, held)
         else:
             held = ()
         needed, left_out = read_needed(model, graph, loss_output)
-        return Opened(needed, held=held, left_out=left_out, exporter=exporter)
+        return Opened(needed, held=held, left_out=left_out, exporter=exporter, fixed_floats=fixed)
     except UsageError:
         raise
     except ModelError as error:
         named = error.what if error.what.startswith(str(file)) else f"{file}: {error.what}"
         raise type(error)(named, facts=error.facts, hint=error.hint) from error
+
+
+def _fixed_floats(model: ModelProto, values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for value in model.graph.input:
+        kind = value.type.tensor_type
+        dtype, dims = dtype_of(kind.elem_type), kind.shape.dim
+        if value.name in values and dims and dtype is not None and dtype.is_float:
+            sizes = ", ".join(dim.dim_param or str(dim.dim_value) for dim in dims)
+            found.append((value.name, f"{dtype.value} [{sizes}]"))
+    return tuple(found)
 
 
 def file_of(path: Path) -> Path:

@@ -155,7 +155,10 @@ def _beside(builder: Builder, log_p: str, labels: _Labels, options: LossOptions)
     if options.class_weights is not None:
         classes = builder.shape(log_p)[labels.axis]
         if len(options.class_weights) != classes:
-            raise UsageError(f"there are {len(options.class_weights)} class weights for {classes} classes")
+            raise UsageError(
+                f"there are {len(options.class_weights)} class weights for {classes} classes",
+                hint=f"write --class-weights with {classes} numbers, for the classes from 0 to {classes - 1}",
+            )
         array = np.array(options.class_weights).astype(numpy_dtype(builder.dtype(log_p)))
         weights = builder.constant(array, "class_weights")
     return labelled(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import TypeVar
 
-from planner.errors import UsageError
+from planner.errors import UsageError, did_you_mean
 
 T = TypeVar("T")
 
@@ -19,9 +18,6 @@ def choose(kind: str, name: str, known: Mapping[str, T]) -> T:
     """
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
     raise UsageError(
-        f"unknown {kind} {name!r}",
-        facts=(f"known: {', '.join(sorted(known))}",),
-        hint=f"did you mean {near[0]!r}?" if near else "",
+        f"unknown {kind} {name!r}", facts=(f"known: {', '.join(sorted(known))}",), hint=did_you_mean(name, known)
     )
