@@ -235,7 +235,8 @@ def _cost(model: _Checked, decided: Decided) -> PlanCost:
     """What a plan costs, with the cost of a body counted for the op that it stands for."""
     plan, tables = decided, CostTables()
     unplanned = frozenset(op.name for op in model.planned.ops if op.name not in plan.strategies)
-    owner = {op.name: body.op.name for body in expand(model.planned, unplanned).bodies for op in body.ops}
+    bodies = expand(model.planned, unplanned, workers=plan.workers).bodies
+    owner = {op.name: body.op.name for body in bodies for op in body.ops}
     costs: Counter[str] = Counter()
     for bound in decided.ops:
         amount = op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables)

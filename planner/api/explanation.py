@@ -216,7 +216,8 @@ def _state_rows(model: Graph) -> tuple[StateRow, ...]:
 
 def _op_rows(folder: PlanFolder, model: Graph, ops: Sequence[BoundOp]) -> Iterator[OpRow]:
     """A row for every op of the planned form; one that was planned through its body stands before the ops of that."""
-    composites = expand(model, frozenset(op.name for op in model.ops if op.name not in folder.plan.strategies)).bodies
+    unplanned = frozenset(op.name for op in model.ops if op.name not in folder.plan.strategies)
+    composites = expand(model, unplanned, workers=folder.plan.workers).bodies
     owner = {op.name: body.op for body in composites for op in body.ops}
     shown = set()
     for bound in ops:

@@ -132,7 +132,7 @@ def profile(
     ops = descriptions.bind_all(least)
     times.measure("ops", least, _basic_strategies(ops, cuts_of_levels(levels)))
     if workers > 1:
-        most = expand(graph).graph
+        most = expand(graph, workers=workers).graph
         inner = descriptions.bind_all(most)
         times.measure("ops inside of composite ops", most, _basic_strategies(inner, cuts_of_levels(levels)))
         _measure_plans(times, graph, descriptions, workers, levels, machine, so_far, progress)

@@ -53,7 +53,7 @@ def check_named(folder: PlanFolder, model: Graph) -> None:
 
 def _named_form(folder: PlanFolder, model: Graph) -> PlannedForm:
     form = _form(folder, model)
-    planned = planned_graph(form.graph, folder.plan.strategies)
+    planned = planned_graph(form.graph, folder.plan.strategies, folder.plan.workers)
     _check_deliveries(folder, planned)
     graph = with_deliveries(planned, folder.plan.deliveries)
     ops = {op.name for op in graph.ops}

@@ -98,6 +98,16 @@ def batch_normalization(x, scale, bias, mean, variance, epsilon):
     scale, bias, mean, variance = (one.reshape(-1, *(1,) * (x.ndim - 2)) for one in (scale, bias, mean, variance))
     return (x - mean) / jnp.sqrt(variance + epsilon) * scale + bias
 ''',
+        "sums_so_far": '''
+def sums_so_far(x, axis, exclusive, reverse):
+    """Sums of what comes before each element (after it, reverse), and of the element unless exclusive."""
+    x = jnp.flip(x, axis) if reverse else x
+    if exclusive:
+        zero = jnp.zeros_like(lax.slice_in_dim(x, 0, 1, axis=axis))
+        x = jnp.concatenate([zero, lax.slice_in_dim(x, 0, x.shape[axis] - 1, axis=axis)], axis)
+    x = jnp.cumsum(x, axis, dtype=x.dtype)
+    return jnp.flip(x, axis) if reverse else x
+''',
         "at_elements": '''
 def at_elements(x, indices, axis):
     """Where elements are put by their numbers along an axis."""

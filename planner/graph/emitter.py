@@ -19,8 +19,8 @@ ELEM_TYPES: Mapping[DType, int] = {
     DType.INT4: 22, DType.FLOAT8E8M0: 24, DType.UINT2: 25, DType.INT2: 26,
 }  # fmt: skip
 """What Cast's ``to`` calls each dtype (``TensorProto.DataType``), for those who do without the onnx package."""
-_AXES_ARE_INPUTS = 18
-"""From this opset on every Reduce operator takes its axes as an input; ReduceSum does from 13 on."""
+_AXES_ARE_INPUTS, _AXES_OF_SUMS_ARE_INPUTS = 18, 13
+"""From this opset on every Reduce operator takes its axes as an input; ReduceSum from the second on."""
 
 
 class Emitter:
@@ -125,7 +125,7 @@ class Emitter:
         shape = kept if keepdims else tuple(size for dim, size in enumerate(before) if dim not in axes)
         attributes: dict[str, Attribute] = {"keepdims": int(keepdims)}
         inputs = [x]
-        if op_type == "ReduceSum" or self.opset >= _AXES_ARE_INPUTS:
+        if self.opset >= (_AXES_OF_SUMS_ARE_INPUTS if op_type == "ReduceSum" else _AXES_ARE_INPUTS):
             inputs.append(self.ints(axes, f"{part}.axes"))
         else:
             attributes["axes"] = tuple(axes)

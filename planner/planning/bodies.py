@@ -63,7 +63,7 @@ def decide_with_bodies(
     first = decide(least.graph, ops, quickly)
     plain = best = _put_back(least, {}, first, tables, descriptions)
     chosen, begun, searches = least, first, [first]
-    most = expand(graph)
+    most = expand(graph, workers=ask.workers)
     is_cut = through_bodies and ask.workers > 1 and len(most.bodies) > len(least.bodies) and first.cost > 0
     is_large = len(ops) > MANY_OPS
     least_saved = schedule.least_saved_by_bodies if is_large else 0.0

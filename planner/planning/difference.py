@@ -136,9 +136,9 @@ class PlannedModel:
             ModelError: a delivery is read by nobody.
         """
         self.path, self.plan, self.model = path, plan, model
-        self.graph = with_deliveries(planned_graph(form, plan.strategies), plan.deliveries)
+        self.graph = with_deliveries(planned_graph(form, plan.strategies, plan.workers), plan.deliveries)
         unplanned = frozenset(op.name for op in form.ops if op.name not in plan.strategies)
-        bodies = expand(form, unplanned).bodies
+        bodies = expand(form, unplanned, workers=plan.workers).bodies
         self.in_parts = tuple(body.op.name for body in bodies)
         """Names of the ops that are planned through their bodies."""
         self._types = {op.name: qualified(op.domain, op.op_type) for op in (*model.ops, *self.graph.ops)}

@@ -250,6 +250,14 @@ def test_the_body_of_dynamic_quantisation_is_exact(shift: float | None) -> None:
     assert all(np.array_equal(wanted[output], got[output]) for output in graph.outputs)
 
 
+def test_what_becomes_blocks_stays_whole_where_nobody_shares_it() -> None:
+    graph = one_op("CumSum", {"x": normal(2, 64)}, {"y": (2, 64)}, constants={"axis": np.array(1)})
+    assert expand(graph).bodies == expand(graph, workers=1).bodies == ()
+    assert [op.op_type for op in expand(graph, workers=4).graph.ops].count("CumSum") == 2
+    few = one_op("CumSum", {"x": normal(2, 32)}, {"y": (2, 32)}, constants={"axis": np.array(1)})
+    assert expand(few, workers=4).bodies == ()
+
+
 def test_every_body_has_a_case() -> None:
     exact = {"ArgMax", "ArgMin", "DynamicQuantizeLinear", "Hardmax", "Pad"}
     assert {name.split()[0] for name in CASES} | exact == set(BODIES)
@@ -380,11 +388,11 @@ def test_what_is_short_or_needs_its_whole_operand_stays_whole() -> None:
 
 def test_a_plan_of_the_whole_ops_is_of_the_graph_itself() -> None:
     graph, _ = case("LayerNormalization")
-    assert planned_graph(graph, {"composite"}) is graph or planned_graph(graph, {"composite"}).ops == graph.ops
+    assert planned_graph(graph, {"composite"}, 2) is graph or planned_graph(graph, {"composite"}, 2).ops == graph.ops
     expanded = expand(graph).graph
     names = {op.name for op in expanded.ops}
-    assert planned_graph(graph, names) == expanded
-    without = planned_graph(graph, {name for name in names if "/input" not in name})
+    assert planned_graph(graph, names, 2) == expanded
+    without = planned_graph(graph, {name for name in names if "/input" not in name}, 2)
     check_graph(without)
     assert not any(op.op_type == "Identity" for op in without.ops)
     assert len(without.ops) == len(expanded.ops) - 1

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
-from planner import opdefs
+from planner import api, opdefs
 from planner.artifacts.worker_model import WorkerModel
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.partition.build import partition
@@ -18,6 +20,7 @@ from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from stock_runtime import run
 
+HEAD = '<ir_version: 10, opset_import: ["" : 21]> '
 Arrays = Mapping[str, np.ndarray]
 STANDARD = opdefs.standard()
 
@@ -92,3 +95,81 @@ def test_hardmax_along_any_axis(shape: tuple[int, ...], axis: int) -> None:
     ran = planned_and_run(graph, 3, x, dict.fromkeys("xy", f"S({axis})"))
     assert "Hardmax" not in ran.op_types
     assert_stock(graph, ran, x)
+
+
+ENDS = [(0, 0), (1, 0), (0, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize(("exclusive", "reverse"), ENDS)
+def test_running_sums_move_totals_of_blocks(workers: int, exclusive: int, reverse: int) -> None:
+    """Of each row a total from every worker, of 4 bytes, to the one that adds them up, and what is before it back."""
+    x = small(12, 48)
+    attributes = {"exclusive": exclusive, "reverse": reverse}
+    graph = one_op("CumSum", x, {"y": (x.shape, DType.FLOAT32)}, {"axis": np.array(1)}, **attributes)
+    ran = planned_and_run(graph, workers, x, dict.fromkeys("xy", "S(1)"))
+    assert ran.decided.moved_bytes == 2 * (workers - 1) * 12 * 4
+    assert_stock(graph, ran, x)
+
+
+def test_running_sums_of_what_does_not_divide_move_what_lies_elsewhere() -> None:
+    """Tiles of 13, 12, 13 and 12, blocks of 13 but for the last: beside the totals, 2 elements of each row and back."""
+    x = small(12, 50)
+    graph = one_op("CumSum", x, {"y": (x.shape, DType.FLOAT32)}, {"axis": np.array(-1, np.int32)})
+    ran = planned_and_run(graph, 4, x, dict.fromkeys("xy", "S(1)"))
+    assert ran.decided.moved_bytes == 2 * (4 - 1) * 12 * 4 + 2 * 2 * 12 * 4
+    assert_stock(graph, ran, x)
+
+
+CUMULATIVE = [
+    ("CumSum", "int64", 11, (35,), 0),
+    ("CumSum", "int32", 14, (2, 37, 3), 1),
+    ("CumSum", "float32", 21, (67, 2), -2),
+    ("CumProd", "int64", 26, (3, 41), 1),
+]
+
+
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize(("op_type", "dtype", "opset", "shape", "axis"), CUMULATIVE)
+def test_what_runs_along_any_axis(
+    op_type: str, dtype: str, opset: int, shape: tuple[int, ...], axis: int, reverse: int
+) -> None:
+    """Whole numbers, which add up to the same in any order, and what is none (NaN): it reaches what comes after it."""
+    x = small(*shape, dtype=dtype)
+    if dtype == "float32":
+        x[20, 0], x[50, 1] = np.nan, np.inf
+    graph = one_op(op_type, x, {"y": (shape, DType(dtype))}, {"axis": np.array(axis)}, opset=opset, reverse=reverse)
+    ran = planned_and_run(graph, 3, x, dict.fromkeys("xy", f"S({axis % len(shape)})"))
+    assert "op" not in ran.decided.strategies
+    assert_stock(graph, ran, x)
+
+
+def test_running_sums_of_blocks_are_as_near_as_others() -> None:
+    x = np.random.default_rng(2).normal(size=(2, 900)).astype(np.float32)
+    graph = one_op("CumSum", x, {"y": (x.shape, DType.FLOAT32)}, {"axis": np.array(1)})
+    ran = planned_and_run(graph, 3, x, dict.fromkeys("xy", "S(1)"))
+    right = np.cumsum(x.astype(np.float64), axis=1)
+    whole = np.abs(run(graph, {"x": x})["y"] - right).max()
+    assert "op" not in ran.decided.strategies
+    assert np.abs(ran.results["y"] - right).max() <= max(4 * whole, 64 * np.finfo(np.float32).eps)
+
+
+TRAINED = {
+    "CumSum": """g (float[2, 60] x) => (float[2, 60] y) <float[60] w = {}, int64 axis = {{1}}> {{
+        h = Mul (x, w)  y = CumSum (h, axis)
+    }}""",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op_type", TRAINED)
+def test_a_gradient_passes_what_is_cut_along_its_axis(op_type: str, tmp_path: Path) -> None:
+    text = TRAINED[op_type].format("{" + ", ".join(str(number / 60) for number in range(60)) + "}")
+    (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(HEAD + text).SerializeToString())
+    api.grad(tmp_path / "m.onnx", loss="mse", optimizer="sgd", output=tmp_path / "t.onnx", verify=True)
+    planned = api.plan(tmp_path / "t.onnx", gpus=3, pin={"x": "S(1)", "w": "S(0)"}, out=tmp_path / "plan")
+    kinds = {row.op_type for row in api.explain(tmp_path / "plan").ops if row.strategy == "through its body"}
+    assert op_type in kinds
+    ran = api.run(tmp_path / "plan", steps=3, verify=True)
+    assert ran.verified, ran.difference()
+    assert ran.moved_bytes == planned.plan.moved_bytes

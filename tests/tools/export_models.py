@@ -49,6 +49,10 @@ SMALL: Final[dict[str, tuple[str, int, dict[str, str]]]] = {
             y, i = MaxPool <kernel_shape = [3], strides = [2]> (x)
         }""", 3, {"y": "S(1)"},
     ),
+    "running": (
+        _HEAD + """g (float[3, 50] x) => (float[3, 50] y)
+        <int64 axis = {1}> { y = CumSum <exclusive = 1, reverse = 1> (x, axis) }""", 3, {"x": "S(1)", "y": "S(1)"},
+    ),
 }  # fmt: skip
 """Of one op or two: their text, on how many workers, and what is pinned."""
 NAMES: Final = (*_ZOO, *_ARTIFACTS, "bert")

@@ -47,7 +47,8 @@ def arg(form: Form) -> str:
 
 @emitter("CumSum")
 def cumsum(form: Form) -> str:
-    """Sums so far."""
-    if form.integer("exclusive") or form.integer("reverse"):
-        raise form.refuse("exclusive or reversed")
-    return f"jnp.cumsum({form[0]}, axis={form.integers(1)[0]}, dtype={form[0]}.dtype)"
+    """Sums so far, from either end, with an element itself or without it."""
+    axis, is_exclusive, is_reverse = form.integers(1)[0], form.integer("exclusive"), form.integer("reverse")
+    if is_exclusive or is_reverse:
+        return f"{form.needs('sums_so_far')}({form[0]}, {axis}, {bool(is_exclusive)}, {bool(is_reverse)})"
+    return f"jnp.cumsum({form[0]}, axis={axis}, dtype={form[0]}.dtype)"

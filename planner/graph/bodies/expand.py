@@ -12,6 +12,7 @@ import numpy as np
 from planner.graph.bodies import (
     attention,
     borders,
+    cumulative,
     extremes,
     losses,
     microsoft,
@@ -27,6 +28,8 @@ from planner.graph.reading.undescribed import qualified
 
 BodyFunction: TypeAlias = Callable[[Emitter, Op], "tuple[str, ...] | None"]
 """Emits a body and names what becomes of each output, in order; None: this op has no body."""
+BlocksFunction: TypeAlias = Callable[[Emitter, Op, int], "tuple[str, ...] | None"]
+"""Likewise, of a number of workers, at least 2."""
 
 BODIES: Final[Mapping[str, BodyFunction]] = MappingProxyType(
     {
@@ -58,6 +61,14 @@ BODIES: Final[Mapping[str, BodyFunction]] = MappingProxyType(
 )
 """By op type, with its domain if that is not ONNX's own."""
 
+BODIES_IN_BLOCKS: Final[Mapping[str, BlocksFunction]] = MappingProxyType(
+    {
+        "CumProd": cumulative.cum_prod,
+        "CumSum": cumulative.cum_sum,
+    }
+)
+"""Likewise, of ops along a dim that become ops of as many blocks as there are workers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Body:
@@ -86,16 +97,16 @@ class Expanded:
 
 def body_text(domain: str, op_type: str) -> str:
     """What the body of an operator computes, in words; "" if it has none."""
-    function = BODIES.get(qualified(domain, op_type))
+    function = BODIES.get(qualified(domain, op_type)) or BODIES_IN_BLOCKS.get(qualified(domain, op_type))
     return "" if function is None else " ".join((function.__doc__ or "").partition("\n\n")[0].split())
 
 
 def has_body(graph: Graph, op: Op) -> bool:
-    """True if the op can be replaced by a body."""
-    return _body(graph, op, _names(graph)) is not None
+    """True if the op can be replaced by a body, however many workers there are."""
+    return _body(graph, op, _names(graph), 1) is not None
 
 
-def expand(graph: Graph, names: Collection[str] | None = None) -> Expanded:
+def expand(graph: Graph, names: Collection[str] | None = None, *, workers: int = 1) -> Expanded:
     """Replaces composite ops by their bodies.
 
     Names in a body begin with the composite's and depend on nothing but the graph: expanding fewer ops gives the same
@@ -104,25 +115,27 @@ def expand(graph: Graph, names: Collection[str] | None = None) -> Expanded:
     Args:
         graph: is left as it is.
         names: of the ops to be replaced; None: all that have a body.
+        workers: how many the plan is for. Of 1, and so where it is not known, no op becomes one of blocks.
     """
     taken = _names(graph)
     found: dict[str, Body] = {}
     for op in graph.ops:
-        body = _body(graph, op, taken) if names is None or op.name in names else None
+        body = _body(graph, op, taken, workers) if names is None or op.name in names else None
         if body is not None:
             found[op.name] = body
     return _expanded(graph, found)
 
 
-def planned_graph(graph: Graph, planned: Collection[str]) -> Graph:
+def planned_graph(graph: Graph, planned: Collection[str], workers: int) -> Graph:
     """The graph that a plan is of.
 
     Args:
         graph: the model.
+        workers: of the plan.
         planned: names of the ops that the plan has strategies for: an op that is not among them was planned through
             its body, and a body's copy that is not among them is left out.
     """
-    expanded = expand(graph, frozenset(op.name for op in graph.ops if op.name not in planned))
+    expanded = expand(graph, frozenset(op.name for op in graph.ops if op.name not in planned), workers=workers)
     return without_copies(expanded, planned)
 
 
@@ -188,12 +201,12 @@ def _names(graph: Graph) -> tuple[str, ...]:
     return tuple(sorted({*graph.tensors, *(op.name for op in graph.ops)}))
 
 
-def _body(graph: Graph, op: Op, taken: Sequence[str]) -> Body | None:
-    function = BODIES.get(qualified(op.domain, op.op_type))
-    if function is None:
+def _body(graph: Graph, op: Op, taken: Sequence[str], workers: int) -> Body | None:
+    kind = qualified(op.domain, op.op_type)
+    if kind not in BODIES and (kind not in BODIES_IN_BLOCKS or workers < 2):
         return None
     emitter = Emitter(free_prefix(f"{op.name}/", taken), graph.tensors, graph.constants, graph.opset)
-    made = function(emitter, op)
+    made = BODIES[kind](emitter, op) if kind in BODIES else BODIES_IN_BLOCKS[kind](emitter, op, workers)
     if made is None or len(made) < len(op.outputs):
         return None
     outputs = {name: output for name, output in zip(made, op.outputs, strict=False) if output}

@@ -1,0 +1,73 @@
+"""A dim as blocks, one for each worker: what is computed along the whole dim is computed of each block, and joined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from planner.graph.emitter import Emitter
+
+_FEW_POSITIONS = 32
+"""A dim of no more elements than this is not divided into blocks."""
+
+
+def are_worth_blocks(emitter: Emitter, x: str, dim: int, count: int) -> bool:
+    """Whether a tensor's dim is long enough for blocks: longer than there are rows along it.
+
+    Of many rows, as many as the dim is long, each worker takes some: a search for blocks would find nothing better.
+    """
+    shape = emitter.shape(x)
+    return shape[dim] > max(_FEW_POSITIONS, count) and prod(shape) < shape[dim] ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A tensor one of whose dims has become two: block, and place in the block."""
+
+    name: str
+    """Of the tensor, such as [rows, blocks, places] for one of [rows, positions]."""
+    dim: int
+    """That of the blocks; the next one is that of the places."""
+    places: int
+    """How many a block has. All but the last block hold as many elements; what the last one lacks is a fill value."""
+
+
+def in_blocks(emitter: Emitter, x: str, dim: int, count: int, fill: float) -> Blocks:
+    """The blocks of a tensor's dim.
+
+    Args:
+        emitter: gets the ops.
+        x: the tensor.
+        dim: to be divided.
+        count: how many blocks.
+        fill: what stands behind the last element, where the size is no multiple of the count.
+    """
+    shape, dtype = emitter.shape(x), emitter.dtype(x)
+    places = -(-shape[dim] // count)
+    missing = count * places - shape[dim]
+    if missing:
+        widths = [0] * (2 * len(shape))
+        widths[len(shape) + dim] = missing
+        operands = (x, emitter.ints(widths, "filled.pads"), emitter.scalar(fill, dtype, "fill"))
+        x = emitter.emit("Pad", operands, "filled", (*shape[:dim], count * places, *shape[dim + 1 :]), dtype)
+    return Blocks(emitter.reshape(x, (*shape[:dim], count, places, *shape[dim + 1 :]), "blocks"), dim, places)
+
+
+def joined(emitter: Emitter, x: str, dim: int, size: int, part: str) -> str:
+    """The inverse: the dims of blocks and of places one dim, of so many elements; what was filled in is left out."""
+    shape = emitter.shape(x)
+    wide = (*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :])
+    whole = emitter.reshape(x, wide, f"{part}.wide" if wide[dim] != size else part)
+    if wide[dim] == size:
+        return whole
+    limits = [emitter.ints([value], f"{part}.{name}") for value, name in ((0, "start"), (size, "end"), (dim, "dim"))]
+    return emitter.emit("Slice", (whole, *limits), part, (*wide[:dim], size, *wide[dim + 1 :]), emitter.dtype(x))
+
+
+def numbered(emitter: Emitter, blocks: Blocks, part: str) -> str:
+    """The first position of each block, in a shape that broadcasts to the blocks."""
+    shape = emitter.shape(blocks.name)
+    first = np.arange(shape[blocks.dim], dtype=np.int64) * blocks.places
+    return emitter.constant(first.reshape(-1, *(1 for _ in shape[blocks.dim + 1 :])), part)
