@@ -152,7 +152,7 @@ def stages(console: Console, model: str, workers: int, effort: EffortName) -> No
         Destination(directory, force=False, annotated=None).write(session, plan, planned.trial.partitioned)
         written = [one.stat().st_size for one in directory.iterdir()]
         note(f"write {len(written)} files, {sum(written) / 1e6:.0f} MB")
-        result_of(session, planned, plan, session.beside(planned, plan), directory, clock)
+        result_of(session, planned, plan, session.beside(planned, plan)[0], directory, clock)
         note("count for the summary")
     console.print(table)
 

@@ -109,14 +109,17 @@ class PlanResult(ShortRepr):
     """The strategy whose plan was taken; another one than the plan's where that was the fastest known."""
     beside: Beside | None = None
     """What else is estimated on the machine; None without one, or where it cannot be."""
-    warnings: tuple[str, ...] = ()
-    """What would be faster, and how to have it."""
     left_out: tuple[str, ...] = ()
     """What was not done since the graph is large or the search was stopped, in words."""
     another_effort: AnotherEffort | None = None
     """What else could be tried; None where nothing depends on effort."""
     summary: Summary | None = None
     """What one wants to know; None only of results that no planning made."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """See ``Plan.warnings``."""
+        return self.plan.warnings
 
 
 @dataclass(frozen=True, slots=True)

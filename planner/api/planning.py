@@ -13,6 +13,7 @@ from planner.api.arguments import AnyModel, AnyPath, bytes_text, checked, model_
 from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.descriptions import UnknownOps
+from planner.graph.state_warnings import state_warnings
 from planner.machine.rates import Rates
 from planner.planning.deliveries import Sharing
 from planner.planning.folder import Destination
@@ -157,7 +158,7 @@ def plan(
     planned = session.planned()
     progress("making a program for each worker")
     complete = session.complete(planned.trial)
-    beside = session.beside(planned, complete)
+    beside, warnings = session.beside(planned, complete)
     if device == "cuda":
         progress("looking for CUDA kernels")
         partitioned = planned.trial.partitioned
@@ -167,7 +168,8 @@ def plan(
         )
         if sentence := cuda_changes(models).sentence():
             notice(sentence)
-    complete = replace(complete, stopped_by=stop.stopped_by)
+    warnings = (*warnings, *state_warnings(session.whole))
+    complete = replace(complete, stopped_by=stop.stopped_by, warnings=warnings)
     if stop.stopped_by is not None:
         notice(_STOPPED[stop.stopped_by])
     destination.write(session, complete, planned.trial.partitioned)

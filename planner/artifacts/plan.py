@@ -168,6 +168,8 @@ class Plan(Decision):
     """Tensors that would be among these, and have a tiling because a rule names them."""
     asked: Asked = field(default_factory=Asked)
     """What the plan was asked for beside its model."""
+    warnings: tuple[str, ...] = ()
+    """What would be faster, or what looks like state and is none, and what to write instead."""
 
     def to_json(self) -> str:
         """The plan as JSON, a tensor or an op to a line; equal plans give equal text."""
@@ -192,6 +194,7 @@ class Plan(Decision):
             "gap_of": self.gap_of,
             **({} if self.stopped_by is None else {"stopped_by": self.stopped_by}),
             **({"asked": asked} if (asked := self.asked.as_dict()) else {}),
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
             "decided_apart": self.decided_apart,
             "computing_bytes": self.computing_bytes,
             "excess_bytes": self.excess_bytes,
@@ -244,7 +247,7 @@ def _plan(data: Value) -> Plan:
         raise data["tensor_bytes"].fault(f"lacks {absent!r}")
     deliveries, undescribed = data.get("deliveries"), data.get("undescribed")
     apart, in_place, kept = data.get("decided_apart"), data.get("in_place"), data.get("kept")
-    stopped, asked = data.get("stopped_by"), data.get("asked")
+    stopped, asked, warnings = data.get("stopped_by"), data.get("asked"), data.get("warnings")
     return Plan(
         model=data["model"].text(),
         model_digest=data["model_digest"].text(),
@@ -273,6 +276,7 @@ def _plan(data: Value) -> Plan:
         in_place=None if in_place is None else {name: held.text() for name, held in in_place.members().items()},
         kept=() if kept is None else kept.texts(),
         asked=Asked() if asked is None else Asked.from_json(asked),
+        warnings=() if warnings is None else warnings.texts(),
         deliveries=tuple(
             SharedDelivery(one["name"].text(), one["tensor"].text(), one["readers"].texts())
             for one in ([] if deliveries is None else deliveries.values())

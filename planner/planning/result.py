@@ -8,7 +8,6 @@ from pathlib import Path
 from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch, Segment
 from planner.graph.reading.values import values_of
-from planner.graph.state_warnings import state_warnings
 from planner.partition.collectives import collectives, counted
 from planner.planning.another_effort import another_effort
 from planner.planning.session import Planned, Session
@@ -20,7 +19,7 @@ def result_of(
     session: Session,
     planned: Planned,
     plan: Plan,
-    beside: tuple[Beside | None, tuple[str, ...]],
+    beside: Beside | None,
     directory: Path,
     started: float,
 ) -> PlanResult:
@@ -30,15 +29,13 @@ def result_of(
         session: in which it was found.
         planned: what was found.
         plan: that is complete.
-        beside: what else is estimated, and warnings (``Session.beside``).
+        beside: what else is estimated (``Session.beside``).
         directory: where it was written.
         started: when, by ``time.perf_counter``.
     """
     request, decided, partitioned = session.request, planned.trial.decided, planned.trial.partitioned
     program, graph = partitioned.program, session.graph
     steps = [step for worker in program.workers for step in worker.steps]
-    estimates, warnings = beside
-    warnings = (*warnings, *state_warnings(session.whole))
     return PlanResult(
         plan=plan,
         directory=directory,
@@ -56,9 +53,8 @@ def result_of(
         values=values_of(session.whole.notes),
         objective=request.objective,
         found_by=decided.strategy,
-        beside=estimates,
-        warnings=warnings,
+        beside=beside,
         left_out=(*planned.left_out, *request.stop.left_out),
-        summary=summary_of(session, planned, plan, estimates, directory),
+        summary=summary_of(session, planned, plan, beside, directory),
         another_effort=another_effort(decided, request.effort, request.stop, shares=request.shares and request.is_free),
     )

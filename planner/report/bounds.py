@@ -12,13 +12,14 @@ from planner.report.facts import memory
 from planner.results import OpMemory
 from planner.units import format_bytes
 
+_ROOM_FOR_HEADS = 110
+"""Columns from which on heads stand in a line."""
+
 
 def bounds(console: ReportConsole, distances: Iterable[Distance]) -> None:
     """Prints how far ops are from the least that they can move; the farthest first."""
     rows = [
         (
-            row.op,
-            row.op_type,
             format_bytes(row.moved_bytes),
             "-" if row.as_it_lies_bytes is None else format_bytes(row.as_it_lies_bytes),
             "-" if row.any_bytes is None else format_bytes(row.any_bytes),
@@ -26,14 +27,16 @@ def bounds(console: ReportConsole, distances: Iterable[Distance]) -> None:
             row.regime or "-",
             "-" if row.grid_bytes is None else format_bytes(row.grid_bytes),
             " ".join(f"{name}/{ways}" for name, ways in row.grid.items()) or "-",
+            f"{row.op} ({row.op_type})",
         )
         for row in sorted(distances, key=lambda row: (-(row.excess or 0), -row.moved_bytes, row.op))
     ]
     if not rows:
         console.print_line("no op sums products of two inputs: there is nothing to be bounded")
         return
-    columns = ("op", "type", "moves", "least as it lies", "least", "times", "regime", "on a grid", "grid")
-    console.print_table(columns, rows, columns[2:6] + columns[7:8])
+    # The names last: they alone are of any length.
+    columns = ("moves", "least as it lies", "least", "times", "regime", "on a grid", "grid", "op")
+    console.print_table(columns, rows, (*columns[:4], "on a grid"), is_narrow=console.room < _ROOM_FOR_HEADS)
     console.print()
     console.print_text(
         "least as it lies: of any schedule, where the plan has the tensors; least: however they are spread, each "

@@ -43,6 +43,8 @@ class ReportConsole(Console):
 
         self.columns = min(self.width, _BROAD) if file.isatty() else _columns_without_terminal()
         """How wide text is; names are never shortened to it."""
+        self.room = self.width if file.isatty() else _stated_columns() or _NARROW
+        """For how many columns a table is laid out; longer names stand out to the right."""
 
     def on_broken_pipe(self) -> None:
         """Called while the BrokenPipeError is handled, which goes on to ``planner.commands.main``."""
@@ -152,5 +154,10 @@ def _toned(text: str) -> Text:
 
 def _columns_without_terminal() -> int:
     """What the user says that there are, within reason, or few."""
+    return min(_stated_columns() or _NARROW, _BROAD)
+
+
+def _stated_columns() -> int | None:
+    """What the user says that there are, if anything, and at least so many as a word takes."""
     stated = os.environ.get("COLUMNS", "")
-    return min(max(int(stated), 40), _BROAD) if stated.isdecimal() else _NARROW
+    return max(int(stated), 40) if stated.isdecimal() else None

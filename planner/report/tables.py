@@ -319,11 +319,11 @@ def compare(result: Comparison, file: TextIO) -> None:
     times = "time to tofu's" if result.objective == "time" else "cost to tofu's"
     costs = "moved", times, "memory per worker", "estimated time", "measured", "excess", _TO_LEAST, "as SoyBean counts"
     columns: tuple[str, ...] = ("strategy", "best", *costs, "what it is")
-    is_narrow = console.width < _WIDE_TABLE
+    is_narrow = console.room < _WIDE_TABLE
     left_out = {
         "estimated time": result.topology is None,
         "measured": is_narrow or all(row.sources is None for row in result.rows),
-        _TO_LEAST: console.width < _ROOM_FOR_BOUNDS,
+        _TO_LEAST: console.room < _ROOM_FOR_BOUNDS,
         "as SoyBean counts": is_narrow,
         "what it is": is_narrow,
     }

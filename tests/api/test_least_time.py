@@ -111,6 +111,8 @@ def test_where_nothing_says_how_fast_devices_are_bytes_are_the_objective(capsys:
     found = answer(capsys, "plan m.onnx --topology mute.yaml --out p")
     assert found["objective"] == "bytes"
     assert "the topology does not say how fast its devices compute" in found["warnings"][0]
+    api.report("p", output="p.html")
+    assert "Warning: the topology does not say how fast its devices compute" in Path("p.html").read_text()
     assert answer(capsys, "plan m.onnx --topology mute.yaml --objective bytes --out q")["warnings"] == []
     assert cli.main("plan m.onnx --topology mute.yaml --objective time --out r".split()) == 2
 

@@ -97,6 +97,21 @@ def test_tables_are_as_they_were_and_fit(
     golden(f"{what}.{columns}.txt", text)
 
 
+def test_a_pipe_gets_tables_that_fit_a_page(
+    planned: PlanResult, compared: Comparison, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for names, which are whole; who wants all columns says how many there are."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    out = StringIO()
+    tables.compare(compared, out)
+    tables.explain(api.explain(folder / "plan", bounds=True), out)
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+    assert "as SoyBean counts" not in out.getvalue()
+    monkeypatch.setenv("COLUMNS", "240")
+    tables.compare(compared, out)
+    assert "as SoyBean counts" in out.getvalue()
+
+
 def test_numbers_are_those_of_json(planned: PlanResult, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     out = StringIO()

@@ -43,7 +43,11 @@ def verdict(facts: PlanFacts) -> Markup:
         )
     if plan.stopped_by is not None:
         rows.append(("Search", f"ended early ({plan.stopped_by}); it had more to do"))
-    return _section("verdict", "The plan", element("p", _lead(facts), class_="lead"), _list(rows), _note(_TILINGS))
+    # Before all that speaks for the plan.
+    warned = joined(*(element("p", f"Warning: {warning}", class_="warning") for warning in plan.warnings))
+    return _section(
+        "verdict", "The plan", element("p", _lead(facts), class_="lead"), warned, _list(rows), _note(_TILINGS)
+    )
 
 
 _TILINGS = (
