@@ -108,6 +108,12 @@ def sums_so_far(x, axis, exclusive, reverse):
     x = jnp.cumsum(x, axis, dtype=x.dtype)
     return jnp.flip(x, axis) if reverse else x
 ''',
+        "top_k": '''
+def top_k(x, k, axis, largest):
+    """The k largest or smallest elements along an axis, of equal ones the first, and their numbers."""
+    places = lax.slice_in_dim(jnp.argsort(x, axis=axis, stable=True, descending=largest), 0, k, axis=axis)
+    return jnp.take_along_axis(x, places, axis=axis), places.astype(jnp.int64)
+''',
         "at_elements": '''
 def at_elements(x, indices, axis):
     """Where elements are put by their numbers along an axis."""

@@ -98,11 +98,25 @@ class Emitter:
         attributes: Mapping[str, Attribute] | None = None,
     ) -> str:
         """An op of one output, which has the op's name."""
-        name = self._name(part)
-        self.tensors[name] = Tensor(name, tuple(shape), dtype)
-        stated = tuple(sorted((attributes or {}).items(), key=lambda item: item[0]))
-        self.ops.append(Op(name, op_type, tuple(inputs), (name,), stated))
+        (name,) = self.emit_all(op_type, inputs, (part,), shape, (dtype,), attributes)
         return name
+
+    def emit_all(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        parts: Sequence[str],
+        shape: Shape,
+        dtypes: Sequence[DType],
+        attributes: Mapping[str, Attribute] | None = None,
+    ) -> tuple[str, ...]:
+        """An op of outputs of one shape; it has the first one's name."""
+        names = tuple(map(self._name, parts))
+        for name, dtype in zip(names, dtypes, strict=True):
+            self.tensors[name] = Tensor(name, tuple(shape), dtype)
+        stated = tuple(sorted((attributes or {}).items(), key=lambda item: item[0]))
+        self.ops.append(Op(names[0], op_type, tuple(inputs), names, stated))
+        return names
 
     def each(self, op_type: str, part: str, *inputs: str, dtype: DType | None = None) -> str:
         """An element-wise op of operands that broadcast; of the last one's dtype if none is given.

@@ -10,6 +10,7 @@ import pytest
 
 from planner import api, opdefs
 from planner.artifacts.worker_model import WorkerModel
+from planner.graph.bodies import expand
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
@@ -154,9 +155,63 @@ def test_running_sums_of_blocks_are_as_near_as_others() -> None:
     assert np.abs(ran.results["y"] - right).max() <= max(4 * whole, 64 * np.finfo(np.float32).eps)
 
 
+def ranking(x: np.ndarray, k: int, axis: int = -1, *, opset: int = 21, **attributes: Attribute) -> Graph:
+    made = tuple(k if dim == axis % x.ndim else size for dim, size in enumerate(x.shape))
+    outputs = {"values": (made, DType(x.dtype.name)), "places": (made, DType.INT64)}
+    return one_op("TopK", x, outputs, {"k": np.array([k])}, opset=opset, axis=axis, **attributes)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_what_ranks_first_is_found_among_each_worker_s_own(workers: int, largest: int) -> None:
+    """Of each row k candidates from every worker, values of 4 bytes and places of 8, to whoever ranks them."""
+    x = small(12, 96)
+    graph = ranking(x, 5, largest=largest)
+    ran = planned_and_run(graph, workers, x, {"x": "S(1)"})
+    assert ran.decided.moved_bytes == (workers - 1) * 12 * 5 * (4 + 8)
+    assert_stock(graph, ran, x)
+
+
+RANKED = [
+    ("float32", 11, (50,), 0, {"largest": 1}),
+    ("float32", 21, (3, 110), 1, {"largest": 0}),
+    ("float64", 21, (2, 97, 3), 1, {"largest": 1, "sorted": 1}),
+    ("int64", 14, (140, 2), 0, {}),
+    ("int32", 24, (3, 170), -1, {"largest": 0}),
+    ("uint8", 24, (3, 470), -1, {"largest": 1}),
+]
+
+
+@pytest.mark.parametrize("k", [1, 6])
+@pytest.mark.parametrize(("dtype", "opset", "shape", "axis", "attributes"), RANKED)
+def test_what_ranks_first_along_any_axis(
+    dtype: str, opset: int, shape: tuple[int, ...], axis: int, k: int, attributes: dict[str, Attribute]
+) -> None:
+    """Of equal ones the first; what fills up the last block is never found, not even among numbers that equal it."""
+    x = small(*shape, dtype="int32" if dtype == "uint8" else dtype).clip(0 if dtype == "uint8" else None).astype(dtype)
+    if dtype == "float32":
+        x[..., 3:] = np.inf if attributes["largest"] == 0 else -np.inf
+    graph = ranking(x, k, axis, opset=opset, **attributes)
+    ran = planned_and_run(graph, 3, x, {"x": f"S({axis % len(shape)})"})
+    assert "op" not in ran.decided.strategies
+    assert_stock(graph, ran, x)
+
+
+def test_what_is_ranked_whole() -> None:
+    """An order that is left open is the runtime's own; of many candidates nothing is saved."""
+    x = small(4, 96)
+    assert expand(ranking(x, 24), workers=4).bodies == ()
+    assert expand(ranking(x, 5, opset=10), workers=4).bodies == ()
+    assert expand(ranking(x, 5, sorted=0), workers=4).bodies == ()
+    assert len(expand(ranking(x, 1, sorted=0), workers=4).bodies) == 1
+
+
 TRAINED = {
     "CumSum": """g (float[2, 60] x) => (float[2, 60] y) <float[60] w = {}, int64 axis = {{1}}> {{
         h = Mul (x, w)  y = CumSum (h, axis)
+    }}""",
+    "TopK": """g (float[2, 60] x) => (float[2, 3] y) <float[60] w = {}, int64[1] k = {{3}}> {{
+        h = Mul (x, w)  y, places = TopK (h, k)
     }}""",
 }
 

@@ -53,6 +53,14 @@ SMALL: Final[dict[str, tuple[str, int, dict[str, str]]]] = {
         _HEAD + """g (float[3, 50] x) => (float[3, 50] y)
         <int64 axis = {1}> { y = CumSum <exclusive = 1, reverse = 1> (x, axis) }""", 3, {"x": "S(1)", "y": "S(1)"},
     ),
+    "ranked": (
+        _HEAD + """g (float[3, 100] x) => (float[3, 4] y, int64[3, 4] i)
+        <int64[1] k = {4}> { equals = Round (x)  y, i = TopK (equals, k) }""", 2, {"x": "S(1)"},
+    ),
+    "ranked from below": (
+        _HEAD + """g (float[3, 100] x) => (float[3, 4] y, int64[3, 4] i)
+        <int64[1] k = {4}> { y, i = TopK <largest = 0> (x, k) }""", 3, {"x": "S(1)"},
+    ),
 }  # fmt: skip
 """Of one op or two: their text, on how many workers, and what is pinned."""
 NAMES: Final = (*_ZOO, *_ARTIFACTS, "bert")

@@ -45,6 +45,15 @@ def arg(form: Form) -> str:
     return f"jnp.{form.node.op_type.lower()}({form[0]}, {said}).astype(jnp.int64)"
 
 
+@emitter("TopK")
+def top_k(form: Form) -> str:
+    """The first in rank, and where they stand."""
+    if not form.integer("sorted", 1):
+        raise form.refuse("sorted is 0")
+    is_largest = bool(form.integer("largest", 1))
+    return f"{form.needs('top_k')}({form[0]}, {form.integers(1)[0]}, {form.integer('axis', -1)}, {is_largest})"
+
+
 @emitter("CumSum")
 def cumsum(form: Form) -> str:
     """Sums so far, from either end, with an element itself or without it."""

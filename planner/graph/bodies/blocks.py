@@ -55,11 +55,16 @@ def in_blocks(emitter: Emitter, x: str, dim: int, count: int, fill: float) -> Bl
     return Blocks(emitter.reshape(x, (*shape[:dim], count, places, *shape[dim + 1 :]), "blocks"), dim, places)
 
 
-def joined(emitter: Emitter, x: str, dim: int, size: int, part: str) -> str:
-    """The inverse: the dims of blocks and of places one dim, of so many elements; what was filled in is left out."""
+def merged(emitter: Emitter, x: str, dim: int, part: str) -> str:
+    """The dims of blocks and of places as one dim."""
     shape = emitter.shape(x)
-    wide = (*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :])
-    whole = emitter.reshape(x, wide, f"{part}.wide" if wide[dim] != size else part)
+    return emitter.reshape(x, (*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :]), part)
+
+
+def joined(emitter: Emitter, x: str, dim: int, size: int, part: str) -> str:
+    """The inverse of ``in_blocks``: what was filled in, behind so many elements, is left out."""
+    whole = merged(emitter, x, dim, f"{part}.wide")
+    wide = emitter.shape(whole)
     if wide[dim] == size:
         return whole
     limits = [emitter.ints([value], f"{part}.{name}") for value, name in ((0, "start"), (size, "end"), (dim, "dim"))]

@@ -18,6 +18,7 @@ from planner.graph.bodies import (
     microsoft,
     normalization,
     quantised,
+    ranking,
     reduction,
     softmax,
     strided,
@@ -65,6 +66,7 @@ BODIES_IN_BLOCKS: Final[Mapping[str, BlocksFunction]] = MappingProxyType(
     {
         "CumProd": cumulative.cum_prod,
         "CumSum": cumulative.cum_sum,
+        "TopK": ranking.top_k,
     }
 )
 """Likewise, of ops along a dim that become ops of as many blocks as there are workers."""
@@ -215,8 +217,8 @@ def _body(graph: Graph, op: Op, taken: Sequence[str], workers: int) -> Body | No
     wanted = set(outputs)
     live: list[Op] = []
     for inner in reversed(emitter.ops):
-        if inner.outputs[0] in wanted:
-            wanted.update(inner.inputs)
+        if not wanted.isdisjoint(inner.outputs):
+            wanted.update(inner.inputs, inner.outputs)
             live.append(inner)
     live.reverse()
     copies = _copies(graph, emitter, live)
