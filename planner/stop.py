@@ -14,6 +14,10 @@ StoppedBy: TypeAlias = Literal["time", "interrupt"]
 STOPPED_BY: tuple[StoppedBy, ...] = ("time", "interrupt")
 
 
+def go_on() -> None:
+    """Called between parts of work that nothing ends."""
+
+
 class StoppedError(Exception):
     """A search ended before it had a plan of its own; who has another plan goes on with that one."""
 

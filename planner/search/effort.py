@@ -53,6 +53,8 @@ HELD_ENTRIES = 1 << 25
 """Entries of tables that are kept from one solution to the next. Doubled, up to 256 MiB more are held."""
 CORE_ENTRIES = 1 << 24
 """Entries of a bucket of a variable with two neighbours that is eliminated before a bound. Doubled, smaller cores."""
+TABLES_AT_ONCE = 1 << 16
+"""Entries of tables that are made between two looks at whether a search is to end. Doubled, it may end later."""
 USUAL_CHANGES = 4
 """Candidates of a variable beside its directions, as the order of elimination assumes. Doubled, other orders."""
 BUCKET_BATCH = 1 << 11

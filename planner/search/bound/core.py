@@ -19,11 +19,12 @@ from planner.search.bound.dual import Dual, Floats
 from planner.search.effort import ROUNDING
 from planner.search.exact.buckets import KnownTables
 from planner.search.exact.choices import Choices
-from planner.search.exact.eliminate import Reduced, eliminate, go_on
+from planner.search.exact.eliminate import Reduced, eliminate
 from planner.search.exact.order import Ints, Order, find_order
 from planner.search.exact.sums import Table
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem
+from planner.stop import go_on
 
 
 def rounding_error(value: float) -> float:
@@ -58,9 +59,7 @@ class Core:
         self._choices = choices
         sizes = choices.sizes.tolist()
         known = KnownTables()
-        check()
-        tables, which = problem.joint_tables(choices)
-        check()
+        tables, which = problem.joint_tables(choices, check)
         self._reduced = Reduced(order, known, *known.interned(tables, which), check)
         self.constant = self._reduced.constant
         self.eliminated_entries = self._reduced.entries

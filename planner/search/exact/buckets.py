@@ -7,7 +7,7 @@ together: where in that array the terms of each entry are depends on the tables'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -20,6 +20,7 @@ from planner.algebra.room import enlarged
 from planner.search.effort import BUCKET_BATCH
 from planner.search.exact.order import Ints, Pattern
 from planner.search.exact.sums import Shape, SumForm, Table
+from planner.stop import go_on
 
 _BYTES = np.dtype(np.int64).itemsize
 
@@ -176,8 +177,13 @@ class KnownTables:
             self._by_number.append(pattern)
         return number
 
-    def buckets(self, keys: Iterable[Key]) -> list[Bucket]:
-        """What eliminations make of the tables that these keys say, each of which is there once."""
+    def buckets(self, keys: Iterable[Key], check: Callable[[], None] = go_on) -> list[Bucket]:
+        """What eliminations make of the tables that these keys say, each of which is there once.
+
+        Args:
+            keys: of the buckets.
+            check: called before each large bucket; what it raises ends the work.
+        """
         keys = list(keys)
         small: dict[int, list[tuple[Key, _Layout]]] = {}
         large: list[tuple[Key, _Layout]] = []
@@ -192,7 +198,7 @@ class KnownTables:
         for alike in small.values():
             self._solve(alike)
         if large:
-            self._solve_large(large)
+            self._solve_large(large, check)
         return [self._buckets[key] for key in keys]
 
     def _layout(self, key: Key) -> _Layout:
@@ -250,10 +256,11 @@ class KnownTables:
         for (key, layout), result, low, at in zip(new, results, lowest.tolist(), begin, strict=False):
             self._buckets[key] = Bucket(key, result, low, layout.entries, at, layout.strides)
 
-    def _solve_large(self, new: Sequence[tuple[Key, _Layout]]) -> None:
+    def _solve_large(self, new: Sequence[tuple[Key, _Layout]], check: Callable[[], None]) -> None:
         """Solves large buckets, each by itself."""
         found: list[tuple[Table, Ints | None]] = []
         for key, layout in new:
+            check()
             assert layout.form is not None, "a large bucket has a form"
             tables = [self.table(number) for number in key[1:]]
             found.append(layout.form.least(tables, sum(map(self._most_of, key[1:]))))

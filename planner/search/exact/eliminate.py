@@ -21,6 +21,7 @@ from planner.search.effort import MAX_TABLE_ENTRIES, ROWS_IN_ARRAYS
 from planner.search.exact.buckets import Bucket, KnownTables
 from planner.search.exact.order import Ints, Order, distinct_rows, find_order, order_of
 from planner.search.exact.sums import Table
+from planner.stop import go_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +101,6 @@ def refuse_larger(entries: float, max_table_entries: int) -> None:
         )
 
 
-def go_on() -> None:
-    """Between parts of the work: nothing ends it."""
-
-
 def eliminate(order: Order, tables: Sequence[Table], which: Ints, check: Callable[[], None] = go_on) -> Solution:
     """Finds the least sum of factors over all assignments; of equal values the first wins.
 
@@ -170,7 +167,7 @@ class Reduced:
             pattern = np.array([known.pattern(pattern) for pattern in batch.patterns], dtype=np.int64)
             rows = np.concatenate([pattern[batch.pattern][:, None], table_of[batch.factors]], axis=1)
             distinct, group = _distinct(rows, max(known.count, len(pattern)))
-            buckets = known.buckets([tuple([number for number in row if number >= 0]) for row in distinct])
+            buckets = known.buckets([tuple([number for number in row if number >= 0]) for row in distinct], check)
             found = np.array([(bucket.result, bucket.least) for bucket in buckets], dtype=np.int64)[group]
             table_of[batch.produced] = found[:, 0]
             self.constant += int(found[:, 1].sum())

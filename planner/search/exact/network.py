@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from planner.cost.tables import Candidates, Table
-from planner.search.effort import HELD_ENTRIES, USUAL_CHANGES
+from planner.search.effort import HELD_ENTRIES, TABLES_AT_ONCE, USUAL_CHANGES
 from planner.search.exact.buckets import KnownTables
 from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Solution, eliminate_known, refuse_larger
 from planner.search.exact.order import Ints, Order, distinct, find_order
+from planner.stop import go_on
 
 
 class Link(NamedTuple):
@@ -88,13 +89,16 @@ class Network:
         self._known = KnownTables()
         self._numbers: dict[tuple[int, int, int], tuple[int, int, Candidates, Candidates]] = {}
 
-    def solve(self, choices: Choices, make: MakeTables, max_table_entries: int) -> Solution:
+    def solve(
+        self, choices: Choices, make: MakeTables, max_table_entries: int, check: Callable[[], None] = go_on
+    ) -> Solution:
         """The least sum of all tables; see ``eliminate``.
 
         Args:
             choices: each variable's candidates.
             make: makes tables.
             max_table_entries: how large a bucket may be.
+            check: called between parts of the work; what it raises ends it.
 
         Raises:
             InfeasibleError: a bucket would be larger.
@@ -105,37 +109,62 @@ class Network:
         if self._known.held > HELD_ENTRIES:
             self._known, self._numbers = KnownTables(), {}
         first, which = self._different(choices)
-        pairs = self._known_as(first, choices, make)
+        pairs = self._known_as(first, choices, make, check)
         numbers = np.array([number for number, _ in pairs], dtype=np.int64)
         constant = np.array([least for _, least in pairs], dtype=np.int64)
-        return eliminate_known(self._order, self._known, numbers[which], int(constant[which].sum()))
+        return eliminate_known(self._order, self._known, numbers[which], int(constant[which].sum()), check)
 
-    def _known_as(self, links: Sequence[int], choices: Choices, make: MakeTables) -> list[tuple[int, int]]:
+    def _known_as(
+        self, links: Sequence[int], choices: Choices, make: MakeTables, check: Callable[[], None]
+    ) -> list[tuple[int, int]]:
         """The number of each link's table, and the minimum that was taken out of it."""
         kinds = self._kinds[links].tolist()
         lists = [(choices[self._links[link].tensor], choices[self._links[link].op]) for link in links]
         keys = [(kind, id(tilings), id(strategies)) for kind, (tilings, strategies) in zip(kinds, lists, strict=True)]
         new = [place for place, key in enumerate(keys) if key not in self._numbers]
-        tables = self._tables([links[place] for place in new], choices, make)
+        tables = self._tables([links[place] for place in new], choices, make, check)
         for place, known in zip(new, self._known.intern(tables), strict=True):
             # The lists are kept with the number: an identity means something only while its object lives.
             self._numbers[keys[place]] = (*known, *lists[place])
         return [self._numbers[key][:2] for key in keys]
 
-    def tables(self, choices: Choices, make: MakeTables) -> tuple[list[Table], Ints]:
+    def tables(self, choices: Choices, make: MakeTables, check: Callable[[], None] = go_on) -> tuple[list[Table], Ints]:
         """The different tables for these candidates, and the number of each link's.
 
         Axes of variables that have one value, whatever the cuts, are left out.
+
+        Args:
+            choices: each variable's candidates.
+            make: makes tables.
+            check: called between parts of the work; what it raises ends it.
         """
         first, which = self._different(choices)
-        return self._tables(first, choices, make), which
+        return self._tables(first, choices, make, check), which
 
-    def _tables(self, links: Sequence[int], choices: Choices, make: MakeTables) -> list[Table]:
-        asked = [
-            (self._links[link], choices[self._links[link].tensor], choices[self._links[link].op]) for link in links
-        ]
+    def _tables(
+        self, links: Sequence[int], choices: Choices, make: MakeTables, check: Callable[[], None]
+    ) -> list[Table]:
+        made: list[Table] = []
+        for together in self._parts(links, choices):
+            check()
+            asked = [(link, choices[link.tensor], choices[link.op]) for link in map(self._links.__getitem__, together)]
+            made.extend(make(asked))
         shapes = [[len(choices[name]) for name in self.scopes[link]] for link in links]
-        return [table.reshape(shape) for table, shape in zip(make(asked), shapes, strict=True)]
+        return [table.reshape(shape) for table, shape in zip(made, shapes, strict=True)]
+
+    def _parts(self, links: Sequence[int], choices: Choices) -> Iterator[list[int]]:
+        """The links in parts whose tables have about ``TABLES_AT_ONCE`` entries together."""
+        part: list[int] = []
+        entries = 0
+        for number in links:
+            link = self._links[number]
+            part.append(number)
+            entries += len(choices[link.tensor]) * len(choices[link.op])
+            if entries >= TABLES_AT_ONCE:
+                yield part
+                part, entries = [], 0
+        if part:
+            yield part
 
     def table_entries(self, choices: Choices) -> int:
         """Entries of all different tables for these candidates."""

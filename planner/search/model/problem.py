@@ -37,6 +37,7 @@ from planner.search.model.partial_sums import (
 )
 from planner.search.model.space import Space
 from planner.search.repeats.unrolled import Copies, find_copies
+from planner.stop import go_on
 from planner.tdl.bind import BoundOp
 
 Restriction: TypeAlias = "Callable[[SearchVariable, Candidates], Candidates]"
@@ -346,7 +347,7 @@ class Problem:
         self._grouped = (tilings, firsts.tolist(), group)
 
     def solve(
-        self, choices: Choices, max_table_entries: int = MAX_TABLE_ENTRIES
+        self, choices: Choices, max_table_entries: int = MAX_TABLE_ENTRIES, check: Callable[[], None] = go_on
     ) -> tuple[tuple[Tiling, ...], Solution]:
         """The least cost over all choices of a candidate for every variable.
 
@@ -356,6 +357,7 @@ class Problem:
         Args:
             choices: each variable's candidates, interned.
             max_table_entries: see ``eliminate``.
+            check: called between parts of the work; what it raises ends it.
 
         Returns:
             The chosen tilings, and the solution that they stand for.
@@ -365,7 +367,7 @@ class Problem:
         """
         allowed = self._without_vetoed(choices)
         while True:
-            solution = self._network.solve(allowed, self.made, max_table_entries)
+            solution = self._network.solve(allowed, self.made, max_table_entries, check)
             self.eliminated_entries += solution.entries
             chosen = allowed.chosen(solution.values)
             self._group(chosen, allowed.numbers(solution.values))
@@ -385,9 +387,14 @@ class Problem:
         """The variables of each factor, those that have a choice."""
         return self._network.scopes
 
-    def joint_tables(self, choices: Choices) -> tuple[list[Table], Ints]:
-        """The different tables over the variables that have a choice, and the number of each factor's."""
-        return self._network.tables(choices, self.made)
+    def joint_tables(self, choices: Choices, check: Callable[[], None] = go_on) -> tuple[list[Table], Ints]:
+        """The different tables over the variables that have a choice, and the number of each factor's.
+
+        Args:
+            choices: each variable's candidates.
+            check: called between parts of the work; what it raises ends it.
+        """
+        return self._network.tables(choices, self.made, check)
 
     @cached_property
     def times(self) -> list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from planner.algebra.tiling import Partial, Replicate, Tiling
 from planner.cost.tables import Candidates
@@ -23,6 +23,7 @@ from planner.search.exact.eliminate import Solution
 from planner.search.exact.order import find_order
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.moves import restrictions
+from planner.stop import go_on
 
 
 def solved(
@@ -31,6 +32,7 @@ def solved(
     progress: Progress = silent,
     *,
     max_table_entries: int = MAX_TABLE_ENTRIES,
+    check: Callable[[], None] = go_on,
 ) -> tuple[tuple[Tiling, ...], Solution]:
     """The least cost over all choices of a candidate for every variable; a low one, where the least cannot be found.
 
@@ -41,20 +43,21 @@ def solved(
         choices: each variable's candidates, interned.
         progress: told what is being done.
         max_table_entries: how large a bucket may be, if the least can be found.
+        check: called between parts of the work; what it raises ends it.
 
     Returns:
         The chosen tilings, and the solution that they stand for.
     """
     with contextlib.suppress(InfeasibleError):
-        return problem.solve(choices, max_table_entries)
+        return problem.solve(choices, max_table_entries, check)
     progress("deciding an entangled graph in parts")
-    starts = [*_starts(problem, choices)]
+    starts = [*_starts(problem, choices, check)]
     tilings, solution = min(starts, key=lambda start: (not problem.is_possible(start[0]), start[1].total))
     stayed: Counter[int] = Counter()
     staying: frozenset[int] = frozenset()
     for _ in range(ENTANGLED_ROUNDS):
         most_entries = min(max_table_entries, MOVE_ENTRIES)
-        tried, better, other = _solve_others(problem, choices, tilings, stayed, most_entries)
+        tried, better, other = _solve_others(problem, choices, tilings, stayed, most_entries, check)
         stayed.update(tried)
         staying = staying or tried
         if other.total >= solution.total or not problem.is_possible(better):
@@ -64,7 +67,9 @@ def solved(
     return tilings, solution
 
 
-def _starts(problem: Problem, choices: Choices) -> Iterator[tuple[tuple[Tiling, ...], Solution]]:
+def _starts(
+    problem: Problem, choices: Choices, check: Callable[[], None] = go_on
+) -> Iterator[tuple[tuple[Tiling, ...], Solution]]:
     """The best strategy of every op under several tilings of all tensors."""
     preferences: list[Restriction] = [
         no_restriction,
@@ -78,7 +83,7 @@ def _starts(problem: Problem, choices: Choices) -> Iterator[tuple[tuple[Tiling, 
         lists = [choices[number] for number in range(len(choices))]
         for variable in tensors:
             lists[variable.number] = problem.intern((_first(preference, variable, choices[variable.number]),))
-        yield each_op.solve(Choices.of(lists))
+        yield each_op.solve(Choices.of(lists), check=check)
     problem.eliminated_entries += each_op.eliminated_entries
 
 
@@ -89,7 +94,12 @@ def _first(preference: Restriction, variable: SearchVariable, candidates: Candid
 
 
 def _solve_others(
-    problem: Problem, choices: Choices, tilings: Sequence[Tiling], stayed: Counter[int], most_entries: int
+    problem: Problem,
+    choices: Choices,
+    tilings: Sequence[Tiling],
+    stayed: Counter[int],
+    most_entries: int,
+    check: Callable[[], None],
 ) -> tuple[frozenset[int], tuple[Tiling, ...], Solution]:
     """The best plan with as many variables as need be as they are; these, the plan, and its solution."""
     looked_for = most_entries
@@ -100,7 +110,7 @@ def _solve_others(
         for number in staying:
             lists[number] = problem.intern((tilings[number],))
         try:
-            found, solution = smaller.solve(Choices.of(lists), most_entries)
+            found, solution = smaller.solve(Choices.of(lists), most_entries, check)
         except InfeasibleError:
             looked_for //= FEWER_ENTRIES  # with every variable settled there is no table at all
         else:

@@ -24,7 +24,7 @@ from planner.search.exact.choices import Choices
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.model.space import Space
-from planner.stop import Stop
+from planner.stop import Stop, StoppedError
 
 
 def improve(
@@ -69,7 +69,9 @@ def _stable(
             break
         progress("improving a plan", cost=best.cost)
         try:
-            better = _solved(problem, near.of(best, kinds), best)
+            better = _solved(problem, near.of(best, kinds), best, stop)
+        except StoppedError:
+            break
         except InfeasibleError:  # too entangled for all at once
             if is_settled:
                 break
@@ -99,7 +101,10 @@ def _one_by_one(
         if _ends(stop):
             break
         progress("improving a plan", cost=best.cost)
-        better = _better(problem, near, kind, best)
+        try:
+            better = _better(problem, near, kind, best, stop)
+        except StoppedError:
+            break
         if better is best:
             settled += 1
         else:
@@ -110,16 +115,25 @@ def _one_by_one(
     return best
 
 
-def _better(problem: Problem, near: Neighbourhood, kind: int, found: Found) -> Found:
+def _better(problem: Problem, near: Neighbourhood, kind: int, found: Found, stop: Stop | None) -> Found:
     """The best plan with changes of one kind; the same object if none is better, or if they are too entangled."""
     with contextlib.suppress(InfeasibleError):
-        return _solved(problem, near.of(found, (kind,)), found)
+        return _solved(problem, near.of(found, (kind,)), found, stop)
     return found
 
 
-def _solved(problem: Problem, choices: Choices, found: Found) -> Found:
-    """The best plan of the choices; the same object as ``found`` if none is better."""
-    tilings, solution = problem.solve(choices, MOVE_ENTRIES)
+def _solved(problem: Problem, choices: Choices, found: Found, stop: Stop | None) -> Found:
+    """The best plan of the choices; the same object as ``found`` if none is better.
+
+    Raises:
+        StoppedError: the search is to end, and what is left out is noted.
+    """
+
+    def check() -> None:
+        if _ends(stop):
+            raise StoppedError
+
+    tilings, solution = problem.solve(choices, MOVE_ENTRIES, check)
     if solution.total >= found.cost:
         return found
     return replace(

@@ -15,7 +15,7 @@ from planner.progress import Progress, silent
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction
 from planner.search.moves.entangled import solved
-from planner.stop import Stop
+from planner.stop import Stop, go_on
 
 
 def search_recursively(
@@ -32,7 +32,7 @@ def search_recursively(
         cuts: the ways of each cut, outermost first.
         restrict: narrows the candidates of a variable; must leave at least one.
         progress: told what is being done.
-        stop: asked before each cut whether the search is to end; None: it is not.
+        stop: asked before each cut, and within it, whether the search is to end; None: it is not.
 
     Raises:
         InfeasibleError: what must be partial cannot be.
@@ -45,7 +45,8 @@ def search_recursively(
             stop.check()
         progress(f"deciding cut {number} of {len(cuts)}")
         offer = partial(problem.proposals, ways=ways)
-        tilings, solution = solved(problem, problem.choices(tilings, offer, restrict), progress)
+        check = go_on if stop is None else stop.check
+        tilings, solution = solved(problem, problem.choices(tilings, offer, restrict), progress, check=check)
         total, largest = solution.total, max(largest, solution.largest_table)
         if not problem.is_possible(tilings):
             raise InfeasibleError(
