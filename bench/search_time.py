@@ -42,6 +42,7 @@ from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.request import SearchRequest
+from planner.spent import Spent
 from planner.zoo import build
 
 RUNS = 3
@@ -152,7 +153,7 @@ def stages(console: Console, model: str, workers: int, effort: EffortName) -> No
         Destination(directory, force=False, annotated=None).write(session, plan, planned.trial.partitioned)
         written = [one.stat().st_size for one in directory.iterdir()]
         note(f"write {len(written)} files, {sum(written) / 1e6:.0f} MB")
-        result_of(session, planned, plan, session.beside(planned, plan)[0], directory, clock)
+        result_of(session, planned, plan, session.beside(planned, plan)[0], directory, clock, Spent())
         note("count for the summary")
     console.print(table)
 

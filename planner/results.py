@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +16,7 @@ from planner.reasons import Cause, Kept, Summary, Why
 from planner.search.effort import EffortName
 from planner.search.user_rules.prices import Price
 from planner.short_repr import ShortRepr
+from planner.spent import Part
 
 if TYPE_CHECKING:
     from planner.runtime.judge.door import DoorVerdict
@@ -82,7 +83,7 @@ class PlanResult(ShortRepr):
     plan: Plan
     directory: Path
     search_seconds: float
-    """From the graph in memory to the plan."""
+    """Of all searches, bounds included."""
     total_seconds: float
     """From the file to the files."""
     ops: int
@@ -115,6 +116,8 @@ class PlanResult(ShortRepr):
     """What else could be tried; None where nothing depends on effort."""
     summary: Summary | None = None
     """What one wants to know; None only of results that no planning made."""
+    part_seconds: Mapping[Part, float] = field(default_factory=dict)
+    """By part of the work (``planner.spent``); what is in none of them is the rest of the total."""
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from planner.results import PlanResult
 from planner.runtime.engine.cuda_changes import cuda_changes
 from planner.search.effort import EffortName
 from planner.search.user_rules.rules import Replication, Rules
+from planner.spent import measured
 from planner.stop import Stop, StoppedBy
 from planner.units import parse_duration
 
@@ -154,23 +155,24 @@ def plan(
     directory = path_of(out) or Path(f"{path.stem}.tofu{target.workers}")
     destination = Destination(directory, force, path_of(sharding_annotations))
     destination.try_it()
-    session = Session(request)
-    planned = session.planned()
-    progress("making a program for each worker")
-    complete = session.complete(planned.trial)
-    beside, warnings = session.beside(planned, complete)
-    if device == "cuda":
-        progress("looking for CUDA kernels")
-        partitioned = planned.trial.partitioned
-        models = (
-            WorkerModel(worker, partitioned.bodies, fixed, "")
-            for worker, fixed in zip(partitioned.program.workers, partitioned.fixed, strict=True)
-        )
-        if sentence := cuda_changes(models).sentence():
-            notice(sentence)
-    warnings = (*warnings, *state_warnings(session.whole))
-    complete = replace(complete, stopped_by=stop.stopped_by, warnings=warnings)
-    if stop.stopped_by is not None:
-        notice(_STOPPED[stop.stopped_by])
-    destination.write(session, complete, planned.trial.partitioned)
-    return result_of(session, planned, complete, beside, directory, started)
+    with measured() as spent:
+        session = Session(request)
+        planned = session.planned()
+        progress("making a program for each worker")
+        complete = session.complete(planned.trial)
+        beside, warnings = session.beside(planned, complete)
+        if device == "cuda":
+            progress("looking for CUDA kernels")
+            partitioned = planned.trial.partitioned
+            models = (
+                WorkerModel(worker, partitioned.bodies, fixed, "")
+                for worker, fixed in zip(partitioned.program.workers, partitioned.fixed, strict=True)
+            )
+            if sentence := cuda_changes(models).sentence():
+                notice(sentence)
+        warnings = (*warnings, *state_warnings(session.whole))
+        complete = replace(complete, stopped_by=stop.stopped_by, warnings=warnings)
+        if stop.stopped_by is not None:
+            notice(_STOPPED[stop.stopped_by])
+        destination.write(session, complete, planned.trial.partitioned)
+        return result_of(session, planned, complete, beside, directory, started, spent)

@@ -19,6 +19,7 @@ from planner.partition.lower import Lowering
 from planner.partition.memory import Need, needs, with_arenas
 from planner.partition.segments import Partitioned, assemble
 from planner.partition.workspace import workspace_bytes
+from planner.spent import part
 from planner.tdl.bind import BoundOp
 
 
@@ -35,6 +36,7 @@ class Unplaced:
         """Bytes that each worker takes at least, wherever its buffers lie."""
         return tuple(need.least_bytes for need in self.needs)
 
+    @part("programs")
     def placed(self, enough_bytes: int = 0, limit_bytes: int = 0) -> Partitioned:
         """With a place for every buffer.
 
@@ -69,6 +71,7 @@ def partition(
     return unplaced(graph, ops, decided, apart, lean=lean).placed()
 
 
+@part("programs")
 def unplaced(
     graph: Graph,
     ops: tuple[BoundOp, ...],

@@ -17,6 +17,7 @@ from planner.partition.sharding import with_annotations
 from planner.planning.session import Session
 from planner.progress import Progress
 from planner.runtime.values.results import write_bytes
+from planner.spent import part
 from planner.whole import try_file
 
 
@@ -41,6 +42,7 @@ class Destination:
         if self.annotated is not None:
             try_file(self.annotated)
 
+    @part("writing")
     def write(self, session: Session, plan: Plan, partitioned: Partitioned) -> None:
         """Writes a plan.
 

@@ -32,6 +32,7 @@ from planner.search.decided import Decided
 from planner.search.effort import WHOLE_OPS
 from planner.search.literature.methods import CLOSED_FORMS, METHODS
 from planner.search.model.cuts import cuts_of_levels
+from planner.spent import part
 from planner.stop import Stop, StoppedError
 
 Objective: TypeAlias = Literal["bytes", "time"]
@@ -191,6 +192,7 @@ class Times:
         """Seconds that the tables of time add up."""
         return self._by_tables(decided) / PICOSECONDS
 
+    @part("estimates")
     def _by_tables(self, decided: Decided) -> int:
         for known, amount in self._added_up:
             if known is decided:

@@ -13,6 +13,7 @@ from planner.planning.another_effort import another_effort
 from planner.planning.session import Planned, Session
 from planner.planning.why.summary import summary_of
 from planner.results import Beside, PlanResult
+from planner.spent import Spent
 
 
 def result_of(
@@ -22,6 +23,7 @@ def result_of(
     beside: Beside | None,
     directory: Path,
     started: float,
+    spent: Spent,
 ) -> PlanResult:
     """The plan, and what was found on the way to it and beside it.
 
@@ -32,6 +34,7 @@ def result_of(
         beside: what else is estimated (``Session.beside``).
         directory: where it was written.
         started: when, by ``time.perf_counter``.
+        spent: what the parts took.
     """
     request, decided, partitioned = session.request, planned.trial.decided, planned.trial.partitioned
     program, graph = partitioned.program, session.graph
@@ -39,8 +42,9 @@ def result_of(
     return PlanResult(
         plan=plan,
         directory=directory,
-        search_seconds=decided.search_seconds,
+        search_seconds=spent.seconds["search"] + spent.seconds["bound"],
         total_seconds=time.perf_counter() - started,
+        part_seconds=spent.seconds,
         ops=len(session.whole.ops),
         fetches=sum(isinstance(step, Fetch) for step in steps),
         segments=sum(isinstance(step, Segment) for step in steps),

@@ -55,6 +55,7 @@ from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
 from planner.search.user_rules.prices import Price, prices
 from planner.search.user_rules.rules import Rules
+from planner.spent import part
 from planner.stop import StoppedError
 from planner.training.doors.read import file_of
 
@@ -87,6 +88,7 @@ class Session:
         graph: its canonical form, which is what is planned.
     """
 
+    @part("reading")
     def __init__(self, request: PlanRequest) -> None:
         """Reads the model.
 
@@ -339,6 +341,7 @@ class Session:
             for_time=request.objective == "time",
         )
 
+    @part("comparison")
     def beside(self, planned: Planned, plan: Plan) -> tuple[Beside | None, tuple[str, ...]]:
         """What else is estimated on the machine, and what of that the user should know.
 

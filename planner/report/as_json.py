@@ -89,6 +89,7 @@ def plan(result: PlanResult) -> dict[str, Any]:
         "directory": str(result.directory),
         "search_seconds": result.search_seconds,
         "total_seconds": result.total_seconds,
+        "part_seconds": dict(result.part_seconds),
         "ops": result.ops,
         "fetches": result.fetches,
         "segments": result.segments,

@@ -31,6 +31,7 @@ from planner.search.request import SearchRequest
 from planner.search.schedule import FIRST, schedule_of
 from planner.search.user_rules.pins import ruled
 from planner.search.user_rules.rules import Rules
+from planner.spent import part
 from planner.stop import Stop
 from planner.tdl.bind import BoundOp
 
@@ -44,6 +45,7 @@ STRATEGIES: Mapping[str, str] = MappingProxyType(
 
 
 @without_collection()
+@part("search")
 def decide(
     graph: Graph,
     ops: tuple[BoundOp, ...],

@@ -16,6 +16,7 @@ from planner.commands import main as cli
 from planner.cost.seconds.assignment import sent_bytes
 from planner.errors import UsageError
 from planner.graph.to_onnx import write_model
+from planner.spent import PARTS
 from planner.zoo import build
 
 TWO = """\
@@ -74,7 +75,7 @@ def test_compare_has_a_column_of_estimates(capsys: pytest.CaptureFixture[str]) -
     rows = answer(capsys, "compare", "m.onnx", "--gpus", "2")["rows"]
     assert {row["estimated_seconds"] for row in rows} == {None}
     assert cli.main(["compare", "m.onnx", "--topology", "two.yaml"]) == 0
-    assert "estimated time" in capsys.readouterr().out
+    assert "estimated" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -169,3 +170,13 @@ def test_a_device_graph_is_planned_for(capsys: pytest.CaptureFixture[str]) -> No
     assert plan.estimate is not None
     assert cli.main(["explain", "bytes"]) == 0
     assert ("devices, by worker" in capsys.readouterr().out) == (plan.estimate.devices != (0, 1, 2, 3))
+
+
+def test_parts_of_the_work_are_told(here: Path) -> None:
+    """No part is counted twice: together they are no more than the whole."""
+    result = api.plan(here / "m.onnx", topology="two.yaml", out=here / "parts")
+    parts = result.part_seconds
+    assert set(parts) == set(PARTS)
+    assert result.search_seconds == parts["search"] + parts["bound"] > 0
+    assert min(parts[one] for one in ("reading", "programs", "estimates", "writing")) > 0
+    assert sum(parts.values()) <= result.total_seconds

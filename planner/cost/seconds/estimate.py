@@ -27,6 +27,7 @@ from planner.graph.model import Graph
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
+from planner.spent import part
 from planner.tdl.bind import BoundOp
 
 
@@ -71,6 +72,7 @@ def timed(
     return Timed(interconnect, devices, computing, by_op, found, synchronised(graph, ops))
 
 
+@part("estimates")
 def estimate(
     graph: Graph,
     ops: Sequence[BoundOp],

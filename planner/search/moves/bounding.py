@@ -11,6 +11,7 @@ from planner.search.effort import BoundLimits
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem
 from planner.search.moves.move import Ground, Known
+from planner.spent import part
 
 
 class Proposals:
@@ -46,6 +47,9 @@ class LowerBound:
             return known
         started = time.perf_counter()
         incumbent = Proposals(ground.problem, best)
-        lower = certify(ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress, ground.stop)
+        with part("bound"):
+            lower = certify(
+                ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress, ground.stop
+            )
         seconds = time.perf_counter() - started
         return replace(known.with_best(incumbent.best), lower=lower, bound_seconds=seconds)
