@@ -1,4 +1,4 @@
-"""``tofu zoo``: the papers' models."""
+"""``tofu zoo``: the papers' models, and those of today."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from planner.results import (
     ZooResult,
     ZooRow,
 )
+from planner.training.update.precision import Precision
 from planner.whole import try_file
 from planner.zoo import FAMILIES, build, trained
 
 
 def zoo_models() -> tuple[ZooRow, ...]:
-    """The models of the papers, family by family.
+    """The models of the papers and of today, family by family.
 
     Example:
         ::
@@ -35,6 +36,9 @@ def zoo(
     *,
     batch: int | None = None,
     optimizer: str | None = None,
+    precision: Precision | None = None,
+    seq: int | None = None,
+    layers: int | None = None,
     output: AnyPath | None = None,
     progress: Progress = silent,
 ) -> ZooResult:
@@ -44,11 +48,14 @@ def zoo(
         name: see ``planner.zoo.build``.
         batch: samples of an iteration; None: the paper's.
         optimizer: its name; None: the paper's.
+        precision: what a network of today computes in; None: what it was trained in.
+        seq: tokens of a sample, of a network of language; None: its own.
+        layers: of a network of equal blocks; None: as many as published.
         output: where to write; NAME.onnx in the working directory if None.
         progress: told what is being done.
 
     Raises:
-        TofuError: there is no such model, or the output cannot be written.
+        TofuError: there is no such model or it has no such option, or the output cannot be written.
 
     Example:
         ::
@@ -58,7 +65,7 @@ def zoo(
     output = path_of(output) or Path(f"{name}.onnx")
     try_file(output)
     progress(f"building {name}")
-    graph = build(name, batch=batch, optimizer=optimizer)
+    graph = build(name, batch=batch, optimizer=optimizer, precision=precision, seq=seq, layers=layers)
     progress(f"writing {output}")
     write_model(graph, output)
     weights = trained(graph)

@@ -4,80 +4,57 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from planner.errors import UsageError, did_you_mean
 from planner.graph.model import Graph
 from planner.zoo.convolutional import alexnet, cnn, lenet_5, vgg_16
+from planner.zoo.family import Asked, Family, Maker
 from planner.zoo.inception import inception_v3
 from planner.zoo.perceptron import mlp
 from planner.zoo.recurrent import rnn
 from planner.zoo.residual import resnet
+from planner.zoo.today import TODAY
 from planner.zoo.transformer import GptShape, gpt
 
-Maker: TypeAlias = Callable[[int, str], Graph]
-"""From batch and optimizer to the training graph."""
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """Models whose names have one form."""
-
-    form: str
-    """How a name is written; letters stand for numbers."""
-    about: str
-    """What it is, and where it is from."""
-    members: Mapping[str, int]
-    """The models of the papers, and the batch that each has there."""
-    batch: int
-    """Of all others."""
-    optimizer: str
-    """What the paper trains with."""
-    pattern: re.Pattern[str]
-    """Of the names."""
-    make: Callable[[re.Match[str]], Maker]
-    """From a name's numbers."""
-
-    def batch_of(self, name: str) -> int:
-        """The batch that a model has unless another is asked for."""
-        return self.members.get(name, self.batch)
+if TYPE_CHECKING:
+    from planner.training.update.precision import Precision
 
 
 def _mlp(found: re.Match[str]) -> Maker:
-    def make(batch: int, optimizer: str) -> Graph:
-        if optimizer != "sgd":
-            raise UsageError(f"{found.string} is trained with sgd, not with {optimizer!r}")
-        return mlp(int(found["layers"]), int(found["width"]), batch)
+    def make(asked: Asked) -> Graph:
+        if asked.optimizer != "sgd":
+            raise UsageError(f"{found.string} is trained with sgd, not with {asked.optimizer!r}")
+        return mlp(int(found["layers"]), int(found["width"]), asked.batch)
 
     return make
 
 
 def _cnn(found: re.Match[str]) -> Maker:
     sizes = (int(found["layers"]), int(found["filters"]), int(found["image"]))
-    return lambda batch, optimizer: cnn(*sizes, batch=batch, optimizer=optimizer)
+    return lambda asked: cnn(*sizes, batch=asked.batch, optimizer=asked.optimizer)
 
 
 def _plain(function: Callable[..., Graph]) -> Callable[[re.Match[str]], Maker]:
-    return lambda found: lambda batch, optimizer: function(batch=batch, optimizer=optimizer)
+    return lambda found: lambda asked: function(batch=asked.batch, optimizer=asked.optimizer)
 
 
 def _resnet(found: re.Match[str]) -> Maker:
     depth, widening = int(found["depth"]), int(found.groupdict().get("widening") or 1)
-    return lambda batch, optimizer: resnet(depth, batch=batch, widening=widening, optimizer=optimizer)
+    return lambda asked: resnet(depth, batch=asked.batch, widening=widening, optimizer=asked.optimizer)
 
 
 def _rnn(found: re.Match[str]) -> Maker:
     layers, hidden = int(found["layers"]), 1024 * int(found["hidden"])
-    return lambda batch, optimizer: rnn(layers, hidden, batch=batch, optimizer=optimizer)
+    return lambda asked: rnn(layers, hidden, batch=asked.batch, optimizer=asked.optimizer)
 
 
 def _gpt(found: re.Match[str]) -> Maker:
     blocks, width = int(found["blocks"]), int(found["width"])
     heads = int(found["heads"]) if found["heads"] else max(1, width // (64 if width < _WIDE else 128))
     shape = GptShape(blocks, width, heads, 1024 if width < _WIDE else 2048, language=bool(found["language"]))
-    return lambda batch, optimizer: gpt(found.string, shape, batch=batch, optimizer=optimizer)
+    return lambda asked: gpt(found.string, shape, batch=asked.batch, optimizer=asked.optimizer)
 
 
 _WIDE = 2048
@@ -93,7 +70,7 @@ _PUBLISHED: Final[Mapping[str, GptShape]] = MappingProxyType(
 
 def _published(found: re.Match[str]) -> Maker:
     name = found.string
-    return lambda batch, optimizer: gpt(name, _PUBLISHED[name], batch=batch, optimizer=optimizer)
+    return lambda asked: gpt(name, _PUBLISHED[name], batch=asked.batch, optimizer=asked.optimizer)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -104,7 +81,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 _WRESNETS = tuple(f"wresnet-{depth}-{widening}" for depth in (50, 101, 152) for widening in (4, 6, 8, 10))
 _RNNS = ("rnn-4-8k", *(f"rnn-{layers}-{size}k" for layers in (6, 8, 10) for size in (4, 6, 8)))
 
-FAMILIES: Final = (
+PAPERS: Final = (
     Family(
         "mlp-LxD",
         "L square fully-connected layers of width D; SoyBean, section 2.2 and figure 8",
@@ -185,14 +162,19 @@ FAMILIES: Final = (
         _published,
     ),
 )  # fmt: skip
-"""Every family, small models first. Batches: of MLPs and CNNs SoyBean's; 256, that is 32 for each of 8 GPUs (ICML'18,
-section 6), of the classification networks; of WResNets those that Tofu's section 7.2 names (128 for 50-4, 8 for
-152-10) and 32 for the others; of RNNs 128 for 10-8k and 512, that of the ideal baseline, for the others."""
+"""The families of the papers that tofu is built on, small models first. Batches: of MLPs and CNNs SoyBean's; 256, that
+is 32 for each of 8 GPUs (ICML'18, section 6), of the classification networks; of WResNets those that Tofu's section 7.2
+names (128 for 50-4, 8 for 152-10) and 32 for the others; of RNNs 128 for 10-8k and 512, that of the ideal baseline, for
+the others."""
 
 
-def names() -> tuple[str, ...]:
-    """The models of the papers; others of the same forms can be built, too."""
-    return tuple(name for family in FAMILIES for name in family.members)
+FAMILIES: Final = (*PAPERS, *TODAY)
+"""Every family."""
+
+
+def names(families: tuple[Family, ...] = FAMILIES) -> tuple[str, ...]:
+    """The models that are listed; others of the same forms can be built, too."""
+    return tuple(name for family in families for name in family.members)
 
 
 def family_of(name: str) -> Family:
@@ -212,21 +194,35 @@ def family_of(name: str) -> Family:
     )
 
 
-def build(name: str, *, batch: int | None = None, optimizer: str | None = None) -> Graph:
+def build(
+    name: str,
+    *,
+    batch: int | None = None,
+    optimizer: str | None = None,
+    precision: Precision | None = None,
+    seq: int | None = None,
+    layers: int | None = None,
+) -> Graph:
     """The training graph of a model: forward, backward and weight update, weights without values.
 
     Args:
         name: one of ``names()``, or another of a family's form, such as ``wresnet-152-12`` or ``gpt-24x2048``.
         batch: samples of an iteration; None: the paper's.
         optimizer: of ``planner.training.update.optimizers``; None: the paper's.
+        precision: what the model computes in; None: what it was trained in. Weights are of float32.
+        seq: tokens of a sample, of a model of language; None: its own.
+        layers: of a network of equal blocks; None: its own.
 
     Raises:
-        UsageError: there is no model of this name, no such optimizer, or the batch is below 1.
+        UsageError: there is no model of this name, no such optimizer, the batch is below 1, or the model has no
+            such option.
     """
     family = family_of(name)
     batch = family.batch_of(name) if batch is None else batch
     if batch < 1:
         raise UsageError(f"{name}: a batch of {batch} has no samples")
+    family.check(name, precision=precision, seq=seq, layers=layers)
     found = family.pattern.fullmatch(name)
     assert found is not None, "family_of has matched it"
-    return family.make(found)(batch, optimizer or family.optimizer)
+    asked = Asked(batch, optimizer or family.optimizer, precision or family.precision, seq, layers)
+    return family.make(found)(asked)

@@ -7,15 +7,18 @@ the names in a plan tell which layer a tensor belongs to.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from planner.graph.model import Attribute, DType, Graph, Op, Shape, Tensor
 
 OPSET = 21
-"""Version of the default operator domain that the models are written in."""
+"""Version of the default operator domain that models are written in unless they need a later one."""
 _NUMPY = {np.dtype("float32"): DType.FLOAT32, np.dtype("int64"): DType.INT64, np.dtype("bool"): DType.BOOL}
+
+_AFFINE = (("scale", 1.0), ("bias", 0.0))
+"""What follows a normalisation, and what each begins with."""
 
 
 class Forward:
@@ -23,10 +26,12 @@ class Forward:
 
     Args:
         name: of the graph.
+        opset: version of the default operator domain.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, opset: int = OPSET) -> None:
         self.name = name
+        self.opset = opset
         self.first_values: dict[str, float] = {}
         """Parameters that training begins with at one value: biases at 0, scales at 1."""
         self._tensors: dict[str, Tensor] = {}
@@ -40,6 +45,11 @@ class Forward:
     def shape(self, name: str) -> Shape:
         """Sizes of a tensor."""
         return self._tensors[name].shape
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that are trained, and running statistics."""
+        return sum(self._tensors[name].elements for name, value in self._constants.items() if value is None)
 
     def input(self, name: str, *shape: int, dtype: DType = DType.FLOAT32) -> str:
         """Data of the batch."""
@@ -74,25 +84,54 @@ class Forward:
 
     # any operator --------------------------------------------------------------------------------------------------
 
-    def op(self, layer: str, op_type: str, inputs: Sequence[str], shape: Sequence[int], **attributes: Attribute) -> str:
-        """An op with one output of float32."""
-        return self.ops(layer, op_type, inputs, [shape], **attributes)[0]
+    def op(
+        self,
+        layer: str,
+        op_type: str,
+        inputs: Sequence[str],
+        shape: Sequence[int],
+        *,
+        dtype: DType = DType.FLOAT32,
+        **attributes: Attribute,
+    ) -> str:
+        """An op with one output."""
+        return self.ops(layer, op_type, inputs, [shape], dtypes=[dtype], **attributes)[0]
 
     def ops(
-        self, layer: str, op_type: str, inputs: Sequence[str], shapes: Sequence[Sequence[int]], **attributes: Attribute
+        self,
+        layer: str,
+        op_type: str,
+        inputs: Sequence[str],
+        shapes: Sequence[Sequence[int]],
+        *,
+        dtypes: Sequence[DType] = (),
+        **attributes: Attribute,
     ) -> tuple[str, ...]:
-        """An op with any number of outputs of float32: ``layer.y``, or ``layer.y0``, ``layer.y1``, ..."""
+        """An op with any number of outputs: ``layer.y``, or ``layer.y0``, ``layer.y1``, ...; of float32 if not said."""
+        return self._made(layer, op_type, inputs, shapes, dtypes, attributes)
+
+    def _made(
+        self,
+        layer: str,
+        op_type: str,
+        inputs: Sequence[str],
+        shapes: Sequence[Sequence[int]],
+        dtypes: Sequence[DType],
+        attributes: Mapping[str, Attribute],
+    ) -> tuple[str, ...]:
         names = [f"{layer}.y"] if len(shapes) == 1 else [f"{layer}.y{number}" for number in range(len(shapes))]
-        for name, shape in zip(names, shapes, strict=True):
-            self._tensor(name, shape, DType.FLOAT32)
+        for name, shape, dtype in zip(names, shapes, dtypes or [DType.FLOAT32] * len(shapes), strict=True):
+            self._tensor(name, shape, dtype)
         stated = tuple(sorted(attributes.items(), key=lambda item: item[0]))
         self._ops.append(Op(layer, op_type, tuple(inputs), tuple(names), stated))
         return tuple(names)
 
-    def each(self, layer: str, op_type: str, *operands: str, **attributes: Attribute) -> str:
+    def each(
+        self, layer: str, op_type: str, *operands: str, dtype: DType = DType.FLOAT32, **attributes: Attribute
+    ) -> str:
         """An element-wise op, its operands broadcast."""
         shape = np.broadcast_shapes(*(self.shape(name) for name in operands))
-        return self.op(layer, op_type, operands, shape, **attributes)
+        return self.op(layer, op_type, operands, shape, dtype=dtype, **attributes)
 
     # layers --------------------------------------------------------------------------------------------------------
 
@@ -107,48 +146,41 @@ class Forward:
         pad: int | tuple[int, int] = 0,
         bias: bool = False,
     ) -> str:
-        """A convolution of images [N, C, H, W].
+        """A convolution of images [N, C, H, W], or of samples of any number of dims, [N, C, ...].
 
         Args:
             layer: its name.
             x: its input.
             filters: output channels.
-            kernel: rows and columns, or both at once.
-            stride: of both.
-            pad: zeros on each side of rows and columns, or of both at once.
+            kernel: rows and columns, or all dims at once.
+            stride: of all.
+            pad: zeros on each side of rows and columns, or of all dims at once.
             bias: whether it has one.
         """
-        kernel, pads = _pair(kernel), _pair(pad)
         samples, channels, *image = self.shape(x)
-        operands = [x, self.parameter(f"{layer}.weight", filters, channels, *kernel)]
+        window, pads = _of_each(kernel, len(image)), _of_each(pad, len(image))
+        operands = [x, self.parameter(f"{layer}.weight", filters, channels, *window)]
         if bias:
             operands.append(self.parameter(f"{layer}.bias", filters, first=0.0))
-        positions = [_windows(size, k, stride, p) for size, k, p in zip(image, kernel, pads, strict=True)]
+        positions = [_windows(size, k, stride, p) for size, k, p in zip(image, window, pads, strict=True)]
         return self.op(
             layer,
             "Conv",
             operands,
             (samples, filters, *positions),
-            kernel_shape=kernel,
+            kernel_shape=window,
             pads=(*pads, *pads),
-            strides=(stride, stride),
+            strides=(stride,) * len(image),
         )
 
     def pool(self, layer: str, op_type: str, x: str, kernel: int, *, stride: int, pad: int = 0) -> str:
         """A MaxPool or an AveragePool over square windows; zeros of the padding count in the mean (as in PyTorch)."""
         *lead, rows, columns = self.shape(x)
         shape = (*lead, _windows(rows, kernel, stride, pad), _windows(columns, kernel, stride, pad))
-        counted: dict[str, Attribute] = {"count_include_pad": 1} if op_type == "AveragePool" and pad else {}
-        return self.op(
-            layer,
-            op_type,
-            [x],
-            shape,
-            kernel_shape=(kernel, kernel),
-            pads=(pad,) * 4,
-            strides=(stride, stride),
-            **counted,
-        )
+        windows: dict[str, Attribute] = {"kernel_shape": (kernel,) * 2, "pads": (pad,) * 4, "strides": (stride,) * 2}
+        if op_type == "AveragePool" and pad:
+            windows["count_include_pad"] = 1
+        return self._made(layer, op_type, [x], [shape], (), windows)[0]
 
     def global_average_pool(self, layer: str, x: str) -> str:
         """The mean of each channel: [N, C, H, W] becomes [N, C]."""
@@ -200,6 +232,27 @@ class Forward:
             operands.append(self.parameter(f"{layer}.bias", width, first=0.0))
         return self.op(layer, "LayerNormalization", operands, self.shape(x), axis=-1)
 
+    def plain_layer_norm(self, layer: str, x: str, *, epsilon: float = 1e-5) -> str:
+        """Normalisation over the last dim without scale and bias: ONNX's operator has a scale, so it is ones."""
+        width = self.shape(x)[-1]
+        ones = self.known(f"ones.{width}", np.ones(width, np.float32))
+        return self.op(layer, "LayerNormalization", [x, ones], self.shape(x), axis=-1, epsilon=epsilon)
+
+    def rms_norm(self, layer: str, x: str, *, epsilon: float = 1e-5) -> str:
+        """Division by the root of the mean square over the last dim (Zhang and Sennrich 2019)."""
+        scale = self.parameter(f"{layer}.scale", self.shape(x)[-1], first=1.0)
+        return self.op(layer, "RMSNormalization", [x, scale], self.shape(x), axis=-1, epsilon=epsilon)
+
+    def group_norm(self, layer: str, x: str, groups: int, *, epsilon: float) -> str:
+        """Normalisation of each sample's groups of channels (Wu and He 2018)."""
+        channels = self.shape(x)[1]
+        scale, bias = (self.parameter(f"{layer}.{name}", channels, first=first) for name, first in _AFFINE)
+        return self.op(layer, "GroupNormalization", [x, scale, bias], self.shape(x), num_groups=groups, epsilon=epsilon)
+
+    def silu(self, layer: str, x: str) -> str:
+        """The operand times its sigmoid."""
+        return self.each(f"{layer}.silu", "Mul", x, self.each(f"{layer}.sigmoid", "Sigmoid", x))
+
     def relu(self, layer: str, x: str) -> str:
         """The positive part."""
         return self.each(layer, "Relu", x)
@@ -214,17 +267,41 @@ class Forward:
         """The same elements in another shape."""
         assert math.prod(shape) == math.prod(self.shape(x)), f"{self.shape(x)} cannot become {shape}"
         wanted = self.known("shape." + "x".join(str(size) for size in shape), np.array(shape, np.int64))
-        return self.op(layer, "Reshape", [x, wanted], shape)
+        return self.op(layer, "Reshape", [x, wanted], shape, dtype=self._tensors[x].dtype)
 
     def transpose(self, layer: str, x: str, *order: int) -> str:
         """The dims in another order."""
-        return self.op(layer, "Transpose", [x], [self.shape(x)[dim] for dim in order], perm=order)
+        shape = [self.shape(x)[dim] for dim in order]
+        return self.op(layer, "Transpose", [x], shape, dtype=self._tensors[x].dtype, perm=order)
 
-    def split(self, layer: str, x: str, parts: int) -> tuple[str, ...]:
-        """The last dim in equal parts."""
-        *lead, size = self.shape(x)
-        assert size % parts == 0, f"{size} is no multiple of {parts}"
-        return self.ops(layer, "Split", [x], [(*lead, size // parts)] * parts, axis=-1, num_outputs=parts)
+    def split(self, layer: str, x: str, parts: int, *, axis: int = -1) -> tuple[str, ...]:
+        """A dim, the last if not said, in equal parts."""
+        sizes = list(self.shape(x))
+        assert sizes[axis] % parts == 0, f"{sizes[axis]} is no multiple of {parts}"
+        sizes[axis] //= parts
+        return self.ops(layer, "Split", [x], [sizes] * parts, axis=axis, num_outputs=parts)
+
+    def parted(self, layer: str, x: str, sizes: Sequence[int], *, axis: int) -> tuple[str, ...]:
+        """A dim in parts of these sizes."""
+        whole = self.shape(x)
+        assert sum(sizes) == whole[axis], f"{list(sizes)} are not the {whole[axis]} of {x}"
+        stated = self.known("sizes." + "x".join(str(size) for size in sizes), np.array(sizes, np.int64))
+        shapes = [(*whole[:axis], size, *whole[axis:][1:]) for size in sizes]
+        return self.ops(layer, "Split", [x, stated], shapes, axis=axis)
+
+    def sum(self, layer: str, x: str, axis: int, *, dtype: DType = DType.FLOAT32) -> str:
+        """The sum over a dim, which stays with size 1."""
+        sizes = list(self.shape(x))
+        sizes[axis] = 1
+        axes = self.known(f"axes.{axis}", np.array([axis], np.int64))
+        return self.op(layer, "ReduceSum", [x, axes], sizes, dtype=dtype, keepdims=1)
+
+    def cast(self, layer: str, x: str, dtype: DType) -> str:
+        """The same values in another dtype."""
+        # Imported here: the papers' models need no ONNX before they are written.
+        from planner.graph.protos import elem_type_of
+
+        return self.op(layer, "Cast", [x], self.shape(x), dtype=dtype, to=elem_type_of(dtype))
 
     # the graph -----------------------------------------------------------------------------------------------------
 
@@ -238,12 +315,12 @@ class Forward:
             outputs=(output,),
             constants=dict(self._constants),
             folded=frozenset(self._folded),
-            opset=OPSET,
+            opset=self.opset,
         )
 
 
-def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else value
+def _of_each(value: int | tuple[int, int], dims: int) -> tuple[int, ...]:
+    return (value,) * dims if isinstance(value, int) else value
 
 
 def _windows(size: int, kernel: int, stride: int, pad: int) -> int:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.errors import UsageError
 from planner.graph.model import DType, Graph
+from planner.zoo.attention import attended, joined
 from planner.zoo.forward import Forward
 from planner.zoo.step import training_step
 
 VOCABULARY = 50257
 """Of GPT-2 and GPT-3 (Radford et al. 2019; Brown et al. 2020)."""
-_VERY_LOW = -1e9
-"""A score whose softmax is 0 in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +90,4 @@ def _attention(model: Forward, layer: str, x: str, shape: GptShape) -> str:
     q = model.transpose(f"{layer}.q", q, 0, 2, 1, 3)
     k = model.transpose(f"{layer}.k", k, 0, 2, 3, 1)
     v = model.transpose(f"{layer}.v", v, 0, 2, 1, 3)
-    square = (batch, shape.heads, sequence, sequence)
-    scores = model.op(f"{layer}.scores", "MatMul", [q, k], square)
-    scale = model.known("attention.scale", np.full((), 1 / math.sqrt(head), np.float32))
-    scores = model.each(f"{layer}.scaled", "Mul", scores, scale)
-    low = model.known("attention.low", np.full((), _VERY_LOW, np.float32))
-    scores = model.op(f"{layer}.masked", "Where", ["attention.mask", scores, low], square)
-    weights = model.op(f"{layer}.softmax", "Softmax", [scores], square, axis=-1)
-    mixed = model.op(f"{layer}.mixed", "MatMul", [weights, v], (batch, shape.heads, sequence, head))
-    mixed = model.transpose(f"{layer}.back", mixed, 0, 2, 1, 3)
-    mixed = model.reshape(f"{layer}.joined", mixed, rows, width)
-    return model.project(f"{layer}.out", mixed, width, bias=shape.bias)
+    return joined(model, layer, attended(model, layer, q, k, v, "attention.mask"), bias=shape.bias)
