@@ -36,7 +36,7 @@ from planner.search.decided import Decided
 from planner.search.effort import EffortName
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
-from planner.zoo import build
+from planner.zoo import PAPERS, build
 from planner.zoo.catalogue import names
 
 HEADS = ("model", "workers", "moved", "now", "cost", "now", "gap", "now", "MB a worker", "now", "steps", "s", "now")
@@ -89,7 +89,7 @@ def stepped_peak(plan: Decided) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("models", nargs="*", default=list(names()), help="models of the zoo")
+    parser.add_argument("models", nargs="*", default=list(names(PAPERS)), help="models of the zoo")
     parser.add_argument("--workers", default="8,64")
     parser.add_argument("--effort", choices=["quick", "normal", "thorough"], default="normal")
     parser.add_argument("--most-parts", type=int, default=30_000)

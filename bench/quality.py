@@ -34,7 +34,7 @@ from planner.search.decide import STRATEGIES, decide
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.request import SearchRequest
 from planner.training.doors.read import read_step
-from planner.zoo import build, names
+from planner.zoo import PAPERS, build, names
 
 SHOWN = ("data", "tofu")
 ZOO_WORKERS = (2, 4, 8, 16)
@@ -192,9 +192,9 @@ def main() -> None:
     if chosen.zoo is None:
         peers(console)
     elif chosen.alone:
-        gaps(console, chosen.zoo or list(names()), chosen.workers, chosen.effort)
+        gaps(console, chosen.zoo or list(names(PAPERS)), chosen.workers, chosen.effort)
     else:
-        models(console, chosen.zoo or list(names()), chosen.workers, chosen.effort)
+        models(console, chosen.zoo or list(names(PAPERS)), chosen.workers, chosen.effort)
 
 
 if __name__ == "__main__":

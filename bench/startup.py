@@ -30,7 +30,7 @@ from planner.runtime.plan_files import load_plan
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
 from planner.search.effort import EFFORTS, EffortName
-from planner.zoo import build, names
+from planner.zoo import PAPERS, build, names
 
 HEADS = ("model", "workers", "ops", "segments", "sessions", "fetches")
 TIMES = ("plan s", "search s", "load s", "start s", "first step s")
@@ -70,7 +70,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if options.zoo:
-            for name in names() if options.zoo == "all" else options.zoo.split(","):
+            for name in names(PAPERS) if options.zoo == "all" else options.zoo.split(","):
                 train, directory = folder / f"{name}.onnx", folder / name
                 write_model(build(name), train)
                 line(console, (name, *measured(train, options.gpus, directory, options.effort, runs=False)), WIDTHS)

@@ -27,7 +27,7 @@ from planner.training.parameters.per_sample import decided
 from planner.training.update.label_options import settled
 from planner.training.update.losses import OUTPUT_PREFIX, LossOptions, loss_function
 from planner.training.update.optimizers import Hyper, optimizer_function
-from planner.training.update.precision import Precision, with_precision
+from planner.training.update.precision import Precision, opset_of, with_precision
 from planner.training.update.updates import Schedule, Updates
 
 INPUTS: Final = "tofu.inputs"
@@ -164,8 +164,7 @@ def build_training_graph(
         outputs=tuple(dict.fromkeys((shown, *forward.outputs, *(pair.following for pair in state)))),
         state=state,
         initial={**forward.initial, **initial},
-        # Before 22, convolutions and pooling are not defined for bfloat16.
-        opset=max(OPSET, forward.opset, 22 if precision == "bfloat16" else 0),
+        opset=max(OPSET, forward.opset, opset_of(precision)),
         notes={**forward.notes, INPUTS: json.dumps(samples)},
     )
     check_graph(result)

@@ -51,33 +51,36 @@ def mixture(name: str, shape: DecoderShape, experts: Experts, *, batch: int) -> 
 
     def inner(model: Forward, layer: str, x: str) -> str:
         rows, width = model.shape(x)
-        tokens = shape.sequence
         gates, taken = _routed(model, f"{layer}.router", x, experts, batch)
+        _, tokens, count, places = model.shape(taken)
+        seats = (batch, tokens, count * places)
+        to = model.transpose(f"{layer}.to", model.reshape(f"{layer}.seats", taken, *seats), 0, 2, 1)
         samples = model.reshape(f"{layer}.samples", x, batch, tokens, width)
-        seats = model.shape(taken)[-1]
-        sent = (experts.count, batch, seats, width)
-        given = model.op(f"{layer}.dispatch", "Einsum", [taken, samples], sent, equation="bsec,bsm->ebcm")
+        given = model.op(f"{layer}.dispatch", "MatMul", [to, samples], (batch, count * places, width))
+        given = model.reshape(f"{layer}.given", given, batch, count, places, width)
+        given = model.transpose(f"{layer}.by_expert", given, 1, 0, 2, 3)
+        given = model.reshape(f"{layer}.queues", given, count, batch * places, width)
         made = _expert(model, f"{layer}.expert", given, shape.inner)
-        weights = model.each(f"{layer}.weights", "Mul", taken, gates)
-        back = [weights, made]
-        mixed = model.op(f"{layer}.combine", "Einsum", back, (batch, tokens, width), equation="bsec,ebcm->bsm")
+        made = model.reshape(f"{layer}.made", made, count, batch, places, width)
+        made = model.transpose(f"{layer}.by_sample", made, 1, 0, 2, 3)
+        made = model.reshape(f"{layer}.back", made, batch, count * places, width)
+        weights = model.reshape(f"{layer}.from", model.each(f"{layer}.weights", "Mul", taken, gates), *seats)
+        mixed = model.op(f"{layer}.combine", "MatMul", [weights, made], (batch, tokens, width))
         return model.reshape(f"{layer}.rows", mixed, rows, width)
 
     return decoder(name, shape, inner, batch=batch)
 
 
 def _expert(model: Forward, layer: str, x: str, inner: int) -> str:
-    """SwiGLU of every expert on its places, [experts, batch, places, width]."""
-    count, batch, seats, width = model.shape(x)
-    up, down = (count, batch, seats, inner), (count, batch, seats, width)
+    """SwiGLU of every expert on its places, [experts, batch * places, width]."""
 
-    def product(name: str, operand: str, columns: tuple[int, ...], equation: str) -> str:
-        weight = model.parameter(f"{layer}.{name}.weight", count, model.shape(operand)[-1], columns[-1])
-        return model.op(f"{layer}.{name}", "Einsum", [operand, weight], columns, equation=equation)
+    def product(name: str, operand: str, columns: int) -> str:
+        count, rows, features = model.shape(operand)
+        weight = model.parameter(f"{layer}.{name}.weight", count, features, columns)
+        return model.op(f"{layer}.{name}", "MatMul", [operand, weight], (count, rows, columns))
 
-    gate = model.silu(layer, product("gate", x, up, "ebcm,emf->ebcf"))
-    x = model.each(f"{layer}.gated", "Mul", gate, product("up", x, up, "ebcm,emf->ebcf"))
-    return product("down", x, down, "ebcf,efm->ebcm")
+    gate = model.silu(layer, product("gate", x, inner))
+    return product("down", model.each(f"{layer}.gated", "Mul", gate, product("up", x, inner)), model.shape(x)[-1])
 
 
 def _routed(model: Forward, layer: str, x: str, experts: Experts, batch: int) -> tuple[str, str]:
@@ -101,11 +104,12 @@ def _routed(model: Forward, layer: str, x: str, experts: Experts, batch: int) ->
     has_place = model.each(f"{layer}.has_place", "Equal", place, seats, dtype=DType.BOOL)
     chosen, placed = model.cast(f"{layer}.chosen", is_chosen, _FLOAT), model.cast(f"{layer}.placed", has_place, _FLOAT)
     shape = (batch, tokens, count, experts.capacity(tokens))
-    taken = model.op(f"{layer}.taken", "Einsum", [chosen, placed], shape, equation="bske,bskc->bsec")
+    turned = model.transpose(f"{layer}.by_expert", chosen, 0, 1, 3, 2)
+    taken = model.op(f"{layer}.taken", "MatMul", [turned, placed], shape)
     by_sample = model.reshape(f"{layer}.probabilities", probabilities, batch, tokens, 1, count)
     own = model.each(f"{layer}.own", "Mul", by_sample, model.sum(f"{layer}.mask", chosen, 2))
     gates = model.each(f"{layer}.gates", "Div", own, model.sum(f"{layer}.total", own, 3))
-    return model.reshape(f"{layer}.by_expert", gates, batch, tokens, count, 1), taken
+    return model.reshape(f"{layer}.weights", gates, batch, tokens, count, 1), taken
 
 
 _FLOAT = DType.FLOAT32

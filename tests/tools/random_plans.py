@@ -60,7 +60,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 3])
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
-    names = chosen.models or sorted(zoo.names(), key=lambda name: len(zoo.build(name).ops))
+    names = chosen.models or sorted(zoo.names(zoo.PAPERS), key=lambda name: len(zoo.build(name).ops))
     untrue = []
     print(f"{'model':16} {'workers':8} {'tables, bytes':>22} {'program, bytes':>22}  equal  seconds")
     for name in names:

@@ -67,10 +67,35 @@ def attention(forward_model):
     return forward_model(nodes, parameters, data, constants)
 
 
+def without_bfloat16(forward_model):
+    """Operators that ONNX does not define for bfloat16, between ones for which it does."""
+    nodes = [
+        node("Einsum", ["x", "w1"], ["h"], equation="bi,ij->bj"),
+        node("TopK", ["h", "k"], ["t", "at"]),
+        node("Gemm", ["t", "w2"], ["y"]),
+    ]
+    parameters = {"w1": random((16, 32), 1), "w2": random((8, 10), 2)}
+    return forward_model(nodes, parameters, {"x": random((8, 16), 3)}, {"k": np.array([8])})
+
+
+def test_operators_that_onnx_does_not_define_in_16_bits_are_computed_in_full(tmp_path, forward_model):
+    onnx.save(without_bfloat16(forward_model).model(), tmp_path / "m.onnx")
+    api.grad(
+        tmp_path / "m.onnx", loss="softmax_cross_entropy", optimizer="sgd", precision="bfloat16",
+        output=tmp_path / "train.onnx",
+    )  # fmt: skip
+    onnx.checker.check_model(onnx.load(tmp_path / "train.onnx"), full_check=True)
+    graph = read_model(tmp_path / "train.onnx")
+    dtypes = {op.op_type: graph.tensors[op.outputs[0]].dtype for op in graph.ops}
+    assert dtypes["Einsum"] == dtypes["TopK"] == DType.FLOAT32
+    assert dtypes["Gemm"] is DType.BFLOAT16
+
+
 @pytest.mark.parametrize(
     ("network", "precision", "scale"),
     [
         (mlp, "bfloat16", 1024.0),
+        pytest.param(without_bfloat16, "bfloat16", 1024.0, marks=pytest.mark.slow),
         pytest.param(cnn, "float16", "dynamic", marks=pytest.mark.slow),
         pytest.param(mlp, "float16", 1024.0, marks=pytest.mark.slow),
         pytest.param(cnn, "bfloat16", "dynamic", marks=pytest.mark.slow),

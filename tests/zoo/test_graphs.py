@@ -22,7 +22,7 @@ from planner.zoo.convolutional import cnn
 from planner.zoo.recurrent import rnn
 from planner.zoo.transformer import GptShape, gpt
 
-FAST = {next(iter(family.members)) for family in zoo.FAMILIES} | {"wresnet-152-10"}
+FAST = {next(iter(family.members)) for family in zoo.PAPERS} | {"wresnet-152-10"}
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ Sums, exponentials and normalisations are computed in float32, as automatic mixe
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+import onnx
 
 from planner.errors import UsageError
 from planner.graph.model import DType, Graph, Op, TensorAttribute
@@ -30,7 +32,9 @@ _FULL_NAMES: Final = (
 )
 _IN_FULL: Final = frozenset(_FULL_NAMES.split())
 """Operators that are computed in float32 whatever the precision: their results overflow or lose digits in 16 bits, or
-their operands are places, of which 16 bits have too few."""
+their operands are places, of which 16 bits have too few. Others are where ONNX does not define them in 16 bits."""
+_BFLOAT16_OPSET: Final = 22
+"""The version that a step in bfloat16 has at least: from it on convolutions and pooling take it."""
 
 
 def with_precision(forward: Graph, precision: Precision, trained: Collection[str] = ()) -> Graph:
@@ -51,10 +55,25 @@ def with_precision(forward: Graph, precision: Precision, trained: Collection[str
     return _Lowering(forward, DType(precision), frozenset(trained)).run()
 
 
+def opset_of(precision: str) -> int:
+    """The version of the default domain that a step in a precision has at least; 0 where any will do."""
+    return _BFLOAT16_OPSET if precision == "bfloat16" else 0
+
+
+@cache
+def _is_defined(op_type: str, opset: int, low: DType) -> bool:
+    """Whether ONNX defines an operator of its own for a float type wherever it takes float32."""
+    schema = onnx.defs.get_schema(op_type, opset)
+    allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
+    types = [allowed.get(formal.type_str, ()) for formal in (*schema.inputs, *schema.outputs)]
+    return all(f"tensor({low.value})" in some for some in types if "tensor(float)" in some)
+
+
 class _Lowering:
     def __init__(self, forward: Graph, low: DType, trained: frozenset[str]) -> None:
         self.forward = forward
         self.low = low
+        self.opset = max(forward.opset, opset_of(low.value))
         self.trained = trained
         self.emit = Builder(forward)
         self.names: dict[tuple[str, DType], str] = {}
@@ -74,7 +93,8 @@ class _Lowering:
     def _take(self, op: Op) -> None:
         floats = [name for name in (*op.inputs, *op.outputs) if self._is_full(name)]
         to_float = op.op_type == "Cast" and not op.domain and self._is_full(op.outputs[0])
-        wanted = DType.FLOAT32 if op.op_type in _IN_FULL or op.domain else self.low
+        in_full = op.op_type in _IN_FULL or op.domain or not _is_defined(op.op_type, self.opset, self.low)
+        wanted = DType.FLOAT32 if in_full else self.low
         operands = [self._in(name, wanted) if self._is_full(name) else self._other(name) for name in op.inputs]
         attributes = dict(op.attributes)
         if to_float:
