@@ -61,10 +61,11 @@ def max_pool_local(node: NodeView, part: Part) -> LocalOp:
     rounds_up = is_wide and sizes == _kernel(node) and _rounds_up(node)
     geometry = _rounded_up(node, part) if rounds_up else local_geometry(node, part, sizes)
     pool = same_op(node, part, attributes=geometry)
-    if is_wide and not rounds_up:
-        return _padded_first(pool.nodes[0], pads, output_dtype(node))
+    is_padded_first = is_wide and not rounds_up
+    if is_padded_first:
+        pool = _padded_first(pool.nodes[0], pads, output_dtype(node))
     if len(node.op.outputs) > 1 and node.op.outputs[1]:
-        return _counted_in_the_whole(node, part, pool.nodes[0])
+        return _counted_in_the_whole(node, part, pool, pads if is_padded_first else (0,) * len(pads))
     return pool
 
 
@@ -82,33 +83,58 @@ def _padded_first(pool: LocalNode, pads: tuple[int, ...], dtype: DType) -> Local
         return LocalOp(nodes, constants)
     # The runtime puts a Pad of zeros back into the pool, whatever its kernel size; between Casts it does not.
     first = LocalNode("Cast", ("in0",), ("wide",), {"to": ELEM_TYPES[DType.FLOAT32]})
-    last = LocalNode("Cast", ("wide_maxima",), pool.outputs, {"to": ELEM_TYPES[DType.UINT8]})
-    between = (replace(nodes[0], inputs=("wide", *nodes[0].inputs[1:])), replace(nodes[1], outputs=("wide_maxima",)))
+    last = LocalNode("Cast", ("wide_maxima",), pool.outputs[:1], {"to": ELEM_TYPES[DType.UINT8]})
+    outputs = ("wide_maxima", *pool.outputs[1:])
+    between = (replace(nodes[0], inputs=("wide", *nodes[0].inputs[1:])), replace(nodes[1], outputs=outputs))
     constants["lowest"] = filled(DType.FLOAT32, lowest(DType.FLOAT32), ())
     return LocalOp((first, *between, last), constants)
 
 
-def _counted_in_the_whole(node: NodeView, part: Part, pool: LocalNode) -> LocalOp:
-    """Indices count through samples, channels and positions of the whole input, not of the part."""
+def _counted_in_the_whole(node: NodeView, part: Part, pool: LocalOp, pads: tuple[int, ...]) -> LocalOp:
+    """Indices count through samples, channels and positions of the whole input, not of the part.
+
+    A part's index is a sum of a place times a stride over the dims. From the fastest dim on, the strides grow apart
+    where the part is smaller: a place in the next dim counts ``(whole - own size) * stride`` more.
+
+    Args:
+        node: the whole op.
+        part: of the op.
+        pool: what computes it, with indices of its own.
+        pads: what the pool's own input has beyond the part's, before and after each spatial dim.
+    """
     whole, region = node.input_shapes[0], input_region(part, 0)
     assert whole is not None, "the input is there"
-    channels, plane = whole[1], prod(whole[2:])
-    of_part, shift = region.shape[1], plane * (region.lo[0] * channels + region.lo[1])
-    outputs = (pool.outputs[0] or "values", "own")
-    nodes = [LocalNode(pool.op_type, pool.inputs, outputs, pool.attributes)]
-    constants = {"shift": np.array(shift, dtype=np.int64)}
-    current = "own"
-    if of_part != channels:
-        constants["sample"] = np.array(plane * of_part, dtype=np.int64)
-        constants["missing"] = np.array(plane * (channels - of_part), dtype=np.int64)
-        nodes += [
-            LocalNode("Div", ("own", "sample"), ("samples",)),
-            LocalNode("Mul", ("samples", "missing"), ("gap",)),
-            LocalNode("Add", ("own", "gap"), ("spread",)),
-        ]
-        current = "spread"
-    nodes.append(LocalNode("Add", (current, "shift"), ("out1",)))
-    return LocalOp(tuple(nodes), constants)
+    half = len(pads) // 2
+    before, after = (0, 0, *pads[:half]), (0, 0, *pads[half:])
+    order = list(range(len(whole)))
+    if node.attribute("storage_order", 0):
+        order[2:] = reversed(order[2:])
+    added: list[LocalNode] = []
+    constants: dict[str, np.ndarray] = {}
+    current, shift, stride, own_stride = "own", 0, 1, 1
+    for dim in reversed(order):
+        size, own_size = whole[dim], region.shape[dim] + before[dim] + after[dim]
+        shift += (region.lo[dim] - before[dim]) * stride
+        own_stride *= own_size
+        if dim and own_size != size:
+            constants[f"stride{dim}"] = np.array(own_stride, dtype=np.int64)
+            constants[f"missing{dim}"] = np.array((size - own_size) * stride, dtype=np.int64)
+            added += [
+                LocalNode("Div", ("own", f"stride{dim}"), (f"place{dim}",)),
+                LocalNode("Mul", (f"place{dim}", f"missing{dim}"), (f"gap{dim}",)),
+                LocalNode("Add", (current, f"gap{dim}"), (f"spread{dim}",)),
+            ]
+            current = f"spread{dim}"
+        stride *= size
+    if shift or added:
+        constants["shift"] = np.array(shift, dtype=np.int64)
+        added.append(LocalNode("Add", (current, "shift"), ("out1",)))
+    counted = "own" if added else "out1"
+    own = [
+        replace(one, outputs=(one.outputs[0] or "values", counted)) if one.op_type == "MaxPool" else one
+        for one in pool.nodes
+    ]
+    return LocalOp((*own, *added), {**pool.constants, **constants})
 
 
 @op("MaxPool", local=max_pool_local)
@@ -117,9 +143,14 @@ def max_pool(node: NodeView, X: TensorArg) -> object:
     kernel = _kernel(node)
     window = windows(node, kernel)
     padded = X.padded(-np.inf)
+
+    def where(b: Ix, c: Ix, *y: Ix) -> Val:
+        largest = Max(lambda *k: padded[(b, c, *_positions(window, y, k))], extents=kernel)
+        return call("where it stands", largest)
+
     return (
         lambda b, c, *y: Max(lambda *k: padded[(b, c, *_positions(window, y, k))], extents=kernel),
-        lambda b, c, *y: Opaque("where the maximum is")(X[(b, c, *(slice(None) for _ in y))])[y],
+        where,
     )
 
 

@@ -293,10 +293,18 @@ def _reducers(values: list[Value]) -> dict[str, tuple[Reducer | None, str]]:
                         found[name] = (None, "it is reduced twice")
                     else:
                         found.setdefault(name, (reducer, ""))
-    for name in list(found):
+    for name, (joined_by, _) in list(found.items()):
         if not all(_bound_in(root, name) for root in values):
             found[name] = (None, "one of the outputs does not reduce over it")
+        elif joined_by is not None and not all(_is_outermost(root, name, joined_by) for root in values):
+            found[name] = (None, "its reduction is not the outermost operation")
     return found
+
+
+def _is_outermost(root: Value, name: str, reducer: Reducer) -> bool:
+    """Whether a variable is reduced so at the top of every term that reduces over it."""
+    terms = _terms(root) if reducer is Reducer.SUM else [root]
+    return all(name in _outer_reductions(term, reducer)[0] for term in terms if _bound_in(term, name))
 
 
 def _bound_in(value: Value, name: str) -> bool:

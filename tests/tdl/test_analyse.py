@@ -14,7 +14,7 @@ from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.model import DType, Graph, Op, Shape, Tensor
 from planner.tdl.analyse import Variable
 from planner.tdl.bind import BoundOp
-from planner.tdl.builder import Description, NodeView, Sum, TensorArg, op, over
+from planner.tdl.builder import Description, Ix, Max, NodeView, Sum, TensorArg, Val, call, op, over
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import VarKind
 from planner.verify.cases.examples import bind_case, ints, make
@@ -204,6 +204,25 @@ def test_outputs_share_variables_by_name() -> None:
     both = Descriptions([two]).bind(node, Graph("g", tensors, (node,), ("x0",), ("y", "z"), {}))
     assert [variable.name for variable in both.variables] == ["i", "left", "right"]
     assert both.extents == (4, 2, 3)
+
+
+@pytest.mark.parametrize("second", ["root", "Max"])
+def test_a_variable_is_joined_only_where_every_output_joins_it_so(second: str) -> None:
+    """Of parts a sum is the whole's; its root, or a maximum of the same elements, is not to be added up."""
+
+    @op("Two")
+    def two(node: NodeView, X: TensorArg) -> object:
+        def total(i: Ix) -> Val:
+            return Sum(lambda k: X[i, k])
+
+        return total, lambda i: call("root", total(i)) if second == "root" else Max(lambda k: X[i, k])
+
+    graph = one_op("Two", [(4, 5)], (4,))
+    tensors = {**graph.tensors, "z": Tensor("z", (4,), DType.FLOAT32)}
+    node = Op("two", "Two", ("x0",), ("y", "z"))
+    both = Descriptions([two]).bind(node, Graph("g", tensors, (node,), ("x0",), ("y", "z"), {}))
+    found = variables(both)["k"]
+    assert (found.reducer, found.obstacle) == (None, "its reduction is not the outermost operation")
 
 
 def test_an_undescribed_operator_is_named_with_all_others() -> None:

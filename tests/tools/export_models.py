@@ -49,6 +49,11 @@ SMALL: Final[dict[str, tuple[str, int, dict[str, str]]]] = {
             y, i = MaxPool <kernel_shape = [3], strides = [2]> (x)
         }""", 3, {"y": "S(1)"},
     ),
+    "places of rows": (
+        _HEAD + """g (float[2, 3, 12, 10] x) => (float[2, 3, 6, 5] y, int64[2, 3, 6, 5] i) {
+            y, i = MaxPool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]> (x)
+        }""", 3, {"y": "S(2)"},
+    ),
     "running": (
         _HEAD + """g (float[3, 50] x) => (float[3, 50] y)
         <int64 axis = {1}> { y = CumSum <exclusive = 1, reverse = 1> (x, axis) }""", 3, {"x": "S(1)", "y": "S(1)"},

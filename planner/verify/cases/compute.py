@@ -145,6 +145,9 @@ def pooling() -> Iterator[Case]:
     )
     yield make("MaxPool", Given((2, 2, 7), "int8", -9, 9), kernel_shape=(3,), pads=(1, 1))
     yield make("MaxPool", (3, 4, 7, 6), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), outputs=2)
+    yield make("MaxPool", (2, 2, 5, 4, 3), kernel_shape=(2, 2, 2), storage_order=1, outputs=2)
+    # Of whole numbers many are equal: the first is taken.
+    yield make("MaxPool", Given((2, 3, 9), "int8", -2, 3), kernel_shape=(3,), dilations=(2,), pads=(2, 1), outputs=2)
     yield make("AveragePool", (2, 2, 9, 7), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), count_include_pad=1)
     yield make("AveragePool", (2, 2, 8), kernel_shape=(3,), strides=(2,), pads=(1, 1), count_include_pad=1, ceil_mode=1)
     for name in ("GlobalAveragePool", "GlobalMaxPool"):
