@@ -142,6 +142,9 @@ UNBOUNDED = 1 << 62
 
 LAYER_STRATEGIES = 1 << 22
 """Strategies of the layers that are left after ICML'18's eliminations; more are refused. Doubled, 32 MiB more."""
+LEVEL_STEPS = 1 << 27
+"""Variables of SoyBean's levels, squared: one after the other is eliminated, each step in time by how many are left.
+More are refused. Doubled, up to a minute more."""
 LEVEL_STATES = 1 << 24
 """States of a level of SoyBean's programme; more are refused. Doubled, 128 MiB more."""
 PASSES_OF_TRAINING = 3

@@ -6,6 +6,7 @@ from planner import opdefs, zoo
 from planner.algebra.tiling import Tiling
 from planner.errors import InfeasibleError
 from planner.search.decide import decide
+from planner.search.literature import levels
 from planner.search.literature.levels import levels_of
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
@@ -40,3 +41,13 @@ def test_wide_levels_are_refused() -> None:
     ops = opdefs.standard().bind_all(graph)
     with pytest.raises(InfeasibleError, match="states at level"):
         decide(graph, ops, SearchRequest(2, strategy="soybean-levels"))
+
+
+def test_a_large_graph_is_refused_by_counted_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = zoo.build("mlp-2x24", batch=36)
+    ask = SearchRequest(2, strategy="soybean-levels")
+    bound = opdefs.standard().bind_all(graph)
+    decide(graph, bound, ask)
+    monkeypatch.setattr(levels, "LEVEL_STEPS", 100)
+    with pytest.raises(InfeasibleError, match="to eliminate one by one"):
+        decide(graph, bound, ask)

@@ -18,7 +18,7 @@ from math import log10
 
 from planner.algebra.tiling import UNCUT
 from planner.errors import InfeasibleError
-from planner.search.effort import LEVEL_STATES
+from planner.search.effort import LEVEL_STATES, LEVEL_STEPS
 from planner.search.exact.eliminate import Factor, minimise
 from planner.search.exact.order import find_order
 from planner.search.model.found import Found
@@ -32,7 +32,7 @@ def search_by_levels(ground: Ground) -> tuple[tuple[int, ...], Found]:
         ground: the problem and its cuts.
 
     Raises:
-        InfeasibleError: a level has too many states.
+        InfeasibleError: a level has too many states, or there are too many variables.
     """
     problem, cuts, restrict = ground.problem, ground.cuts, ground.free
     tilings = [UNCUT] * len(problem.variables)
@@ -45,6 +45,12 @@ def search_by_levels(ground: Ground) -> tuple[tuple[int, ...], Found]:
         sizes = [len(values) for values in options]
         factors = problem.factors(options)
         levels = levels_of(sizes, factors)
+        if len(levels.sequence) ** 2 > LEVEL_STEPS:
+            raise InfeasibleError(
+                f"SoyBean's dynamic programme has {len(levels.sequence):,} tensors and ops to eliminate one by one, "
+                "which would take minutes",
+                hint="the strategy soybean finds the same cuts in another order of elimination",
+            )
         ground.stop.check()
         ground.progress(f"deciding cut {number} of {len(cuts)}, by {len(levels.core)} breadth-first levels")
         try:
