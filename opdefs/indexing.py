@@ -60,7 +60,7 @@ def masked_lookup(node: NodeView, part: Part, dims: Sequence[int], *, listed: bo
     )
     nodes = [
         *index.nodes,
-        LocalNode("Where", ("inside", "own", "nought"), ("safe",)),
+        *index.placed("nought", "safe"),
         LocalNode(node.op.op_type, ("in0", "safe"), ("found",), dict(node.op.attributes)),
     ]
     constants = {**index.constants, "zero": filled(dtype, 0, ())}

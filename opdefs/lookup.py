@@ -1,7 +1,8 @@
 """What lookups and scatters share when they are cut on the dim that the data name.
 
 A worker that holds positions ``lo .. hi`` of the dim counts the data's indices from lo; those that fall outside of
-its part find nothing (a lookup gives zero, a scatter goes to a spare row that is cut off again).
+its part find nothing (a lookup gives zero, a scatter goes to a spare row that is cut off again). An index that is
+beyond the whole dim stays as it is: it is beyond every part, and the runtime refuses it there as it does in the whole.
 """
 
 from __future__ import annotations
@@ -23,6 +24,23 @@ class Counted:
 
     nodes: tuple[LocalNode, ...]
     constants: dict[str, np.ndarray]
+    indices: str
+    """Name of the array of the data's indices."""
+
+    def placed(self, elsewhere: str, name: str) -> tuple[LocalNode, ...]:
+        """Nodes that make the index for the part: of what is outside of it another, of what is nowhere the data's own.
+
+        Args:
+            elsewhere: the array of what stands for an index of another part.
+            name: of the array that is made.
+        """
+        return (
+            LocalNode("Where", ("inside", "own", elsewhere), ("known",)),
+            LocalNode("Less", ("position", "nought"), ("before_all",)),
+            LocalNode("Less", ("position", "sizes"), ("not_behind_all",)),
+            LocalNode("Where", ("before_all", self.indices, "known"), ("not_before",)),
+            LocalNode("Where", ("not_behind_all", "not_before", self.indices), (name,)),
+        )
 
 
 def counted(
@@ -67,7 +85,7 @@ def counted(
             LocalNode("ReduceSum", ("each_counts", "last"), ("count",), {"keepdims": 1}),
             LocalNode("Equal", ("count", "all_of_them"), ("inside",)),
         ]
-    return Counted(tuple(nodes), constants)
+    return Counted(tuple(nodes), constants, indices)
 
 
 def index_dtype(node: NodeView, slot: int = 1) -> DType:

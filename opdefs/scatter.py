@@ -79,7 +79,7 @@ def _with_spare_row(node: NodeView, part: Part, targets: tuple[int, ...], into_d
     }
     nodes = [
         *index.nodes,
-        LocalNode("Where", ("inside", "own", "elsewhere"), ("placed",)),
+        *index.placed("elsewhere", "placed"),
         LocalNode("Expand", ("zero", "spare_shape"), ("spare",)),
     ]
     if into_data:

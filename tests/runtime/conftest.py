@@ -23,6 +23,7 @@ from planner.partition.build import partition
 from planner.runtime.plan_files import LoadedPlan
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
+from planner.search.user_rules.rules import NO_RULES, Rules
 
 OPSET = 21
 
@@ -280,9 +281,9 @@ def halo() -> Case:
 def plan_of() -> Callable[..., LoadedPlan]:
     """Plans a graph and loads the plan from memory; without ``arenas``, every buffer has memory of its own."""
 
-    def make(graph: Graph, workers: int, *, arenas: bool = True) -> LoadedPlan:
+    def make(graph: Graph, workers: int, *, arenas: bool = True, rules: Rules = NO_RULES) -> LoadedPlan:
         ops = opdefs.standard().bind_all(graph)
-        partitioned = partition(graph, ops, decide(graph, ops, SearchRequest(workers)))
+        partitioned = partition(graph, ops, decide(graph, ops, SearchRequest(workers, rules=rules)))
 
         def kept(program: WorkerProgram) -> WorkerProgram:
             return program if arenas else replace(program, arena=None)

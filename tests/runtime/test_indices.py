@@ -10,13 +10,15 @@ import numpy as np
 import onnx
 import pytest
 
-from planner.errors import UsageError
+from planner.errors import UsageError, WorkerError
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
+from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.values.indices import index_faults
 from planner.runtime.values.state import check_inputs
+from planner.search.user_rules.rules import Rules
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> g (int64[2, 3] ids, float[6, 4] table, float[8, 4] other)'
 LOOKUP = "=> (float[2, 3, 4] y) { y = Gather (table, ids) }"
@@ -75,3 +77,35 @@ def test_every_plan_refuses_them_alike(plan_of: Callable[..., object], workers: 
     with pytest.raises(UsageError, match="does not fit the model") as caught:
         run_with(plan, RunOptions(inputs={**good, "ids": ids(0, 1, 2, 3, 4, 6)}))  # type: ignore[arg-type]
     assert caught.value.facts[0].startswith("ids: 1 of 6 indices are beyond the table, the first of them 6: op ")
+
+
+@pytest.mark.parametrize(
+    ("ids_form", "node", "op"),
+    [
+        ("int64[2, 3]", "float[2, 3, 4] y) { w = Add (ids, ids) y = Gather (table, w) }", "Gather.y"),
+        ("int64[2, 4]", "float[2, 4] y) { w = Add (ids, ids) y = GatherElements (table, w) }", "GatherElements.y"),
+        ("int64[2, 1]", "float[2, 4] y) { w = Add (ids, ids) y = GatherND (table, w) }", "GatherND.y"),
+        ("int64[6, 1]", 'float[64, 4] y) { w = Add (ids, ids) y = ScatterND <reduction = "add"> (table, w, u) }',
+         "ScatterND.y"),
+        ("int64[6, 4]", 'float[64, 4] y) { w = Add (ids, ids) y = ScatterElements <reduction = "add"> (table, w, u) }',
+         "ScatterElements.y"),
+    ],
+    ids=["Gather", "GatherElements", "GatherND", "ScatterND", "ScatterElements"],
+)  # fmt: skip
+def test_an_index_that_is_computed_is_refused_by_the_worker(
+    plan_of: Callable[..., LoadedPlan], ids_form: str, node: str, op: str
+) -> None:
+    """In a table that is cut along its rows, too: as the whole model would refuse it."""
+    head = f'<ir_version: 10, opset_import: ["" : 21]> g ({ids_form} ids, float[64, 4] table, float[6, 4] u) => ('
+    graph = graph_from_proto(onnx.parser.parse_model(head + node), state_pairs=())
+    plan = plan_of(graph, 2, rules=Rules({"table": "S(0)", **({"y": "S(0)"} if "Scatter" in op else {})}))
+    given = {"table": np.ones((64, 4), np.float32), "u": np.ones((6, 4), np.float32)}
+    numbers = np.zeros(graph.tensors["ids"].shape, np.int64)
+    for number, is_there in ((31, True), (-32, True), (32, False), (-33, False)):
+        numbers.flat[-1] = number
+        options = RunOptions(inputs={**given, "ids": numbers})
+        if is_there:
+            assert run_with(plan, options).results["y"].any()
+        else:
+            with pytest.raises(WorkerError, match=rf"failed in segment .*{op}"):
+                run_with(plan, options)

@@ -63,6 +63,7 @@ def save(model: onnx.ModelProto, path: Path, form: str) -> Path:
 def planned(path: Path, folder: Path, *, workers: int = 3, **options: Any) -> Path:
     """The plan of a model's training step, which is written elsewhere than the model."""
     train = folder / "work" / "train.onnx"
+    train.parent.mkdir(parents=True, exist_ok=True)
     options = {"freeze": ("frozen",), **options}
     api.grad(path, loss="softmax_cross_entropy", optimizer="momentum", lr=0.1, output=train, **options)
     return api.plan(train, gpus=workers, effort="quick", out=folder / "plans" / "plan").directory
@@ -310,6 +311,7 @@ def test_artifacts_of_onnxruntime_training(tmp_path: Path) -> None:
     results = []
     for form in FORMS[:2]:
         save(model, tmp_path / form / "training_model.onnx", form)
+        (tmp_path / form / "out").mkdir()
         api.grad(tmp_path / form, optimizer="sgd", output=tmp_path / form / "out" / "train.onnx")
         plan = api.plan(tmp_path / form / "out/train.onnx", gpus=2, effort="quick", out=tmp_path / form / "p").directory
         results.append(api.run(plan, verify=True))

@@ -1,8 +1,7 @@
 """Indices among the inputs: whether what is given for them lies within the tables that they index.
 
-An index that no row has is refused by the runtime where a table is looked up whole, and gives zeros where it is cut
-along its rows: whether bad data is found would hang on the plan. So it is found before, wherever an input is an index
-by itself or through what only changes its shape.
+An index that no row has is refused by the worker that looks it up, in the middle of a step, and by no worker on a GPU.
+So it is found before, wherever an input is an index by itself or through what only changes its shape.
 """
 
 from __future__ import annotations
