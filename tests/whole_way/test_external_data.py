@@ -292,6 +292,7 @@ def test_training_information(tmp_path: Path, form: str) -> None:
     for kind in ("inline", form):
         file = save(forward_model(), tmp_path / kind / "m.onnx", kind)
         info = tmp_path / kind / "elsewhere" / "info.onnx"
+        info.parent.mkdir()
         wishes = {"loss": "softmax_cross_entropy", "optimizer": "sgd", "freeze": ("frozen",)}
         api.grad(file, **wishes, form="training-info", output=info)
         plan = api.plan(info, gpus=2, effort="quick", out=tmp_path / kind / "plan").directory
