@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from fast_suite import chosen
 from planner import api, opdefs, zoo
 from planner.errors import UsageError
 from planner.graph.model import DType, Graph
@@ -50,6 +51,16 @@ TINY = {
     "whisper": lambda: whisper("tiny", SpeechShape(1, 16, 4, 6, 10, 40, 6), batch=4),
     "unet": lambda: unet("tiny", UNetShape((8, 16), 1, 2, 4, 8, 12, 5, groups=4), batch=4),
 }
+_HEADS = (".q.weight", ".k.weight", ".v.weight", ".out.weight")
+_WIDE = (".wide.weight", ".narrow.weight")
+MEGATRON = {
+    "llama": (".qkv.weight", ".out.weight", ".gate.weight", ".up.weight", ".down.weight"),
+    "mixture": (".qkv.weight", ".out.weight"),
+    "vit": (*_HEADS, *_WIDE),
+    "dit": (*_HEADS, *_WIDE),
+    "whisper": (*_HEADS, *_WIDE),
+}
+"""How the names end of the weights that Megatron-LM divides."""
 
 
 def trained(net: Network, **options: object) -> Graph:
@@ -104,6 +115,19 @@ def test_experts_are_divided_and_tokens_sent_all_to_all() -> None:
     assert len(weights) == 3
     assert {str(tilings[name]) for name in weights} == {"S(0)/2"}
     assert str(tilings["block1.inner.samples.y"]) == "S(0)/2", "samples are divided before they are sent"
+
+
+@pytest.mark.parametrize("name", chosen(MEGATRON, fast={"llama", "mixture"}))
+def test_the_plan_of_megatron_lm_divides_heads_and_wide_layers(name: str) -> None:
+    graph = trained(TINY[name]())
+    request = SearchRequest(2, effort="quick", strategy="megatron")
+    tilings = decide(graph, opdefs.standard().bind_all(graph), request).tilings
+    halves = {weight: str(tilings[weight]) for weight in zoo.trained(graph) if weight.endswith(MEGATRON[name])}
+    assert halves
+    rows = ("out.weight", "down.weight", "narrow.weight")
+    columns = {tiling for weight, tiling in halves.items() if not weight.endswith(rows)}
+    assert columns == {"S(1)/2"}, "the first product of each half is cut by columns"
+    assert set(halves.values()) - columns == {"S(0)/2"}, "the second by rows"
 
 
 def test_what_is_asked_is_built() -> None:
