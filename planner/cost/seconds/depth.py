@@ -82,7 +82,8 @@ def nearby_nested(lo: Elements, hi: Elements, held: Tiling, shape: tuple[int, ..
     together = max(1, _MOST_ENTRIES // workers**2)
     for first in range(0, len(lo), together):
         some = slice(first, first + together)
-        common: Elements = np.ones((len(lo[some]), workers, workers), dtype=np.int64)
+        # Floats are quick to multiply in matrices, and exact: no tensor has 2^53 elements.
+        common = np.ones((len(lo[some]), workers, workers))
         for dim in range(lo.shape[2]):
             upper = np.minimum(hi[some, :, None, dim], own.hi[:, dim])
             lower = np.maximum(lo[some, :, None, dim], own.lo[:, dim])
@@ -92,7 +93,7 @@ def nearby_nested(lo: Elements, hi: Elements, held: Tiling, shape: tuple[int, ..
 
 
 @lru_cache(maxsize=256)
-def _nearest_by_depth(is_repeated: tuple[bool, ...], ways: tuple[int, ...]) -> Elements:
+def _nearest_by_depth(is_repeated: tuple[bool, ...], ways: tuple[int, ...]) -> NDArray[np.float64]:
     """Which workers count for which depths, [worker, other, cuts + 1].
 
     Of workers that have the same, the one that parts from the worker nowhere else is the nearest.
@@ -100,7 +101,7 @@ def _nearest_by_depth(is_repeated: tuple[bool, ...], ways: tuple[int, ...]) -> E
     groups = coordinates(ways)[:, np.array(is_repeated, dtype=bool)]
     alike = (groups[:, None, :] == groups[None, :, :]).all(axis=2)
     near = depths(ways)[:, :, None] >= np.arange(len(ways) + 1)
-    found: Elements = (alike[:, :, None] & near).astype(np.int64)
+    found: NDArray[np.float64] = (alike[:, :, None] & near).astype(np.float64)
     return found
 
 
