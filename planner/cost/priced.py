@@ -28,8 +28,6 @@ _MOMENTS = 16
 class PricedTables(CostTables):
     """``CostTables`` that add a charge for each byte that lies on a worker at a moment that has a price."""
 
-    are_of_content = False
-
     def __init__(
         self,
         plain: CostTables,
@@ -64,6 +62,13 @@ class PricedTables(CostTables):
         if weights is None:
             return self._plain.kind(bound, is_input, position, dtype)
         return is_input, position, bound.content, dtype, weights, self._residence.kind(port)
+
+    def of_place(self, bound: BoundOp) -> tuple[object, ...]:
+        """The weights of an op's ports: ops that run far from moments that have a price have the same."""
+        name, op = bound.op.name, bound.op
+        ports = [(name, True, slot) for slot in range(len(op.inputs))]
+        ports += [(name, False, position) for position in range(len(op.outputs))]
+        return tuple((place, self._weights[port]) for place, port in enumerate(ports) if port in self._weights)
 
     def impossible(self, most_bytes: int) -> int:
         """What stands for an impossible entry in sums of these tables: more than a plan takes with all charges.

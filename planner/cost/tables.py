@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil, prod
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,9 +69,6 @@ class TableMemo:
 
 class CostTables(TableMemo):
     """Makes tables of bytes and remembers them: what moves, and what an op's excess is worth."""
-
-    are_of_content: ClassVar[bool] = True
-    """Equal ops have equal tables, whenever they run: a few of many equal blocks can stand for all."""
 
     def __init__(self, rates: Rates | None = None) -> None:
         """Makes no table yet.
@@ -197,6 +194,10 @@ class CostTables(TableMemo):
                 access = self._accesses.setdefault((shape, form), Tiled(bound, shape, form))
             self._accesses[key] = access
         return access
+
+    def of_place(self, bound: BoundOp) -> tuple[object, ...]:
+        """What tells apart equal ops whose tables differ since they run at other moments: nothing here."""
+        return ()
 
     def impossible(self, most_bytes: int) -> int:
         """What stands for an impossible entry in sums of these tables: more than a possible plan takes.

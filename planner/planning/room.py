@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.planning.deliveries import Saving, paid_for_twice, savings, with_savings
-from planner.planning.fit import Goal, Trial
+from planner.planning.fit import Goal, Trial, judged_by_residence, residence_lacking
+from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.tdl.descriptions import Descriptions
 
@@ -59,6 +60,8 @@ def shared_where_room(
     everything = better(possible)
     if everything is not None:
         return everything
+    if judged_by_residence(plain):
+        return _with_the_first(trial, plain, possible, goal, ask, descriptions, limits)
     place = {op.name: number for number, op in enumerate(plain.graph.ops)}
     chosen: list[Saving] = []
     waiting = sorted(possible, key=lambda saving: -saving.saved_bytes)
@@ -74,6 +77,34 @@ def shared_where_room(
         else:
             waiting = sorted([*waiting, *_apart(saving, place)], key=lambda one: -one.saved_bytes)
     return best
+
+
+def _with_the_first(
+    trial: Trial,
+    plain: Decided,
+    possible: Sequence[Saving],
+    goal: Goal,
+    ask: SearchRequest,
+    descriptions: Descriptions,
+    limits: Sequence[int] | None,
+) -> Trial:
+    """The plan of a large graph with as many deliveries shared as there is memory for, those that save most first.
+
+    What lies there op by op says how many these are, by halving; a program is made only of what that leads to.
+    """
+    waiting = sorted(possible, key=lambda saving: -saving.saved_bytes)
+    few, many = 0, len(waiting)
+    while many - few > 1 and not ask.stop.leaves_out("deliveries that readers share where there is memory"):
+        ask.progress(f"sharing deliveries where there is memory: {few} to {many}", cost=trial.decided.cost)
+        count = (few + many) // 2
+        found = replace(trial, decided=with_savings(plain, waiting[:count], descriptions, ask.tables))
+        is_enough = limits is None or residence_lacking(found, sum(limits)) <= 0
+        few, many = (count, many) if is_enough else (few, count)
+    for count in (few, few // 2):
+        found = replace(trial, decided=with_savings(plain, waiting[:count], descriptions, ask.tables))
+        if count and fits(found, limits) and goal.of(found) < goal.of(trial):
+            return found
+    return trial
 
 
 def _apart(saving: Saving, place: Mapping[str, int]) -> Iterator[Saving]:

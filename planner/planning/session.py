@@ -28,7 +28,7 @@ from planner.planning.beside import LARGE, NO_SPEED, of_data, others, warnings
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.canonical_form import canonical_under
 from planner.planning.deliveries import shared
-from planner.planning.fit import Goal, Trial, least_cost, trial_of, within
+from planner.planning.fit import Goal, Trial, judged_by_residence, least_cost, trial_of, within
 from planner.planning.in_steps import all_in_steps, fitted_by_steps, is_in_steps
 from planner.planning.lean_grids import lean_grids
 from planner.planning.least_memory import refuse_what_cannot_fit
@@ -266,7 +266,8 @@ class Session:
             self.request.progress("planning within the limit on memory: ops in steps")
             return fitted_by_steps(found, limits, self.request.stop)
 
-        stepped = in_steps(first)
+        # Of a large graph prices come first: programs with ops in steps take longer to make than all of them.
+        stepped = None if judged_by_residence(first.decided) else in_steps(first)
         if stepped is not None:
             self.request.stop.plan_is_there(is_fitting=True)
             return stepped

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Decision, OpStrategy
 from planner.collection import without_collection
+from planner.cost.priced import PricedTables
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
@@ -83,10 +84,11 @@ def decide(
     method = None if strategy == "tofu" else METHODS[strategy]
     cuts = cuts_of_levels(ask.levels or (workers,))
     schedule = schedule_of(ask.effort)
-    # Equal blocks are planned alike where neither rules nor prices of memory tell them apart.
-    are_alike = ask.tables.are_of_content and not ask.rules and not ask.held
+    # Equal blocks are planned alike where no rules tell them apart; prices of memory do so with a few of them.
+    are_alike = not ask.rules and not ask.held
     if method is None:
-        is_brief = not schedule.rest and are_alike and len(ops) > MANY_OPS
+        most_whole = WHOLE_OPS if isinstance(ask.tables, PricedTables) else MANY_OPS
+        is_brief = not schedule.rest and are_alike and len(ops) > most_whole
     else:
         is_brief = method.is_closed_form and are_alike and len(ops) > WHOLE_OPS
 
@@ -113,7 +115,7 @@ def decide(
             return problem, cuts, made((*first, *schedule.rest), ground, len(first))
         return problem, *method.search(ground)
 
-    short = shortened(graph, ops) if is_brief else None
+    short = shortened(graph, ops, ask.tables.of_place) if is_brief else None
     answer, whole = None, None
     if short is not None:
         answer = searched(short.graph, short.ops, without_costs(ask.progress))

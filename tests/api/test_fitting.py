@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 
 import pytest
 
 from planner import opdefs
 from planner.cost.residence import Residence
+from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
+from planner.partition.build import Unplaced
 from planner.partition.occupancy import occupancy, tightest
 from planner.planning import fit
 from planner.planning.bodies import decide_with_bodies
@@ -170,3 +174,44 @@ def test_occupancy_adds_up() -> None:
 def test_who_needs_more_has_the_larger_device() -> None:
     assert tightest((5, 9, 7), (9, 8, 10)) == (1, 10)
     assert tightest((5, 9, 7), (10, 4, 8)) == (0, 4)
+
+
+@pytest.mark.slow
+def test_of_a_large_graph_residence_says_what_fits_and_the_program_has_the_last_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, first = planned()
+    limit = int(peak(first) * 0.95)
+    by_programs = fitted(limit)
+    made: list[Decided] = []
+    unplaced = fit.unplaced
+
+    def counted(graph: Graph, ops: tuple[BoundOp, ...], decided: Decided, *others: Any, **named: Any) -> Unplaced:
+        made.append(decided)
+        return unplaced(graph, ops, decided, *others, **named)
+
+    monkeypatch.setattr(fit, "unplaced", counted)
+    monkeypatch.setattr(fit, "WHOLE_OPS", 1)
+    # The same plan, but not the same trial: its program is not made yet.
+    found = within(trial_of(first.decided), planned()[0], [limit] * WORKERS, least_cost(CostTables()))
+    assert peak(found) <= limit
+    assert moved(found) <= 1.02 * moved(by_programs)
+    assert len(made) <= 5, "programs are made of what is kept, and where it takes a little too much"
+
+
+def test_a_program_that_takes_more_than_residence_tightens_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask, first = planned()
+    limit = int(peak(first) * 0.95)
+    monkeypatch.setattr(fit, "WHOLE_OPS", 1)
+    known = Trial.lacking
+    asked: list[int] = []
+
+    def lacking(trial: Trial, limits: Sequence[int]) -> int:
+        """As if every program took 2% more than it does."""
+        asked.append(known(trial, [int(one / 1.02) for one in limits]))
+        return asked[-1]
+
+    monkeypatch.setattr(Trial, "lacking", lacking)
+    found = within(trial_of(first.decided), ask, [limit] * WORKERS, least_cost(ask.tables))
+    assert peak(found) <= limit / 1.02
+    assert any(one > 0 for one in asked[1:])

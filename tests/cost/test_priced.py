@@ -3,15 +3,19 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
+
 from planner import opdefs
 from planner.cost.priced import PricedTables, payable
 from planner.cost.residence import Residence
 from planner.machine.routes import level_ways
 from planner.machine.topology_file import shipped_topology
 from planner.planning.objective import Times
+from planner.search import decide as decide_module
 from planner.search.decide import decide
+from planner.search.repeats.shortened import shortened
 from planner.search.request import SearchRequest
-from planner.zoo import mlp
+from planner.zoo import build, mlp
 
 
 def test_charges_of_a_large_graph_are_no_more_than_an_integer_holds() -> None:
@@ -28,3 +32,21 @@ def test_charges_of_a_large_graph_are_no_more_than_an_integer_holds() -> None:
     priced = PricedTables(goal.tables, residence, dict.fromkeys((fullest, fullest - 1), price))
     found = decide(graph, ops, replace(ask, tables=priced))  # what it costs is the sum over its tensors and ops
     assert residence.of(found)[fullest] < 0.7 * held[fullest]
+
+
+@pytest.mark.slow
+def test_blocks_far_from_a_moment_that_has_a_price_stand_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = build("gpt-10x64", batch=16)
+    ops = opdefs.standard().bind_all(graph)
+    ask = SearchRequest(2, effort="quick")
+    residence = Residence(graph, ops)
+    fullest = int(residence.least().argmax())
+    priced = PricedTables(ask.tables, residence, {fullest: Fraction(1, 4)})
+    short = shortened(graph, ops, priced.of_place)
+    assert short is not None
+    assert len(short.ops) < 0.8 * len(ops)
+    whole = decide(graph, ops, replace(ask, tables=priced))
+    monkeypatch.setattr(decide_module, "WHOLE_OPS", len(ops) - 1)
+    found = decide(graph, ops, replace(ask, tables=priced))
+    assert found.cost == whole.cost
+    assert residence.of(found).max() == residence.of(whole).max()

@@ -9,9 +9,9 @@ of a recurrent network (section 5.1), which share their weights; blocks here hav
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from planner.graph.model import Graph
 from planner.search.effort import BLOCKS_OF_A_RUN, OPS_OF_A_BLOCK, RUN_SEEDS
@@ -19,6 +19,15 @@ from planner.tdl.bind import BoundOp
 
 _PLAIN = (bool, int, float, str, bytes, tuple)
 """Attributes that are what they look like."""
+
+
+OfPlace: TypeAlias = Callable[[BoundOp], object]
+"""What tells ops apart that are equal but for where they are."""
+
+
+def nothing(bound: BoundOp) -> object:
+    """Nothing does."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,7 @@ class Wiring:
         readers: by tensor the nodes that read it, and in which place.
     """
 
-    def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp], of_place: OfPlace = nothing) -> None:
         self.graph = graph
         self.bound = ops
         self.ops = len(ops)
@@ -82,7 +91,7 @@ class Wiring:
         self.readers: dict[str, list[tuple[int, int]]] = {}
         self.levels: list[int] = []
         numbers: dict[object, int] = {}
-        self.kinds = [numbers.setdefault(id(bound.content), len(numbers)) for bound in ops]
+        self.kinds = [numbers.setdefault((id(bound.content), of_place(bound)), len(numbers)) for bound in ops]
         constants, level_of, readers = graph.constants, dict[str, int](), self.readers
         for number, (inputs, outputs) in enumerate(zip(self.inputs, self.outputs, strict=True)):
             level = 0

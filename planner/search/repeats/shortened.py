@@ -16,7 +16,7 @@ from planner.algebra.tiling import Tiling
 from planner.graph.model import Graph, StatePair
 from planner.graph.structure import in_order_of_places
 from planner.search.effort import LEAST_SHORTENED
-from planner.search.repeats.runs import Run, Wiring, find_runs
+from planner.search.repeats.runs import OfPlace, Run, Wiring, find_runs, nothing
 from planner.search.repeats.unrolled import is_unrolled
 from planner.tdl.bind import BoundOp
 
@@ -185,20 +185,21 @@ class Shortened:
         return tuple(found)
 
 
-def shortened(graph: Graph, ops: Sequence[BoundOp]) -> Shortened | None:
+def shortened(graph: Graph, ops: Sequence[BoundOp], of_place: OfPlace = nothing) -> Shortened | None:
     """A graph without most of its equal blocks; None if it has few.
 
     Args:
         graph: the training graph, its ops in any order in which they can be executed.
         ops: its ops with their descriptions.
+        of_place: what tells ops apart that are equal but for where they are.
     """
     if is_unrolled(graph, ops):
         return None
-    wiring = Wiring(graph, ops)
+    wiring = Wiring(graph, ops, of_place)
     runs = find_runs(wiring)
     if runs is None:
         graph, ops = in_order(graph, ops)
-        wiring = Wiring(graph, ops)
+        wiring = Wiring(graph, ops, of_place)
         runs = find_runs(wiring, is_in_order=True)
     if not runs:
         return None
