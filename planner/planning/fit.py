@@ -93,6 +93,10 @@ class Trial:
         """
         if judged_by_residence(self.decided) and (lacking := residence_lacking(self, sum(limits))) > 0:
             return lacking
+        return self.lacking_by_program(limits)
+
+    def lacking_by_program(self, limits: Sequence[int]) -> int:
+        """The same, whatever lies there op by op."""
         peaks = self._unplaced.least_peaks
         if (lacking := _lacking(peaks, limits)) <= 0:
             lacking = _lacking(self._unplaced.placed(min(limits), self.limit_bytes).program.peak_bytes, limits)
@@ -164,7 +168,7 @@ def within(
     search = _Within(first, ask, limits, goal)
     for _ in range(_MOST_TIGHTENED + 1):
         best, ends = search.run()
-        lacking = best.plan.lacking(limits) if best.is_fitting else best.excess_bytes
+        lacking = best.plan.lacking_by_program(limits) if best.is_fitting else best.excess_bytes
         if lacking <= 0 or not best.is_fitting:
             break
         ask.progress(f"planning within the limit on memory: the program takes {format_bytes(lacking)} too much")
@@ -178,7 +182,7 @@ def within(
         leanest_program = min(programs, key=lambda program: _lacking(program.peak_bytes, limits))
         raise does_not_fit(leanest_program, first.decided.graph, limits, search.least.tolist())
     usual = trial_of(best.plan.decided, limit_bytes=min(limits))
-    return usual if usual.lacking(limits) <= 0 else best.plan
+    return usual if usual.lacking_by_program(limits) <= 0 else best.plan
 
 
 class _Within:
@@ -291,7 +295,7 @@ class _Within:
         """Takes what may be taken of plans that are cheaper and do not fit."""
         best, ask = found.best, self._ask
         priced = PricedTables(self._goal.tables, self._residence, found.prices)
-        for cheaper in found.cheaper[:_MOST_MIXED]:
+        for cheaper in found.cheaper[: 1 if self._is_large else _MOST_MIXED]:
             over, under = cheaper.plan.decided, best.plan.decided
             parts = _parts(over, under, self._goal.tables, priced)
             if len(parts) < 2:

@@ -127,7 +127,7 @@ def test_the_plan_moves_what_it_says_and_no_more_than_one_of_all_blocks(
     assert searches[0] < 0.8 * len(graph.ops)
     assert plan.tensor_bytes == true_bytes(graph, plan, workers)
     assert plan.moved_bytes == sum(plan.tensor_bytes.values())
-    monkeypatch.setattr(deciding, "shortened", lambda graph, ops: None)
+    monkeypatch.setattr(deciding, "shortened", lambda graph, ops, of_place: None)
     whole = quick(graph, workers)
     assert searches[1] == len(graph.ops)
     assert plan.cost <= whole.cost
