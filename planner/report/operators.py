@@ -40,6 +40,7 @@ def _row_json(row: OperatorRow) -> dict[str, Any]:
         "reason": row.reason,
         "gradient": row.gradient,
         "deprecated": row.is_deprecated,
+        "body": row.has_body,
     }
 
 
@@ -160,6 +161,7 @@ def print_coverage(coverage: Coverage, file: TextIO) -> None:
         ("  other affine indices", str(coverage.count(OperatorClass.AFFINE))),
         ("  lowered to others", str(coverage.count(OperatorClass.LOWERED))),
         ("  that cannot be cut", str(sum(row.is_uncut for row in described))),
+        ("  also cut through simpler ops", str(sum(row.has_body for row in described))),
         ("excluded", str(coverage.count(OperatorClass.EXCLUDED))),
     ]
     console.print_facts(counts)
@@ -169,11 +171,11 @@ def print_coverage(coverage: Coverage, file: TextIO) -> None:
             f"{row.domain}.{row.op_type}" if row.domain else row.op_type,
             ", ".join(map(str, row.versions)),
             row.operator_class.value,
-            row.reason,
+            "; ".join(filter(None, (row.reason, "also cut through simpler ops" if row.has_body else ""))),
         )
         for row in coverage.rows
     ]
-    console.print_table(("operator", "opsets", "class", "why"), rows)
+    console.print_table(("operator", "opsets", "class", "remarks"), rows)
 
 
 def _deprecated(rows: Sequence[OperatorRow]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from planner.errors import TofuError
+from planner.graph.bodies import body_text
 from planner.graph.reading.load import MAX_OPSET
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
@@ -53,6 +54,8 @@ class OperatorRow:
     gradient: bool | None
     """Whether a gradient passes it; None where that was not asked."""
     is_deprecated: bool = False
+    has_body: bool = False
+    """Whether an op of it is also cut through simpler ops, where that costs less."""
 
     @property
     def is_uncut(self) -> bool:
@@ -127,6 +130,7 @@ def coverage(
                 reason=kind.reason,
                 gradient=None if gradients is None else not domain and op_type in gradients,
                 is_deprecated=gone,
+                has_body=bool(body_text(domain, op_type)),
             )
         )
     return Coverage(tuple(rows))

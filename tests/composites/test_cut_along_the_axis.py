@@ -14,6 +14,7 @@ from planner import api, opdefs
 from planner.artifacts.worker_model import WorkerModel
 from planner.graph.bodies import expand
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.runtime.plan_files import LoadedPlan
@@ -241,6 +242,27 @@ def test_places_under_wide_padding_are_those_of_elements() -> None:
     places = [max(window, key=lambda place: (x[0, 0, place], -place)) for window in seen]
     np.testing.assert_array_equal(ran.results["places"][0, 0], places)
     np.testing.assert_array_equal(ran.results["y"][0, 0], x[0, 0, places])
+
+
+ROUTED = """g (float[512, 32] x, float[32, 8] w) => (int64[512] y, float[512] place)
+<int64 axis = {0}, int64[1] last = {1}> {
+    scores = MatMul (x, w)  chosen = Hardmax (scores)  running = CumSum (chosen, axis)  own = Mul (running, chosen)
+    place = ReduceSum <keepdims = 0> (own, last)  y = ArgMax <axis = 1, keepdims = 0> (scores)
+}"""
+RANKED_WORDS = """g (float[8, 64] x, float[64, 4000] w) => (float[8, 40] y, int64[8, 40] i) <int64[1] k = {40}> {
+    scores = MatMul (x, w)  y, i = TopK (scores, k)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "moved"), [(ROUTED, 2 * 3 * 8 * 4), (RANKED_WORDS, 3 * 8 * 40 * (4 + 8))], ids=["routed", "ranked"]
+)
+def test_nobody_has_to_pin_anything(text: str, moved: int) -> None:
+    """Tokens numbered in order for each of 8 experts: totals; words of a beam: 40 candidates from each worker."""
+    graph = graph_from_proto(onnx.parser.parse_model(HEAD + text), state_pairs=())
+    decided = decide_with_bodies(graph, STANDARD, SearchRequest(4))
+    assert decided.moved_bytes == moved
+    assert decided.certified_gap == 0
 
 
 TRAINED = {

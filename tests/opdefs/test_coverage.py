@@ -95,6 +95,9 @@ def test_json_and_table_say_the_same(found: Coverage) -> None:
     assert [row["gradient"] for row in printed["operators"] if row["op_type"] in ("Conv", "Cos")] == [True, False]
     text = io.StringIO()
     report.print_coverage(found, text)
-    assert f"described                  {printed['described']}\n" in text.getvalue()
+    assert f"described                       {printed['described']}\n" in text.getvalue()
+    through = {row["op_type"] for row in printed["operators"] if row["body"]}
+    assert {"ArgMax", "CumSum", "Hardmax", "LogSoftmax", "LpNormalization", "TopK"} <= through
+    assert text.getvalue().count("also cut through simpler ops") == len(through) + 1
     for name in NAMES:
         assert name in text.getvalue()
