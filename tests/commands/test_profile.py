@@ -39,7 +39,8 @@ def test_a_profile_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(Path("p.json").read_text())["profile"] == 1
 
 
-def test_a_plan_says_how_much_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_says_how_much_was_measured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # of a comparison
     assert cli.main("profile model.onnx --topology two.yaml".split()) == 0
     line = "plan model.onnx --topology two.yaml --objective time --profile model.profile.yaml --out p"
     assert cli.main(line.split()) == 0
