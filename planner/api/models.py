@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 from planner.api.arguments import AnyPath, checked, path_of
 from planner.graph.model import Role
@@ -13,7 +14,6 @@ from planner.results import (
     ZooResult,
     ZooRow,
 )
-from planner.training.update.precision import Precision
 from planner.whole import try_file
 from planner.zoo import FAMILIES, build, trained
 
@@ -36,7 +36,7 @@ def zoo(
     *,
     batch: int | None = None,
     optimizer: str | None = None,
-    precision: Precision | None = None,
+    precision: Literal["float32", "bfloat16"] | None = None,
     seq: int | None = None,
     layers: int | None = None,
     output: AnyPath | None = None,
