@@ -48,6 +48,9 @@ _MOST_OPS_TRIED = 60_000
 """Ops of all plans that are searched for at prices, about: of a large graph fewer are."""
 _TOLERANCE = Fraction(1, 200)
 """The search for a better plan within the limit ends when no plan can be better by more than 0.5%."""
+_AMPLE = Fraction(1, 2)
+"""Share of the memory there is: a large plan of which less lies there op by op fits. Programs of Mamba-2, DiT-XL and
+Llama-3 8B on eight workers were seen to take 1.01 to 1.22 times as much as that."""
 _MOST_TIGHTENED = 3
 """How often plans of a large graph are held to less, where the program takes more than what lies there op by op."""
 _MOST_MIXED = 3
@@ -86,13 +89,17 @@ class Trial:
         """Bytes that the worker lacks that lacks the most; 0 or less: the plan fits.
 
         To place buffers well is most of the work of making a program; so it is done only as far as limits ask for it.
-        Of a large graph no program is made where what lies there op by op is too much already.
+        Of a large graph no program is made where what lies there op by op is too much already, or so little that no
+        program could take what there is.
 
         Args:
             limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
         """
-        if judged_by_residence(self.decided) and (lacking := residence_lacking(self, sum(limits))) > 0:
-            return lacking
+        if judged_by_residence(self.decided):
+            if (lacking := residence_lacking(self, sum(limits))) > 0:
+                return lacking
+            if (ample := residence_lacking(self, int(_AMPLE * len(limits) * min(limits)))) <= 0:
+                return ample
         return self.lacking_by_program(limits)
 
     def lacking_by_program(self, limits: Sequence[int]) -> int:
